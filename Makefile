@@ -17,8 +17,8 @@ help: ## this list
 $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -m dev.environment $(VENV)
 
-dev: $(READY) ## the first example on this machine, without Kubernetes: a Cassandra, a queue, a worker, repair
-	@$(PY) -m headgate.cli.main dev examples/dev/emails.yaml
+dev: ## a Cassandra, a queue and a worker on this machine, without Kubernetes (ONCE=1: ends when a message is handled)
+	@$(PYTHON) -m dev.run_local $(if $(ONCE),--until-handled)
 
 demo: ## a cluster, a Cassandra, the chart and a queue's day on them (SPARK=1: then a bulk job; CONTEXT=name REGISTRY=prefix: a cluster you have)
 	@$(PYTHON) -m dev.demo up $(if $(CONTEXT),--context $(CONTEXT)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG)) $(if $(SPARK),--spark)
@@ -80,4 +80,4 @@ image: ## the image of the working tree by its Dockerfile, imported into the clu
 	@$(PYTHON) -m dev.cluster image $(if $(TARGET),--target $(TARGET))
 
 clean: ## remove the virtual environment and what tools cached in the tree
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	@rm -rf $(VENV) $(VENV)-dev .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

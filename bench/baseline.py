@@ -1,4 +1,4 @@
-"""How far a baseline lies from what it did before; below half of that, nothing compared with it counts."""
+"""The distance of a baseline from its earlier figure; below half of that, nothing compared with it counts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The client process: `python -m bench.client_main MODULE`, lines of JSON in and out until input ends.
 
-MODULE has `open_contender(environment) -> Contender`. What the work prints goes to stderr, so answers stay whole.
-A mistake is answered in one line; its traceback goes to stderr, which the parent keeps. The cyclic collector is tuned
-as a worker tunes it, alike for all contenders. SIGUSR1 makes it say where each of its tasks waits.
+MODULE has `open_contender(environment) -> Contender`. Output of the work goes to stderr, so answers stay whole. A
+mistake is answered in one line; its traceback goes to stderr, which the parent keeps. The cyclic collector is tuned
+as a worker tunes it, for all contenders. SIGUSR1 prints the place where each of its tasks waits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headgate.runtime.loop import spare_the_collector
 
 
 def answer(contender: Contender, asked: dict[str, Any]) -> Any:
-    """Do what one line asks."""
+    """Run the request of one line."""
     match asked:
         case {"do": "prepare", "job": job}:
             return contender.prepare(job)
@@ -44,7 +44,7 @@ def say_who_waits() -> None:
 
 
 def _frames_of(awaited: Any) -> Iterator[str]:
-    """From what waits down to what it waits for."""
+    """From the outermost frame to the one that waits."""
     while (frame := getattr(awaited, "cr_frame", None)) is not None:
         yield f"{frame.f_code.co_qualname}:{frame.f_lineno}"
         awaited = awaited.cr_await

@@ -1,4 +1,4 @@
-"""Client processes from the outside: started, asked, waited for within a time, ended.
+"""Client processes from the outside: started, called, awaited with a time limit, ended.
 
 Each contender works in a process of its own, so that its CPU time is its own and no two share an interpreter's lock.
 """
@@ -24,7 +24,7 @@ from headgate.errors import Bug, Unavailable
 START_TIMEOUT_S = 60.0
 GRACE_S = 10.0
 TELL_WITHIN_S = 2.0
-"""For one that hangs, to say where."""
+"""For a hanging one, to print its stack."""
 LOG_SHOWN = 20_000
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -58,24 +58,24 @@ class ClientProcess:
 
     @property
     def pid(self) -> int:
-        """Whose CPU seconds count."""
+        """The processes whose CPU seconds count."""
         return self._process.pid
 
     def prepare(self, job: Job, *, within_s: float) -> int:
-        """Have it make what the work reads."""
+        """Create the data that the work reads."""
         self._say({"do": "prepare", "job": job})
         return int(self._hear(within_s))
 
     def begin(self, job: Job) -> None:
-        """Have it begin; `end` waits for it, so that several can work at the same time."""
+        """Let it start; `end` waits for it, so that several can work at the same time."""
         self._say({"do": "run", "job": job})
 
     def end(self, *, within_s: float) -> Ran:
-        """What it did."""
+        """The work done."""
         return Ran(**self._hear(within_s))
 
     def tell(self, *, within_s: float) -> Told:
-        """What it found out after it, receipts checked."""
+        """The results computed after it, receipts checked."""
         self._say({"do": "tell"})
         return Told(**self._hear(within_s))
 
@@ -126,7 +126,7 @@ class ClientProcess:
         return line
 
     def _hung(self) -> Unavailable:
-        """It is asked where it waits; what it says follows in the log of the run."""
+        """It prints where it waits; the output follows in the log of the run."""
         with suppress(OSError):
             os.kill(self.pid, signal.SIGUSR1)
         time.sleep(TELL_WITHIN_S)

@@ -1,6 +1,7 @@
-"""What a client process does when it is asked: work for a bounded time, then tell what can wait.
+"""The interface of a client process: work for a bounded time, then report the rest.
 
-Only `run` is measured; percentiles and the check of receipts (what was acknowledged is there) belong in `tell`.
+Only `run` is measured; percentiles and the check of receipts (every acknowledged write exists) belong in the other
+call.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Job = dict[str, Any]
-"""What is asked of a contender: names and numbers, as JSON carries them."""
+"""The request to a contender: names and numbers, as JSON carries them."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What was done in a measured run. Rows are rows of messages, whatever a request holds of them."""
+    """The work of a measured run. Rows are rows of messages, however many a request holds."""
 
     wall_s: float
     rows: int
@@ -27,7 +28,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Told:
-    """What may be worked out after it."""
+    """The results that may be computed after it."""
 
     p50_ms: float
     p99_ms: float
@@ -39,7 +40,7 @@ class Contender(ABC):
 
     @abstractmethod
     def prepare(self, job: Job) -> int:
-        """Make what the work reads; how many rows that were."""
+        """Create the data that the work reads; returns the number of rows."""
 
     @abstractmethod
     def run(self, job: Job) -> Ran:
@@ -47,7 +48,7 @@ class Contender(ABC):
 
     @abstractmethod
     def tell(self) -> Told:
-        """Of the last run. Raises Bug when something that was acknowledged is not there."""
+        """Of the last run. Raises Bug when an acknowledged write is missing."""
 
     @abstractmethod
     def close(self) -> None:
@@ -55,7 +56,7 @@ class Contender(ABC):
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which that share of the values lies (nearest rank); of at least one value."""
+    """The value below which that share of the values is (nearest rank); of at least one value."""
     ranked = sorted(values)
     return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
 
@@ -99,7 +100,7 @@ class Tally:
         return Ran(self.wall_s, self.rows, self.requests, self.failed)
 
     def told(self, receipts_checked: int) -> Told:
-        """The percentiles of what was answered."""
+        """The percentiles of the answered requests."""
         return Told(
             percentile(self.latencies_s, 0.50) * 1000, percentile(self.latencies_s, 0.99) * 1000, receipts_checked
         )

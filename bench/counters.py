@@ -1,10 +1,10 @@
-"""bench-counters: what counting costs beside native counter columns of the same Cassandra, in the same run.
+"""bench-counters: the cost of counting compared with native counter columns of the same Cassandra, in the same run.
 
 Parts, each of which can be measured by itself (`--only`):
 - hot: one key and a thousand callers in one process;
 - keys: ten thousand keys at random, ten thousand updates in flight;
 - ambiguous: a million increments, of which one request in twenty is not answered, done or not;
-- read: a key that twenty mutators count, beside a bare slice of twenty rows;
+- read: a key that twenty mutators count, compared with a bare slice of twenty rows;
 - collect: a hundred thousand keys, two final shards of each, and the memory that it takes.
 """
 
@@ -49,7 +49,7 @@ AMBIGUOUS_SHARE = 0.05
 
 @dataclass(frozen=True)
 class Case:
-    """Counting: how many keys and callers, and what is promised of which quantity."""
+    """Counting: the number of keys and callers, and the target of each quantity."""
 
     part: str
     title: str
@@ -106,7 +106,7 @@ class _Bench:
         self._deadline = deadline
 
     def warm_up(self) -> None:
-        """The server's compiler sees what it is going to meet."""
+        """The server's JIT compiles the code of the later work."""
         if not self._plan.server_warm_up_cpu_s:
             return
         used_s, until = 0.0, time.monotonic() + self._plan.server_warm_up_s_max

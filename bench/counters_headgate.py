@@ -1,5 +1,5 @@
-"""bench-counters' contender: a counter through the SDK. After each run the counter is read by what has not seen it
-before, and has to hold what was acknowledged, to the last increment.
+"""bench-counters' contender: a counter through the SDK. After each run a fresh handle reads the counter, which has to
+include every acknowledged increment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headgate.store.statements import Select
 from headgate.store.store import AttemptAnswer, Unknown
 
 TIMED_EVERY = 50
-"""Of so many updates of a caller one is timed: timing costs as much as a part of the update."""
+"""One of this many updates of a caller is timed: timing costs as much as a part of the update."""
 
 
 class CountersContender(Contender):
@@ -48,7 +48,7 @@ class CountersContender(Contender):
         self._is_over = False
 
     def prepare(self, job: Job) -> int:
-        """What is read or collected."""
+        """The counter to read or collect."""
         return self._thread.run(self._prepare(CounterWork.of(job)))
 
     def run(self, job: Job) -> Ran:
@@ -56,8 +56,8 @@ class CountersContender(Contender):
         return self._thread.run(self._run(CounterWork.of(job)))
 
     def tell(self) -> Told:
-        """Percentiles; counted is what is read by a fresh handle. `receipts_checked` is the error of the counts, and
-        of a collection its peak of memory beyond what there was before, in KB."""
+        """Percentiles; the count is the value that a fresh handle reads. `receipts_checked` is the error of the
+        counts, and of a collection the peak of its additional memory, in KB."""
         return self._thread.run(self._tell())
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class CountersContender(Contender):
         self._thread.run(self._process.close())
         self._thread.stop()
 
-    # ---- what is read or collected
+    # ---- data to read or collect
 
     async def _prepare(self, work: CounterWork) -> int:
         settings = settings_of(work.counter)

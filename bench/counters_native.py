@@ -1,6 +1,6 @@
 """bench-counters' baselines on the bare driver: native counter columns, and a bare slice of rows.
 
-An application that counts with counter columns and hears nothing of an increment has two ways, and both are wrong:
+An application that counts with counter columns and gets no answer to an increment has two ways, and both are wrong:
 to send it again, which may count it twice, or not to, which may lose it. This one sends it again, once.
 """
 

@@ -1,7 +1,7 @@
 """bench-counters: a counter as an application has it, on the store and clock of a process of the benchmark.
 
-Each window counts in a counter that nobody has used, so it is opened by hand and not found in a catalogue; from there
-on an update goes the way of any application's.
+Each window counts in a fresh counter, so it is opened directly and not looked up in a catalogue; from then on an
+update goes the way of any application's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headgate.store.decide_generation import first
 
 
 async def connected(process: TimelineProcess) -> Headgate:
-    """A connection of the SDK on what this process has; the process closes that itself."""
+    """A connection of the SDK on this process's resources, which the process closes itself."""
 
     async def ground() -> Ground:
         host = process.host

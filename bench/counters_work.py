@@ -1,4 +1,4 @@
-"""bench-counters: what is asked of a contender, and names that contenders share."""
+"""bench-counters: the requests to a contender, and names that contenders share."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SLICE_ROWS = 20
 SLICE_KEY = "read"
 DAY_US = 86_400_000_000
 OLD_US = (9 * DAY_US, 8 * DAY_US)
-"""How long ago the mutators lived whose shards are collected: two of each key."""
+"""The age of the mutators whose shards are collected: two of each key."""
 
 
 class Do(Enum):
-    """What a run is."""
+    """The kind of a run."""
 
     COUNT = "count"
     READ = "read"
@@ -52,7 +52,7 @@ class CounterWork:
 
 
 def new_counter() -> UUID:
-    """A counter that nobody has used."""
+    """A fresh counter."""
     return uuid4()
 
 

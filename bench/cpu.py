@@ -1,8 +1,8 @@
 """CPU seconds of processes, as the kernel counts them in /proc/<pid>/stat: all threads, and all children.
 
-The time of a child that has ended stands in its parent's account once the parent has waited for it, and in its own
-until then, so the sum over a tree only grows while its root lives. Precise to a tick (10 ms): a window of a second is
-precise to a hundredth.
+The time of an ended child is in its parent's account once the parent has waited for it, and in its own until then, so
+the sum over a tree only grows while its root lives. Precise to a tick (10 ms): a window of a second is precise to a
+hundredth.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class ProcessTicks:
-    """One line of /proc/<pid>/stat, as far as it counts here."""
+    """The relevant fields of one line of /proc/<pid>/stat."""
 
     pid: int
     parent: int
@@ -33,7 +33,8 @@ class ProcessTicks:
 
 
 def parse_stat(text: str) -> ProcessTicks:
-    """The name of a program stands in brackets and may hold brackets and spaces: what counts comes after the last."""
+    """The name of a program is in parentheses and may contain parentheses and spaces: the fields come after the last
+    one."""
     head, _, tail = text.rpartition(")")
     fields = tail.split()
     user, system, children_user, children_system = (int(field) for field in fields[11:15])
@@ -71,7 +72,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def grown_by(before: Mapping[int, float], after: Mapping[int, float]) -> dict[int, float]:
-    """What each has used between two readings."""
+    """The use of each between two readings."""
     return {pid: after[pid] - before[pid] for pid in before}
 
 
@@ -81,4 +82,4 @@ def _all_processes() -> Iterable[ProcessTicks]:
             try:
                 yield parse_stat((directory / "stat").read_text())
             except (FileNotFoundError, ProcessLookupError):
-                continue  # It ended while we were looking; who counts is checked by the caller.
+                continue  # It ended during the reading; the caller checks the processes that count.

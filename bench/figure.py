@@ -1,7 +1,7 @@
-"""A figure: what was measured of ours, always beside a baseline measured in the same interleaved rounds.
+"""A figure: a measured value of ours, always with a baseline measured in the same interleaved rounds.
 
-Noise of a shared machine hits neighbours in a round alike, so a ratio is taken round by round and only then its
-median; a target is held against that. A figure whose baseline comes from another run, or from other rounds, can not
+Noise of a shared machine affects neighbours in a round alike, so a ratio is computed for each round and only then its
+median; a target is compared with that. A figure whose baseline comes from another run, or from other rounds, cannot
 be built. Pure values: no clock, no process.
 """
 
@@ -17,12 +17,12 @@ from headgate.errors import Bug
 
 
 class FigureBroken(Bug):
-    """A figure was about to be built that would tell nothing."""
+    """A meaningless figure cannot be built."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The middle of some values, and how far they lie apart."""
+    """The median of some values, and their spread."""
 
     median: float
     low: float
@@ -58,7 +58,7 @@ class Side(Enum):
 
 
 class Of(Enum):
-    """What the bound is a bound of."""
+    """The quantity of the bound."""
 
     RATIO = "ratio"
     VALUE = "value"
@@ -66,7 +66,7 @@ class Of(Enum):
 
 @dataclass(frozen=True)
 class Target:
-    """What was promised."""
+    """The target."""
 
     side: Side
     bound: float

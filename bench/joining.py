@@ -1,7 +1,6 @@
-"""Joins what was measured of some parts of a benchmark with what was measured of the others before. Pure: documents
-in, a document out; both are of the same machine and of what is committed, or they are not to be joined. What was
-measured at another commit than the later one tells that of each of its figures: a part takes minutes of a machine of
-its own, and most changes do not touch it.
+"""Joins the measurements of some parts of a benchmark with earlier ones of the others. Pure: documents in, a document
+out. Both are of the same machine and of committed code, or they must not be joined. Figures measured at an earlier
+commit name it: a part takes minutes of a dedicated machine, and most changes do not affect it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ SAME = ("name", "machine", "versions", "quick", "rounds", "window_s")
 
 
 def are_joinable(before: Document, later: Document) -> bool:
-    """Whether both tell of committed code on the same machine, measured alike."""
+    """Whether both are of committed code on the same machine, measured alike."""
     is_dirty = any("-dirty" in str(each["commit"]) for each in (before, later))
     return all(before.get(key) == later.get(key) for key in SAME) and not is_dirty
 
@@ -38,7 +37,7 @@ def joined(before: Document, later: Document) -> Document:
 
 
 def _told(each: Document, before: Document, later: Document) -> Document:
-    """A figure of the earlier one, with where it was measured if that is told of it no more."""
+    """A figure of the earlier one, with its commit if the document no longer states it."""
     if "earlier" in each or before["commit"] == later["commit"]:
         return each
     return {**each, "earlier": {"commit": before["commit"], "date": before["date"]}}

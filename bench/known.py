@@ -1,8 +1,9 @@
-"""What baselines did before, on a quiet machine of two cores shared by clients and server, payloads of 200 bytes.
+"""Earlier figures of the baselines, on a quiet machine of two cores shared by clients and server, payloads of 200
+bytes.
 
-A baseline that does far worse now was measured on a machine too slow or too busy, or was built wrongly: then nothing
-that is compared with it counts (`bench/baseline.py`). Where a range was measured, its lower end stands here.
-Rows a second of CPU, of Cassandra's and of the clients'; by wall clock where that is what was bounded.
+A baseline that is far slower now was measured on a machine too slow or too busy, or was built incorrectly: then
+nothing compared with it counts (`bench/baseline.py`). Of a measured range, this file has the lower end. Rows per
+second of CPU, of Cassandra's and of the clients'; by wall clock where that was the limit.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Known:
-    """What a baseline did before; None where it was not measured."""
+    """The earlier figure of a baseline; None where it was not measured."""
 
     per_cassandra_cpu_s: float | None = None
     per_client_cpu_s: float | None = None
@@ -36,4 +37,4 @@ PEERS = {
     "counter columns, 10,000 keys": Known(4_200, 6_500, 5_000),
     "counter columns, one hot key": Known(7_500, 9_800, 7_800),
 }
-"""What Headgate's protocols are compared with: put + receive + ack, or updates of native counter columns."""
+"""The baselines of Headgate's protocols: put + receive + ack, or updates of native counter columns."""

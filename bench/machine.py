@@ -1,7 +1,7 @@
-"""What else the machine was doing: its load, the time stolen from it, and what it is (without its name).
+"""The machine's other load, the time stolen from it, and its description (without its name).
 
-/proc/stat counts all CPU time of the machine, so what neither the clients nor Cassandra used is others' use; that
-tells more of a window of a second than a load average of a minute, which is kept beside it.
+/proc/stat counts all CPU time of the machine, so the time of neither the clients nor Cassandra is others' use. For a
+window of a second that is more precise than a load average of a minute, which is kept too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def parse_load_average(text: str) -> float:
 
 
 def parse_cpu_model(text: str) -> str:
-    """What /proc/cpuinfo calls the processor."""
+    """The processor's name in /proc/cpuinfo."""
     named = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
     return next(named, platform.machine())
 
@@ -56,7 +56,7 @@ def cores() -> int:
 
 
 def describe() -> dict[str, object]:
-    """What a reader of the result may compare with his own; no host name."""
+    """The facts that a reader of the result may compare with another machine; no host name."""
     memory_b = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cores": cores(),
@@ -68,13 +68,13 @@ def describe() -> dict[str, object]:
 
 
 def parse_memory_mb(text: str) -> float:
-    """What of a process lies in memory, from /proc/<pid>/status."""
+    """The resident memory of a process, from /proc/<pid>/status."""
     line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
     return int(line.split()[1]) / 1024
 
 
 def read_peak_memory_mb(pid: int) -> float:
-    """The most of a process that ever lay in memory."""
+    """The peak resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     return parse_memory_mb(status.replace("VmRSS:", "").replace("VmHWM:", "VmRSS:"))
 

@@ -1,4 +1,4 @@
-"""How long to measure, and what came of it: the values that a benchmark gives to the report."""
+"""The length of a measurement, and its result: the values that a benchmark gives to the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS_MAX = 60.0
 
 @dataclass(frozen=True)
 class Plan:
-    """How long. Whatever it says is bounded: a case ends after the round in which its time is up."""
+    """The length. Any value is bounded: a case ends after the round in which its time is up."""
 
     run: str
     rounds: int = 5
@@ -27,7 +27,7 @@ class Plan:
     """CPU seconds of the server itself: its compiler needs work to learn from, which takes time where it is busy."""
     server_warm_up_s_max: float = 60.0
     total_s_max: float = 510.0
-    """After this no case is begun and no second round: a slow machine ends within ten minutes, too, but invalid."""
+    """After this no case is started and no second round: a slow machine ends within ten minutes, too, but invalid."""
     quick: bool = False
     only: tuple[str, ...] = ()
     """The parts to be measured; all of them if none is named."""
@@ -51,7 +51,7 @@ class Plan:
         return Profile.FUNCTIONAL if self.quick else Profile.THROUGHPUT
 
     def case_s_max(self, contenders: int) -> float:
-        """After this no round of a case is begun: twice the time that it should take."""
+        """After this no round of a case is started: twice the time that it should take."""
         return 2 * self.rounds * contenders * self.seconds
 
 
@@ -62,7 +62,7 @@ def quick_plan(run: str) -> Plan:
 
 @dataclass(frozen=True)
 class Measured:
-    """One case: its rounds, and what they say. What is measured once in a run has no rounds."""
+    """One case: its rounds, and their results. A case that is measured once per run has no rounds."""
 
     rounds: Rounds | None
     figures: tuple[Figure, ...]
@@ -76,9 +76,9 @@ class Results:
 
     cases: list[Measured] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
-    """Cases that were not begun, since time was up."""
+    """Cases that were not started, since time was up."""
     checked: list[str] = field(default_factory=list)
-    """What was asserted on the way: a run in which it does not hold has no result."""
+    """The assertions on the way: a run in which one fails has no result."""
 
     @property
     def figures(self) -> list[Figure]:

@@ -1,10 +1,10 @@
-"""bench-operator: a thousand Queues applied at once, a fresh change among them, and an operator at rest, beside a
-minimal kopf operator that makes one Deployment for each, on the same API server in the same run.
+"""bench-operator: a thousand Queues applied at once, a fresh change among them, and an operator at rest, compared
+with a minimal kopf operator that creates one Deployment for each, on the same API server in the same run.
 
-The minimal one has its turn before and after ours, so that what the machine does meets both; its figures are the
-middle of the two, but for its rest, which is looked at once. What is counted of writes is the API server's own audit.
-Cassandra has applied some hundred queues before, by `headgate apply`: one that was just started is compiled while it
-is measured, and nobody has such a one.
+The minimal one runs before and after ours, so that the machine's changes affect both. Its figures are the middle of
+the two, but for its rest, which is measured once. Writes are counted in the API server's own audit log. Cassandra has
+applied some hundred queues before, by `headgate apply`: a fresh server compiles its code during the measurement,
+which is unrealistic.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ COUNT, COUNT_QUICK = 1_000, 40
 NAMESPACES = 10
 WARMED_BY, WARMED_WITHIN_S = 400, 120.0
 EARLY = 20
-"""Queues that are there before the others: changes to them come while the others are new."""
+"""Queues that exist before the others: changes to them come while the others are new."""
 CHANGES = 100
 CHANGE_EVERY_S = 0.1
 READY_WITHIN_S = 600.0
 SETTLES_S, REST_S = 45.0, 60.0
 MINIMAL_SETTLES_S = 10.0
-"""It does nothing after its one Deployment; ours looks at what it has made once more."""
+"""It does nothing after its one Deployment; ours inspects its children once more."""
 LEASE = "the Lease's renewals"
 
 
 @dataclass
 class Turn:
-    """What one operator did."""
+    """The work of one operator."""
 
     name: str
     all_done_s: float
@@ -66,13 +66,13 @@ class Turn:
     peak_mb: float
     decided_ms: list[float]
     missed: int
-    """Changes of which no decision is told."""
+    """Changes without a decision."""
     rest: Rest | None
 
 
 @dataclass(frozen=True)
 class Rest:
-    """A minute in which nobody wants anything."""
+    """A minute without any request."""
 
     cpu_percent: float
     writes: int
@@ -146,7 +146,7 @@ class _Bench:
                 timeout=WARMED_WITHIN_S,
             )
         if done.returncode:
-            raise Surroundings("Cassandra could not be warmed up", said=done.stderr.strip()[-500:])
+            raise Surroundings("Cassandra could not be warmed up", cause=done.stderr.strip()[-500:])
 
     # ---- turns
 
@@ -226,7 +226,7 @@ class _Bench:
         writes, of_leases, others = writes_since(local.audit_log, offset)
         return Rest(share * 100, writes, of_leases, others)
 
-    # ---- what came of it
+    # ---- the results
 
     def _results(self, ours: Turn, *minimal: Turn) -> Results:
         def figure(metric: str, unit: str, of: Any, target: Target | None = None) -> Figure:
@@ -272,7 +272,7 @@ class _Bench:
 
 
 async def _change(load: Load, early: Sequence[dict[str, Any]], count: int) -> dict[Changed, float]:
-    """One after the other, while others are new; when the answer to each was here."""
+    """One after the other, while others are new; returns the time of each answer."""
     changes: dict[Changed, float] = {}
     for number in range(count):
         meta = early[number % len(early)]["metadata"]

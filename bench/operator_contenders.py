@@ -1,4 +1,5 @@
-"""The two operators of bench-operator as processes, alike from outside: started, asked when they decided, ended."""
+"""The two operators of bench-operator as processes, alike from outside: started, queried for the time of decisions,
+ended."""
 
 from __future__ import annotations
 
@@ -42,11 +43,11 @@ class Contender(ABC):
 
     @property
     def pid(self) -> int:
-        """Whose CPU seconds and memory count."""
+        """The processes whose CPU seconds and memory count."""
         return self._process.pid
 
     def until_ready(self) -> None:
-        """It works; where nothing tells, the first object that it makes does."""
+        """It works; without a decision ring, its first object shows it."""
         self.require_alive()
 
     @abstractmethod
@@ -100,7 +101,7 @@ class Ours(Contender):
         raise Unavailable("the operator does not lead in time", seconds=READY_WITHIN_S)
 
     def decided_at(self, changes: Iterable[Changed]) -> dict[Changed, float]:
-        """As its ring of decisions tells."""
+        """From its ring of decisions."""
         found = {}
         for namespace, name, generation in changes:
             told = json.loads(self._ask(f"/why/queue/{namespace}/{name}"))["decisions"]

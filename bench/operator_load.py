@@ -1,6 +1,6 @@
-"""What bench-operator does to a cluster: Queues by the thousand, changes to some of them, and what came of it.
+"""The load of bench-operator on a cluster: Queues by the thousand, changes to some of them, and the results.
 
-It speaks to the API server by the operator's own port, from the benchmark's process, and knows neither contender.
+It calls the API server through the operator's own port, from the benchmark's process, and knows neither contender.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from headgate_operator.port import Applied, Deleted, Page
 MANAGER = "bench"
 AT_ONCE = 32
 LOOK_EVERY_S = 2.0
-"""A look reads all of them, on the cores that the operator works on: more often would be a load of its own."""
+"""A check reads all of them, on the cores that the operator works on: more often would be a load of its own."""
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
 def queue_document(namespace: str, name: str, *, max_receives: int = 5) -> dict[str, Any]:
-    """A Queue as the issue says: shared tables, one consumer at min 0, default schedules."""
+    """A Queue of the specification: shared tables, one consumer at min 0, default schedules."""
     consumer = {"name": "c", "handler": "headgate.runtime:ack", "scaling": {"min": 0, "max": 4}}
     spec = {"storage": {"tables": "shared"}, "maxReceives": max_receives, "consumers": [consumer]}
     metadata = {"name": name, "namespace": namespace}
@@ -40,7 +40,7 @@ class Load:
         self._room = asyncio.Semaphore(AT_ONCE)
 
     async def make_namespaces(self, names: Sequence[str]) -> None:
-        """Those that are not there."""
+        """The missing ones."""
         for name in names:
             await self._apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
@@ -49,14 +49,14 @@ class Load:
         await asyncio.gather(*(self._apply(document) for document in documents))
 
     async def change(self, document: dict[str, Any]) -> tuple[int, float]:
-        """Apply one; its generation, and when the answer was here."""
+        """Apply one; returns its generation, and the time of the answer."""
         applied = await self._apply(document)
         return int(applied.document["metadata"]["generation"]), time.time()
 
     async def until(
         self, kind: Kind, namespaces: Sequence[str], count: int, holds: Callable[[Any], bool], within_s: float
     ) -> float:
-        """Wait until so many objects of these namespaces are so; the moment at which they were seen to be."""
+        """Wait until this many objects of these namespaces meet the condition; returns the time at which they did."""
         deadline_s = time.monotonic() + within_s
         found = 0
         while time.monotonic() < deadline_s:
@@ -74,7 +74,7 @@ class Load:
         for name in names:
             answer = await self._cluster.delete(Address(NAMESPACE, None, name))
             if not isinstance(answer, Deleted):
-                raise Bug("a namespace cannot be deleted", said=str(answer))
+                raise Bug("a namespace cannot be deleted", cause=str(answer))
         deadline_s = time.monotonic() + within_s
         while time.monotonic() < deadline_s:
             left = [name for name in names if isinstance(await self._get_namespace(name), Applied)]
@@ -90,12 +90,12 @@ class Load:
         async with self._room:
             answer = await self._cluster.apply(document, manager=MANAGER, force=True)
         if not isinstance(answer, Applied):
-            raise Bug("the API server rejected the benchmark's objects", said=str(answer))
+            raise Bug("the API server rejected the benchmark's objects", cause=str(answer))
         return answer
 
 
 def is_ready(queue: Any) -> bool:
-    """Whether the operator has said so, of the generation that stands."""
+    """Whether the operator has reported it, for the current generation."""
     status = queue.get("status") or {}
     return any(
         one["type"] == "Ready"
@@ -106,8 +106,8 @@ def is_ready(queue: Any) -> bool:
 
 
 def writes_since(audit_log: Path, offset: int) -> tuple[int, int, list[str]]:
-    """What the API server was told to write since then, by whoever is no part of Kubernetes: all of it, the Lease's
-    renewals among it, and what else was written."""
+    """The write requests to the API server since then, from all clients that are no part of Kubernetes: their total,
+    including the Lease's renewals, and the other writes."""
     everything, of_leases, others = 0, 0, []
     with audit_log.open("rb") as log:
         log.seek(offset)

@@ -1,6 +1,6 @@
-"""The baseline of bench-operator: what a first operator with kopf looks like. It makes one Deployment for each Queue,
+"""The baseline of bench-operator: a typical first operator with kopf. It creates one Deployment for each Queue,
 changes nothing afterwards, and writes no status. `python -m bench.operator_minimal NAMESPACE FILE`; into the file it
-writes a line for each change it is called for: name, generation, and when.
+writes a line for each change that it handles: name, generation, and time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import kubernetes
 
 
 def main(namespace: str, file: str) -> None:
-    """Until it is told to end."""
+    """Run until a shutdown request."""
     kubernetes.config.load_kube_config()  # type: ignore[no-untyped-call]
     apps = kubernetes.client.AppsV1Api()
     told = Path(file).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - open as long as the process lives

@@ -1,4 +1,4 @@
-"""Draws docs/pictures/measured.svg from the kept results: bars of ours beside the baseline of the same run. Pure.
+"""Draws docs/pictures/measured.svg from the kept results: bars of ours next to the baseline of the same run. Pure.
 
 The picture has a background of its own and a second set of colours for dark screens, so that it reads well on either.
 """

@@ -1,6 +1,6 @@
-"""A result as it is kept (JSON) and as it is read (text, Markdown); both are rendered from what is kept.
+"""A result in its stored form (JSON) and in readable form (text, Markdown); both are rendered from the stored form.
 
-No host name and no path of a machine goes into it, so that it can stand in git.
+It contains no host name and no path of a machine, so that it can be in git.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DISTANCE_HEAD = ("baseline", "quantity", "measured", "known", "of the known rate
 
 
 def document(name: str, plan: Plan, results: Results, machine: dict[str, object], surroundings: Document) -> Document:
-    """Everything that a reader, or a later program, has to know."""
+    """All facts for a reader, or a later program."""
     windows = [window for rounds in results.rounds for window in rounds.all_windows]
     load = load_of(windows, int(str(machine["cores"])))
     marks = [
@@ -81,7 +81,7 @@ def _spread(spread: Spread) -> Document:
 
 
 def _kept(value: float) -> float:
-    """Four digits that count: the rest is noise, and makes every run look different in git."""
+    """Four significant digits: the rest is noise, and would differ in git after every run."""
     return float(f"{value:.4g}")
 
 
@@ -114,7 +114,7 @@ def _distance(distance: Distance, part: str) -> Document:
 
 
 def number(value: float) -> str:
-    """As a person reads it: three digits, thousands apart."""
+    """In readable form: three digits, thousands separated."""
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     return f"{value:,.{digits}f}"
 
@@ -124,7 +124,7 @@ def _ends(spread: Document) -> str:
 
 
 def verdict(figure: Document) -> str:
-    """What was promised, and whether it was kept."""
+    """The targets, and whether they were met."""
     if figure["target"] is None:
         return ""
     return f"{figure['target']}: {'met' if figure['met'] else 'MISSED'}"
@@ -166,7 +166,7 @@ def by_metric(figures: Iterable[Document]) -> dict[str, list[Document]]:
 
 
 def summary(kept: Document) -> list[str]:
-    """What has to be said first: whether it counts, why not, and what was promised."""
+    """The first facts: whether it counts, why not, and the targets."""
     said = ["VALID" if kept["valid"] else "INVALID: these figures do not count"]
     said += [f"{'invalid' if mark['bad'] else 'note'}: {mark['text']}" for mark in kept["marks"]]
     said += [
@@ -232,7 +232,7 @@ def as_markdown(kept: Document) -> list[str]:
 
 
 def _cell(figures: Sequence[Document], case: str) -> str:
-    """Ours, how many times the baseline, and between which ends that lay."""
+    """Ours, its ratio to the baseline, and the range of that."""
     for figure in figures:
         if figure["case"] == case:
             ratio = figure["ratio"]

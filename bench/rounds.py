@@ -1,4 +1,4 @@
-"""Interleaved rounds: in each, every contender has one window, and who goes first changes from round to round.
+"""Interleaved rounds: in each, every contender has one window, and the first one changes from round to round.
 
 So a machine that grows slower in the course of a run, or a neighbour's minute of load, meets all contenders alike.
 A run is bounded by its rounds and by time; it ends after a whole round, so that the rounds stay comparable.
@@ -18,7 +18,7 @@ ROUNDS_MIN = 3
 
 @dataclass(frozen=True)
 class Window:
-    """What one contender did in one round, and what it cost. Rows are rows of messages, whatever a request holds.
+    """The work of one contender in one round, and its cost. Rows are rows of messages, however many a request holds.
 
     `wall_s` is the clients' time at work; `span_s` is the time between the readings of CPU seconds, a little longer.
     """
@@ -101,7 +101,7 @@ def take_rounds(
     rounds: int,
     time_is_up: Callable[[], bool],
 ) -> Rounds:
-    """Up to `rounds` rounds, at least one; none is begun when time is up."""
+    """Up to `rounds` rounds, at least one; none is started when time is up."""
     taken: dict[str, list[Window]] = {contender: [] for contender in contenders}
     for number in range(rounds):
         if number and time_is_up():

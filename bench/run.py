@@ -1,10 +1,10 @@
 """Run one benchmark: `python -m bench.run NAME [--only PARTS] [--rounds N] [--seconds S] [--quick] [--output FILE]`.
 
-Exit code 0: it was measured, and counts, whether targets were met or missed (both are said: a missed target is a
-result). 3: it was measured, and does not count. 1: it could not be measured. 2: it was asked for wrongly.
-A run that does not count, and a quick one, never take the place of a result that is kept. One of some parts alone is
-kept where the others were measured on the same machine and of committed code, and count: they are joined, and each
-tells its commit where that is not the last.
+Exit code 0: it was measured, and counts, whether targets were met or missed (both are reported: a missed target is a
+result). 3: it was measured, and does not count. 1: it could not be measured. 2: the request was invalid. A run that
+does not count, and a quick one, never replace a kept result. A run of some parts alone is kept if the others were
+measured on the same machine and of committed code, and count. They are joined, and each states its commit if that is
+not the last.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EXIT_FAILED, EXIT_USAGE, EXIT_INVALID, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 def parse(arguments: list[str]) -> tuple[str, Plan, Path | None]:
-    """What to measure, how long, and where else to write it."""
+    """The parts to measure, the time limit, and the additional output file."""
     parser = argparse.ArgumentParser(prog="python -m bench.run", description="measure one capability")
     parser.add_argument("name", choices=sorted(BENCHMARKS))
     parser.add_argument("--rounds", type=int, help="interleaved rounds per case (5)")
@@ -58,7 +58,7 @@ def parse(arguments: list[str]) -> tuple[str, Plan, Path | None]:
 
 
 def commit() -> str:
-    """Which state of the tree was measured; a change since the commit is said."""
+    """The measured state of the tree; a change since the commit is reported."""
     asked = ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
     said = subprocess.run(asked, cwd=docs.ROOT, capture_output=True, text=True, check=False)
     return said.stdout.strip() or "unknown"
@@ -85,7 +85,7 @@ def measure(name: str, plan: Plan) -> Document:
 
 
 def keep(kept: Document, output: Path | None) -> None:
-    """Write it where it was asked for, and among the results if it counts."""
+    """Write it to the requested file, and among the results if it counts."""
     text = json.dumps(kept, indent=2, ensure_ascii=False) + "\n"
     if output is not None:
         output.write_text(text, encoding="utf-8")
@@ -107,7 +107,7 @@ def keep(kept: Document, output: Path | None) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, tell, keep."""
+    """Measure, report, keep."""
     try:
         name, plan, output = parse(arguments)
         kept = measure(name, plan)

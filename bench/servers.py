@@ -1,7 +1,7 @@
-"""Cassandra for benchmarks: one node a kind, in the throughput profile, started when it is first asked for.
+"""Cassandra for benchmarks: one node of each kind, in the throughput profile, started on first use.
 
-Kinds differ in how the commit log is synced and in the variant of Paxos, nothing else. They run side by side, so that
-kinds can be compared within one round; one that is idle uses next to nothing, and what it uses counts as others' use.
+Kinds differ in the sync of the commit log and in the variant of Paxos, nothing else. They run concurrently, so that
+kinds can be compared within one round; an idle one uses next to nothing, and its use counts as others' use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEAP_MB = 1024
 
 @dataclass(frozen=True)
 class ServerKind:
-    """What is tried on a server."""
+    """The work on one server."""
 
     commitlog_sync: str = "periodic"
     paxos_variant: str = "v1"

@@ -1,12 +1,12 @@
-"""bench-spark: Spark on two cores. Reading beside the JVM connector, on a table with a row a message; jobs beside one
-process of the SDK that does the same.
+"""bench-spark: Spark on two cores. Reading compared with the JVM connector, on a table with one row per message; jobs
+compared with one process of the SDK that does the same.
 
 Parts, each of which can be measured by itself (`--only`):
-- packed: a million messages that were put at once, in packed rows; rows a second beside the connector's;
-- scheduled: a million messages that are due later, a row each; rows a client CPU second beside the connector's;
+- packed: a million immediate messages, in packed rows; rows per second compared with the connector's;
+- scheduled: a million delayed messages, one row each; rows per client CPU second compared with the connector's;
 - drain, redrive: bulk jobs (spark_jobs.py);
-- beside: what a job leaves to a live consumer of the same queue (spark_beside.py);
-- planning: how long a driver plans, beside a queue of a tenth of the history (spark_planning.py);
+- beside: the rate that a job leaves to a live consumer of the same queue (spark_beside.py);
+- planning: how long a driver plans, compared with a queue of a tenth of the history (spark_planning.py);
 - large: ten million messages through executors of 1 GB (spark_large.py); only where it is named.
 """
 
@@ -143,4 +143,4 @@ def _make_queues(servers: Servers) -> None:
             timeout=120,
         )
     if done.returncode != 0:
-        raise Bug("the queues could not be created", said=done.stderr.strip()[-500:])
+        raise Bug("the queues could not be created", cause=done.stderr.strip()[-500:])

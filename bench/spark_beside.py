@@ -1,9 +1,9 @@
-"""A consumer of bench-spark beside a job that drains the same queue, on one core and at half the speed that it has
-there; and the same consumer alone. Both find a backlog that lasts for longer than the window.
+"""A consumer of bench-spark concurrent with a job that drains the same queue, on one core and at half the job's rate
+on it; and the same consumer alone. Both have a backlog that lasts for longer than the window.
 
-The consumer is offered so many messages a second: it takes and settles them in turns of twenty, and how long a turn
-takes counts from the moment at which it should have begun. After each window what is left is taken and counted: what
-was put went to the consumer or to the job, and nothing to both.
+The consumer gets this many messages per second. It takes and settles them in turns of twenty, and the duration of a
+turn counts from the time at which it should have started. After each window the rest is taken and counted: every
+message went to the consumer or to the job, and none to both.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ ALONE = "consumer alone"
 WINDOW_S = 15.0
 LASTS_LONGER = 1.3
 SPEED_OF = 40_000
-"""So many messages tell how fast the job is on one core."""
+"""The number of messages that measures the job's rate on one core."""
 METRICS = (ROWS_PER_S, P50_MS, P99_MS)
 TARGETS = {ROWS_PER_S.name: Target(Side.AT_LEAST, 0.98), P99_MS.name: Target(Side.AT_MOST, 2.0)}
 
 
 def measure_beside(servers: Servers, plan: Plan, deadline: float) -> Measured:
-    """In turns, alone and beside."""
+    """In turns, alone and concurrent."""
     window_s = 3.0 if plan.quick else WINDOW_S
     driver = servers.client(KIND, WORKING, PART)
     consumer = servers.client(KIND, CONSUMING)

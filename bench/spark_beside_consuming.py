@@ -1,5 +1,5 @@
-"""The consumer of bench-spark's part `beside`: it keeps its lanes from window to window, and is offered messages at a
-steady rate. A message that comes a second time, or whose settling is not honoured, ends the run."""
+"""The consumer of bench-spark's part `beside`: it keeps its lanes from window to window, and gets messages at a
+steady rate. A message that comes a second time, or whose settle is rejected, ends the run."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ConsumingContender(Contender):
         self._tally: Tally | None = None
 
     def prepare(self, job: Job) -> int:
-        """Take what is left; how many that were."""
+        """Take the rest; returns its number."""
         return self._connection().run(_rest(self._queue(), turn_of(job)))
 
     def run(self, job: Job) -> Ran:
-        """Take what is offered."""
+        """Take messages at the given rate."""
         self._tally = self._connection().run(_offered(self._queue(), turn_of(job)))
         return self._tally.end()
 

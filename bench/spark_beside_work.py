@@ -1,4 +1,4 @@
-"""What the consumer of bench-spark's part `beside` is asked for. Values."""
+"""The requests to the consumer of bench-spark's part `beside`. Values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ AT_ONCE = 20
 
 @dataclass(frozen=True)
 class Turn:
-    """So long at the rate that is offered; 0: take what is left, as fast as it goes."""
+    """The duration at the given rate; 0: take the rest, as fast as possible."""
 
     seconds: float
     leaves: bool = False
-    """Whether its lanes are given back afterwards."""
+    """Whether its lanes are released afterwards."""
 
     def job(self) -> Job:
         """As JSON carries it."""

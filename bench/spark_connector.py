@@ -40,7 +40,7 @@ _ENTRY = f"{VERSION}-with-modules"
 
 
 def connector_jars() -> list[Path]:
-    """All that a session needs beside Spark; fetched once."""
+    """The files that a session needs besides Spark; fetched once."""
     if not is_cached(NAME, _ENTRY):
         with progress.step(f"fetching {NAME} {VERSION} with Maven", expect_s=40):
             cached(NAME, _ENTRY, _fetch, needs_mb=200)

@@ -1,4 +1,4 @@
-"""A Spark whose executors write where they are told: by `local-cluster` they write where Spark stands."""
+"""A Spark whose executors write to a given folder: by `local-cluster` they write into Spark's own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WORK = "work"
 
 
 def spark_home_in(folder: Path) -> Path:
-    """Spark as it is installed, by links, in this folder; what executors say comes to lie in `spark/work` there."""
+    """The installed Spark, by links, in this folder; the executors' output is in its `spark/work`."""
     home = folder / "spark"
     if not home.exists():
         home.mkdir()

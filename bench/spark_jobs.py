@@ -1,7 +1,7 @@
-"""The jobs of bench-spark on two cores, beside one plain process of the SDK that does the same.
+"""The jobs of bench-spark on two cores, compared with one plain process of the SDK that does the same.
 
-- drain: a backlog through a handler that calls everything done; 20,000 messages a second are aimed at;
-- redrive: dead letters back where they died, by once keys; 5,000 a second.
+- drain: a backlog through a handler that reports everything as done; the target is 20,000 messages per second;
+- redrive: dead letters back into their source queue, by once keys; the target is 5,000 per second.
 """
 
 from __future__ import annotations

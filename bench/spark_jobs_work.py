@@ -1,4 +1,4 @@
-"""The work of the jobs of bench-spark: what is drained or redriven, and by whom. Values, and how they are put."""
+"""The work of the jobs of bench-spark: the messages to drain or redrive, and the contenders. Values, and the puts."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ QUEUES = "\n---\n".join(
 
 
 class By(StrEnum):
-    """Who works a window."""
+    """The contender of a window."""
 
     DRAIN = "drain"
     """The job, through a handler that calls everything done."""
     REDRIVE = "redrive"
-    """The job that puts dead letters back where they died."""
+    """The job that puts dead letters back into their source queue."""
     CONSUMER = "consumer"
     """One process of the SDK: receive a thousand, settle them."""
     PLAIN_REDRIVE = "headgate redrive"
@@ -39,13 +39,13 @@ class By(StrEnum):
 
 @dataclass(frozen=True)
 class JobWork:
-    """What is asked of the working process."""
+    """The request to the working process."""
 
     by: By
     messages: int
     seconds: float
     rate: float | None = None
-    """The most messages a second of a job."""
+    """Maximum rate of a job, in messages per second."""
     cores: int = 2
     """Of a job: one is a core of its own, which driver, JVM and tasks share."""
     executors: int = 0
@@ -53,7 +53,7 @@ class JobWork:
 
     @property
     def master(self) -> str:
-        """As Spark is told."""
+        """Spark's name for it."""
         return f"local-cluster[{self.executors},1,1024]" if self.executors else f"local[{self.cores}]"
 
     def job(self) -> Job:
@@ -62,7 +62,7 @@ class JobWork:
 
     @property
     def queue(self) -> str:
-        """What it empties."""
+        """The queue that it empties."""
         return f"{NAMESPACE}/{GRAVES if self.by in (By.REDRIVE, By.PLAIN_REDRIVE) else DRAINED}"
 
 
@@ -72,12 +72,12 @@ def work_of(job: Job) -> JobWork:
 
 
 def everything_is_done(messages: DataFrame) -> DataFrame:
-    """The handler: it looks at every payload."""
+    """The handler: it reads every payload."""
     return messages.select("id", f.when(f.length("payload") >= 0, "done").alias("outcome"))
 
 
 async def fill(environment: dict[str, str], work: JobWork) -> None:
-    """Put what a window empties: dead letters tell where they died."""
+    """Put the messages that a window empties: dead letters name their source queue."""
     payloads = itertools.cycle(PAYLOADS)
     died_in = {"headgate.dead.queue": f"{NAMESPACE}/{DRAINED}", "headgate.dead.reason": "invalid address"}
     async with headgate.connect(environment) as opened:

@@ -42,7 +42,7 @@ class WorkingContender(Contender):
         self._folder = TemporaryDirectory(prefix="headgate-bench-spark-")
 
     def prepare(self, job: Job) -> int:
-        """Put what is emptied, after some have been worked that do not count."""
+        """Put the messages to empty, after processing some that do not count."""
         work = work_of(job)
         warm_up = replace(work, messages=WARM_AGAIN if work.by in self._warm else WARM_UP_MESSAGES, rate=None)
         self._warm.add(work.by)

@@ -1,5 +1,5 @@
-"""A drain of ten million messages through two executors of 1 GB each, beside one of a tenth of them: whether all are
-worked, by the same executors from the first to the last, and what memory they take.
+"""A drain of ten million messages through two executors of 1 GB each, compared with one of a tenth of them: whether
+all are processed, by the same executors from the first to the last, and their memory.
 
 It takes longer than all other parts together, and is measured only where it is named.
 """

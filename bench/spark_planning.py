@@ -1,7 +1,7 @@
-"""How long a driver plans where ten times as much was put and settled before: as long, if what is settled costs it
-nothing. The same messages wait in both queues, and parts are of a second, so that there are many of them.
+"""How long a driver plans where ten times as much was put and settled before: equally long, if settled messages cost
+it nothing. Both queues have the same backlog, and parts are of a second, so that there are many of them.
 
-What is timed is planning alone, in one process: what Spark adds to it knows nothing of the queue.
+Only planning is timed, in one process: Spark's overhead does not depend on the queue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TARGET = Target(Side.AT_MOST, 1.2)
 
 
 def measure_planning(servers: Servers, plan: Plan, deadline: float) -> list[Measured]:
-    """A case for each that is planned, in turns: the old queue beside the young one."""
+    """A case for each kind of plan, in turns: the old queue compared with the young one."""
     young = 1 if plan.quick else HISTORY_PARTS
     parts = {YOUNG: young, OLD: young * TIMES_OLDER}
     client = servers.client(KIND, PLANNING)
@@ -37,7 +37,7 @@ def measure_planning(servers: Servers, plan: Plan, deadline: float) -> list[Meas
     ):
         for name, count in parts.items():
             client.prepare(Planning(name, history_parts=count).job(), within_s=PREPARE_WITHIN_S)
-        for name in parts:  # at the same time, since what was put lately has parts behind it that may yet be filled
+        for name in parts:  # at the same time, since recent messages have parts behind them that may still be filled
             client.prepare(Planning(name).job(), within_s=PREPARE_WITHIN_S)
     measured = []
     for what in What:

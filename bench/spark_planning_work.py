@@ -1,4 +1,4 @@
-"""What is asked of the planning process of bench-spark: of which queue what is planned. Values."""
+"""The requests to the planning process of bench-spark: the queue and the kind of plan. Values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUEUES = "\n---\n".join(
 
 
 class What(StrEnum):
-    """What is planned."""
+    """The kind of plan."""
 
     READ = "live read"
     """Splits of all that waits."""
@@ -37,7 +37,7 @@ class Planning:
     what: What = What.READ
     seconds: float = 0.0
     history_parts: int = 0
-    """When it is prepared: so many parts of history are made; of none, what waits."""
+    """For preparation: this number of parts of history; zero for the backlog."""
 
     def job(self) -> Job:
         """As JSON carries it."""

@@ -1,4 +1,4 @@
-"""The planning side of bench-spark: what a driver asks before its first task, again and again."""
+"""The planning side of bench-spark: a driver's work before its first task, repeated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headgate_spark.worker_connection import WorkerConnection
 
 DUE_S = 1.5
 QUIET_S = 3.0
-"""With nothing to receive for so long all is settled."""
+"""Without a message for this time, all are settled."""
 REQUEST = Request(LIVE, Wanted(), ("payload",), MESSAGES_PER_SPLIT)
 BUDGET = Budget(BATCH_MESSAGES, LANE_BYTES_MAX, LANE_ROWS_MAX)
 JOB = UUID(int=1)
@@ -38,7 +38,7 @@ class PlanningContender(Contender):
         self._tally: Tally | None = None
 
     def prepare(self, job: Job) -> int:
-        """History, a part after the other, all settled; or what waits."""
+        """History, one part after the other, all settled; or the backlog."""
         planning = planning_of(job)
         queue = self._queue(planning)
         if planning.history_parts:
@@ -49,13 +49,13 @@ class PlanningContender(Contender):
         return WAITING
 
     def run(self, job: Job) -> Ran:
-        """Plan anew until time is up; each plan is of all that waits."""
+        """Plan repeatedly until time is up; each plan covers the whole backlog."""
         planning = planning_of(job)
         self._tally = self._here.run(_plans(self._queue(planning), planning))
         return self._tally.end()
 
     def tell(self) -> Told:
-        """What a plan is of was checked when they were put."""
+        """The content of a plan was checked when its messages were put."""
         if self._tally is None:
             raise Bug("nothing was planned")
         return self._tally.told(self._tally.rows)
@@ -98,7 +98,7 @@ async def _splits(queue: Queue) -> int:
 
 
 async def _batch(queue: Queue) -> int:
-    """As a drain looks for its first batch, up to where it borrows."""
+    """The search of a drain for its first batch, up to the reservation."""
     lending: Lending = module_of(queue).lending_of(queue, JOB)
     lanes = await lending.lanes(from_us=None, until_us=queue.now_us())
     seen = await asyncio.gather(*(lane.preview(BUDGET) for lane in lanes))
@@ -106,7 +106,7 @@ async def _batch(queue: Queue) -> int:
 
 
 async def _check(queue: Queue) -> None:
-    """Both plans are of what waits, and of nothing that was settled."""
+    """Both plans cover the backlog, and nothing that was settled."""
     read = 0
     for split in await scan_of(queue).plan(queue, REQUEST):
         async for rows in scan_of(queue).read(queue, REQUEST, split):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from bench.contender import Contender, Job, Ran, Told
 from bench.spark_connector import FORMAT, connector_jars
@@ -29,7 +29,7 @@ class ReadingContender(Contender):
         self._filled: set[Read] = set()
 
     def prepare(self, job: Job) -> int:
-        """Put what is read, once; and read it once, so that nobody pays for what is loaded and compiled."""
+        """Put the messages to read, once; and read them once, so that no contender pays for loading and compiling."""
         work = work_of(job)
         if work.read not in self._filled:
             asyncio.run(fill(self._environment, self._environment["KEYSPACE"], work))
@@ -53,7 +53,7 @@ class ReadingContender(Contender):
             self._spark.stop()
 
     def _read(self, work: Work) -> int:
-        """Every payload and every moment is looked at by Spark."""
+        """Spark reads every payload and every time."""
         found = self._frame(work.read).agg(F.count("payload").alias("rows"), F.sum(F.length("payload")), F.max("due"))
         row = found.first()
         if row is None or row.rows != work.messages:

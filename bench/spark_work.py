@@ -1,7 +1,7 @@
-"""The work of bench-spark: what is read, by whom, and how it comes to be there. The same messages for all.
+"""The work of bench-spark: the messages to read, the contenders, and the puts. The same messages for all.
 
-The connector reads a table with a row a message, in partitions of a thousand: what somebody would make who has no
-packed rows, and well spread, which is best for it.
+The connector reads a table with one row per message, in partitions of a thousand: a typical table without packed
+rows, and well distributed, which is best for it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ spec: {{shards: 4}}"""
 
 
 class Read(StrEnum):
-    """What one window reads."""
+    """The data that one window reads."""
 
     PACKED = "packed"
     SCHEDULED = "scheduled"
@@ -57,7 +57,7 @@ class Read(StrEnum):
 
 @dataclass(frozen=True)
 class Work:
-    """What is asked of the reading process."""
+    """The request to the reading process."""
 
     read: Read
     messages: int
@@ -74,7 +74,7 @@ def work_of(job: Job) -> Work:
 
 
 async def fill(environment: dict[str, str], keyspace: str, work: Work) -> None:
-    """Put what a window of this kind reads."""
+    """Put the messages that a window of this kind reads."""
     payloads = itertools.cycle(PAYLOADS)
     async with headgate.connect(environment) as opened:
         if work.read is Read.CONNECTOR:

@@ -1,8 +1,8 @@
-"""bench-store: what the store costs beside the bare driver, and what Cassandra's own choices cost.
+"""bench-store: the cost of the store compared with the bare driver, and the cost of Cassandra's own settings.
 
 Three parts: all kinds of requests on the usual server; LWTs under both variants of Paxos; writes under the three ways
-to sync the commit log. In each part the store and the bare driver do the same work in the same rounds, with as many
-requests in flight, on the same server; in the latter two the servers stand side by side in the rounds, too.
+to sync the commit log. In each part the store and the bare driver do the same work in the same rounds, with the same
+number of requests in flight, on the same server. In the latter two the servers run in the same rounds, too.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Case:
     rows: int
     in_flight: int
     client_cpu: Target | None = None
-    """What was promised of the client's CPU a row, against the bare driver's."""
+    """The target for the client's CPU per row, against the bare driver's."""
 
     def job(self, seconds: float) -> Job:
-        """What a contender is asked for."""
+        """The request to a contender."""
         return {
             "kind": self.kind.value,
             "rows": self.rows,
@@ -81,7 +81,7 @@ CASES = (
 
 @dataclass(frozen=True)
 class Speaker:
-    """Who sends the requests."""
+    """The sender of the requests."""
 
     name: str
     module: str
@@ -148,7 +148,8 @@ def measure(plan: Plan) -> Results:
 
 
 def _prepare(part: Part, servers: Servers, plan: Plan) -> None:
-    """Servers started, what is read is written, and the server's compiler has seen what it is going to meet."""
+    """Servers are started, the data to read is written, and the server's JIT has compiled the code of the later
+    work."""
     parts = PREPARED_PARTS if any(case.kind is RequestKind.SLICE for case in part.cases) else 0
     for speaker, kind in part.contenders.values():
         servers.client(kind, speaker.module).prepare({"parts": parts}, within_s=PREPARE_WITHIN_S)
@@ -192,7 +193,8 @@ def _take(part: Part, case: Case, servers: Servers, plan: Plan, deadline: float)
 
 
 def _figures(part: Part, case: Case, rounds: Rounds) -> tuple[Figure, ...]:
-    """The store beside the driver on each server; and on each other server beside itself on the usual one."""
+    """The store compared with the driver on each server; and on each other server compared with itself on the usual
+    one."""
     figures = []
     for kind in part.kinds:
         ours, driver = part.who(OURS, kind), part.who(DRIVER_ALONE, kind)
@@ -211,7 +213,7 @@ def _figures(part: Part, case: Case, rounds: Rounds) -> tuple[Figure, ...]:
 
 
 def _distances(part: Part, case: Case, rounds: Rounds) -> tuple[Distance, ...]:
-    """Only the driver, on the usual server and with nothing beside it, was measured before."""
+    """Only the driver, on the usual server and alone, was measured before."""
     if len(part.kinds) > 1 or case.name not in DRIVER:
         return ()
     return tuple(distances(rounds, part.who(DRIVER_ALONE, USUAL), DRIVER[case.name]))

@@ -1,7 +1,7 @@
 """bench-store's baseline: the bare cassandra-driver as its documentation recommends it, and no store of ours.
 
-libev, prepared statements, LOCAL_QUORUM, token-aware; the next request is sent from the callback of the one before.
-No timestamp of our own, no attempt beside an LWT: it does what a user without our rules would do, which is less work.
+libev, prepared statements, LOCAL_QUORUM, token-aware; the callback of one request sends the next. No timestamp of our
+own, no attempt with an LWT: a user without our rules would write it so, and it is less work.
 """
 
 # ruff: noqa: S608 - the names are our own constants; values are markers
@@ -24,7 +24,7 @@ from bench.store_work import HOT_NAME, KEYSPACE, LOCKS, ROWS, RequestKind, Store
 from headgate.testing.cassandra.connection import Connection, read_connection
 
 Request = tuple[Any, tuple[Any, ...] | None, Callable[[Any], int]]
-"""A statement, its values, and what turns its answer into the number of rows done."""
+"""A statement, its values, and the function that turns its answer into the number of rows done."""
 
 
 def connected(connection: Connection, rows_as: Callable[..., Any] = named_tuple_factory) -> tuple[Any, Any]:
@@ -166,7 +166,7 @@ class Pump:
         self._over = threading.Event()
 
     def run(self) -> None:
-        """Returns when every caller has found that time is up."""
+        """Returns when every caller has noticed that time is up."""
         for _ in range(self._callers):
             self._next()
         self._over.wait()

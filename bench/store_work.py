@@ -1,7 +1,7 @@
-"""The work of bench-store, the same for both contenders: its tables, its payloads, its keys, and what is checked.
+"""The work of bench-store, the same for both contenders: its tables, its payloads, its keys, and its checks.
 
-Each window writes partitions that nobody has written before; a partition holds what one request (or a hundred single
-inserts) wrote. Slices are read from partitions that were prepared once.
+Each window writes fresh partitions; a partition holds the rows of one request (or a hundred single inserts). Slices
+are read from partitions that were prepared once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HOT_NAME = 0
 
 
 class RequestKind(StrEnum):
-    """What one request is."""
+    """The kind of one request."""
 
     INSERT = "insert"
     """One row."""
@@ -80,7 +80,7 @@ _PACKED = [
 
 
 class StoreContender(Contender):
-    """What both have in common: the keys of a run, the tally, the receipts. How a request is sent is theirs."""
+    """The common part of both: the keys of a run, the tally, the receipts. Each sends requests its own way."""
 
     def __init__(self, stream: str) -> None:
         self.stream = stream
@@ -96,7 +96,7 @@ class StoreContender(Contender):
 
     @abstractmethod
     def drive(self, in_flight: int) -> None:
-        """Send requests of `self.kind`, `in_flight` at a time, while the tally says so."""
+        """Send requests of `self.kind`, `in_flight` at a time, until the tally ends the run."""
 
     @abstractmethod
     def write_part(self, part: int, rows: list[tuple[int, bytes]]) -> None:
@@ -108,14 +108,14 @@ class StoreContender(Contender):
 
     @abstractmethod
     def make_lock(self, name: int, payload: bytes) -> None:
-        """Make a row by LWT, if it is not there yet."""
+        """Create a row by LWT, if it does not exist yet."""
 
     @abstractmethod
     def read_lock(self, name: int) -> bytes | None:
         """The payload of a row written by LWT, read at the serial level."""
 
     def prepare(self, job: Job) -> int:
-        """Partitions for slices, and the row that everybody wants."""
+        """Partitions for slices, and the contended row."""
         self.make_lock(HOT_NAME, b"first")
         for part in range(int(job["parts"])):
             for first in range(0, PREPARED_ROWS, 100):
@@ -131,12 +131,12 @@ class StoreContender(Contender):
         return self.tally.end()
 
     def tell(self) -> Told:
-        """Percentiles; and a sample of what was acknowledged is looked for."""
+        """Percentiles; and a sample of the acknowledged writes is read back."""
         if not self.tally.requests:
             raise Bug("no request was answered", first_error=self.tally.first_error or "none")
         return self.tally.told(self._check_receipts())
 
-    # What the next request is about; each of these is called once a request, by either contender.
+    # The subject of the next request; either contender calls one of these per request.
 
     def next_insert(self) -> tuple[int, int, bytes]:
         """Partition, sequence number, payload."""
@@ -144,7 +144,7 @@ class StoreContender(Contender):
         return part, seq, next(self._payload)
 
     def next_part(self) -> int:
-        """A partition that nobody has written."""
+        """A fresh partition."""
         return next(self._parts)
 
     def next_batch(self) -> list[tuple[int, bytes]]:
@@ -164,7 +164,7 @@ class StoreContender(Contender):
         self._acknowledged.append((key, what))
 
     def check_slice(self, found: int, first_seq: int, wanted_seq: int) -> int:
-        """The number of rows, if they are the ones that were asked for."""
+        """The number of rows, if they are the requested ones."""
         if found != self.rows or first_seq != wanted_seq:
             raise Bug("a slice differs from the request", rows=found, asked=self.rows)
         return found

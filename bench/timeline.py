@@ -1,11 +1,12 @@
-"""bench-timeline: what the timeline engine costs beside the bare driver and beside the loop that it descends from.
+"""bench-timeline: the cost of the timeline engine compared with the bare driver and with the loop that it descends
+from.
 
 Parts, each of which can be measured by itself (`--only`):
-- put: messages a client CPU second, beside bare unlogged batches of a hundred;
-- path: put, receive and acknowledge, producer and consumer in processes of their own, beside the origin's loop;
-- delivery: how late messages come at a thousand a second;
+- put: messages per client CPU second, compared with bare unlogged batches of a hundred;
+- path: put, receive and acknowledge, producer and consumer in separate processes, compared with the origin's loop;
+- delivery: the lateness of messages at a thousand per second;
 - depth: receiving after millions of messages, and with a million scheduled for later (`timeline_depth.py`);
-- synced: put and path with a commit log that is synced before each answer, so that nothing rests on its last seconds.
+- synced: put and path with a commit log that is synced before each answer, so nothing depends on its last seconds.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ DELIVERY_METRICS = (P50_MS, P99_MS, CLIENT_US, CASSANDRA_US)
 
 @dataclass(frozen=True)
 class Puts:
-    """A contender of the part put: how ours is asked for messages."""
+    """A contender of the part put: the request for our messages."""
 
     name: str
     callers: int
@@ -80,7 +81,7 @@ BARE_JOB: Job = {"kind": RequestKind.BATCH.value, "rows": 100, "in_flight": 16, 
 
 @dataclass(frozen=True)
 class Loop:
-    """A contender that puts, receives and acknowledges so many messages a window."""
+    """A contender that puts, receives and acknowledges this many messages per window."""
 
     name: str
     module: str
@@ -88,7 +89,7 @@ class Loop:
     delay_us: int = 0
     targets: tuple[Target, ...] = ()
     rate: int = 0
-    """So many puts a second; 0 is as many as there can be."""
+    """Puts per second; 0 is unlimited."""
 
 
 LOOPS = (
@@ -132,7 +133,7 @@ def measure(plan: Plan) -> Results:
 
 
 class _Bench:
-    """The parts that stand here."""
+    """The parts of this module."""
 
     def __init__(self, servers: Servers, plan: Plan, results: Results, deadline: float) -> None:
         self._servers = servers
@@ -155,7 +156,7 @@ class _Bench:
             self._loops(part, SYNCED, slower, "put + receive + ack")
 
     def warm_up(self, kind: ServerKind) -> None:
-        """The server's compiler sees what it is going to meet."""
+        """The server's JIT compiles the code of the later work."""
         if kind in self._warm or not self._plan.server_warm_up_cpu_s:
             return
         self._warm.add(kind)

@@ -1,9 +1,9 @@
-"""The part `depth` of bench-timeline: does receiving get slower with what has passed, or with what lies ahead?
+"""The part `depth` of bench-timeline: whether receives slow down with past messages, or with scheduled ones.
 
-Three queues with tables of their own: one that a thousand messages have passed, one that five million have, one that
-a thousand have and in which a million are scheduled for later. In each round each gets the same backlog, which its
-consumer reads and then drains. What the server reads for it is traced: rows, partitions, tombstones. The consumer's
-memory is looked at after the first million and after the last.
+Three queues with tables of their own: one that a thousand messages have passed, one that five million have, and one
+that a thousand have, with a million scheduled for later. In each round each gets the same backlog, which its consumer
+reads and then drains. The server's reads for it are traced: rows, partitions, tombstones. The consumer's memory is
+measured after the first million and after the last.
 """
 
 # ruff: noqa: S608 - the ids are the server's own
@@ -69,7 +69,7 @@ class Depth:
     many: DeepQueue
     ahead: DeepQueue
     first: int
-    """The consumer's memory is looked at after so many, and at the end."""
+    """The consumer's memory is measured after this many, and at the end."""
     backlog: int
     slices: int
 
@@ -197,10 +197,10 @@ class _Deep:
         jobs: dict[ClientProcess, Job] = {client: work.job() for client, work in works.items()}
         return take_window(queue.name, jobs, [self._server.pid])
 
-    # ---- what the server reads
+    # ---- the server's reads
 
     def trace(self) -> str:
-        """The same rows are put into each queue and read; what that took of the server, which has to be the same."""
+        """The same rows are put into each queue and read; the server's work for it has to be the same."""
         seen = {queue: self._traced(queue) for queue in self._depth.queues}
         reads = set(seen.values())
         if len(reads) != 1 or any(each.tombstones for each in reads):
@@ -226,7 +226,7 @@ class _Deep:
 
 @dataclass(frozen=True)
 class Reads:
-    """What the server read for the slices of all lanes."""
+    """The server's reads for the slices of all lanes."""
 
     partitions: int
     rows: int
@@ -237,7 +237,7 @@ class Reads:
 
 
 def _wait_for_a_whole_minute() -> None:
-    """What is put now and read in a moment lies in one part: the same number of partitions for all."""
+    """Messages that are put and read at the same time are in one part: the same number of partitions for all."""
     late_s = time.time() % MINUTE_S
     if late_s > MINUTE_S * 2 / 3:
         time.sleep(MINUTE_S - late_s + 2)
@@ -250,8 +250,8 @@ def _sessions(server: Running, table: str) -> set[str]:
 
 
 def _reads(server: Running, before: set[str], table: str) -> Reads:
-    """The reads of a table since then that found rows, and all tombstones that were met. A trace is written a moment
-    after its request."""
+    """The reads of a table since then that returned rows, and all tombstones that they met. A trace is written
+    slightly after its request."""
     until = time.monotonic() + TRACE_WITHIN_S
     last: list[tuple[int, int]] | None = None
     while True:

@@ -1,6 +1,6 @@
 """bench-timeline's contender: a timeline queue through its engine, as an application would use it.
 
-A process is a producer or a consumer. LWTs are counted after each run: a put sends none, and a lane one a second.
+A process is a producer or a consumer. LWTs are counted after each run: a put sends none, and a lane one per second.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TimelineContender(Contender):
         return Ran(run.wall_s, 0 if work.beside else run.rows, run.requests, run.failed)
 
     def tell(self) -> Told:
-        """Percentiles, LWTs and receipts checked, the queue given back."""
+        """Percentiles, LWTs and receipts checked, the queue closed."""
         run, work = self._run, self._work
         if run is None or work is None:
             raise Bug("the run did nothing")
@@ -73,7 +73,7 @@ class TimelineContender(Contender):
             raise Bug("more lightweight transactions than promised", sent=self._lwts, allowed=allowed)
 
     async def _check_ids(self, run: Run) -> int:
-        """A sample of what was acknowledged is looked for at its place."""
+        """A sample of the acknowledged messages is read at its places."""
         sample = random.sample(run.ids, min(RECEIPTS_MAX, len(run.ids)))
         settings = self._process.in_hand.settings
         for message_id in sample:

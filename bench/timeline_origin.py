@@ -1,10 +1,10 @@
 """bench-timeline's baseline: the loop of the queue that timeline descends from, on the bare driver.
 
-One insert a message into (name, minute, shard), the shard being the due second modulo six; the reader takes slices of
-a hundred of each shard and writes the shard's pointer after each slice. What it does not do, though its ancestor did,
-is to lock shards: here it has them all. Like ours it is due a second after the put, and read up to now; with that it
-loses messages when writes take longer, which is counted. libev, prepared statements, LOCAL_QUORUM, the next request
-sent from the callback of the one before.
+One insert per message into (name, minute, shard), the shard being the due second modulo six; the reader takes slices
+of a hundred of each shard and writes the shard's pointer after each slice. Its ancestor locked shards, which this one
+does not: it has them all. Like ours it is due a second after the put, and read up to now. With that it loses messages
+when writes take longer, which is counted. libev, prepared statements, LOCAL_QUORUM, the callback of one request sends
+the next.
 """
 
 # ruff: noqa: S608 - the names are our own constants; values are markers
@@ -46,9 +46,9 @@ LAG_US = SECOND_US
 MINUTE_US = 60 * SECOND_US
 TTL_S = 14 * 86_400
 IDLE_S = 0.05
-"""How long it rests where it found nothing, which of six shards five do at any time: a twentieth of its lag."""
+"""How long it pauses at an empty shard, which five of six are at any time: a twentieth of its lag."""
 GONE_S = 5.0
-"""When nothing has come for so long, the rest was passed before it could be read."""
+"""When nothing has come for this time, the rest was passed before it could be read."""
 
 MESSAGES = Table(
     "origin_work",
@@ -118,7 +118,7 @@ Send = Callable[[Any, tuple[Any, ...]], Any]
 
 
 class _Run:
-    """What both sides have in common: counts, and the end of a run, which the last caller tells."""
+    """The common part of both sides: counts, and the end of a run, which the last caller determines."""
 
     def __init__(self, contender: OriginContender, send: Send, work: Work, callers: int) -> None:
         self.contender = contender
@@ -147,7 +147,7 @@ class _Run:
         raise NotImplementedError
 
     def time_is_up(self) -> bool:
-        """Whether nothing more is to be begun."""
+        """Whether nothing more may be started."""
         return time.perf_counter() - self.began >= self.work.seconds
 
     def end(self) -> None:
@@ -214,7 +214,7 @@ class _Putting(_Run):
                 self.latencies_s.append(time.perf_counter() - sent)
 
     def _pace(self) -> None:
-        """At even distances; what is behind is put at once."""
+        """At even intervals; overdue ones are put at once."""
         futures = []
         for number in range(self.work.messages_max):
             left_s = self.began + number / self.work.rate - time.perf_counter()
@@ -275,7 +275,7 @@ class _Consuming(_Run):
         )
 
     def _due_us(self, row: tuple[UUID, bytes]) -> int:
-        """The moment that was asked for: of the put, or that many seconds after it."""
+        """The requested time: of the put, or that many seconds after it."""
         due, message = row
         if self.work.rate:
             return stamp_of(message[:STAMP_BYTES]) + self.work.delay_us

@@ -1,7 +1,7 @@
-"""A process that works on timeline queues: a loop in a thread of its own, a store, a clock, and the queue in hand.
+"""A process that works on timeline queues: a loop in a thread of its own, a store, a clock, and the current queue.
 
-The loop runs on between the runs, as it does in a real process: the clock turns, leases are kept. Knowledge of the
-catalogue is told anew every few seconds, as by a read of it.
+The loop runs between the runs too, as in a real process: the clock turns, leases are renewed. Knowledge of the
+catalogue is renewed every few seconds, as by a read of it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it there, and wait for it."""
+        """Run it in the loop, and wait for it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def stop(self) -> None:
@@ -52,7 +52,7 @@ class LoopThread:
 
 
 class TimelineProcess:
-    """Store, clock and the queue in hand of one process. All its methods run in its loop."""
+    """Store, clock and the current queue of one process. All its methods run in its loop."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -83,7 +83,7 @@ class TimelineProcess:
         )
 
     async def open_queue(self, work: Work) -> TimelineQueue:
-        """The queue of a run, its lanes made; the one before is given back, unless it is the same."""
+        """The queue of a run, with its lanes created; the one before is closed, unless it is the same."""
         settings = settings_of(work)
         if self._queue is not None and self._queue.settings.queue == settings.queue:
             return self._queue
@@ -94,7 +94,7 @@ class TimelineProcess:
         return self._queue
 
     async def close_queue(self) -> None:
-        """Write what waits, give the lanes back."""
+        """Write pending messages, release the lanes."""
         queue, self._queue = self._queue, None
         if self._teller is not None:
             self._teller.cancel()

@@ -64,7 +64,7 @@ class Putting(Run):
         self.rows += done
 
     async def _pace(self, work: Work) -> None:
-        """At even distances; what is behind is put at once, so the rate is kept."""
+        """At even intervals; overdue ones are put at once, so the rate is kept."""
         began = time.perf_counter()
         waiting: set[asyncio.Task[None]] = set()
         for number in range(work.messages_max):

@@ -52,8 +52,8 @@ class Receiving(Run):
             self.failed += done < len(given)
 
     def _late(self, given: Sequence[Delivery], now_us: int, work: Work) -> None:
-        """How long after its due moment each came; of many, one in sixteen. A stamped one tells the moment at which
-        its put was called, so what waited for a flush counts as late, too."""
+        """The lateness of each after its due time; of many, one in sixteen. A stamped one contains the time of its
+        put call, so waiting for a flush counts as late, too."""
         if len(self.latencies_s) >= LATENCIES_MAX:
             return
         step = TIMED_ONE_IN if len(given) > TIMED_ONE_IN else 1

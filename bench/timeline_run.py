@@ -1,4 +1,4 @@
-"""One run of a client process of bench-timeline: what was done, and what it took."""
+"""One run of a client process of bench-timeline: the work, and its cost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Run(ABC):
 
     @abstractmethod
     async def work(self, work: Work) -> None:
-        """What it is."""
+        """Its kind."""
 
     def fail(self, error: BaseException) -> None:
         """A call ended in an error."""

@@ -1,7 +1,7 @@
-"""The work of bench-timeline: which queue, which messages, what a client process is asked for.
+"""The work of bench-timeline: the queue, the messages, the request to a client process.
 
-Every window works on a queue of its own, so that nothing of one window is met by the next. Tables are shared, unless
-a part says otherwise. It knows no engine call and no driver; both contenders read their jobs from here.
+Every window works on a queue of its own, so that no window meets messages of another. Tables are shared, unless a
+part sets otherwise. It knows no engine call and no driver; both contenders read their jobs from this module.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from headgate.store.table import Table
 LANES = 4
 SECOND_US = 1_000_000
 TIMED_ONE_IN = 16
-"""Of many callers one in so many is timed: reading a clock for each would be a good part of what is measured."""
+"""Of many callers one in this many is timed: reading a clock for each would be a good part of the measured work."""
 STAMP_BYTES = 16
-"""A stamped message begins with the moment of its put, in microseconds."""
+"""A stamped message begins with the time of its put, in microseconds."""
 NO_END = 2**40
 WORKERS_VISIBILITY_US = 8 * SECOND_US
 """As `headgate worker` receives: no longer than its lease is trusted (decision 8)."""
 
 
 class Do(StrEnum):
-    """What one run of a client process is."""
+    """The kind of one run of a client process."""
 
     PUT = "put"
-    """Put for so many seconds, or so many messages."""
+    """Put for this many seconds, or this many messages."""
     PACE = "pace"
-    """Put so many messages a second, singly, each stamped."""
+    """Put this many messages per second, singly, each stamped."""
     CONSUME = "consume"
-    """Receive and acknowledge so many messages; what is timed is how late each came."""
+    """Receive and acknowledge this many messages; the lateness of each is measured."""
     DRAIN = "drain"
-    """The same, one after the other; what is timed is each call of receive that brought something."""
+    """The same, one after the other; each call of receive that returned messages is timed."""
     SLICES = "slices"
     """Read from the position of each lane, as the owner's reader does, and take nothing."""
 
@@ -56,25 +56,25 @@ class Work:
     """Due this long after the put; 0 is at once."""
     rate: int = 0
     visibility_us: int | None = None
-    """How long what is received is hidden; None is as long as the queue says."""
+    """How long a received message is hidden; None is the queue's own setting."""
     creation: str = ""
     beside: bool = False
-    """Whether another process does the work that counts: what this one did is neither rows nor latencies."""
+    """Whether another process does the work that counts: this one's rows and latencies do not."""
     keeps: bool = False
     """Whether the queue stays open, with its lanes, for the next run."""
 
     def job(self) -> Job:
-        """As a client process is asked for it."""
+        """In the form of a client process's request."""
         return asdict(self)
 
 
 def work_of(job: Job) -> Work:
-    """What a client process was asked for."""
+    """The request to a client process."""
     return Work(**{**job, "do": Do(job["do"])})
 
 
 def new_queue() -> str:
-    """A name that nothing else has."""
+    """A unique name."""
     return uuid.uuid4().hex
 
 
@@ -84,12 +84,12 @@ def tables_of(creation: str) -> TimelineTables:
 
 
 def shared() -> list[Table]:
-    """What has to be there for queues with shared tables."""
+    """The requirements of queues with shared tables."""
     return [table.named(f"timeline_{table.name}") for table in ALL]
 
 
 def settings_of(work: Work) -> TimelineSettings:
-    """The queue of a run: four lanes, all else as a queue has it that says nothing."""
+    """The queue of a run: four lanes, all else by default."""
     return TimelineSettings(
         uuid.UUID(hex=work.queue),
         "bench",
@@ -103,10 +103,10 @@ PAYLOADS = [message(number) for number in range(1_000)]
 
 
 def stamped(payload: bytes, now_us: int) -> bytes:
-    """As long as before, and bearing the moment of its put."""
+    """Of the same length, with the time of its put."""
     return b"%0*d" % (STAMP_BYTES, now_us) + payload[STAMP_BYTES:]
 
 
 def stamp_of(payload: bytes) -> int:
-    """That moment."""
+    """That time."""
     return int(payload[:STAMP_BYTES])

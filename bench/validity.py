@@ -1,7 +1,8 @@
-"""Whether a run counts, and what makes a reader careful. A mark says what was found in one line; a bad one voids it.
+"""Whether a run counts, and the warnings for its reader. A mark states a finding in one line; a bad one voids the
+run.
 
-The bounds are for a machine shared with others: figures per CPU second and ratios of neighbours in a round bear much
-noise, those by wall clock do not, which the marks between the bounds say.
+The bounds are for a machine shared with others: figures per CPU second and ratios of neighbours in a round tolerate
+much noise, those by wall clock do not, which the marks between the bounds report.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FAILED_MAX = 0.01
 
 @dataclass(frozen=True)
 class Mark:
-    """One thing that a reader has to know; where it is bad, the run does not count."""
+    """One fact for the reader; if it is bad, the run does not count."""
 
     bad: bool
     text: str
@@ -28,7 +29,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Load:
-    """What others took of the machine, as a share of all cores: the median over windows."""
+    """The others' share of the machine, of all cores: the median over windows."""
 
     others: float
     stolen: float
@@ -60,7 +61,7 @@ def load_marks(load: Load) -> list[Mark]:
 
 
 def baseline_marks(distances: Sequence[Distance]) -> list[Mark]:
-    """Of baselines that do not do what they did before."""
+    """Of baselines that differ from their earlier figures."""
     return [
         Mark(
             True,
@@ -87,7 +88,7 @@ def left_out_marks(names: Sequence[str]) -> list[Mark]:
 
 
 def failure_marks(rounds: Sequence[Rounds]) -> list[Mark]:
-    """Of requests that failed: what is fast by failing is not fast."""
+    """Of requests that failed: a fast failure is not fast."""
     marks = []
     for case in rounds:
         for contender, windows in case.windows.items():

@@ -1,4 +1,4 @@
-"""One window: clients work at the same time, and what they, Cassandra and everybody else used meanwhile is read.
+"""One window: clients work at the same time, and the use of the CPU by them, Cassandra and all others is measured.
 
 Where several clients work, rows are their sum, time is the longest, percentiles are the worst of them.
 """
@@ -22,8 +22,8 @@ SLACK_S = 60.0
 def take_window(
     contender: str, jobs: Mapping[ClientProcess, Job], cassandra_pids: list[int], *, aside_pids: Sequence[int] = ()
 ) -> Window:
-    """Measure one; only what lies between the clients' beginning and their end counts. What goes on aside belongs to
-    the case, and is neither theirs nor others' use of the machine."""
+    """Measure one; only the time between the clients' start and their end counts. Concurrent work of the case is
+    neither theirs nor others' use of the machine."""
     client_pids = [client.pid for client in jobs]
     began = time.perf_counter()
     machine_before = read_machine_cpu()

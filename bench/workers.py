@@ -1,11 +1,11 @@
-"""bench-workers: what the SDK and the worker runtime add to the engine, whether lanes wait for each other, and what a
-worker costs that has nothing to do.
+"""bench-workers: the cost of the SDK and the worker runtime on top of the engine, whether lanes wait for each other,
+and the cost of an idle worker.
 
 Parts, each of which can be measured by itself (`--only`):
-- path: put by the SDK, handled by an empty handler and settled by `headgate worker`, beside bench-timeline's own put,
-  receive and acknowledge in the same rounds;
-- lanes: the longest wait of a lane of 96 on one worker, beside four lanes;
-- idle: a worker with 12 empty lanes, beside one with a single lane at the same time.
+- path: put by the SDK, handled by an empty handler and settled by `headgate worker`, compared with bench-timeline's
+  own put, receive and acknowledge in the same rounds;
+- lanes: the longest wait of a lane of 96 on one worker, compared with four lanes;
+- idle: a worker with 12 empty lanes, compared with one with a single lane at the same time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Drain:
     handling: Handling
     messages: int
     callers: int
-    """What they put at the same time shares a row, and rows go to lanes in turn: few callers, many rows a lane."""
+    """Concurrent puts share a row, and rows go to lanes in turn: few callers, many rows per lane."""
 
 
 MANY = (
@@ -144,7 +144,7 @@ class _Bench:
         self._results.checked.append("every message was handled, and every worker stopped cleanly")
 
     def _warm_up(self, messages: int) -> None:
-        """The server's compiler sees what it is going to meet, and each kind of client has worked once."""
+        """The server's JIT compiles the code of the later work, and each kind of client has worked once."""
         used_s, until = 0.0, time.monotonic() + self._plan.server_warm_up_s_max
         with progress.step("warming up", expect_s=self._plan.server_warm_up_cpu_s):
             for window in itertools.cycle((self._engine_window, self._path_window)):
@@ -193,7 +193,7 @@ class _Bench:
     # ---- idle
 
     def _idle(self) -> None:
-        """Both at the same time: whatever the machine does, it does to both."""
+        """Both at the same time: the machine's changes affect both."""
         seconds = 3.0 if self._plan.quick else IDLE_S
         self._make_queues(dict.fromkeys(IDLE_LANES, 1))
         works = {}
@@ -256,7 +256,7 @@ class _Bench:
         )
 
     def _make_queues(self, wanted: Mapping[int, int]) -> None:
-        """So many queues with so many lanes, by `headgate apply`."""
+        """This many queues with this many lanes, by `headgate apply`."""
         made = {
             lanes: [QueueSpec(f"q{new_queue()[:12]}", lanes) for _ in range(count)] for lanes, count in wanted.items()
         }
@@ -274,7 +274,7 @@ class _Bench:
                 timeout=APPLY_WITHIN_S,
             )
         if done.returncode != 0:
-            raise Bug("the queues could not be created", said=done.stderr.strip()[-500:])
+            raise Bug("the queues could not be created", cause=done.stderr.strip()[-500:])
         self._queues = made
 
 

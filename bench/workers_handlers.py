@@ -1,9 +1,9 @@
 """Handlers of bench-workers, run by `headgate worker`: one that does nothing, and two that note how long lanes wait.
 
-A lane waits while others are served: from the moment at which its next message is due, or at which its last one was
-handed out, or the first one of any lane, whichever is the latest, to the moment at which the handler has that next
-one; messages of a lane come in the order in which they are due. What was noted is written at the end of the process,
-to the file that NOTES names.
+A lane waits while others are served. Its wait starts when its next message is due, or when its last one was
+delivered, or the first one of any lane, whichever is the latest. It ends when the handler has that next one; messages
+of a lane come in the order in which they are due. The times are written at the end of the process, to the file that
+NOTES names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def at_once(payload: bytes, context: Context) -> None:
 
 
 async def slowly(payload: bytes, context: Context) -> None:
-    """As a handler that asks somebody else."""
+    """As a handler that calls a service."""
     _note(context)
     await asyncio.sleep(SLOWLY_S)
 

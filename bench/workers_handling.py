@@ -1,7 +1,7 @@
 """The handling side of bench-workers: a real `headgate worker`, a process of its own, watched by its metrics.
 
 Its CPU time counts as this process's, whose child it is; that of watching it is counted too, and is small. At the end
-of a window it is told to end, has to end well, and must have handled every message.
+of a window it gets a signal, has to end cleanly, and must have handled every message.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from bench.workers_work import HANDLERS, Handling, Work, work_of
 from headgate.errors import Bug, Unavailable
 
 LOOK_S_MIN, LOOK_S_MAX = 0.05, 0.5
-"""To tell its metrics costs a worker a millisecond or two: it is asked less often while the end is far."""
+"""A read of its metrics costs a worker a millisecond or two: it is read less often while the end is far."""
 LANES_WITHIN_S = 60.0
 TOUCHED_AFTER_S = 3.0
-"""What is asked of lanes is asked of those that are being worked: one is, a second after it was taken."""
+"""Requirements on lanes apply to those in use: a lane is, a second after it was taken."""
 ENDS_WITHIN_S = 40.0
 SETTLED = ("acked_total", "settle_failures_total")
-"""Where the machine stands still for a second it is not known whether some are settled: they count as failed."""
+"""If the machine stands still for a second it is not known whether some are settled: they count as failed."""
 BEGINS = "worker started"
 
 
@@ -42,7 +42,7 @@ class WorkerProcess:
     def __init__(self, work: Work, environment: Mapping[str, str], folder: Path) -> None:
         self._log = folder / f"{work.queue.replace('/', '-')}.log"
         self.notes = self._log.with_suffix(".json")
-        command = [sys.executable, "-m", "headgate.cli.main", "worker", "--queue", work.queue]
+        command = [sys.executable, "-m", "headgate.cli.main", "worker", work.queue]
         command += ["--handler", f"{HANDLERS}:{work.handling.value}", "--health", "127.0.0.1:0"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -56,7 +56,7 @@ class WorkerProcess:
         return self._process.pid
 
     def until(self, metrics: Collection[str], least: float, within_s: float) -> float:
-        """Wait until the sum of these has come so far; the moment at which it was seen to have."""
+        """Wait until the sum of these has reached this value; returns the time at which it had."""
         began_s = time.perf_counter()
         while True:
             asked_s = time.perf_counter()
@@ -72,7 +72,7 @@ class WorkerProcess:
             time.sleep(min(max(left_s / 2, LOOK_S_MIN), LOOK_S_MAX))
 
     def metrics(self) -> dict[str, float]:
-        """Its own, summed over labels, by what comes after `headgate_worker_`; none before it listens."""
+        """Its own, summed over labels, by the name after `headgate_worker_`; none before it listens."""
         if not self._port:
             self._port = self._find_port()
         if not self._port:
@@ -94,13 +94,13 @@ class WorkerProcess:
             raise Bug("the worker failed", code=code, log=self.last_lines())
 
     def kill(self) -> None:
-        """At once, if it is still there."""
+        """At once, if it still runs."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
 
     def last_lines(self) -> str:
-        """What it logged last."""
+        """Its last log lines."""
         return "; ".join(self._log.read_text(errors="replace").splitlines()[-3:])
 
     def _find_port(self) -> int:
@@ -132,7 +132,7 @@ class HandlingContender(Contender):
         return worker.pid
 
     def run(self, job: Job) -> Ran:
-        """Wait until all messages are settled, or where there are none, so many seconds."""
+        """Wait until all messages are settled, or where there are none, this many seconds."""
         self._work = work = work_of(job)
         worker = self._in_hand()
         began_s = time.perf_counter()

@@ -18,7 +18,7 @@ from headgate.errors import Bug, HeadgateError
 
 
 class PuttingContender(Contender):
-    """One process with one connection. What it did counts where it is handled, so it tells no rows."""
+    """One process with one connection. Its work counts at the handler, so it reports no rows."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._thread = LoopThread()
@@ -47,7 +47,7 @@ class PuttingContender(Contender):
         return Ran(wall_s, 0, putting.done, putting.failed)
 
     def tell(self) -> Told:
-        """Nothing is left to be found out: the worker's side counts what came."""
+        """There are no later results: the worker's side counts the messages."""
         return Told(0.0, percentile(self._putting.latencies_s, 0.99) * 1000 if self._putting else 0.0, 0)
 
     def close(self) -> None:
@@ -102,5 +102,5 @@ class _Putting:
 
 
 def open_contender(environment: Mapping[str, str]) -> PuttingContender:
-    """Not connected yet: the queues are made first."""
+    """Not connected yet: the queues are created first."""
     return PuttingContender(environment)

@@ -1,7 +1,7 @@
-"""The work of bench-workers: which queues there are, and what a client process is asked for.
+"""The work of bench-workers: the queues, and the request to a client process.
 
-Every window has a queue of its own, and a worker of its own, so that nothing of one window is met by the next. All
-queues are made at the start, by one `headgate apply`. It knows neither the SDK nor the worker.
+Every window has a queue of its own, and a worker of its own, so that no window meets messages of another. All queues
+are created at the start, by one `headgate apply`. It knows neither the SDK nor the worker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HANDLERS = "bench.workers_handlers"
 
 
 class Handling(StrEnum):
-    """What the handler does, by its name in `bench.workers_handlers`."""
+    """The handler's work, by its name in `bench.workers_handlers`."""
 
     NOTHING = "nothing"
     AT_ONCE = "at_once"
@@ -35,11 +35,11 @@ class QueueSpec:
 
     @property
     def full_name(self) -> str:
-        """As processes are told."""
+        """In the form of a process's options."""
         return f"{NAMESPACE}/{self.name}"
 
     def document(self) -> str:
-        """As `headgate apply` reads it: all else as a queue has it that says nothing."""
+        """For `headgate apply`: all else by default."""
         return f"""---
 apiVersion: headgate.io/v1beta1
 kind: Queue
@@ -65,10 +65,10 @@ class Work:
     handling: Handling = Handling.NOTHING
 
     def job(self) -> Job:
-        """As a client process is asked for it."""
+        """In the form of a client process's request."""
         return asdict(self)
 
 
 def work_of(job: Job) -> Work:
-    """What a client process was asked for."""
+    """The request to a client process."""
     return Work(**{**job, "handling": Handling(job["handling"])})

@@ -1,1 +1,1 @@
-"""What makes and tests the project: not shipped, run from a checkout with the standard library alone."""
+"""The programs that build and test the project: not shipped, run from a checkout with the standard library alone."""

@@ -1,8 +1,8 @@
-"""Write what the chart has from the code: `python -m dev.chart_files [--check]`.
+"""Write the chart's generated files from the code: `python -m dev.chart_files [--check]`.
 
-charts/headgate/files/rights.yaml: the rules of every role in the chart, from `rights.py`, so that there is one
-list. The chart's CustomResourceDefinitions are not among them: the image carries them (decision 13). With --check
-nothing is written: what is stale is named, and the exit code is 1.
+charts/headgate/files/rights.yaml: the rules of every role in the chart, from `rights.py`, so that there is one list.
+The chart's CustomResourceDefinitions are not among them: the image contains them (decision 13). With --check nothing
+is written: stale files are listed, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def generated_files() -> dict[str, str]:
 
 
 def read_faults(root: Path = ROOT) -> list[str]:
-    """What is stale; and a chart whose version is not the project's."""
+    """The stale files; and a chart whose version is not the project's."""
     faults = [
         f"{path} is stale; run `make generate` and commit what it writes"
         for path, text in generated_files().items()

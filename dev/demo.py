@@ -1,7 +1,7 @@
 """`make demo` and `make down`: a Kubernetes, a Cassandra, the chart, and a queue's day on them; then all of it ended.
 
-Standard library alone until the virtual environment is there, which is one of the first things it makes. What was
-started, and what was there before, stands in a file, so that `down` ends the one and leaves the other.
+Only the standard library until the virtual environment exists, which is one of its first steps. Started and
+pre-existing parts are recorded in a file, so that `down` stops the former and leaves the latter.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,34 +19,46 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from dev import demo_ground as ground
-from dev import demo_spark
+from dev import demo_spark, run_local
+from dev.background_build import BackgroundBuild, end_left_over, list_unbuilt
 from dev.cluster import lifecycle
 from dev.cluster.choice import Choice, decide_source
+from dev.cluster.golang import require_go
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.state import DEFAULT_NAME, Cluster, read_cluster
 from dev.cluster.surroundings import look_around
 from dev.demo_day import MESSAGES, Day
 from dev.demo_ground import Asked, Begun, Connection
-from dev.demo_shell import Shell
+from dev.demo_shell import Shell, folders_of_programs, with_context
 from headgate.errors import HeadgateError, Surroundings
+from headgate.store.connection_variables import connection_variables, prefixed
 from headgate.testing.cassandra.kept import stop_kept
 from headgate.testing.progress import duration, say
 
 
 def up(asked: Asked) -> None:
-    """All of it, telling what it does."""
+    """All of it, with its progress."""
     started = time.monotonic()
     asked.require_possible()
     choice = decide_source(look_around(asked.context, None))
-    tell_plan(choice, spark=asked.spark)
+    tell_plan(choice, spark=asked.spark, builds=bool(list_unbuilt(choice, spark=asked.spark)))
     require_containers(choice)
+    run_local.require_programs()
+    unbuilt = list_unbuilt(choice, spark=asked.spark)
+    if unbuilt:
+        require_go()
     before = Begun.read() or Begun()
     begun = replace(before, cluster_started=before.cluster_started or read_cluster(DEFAULT_NAME) is None).keep()
-    side_by_side(
-        ground.make_environment,
-        ground.fetch_cassandra,
-        lambda: ground.build_programs(asked),
-    )
+    build = BackgroundBuild(show_line)
+    try:
+        build.start(own_cluster=asked.context is None, spark=asked.spark)
+        run_local.prepare()
+        if unbuilt:
+            show_without_kubernetes(started)
+            show_line("local", "next comes the same on Kubernetes, as soon as its build has ended")
+        build.wait()
+    finally:
+        build.end()
     cluster = lifecycle.up(DEFAULT_NAME, context=asked.context)
     kubectl = lifecycle.client(cluster)
     if asked.spark and cluster.mode == "context":
@@ -58,11 +72,27 @@ def up(asked: Asked) -> None:
     if asked.spark:
         demo_spark.bring_spark_operator(cluster)
         demo_spark.Drain(shell).show()
-    tell_ending(cluster, connection[0], time.monotonic() - started)
+    tell_ending(cluster, time.monotonic() - started)
+
+
+def show_without_kubernetes(started: float) -> None:
+    """A queue, a worker and a message on this machine, while Kubernetes is built; what was started for it ends."""
+    done = subprocess.run(run_local.build_command(until_handled=True), cwd=ground.ROOT, check=False)
+    if done.returncode != 0:
+        raise Surroundings(
+            "the message was not handled without Kubernetes", remedy="read the lines above", exit_code=done.returncode
+        )
+    took = duration(time.monotonic() - started)
+    show_line("local", f"a message was handled without Kubernetes, {took} after the start; make dev repeats it")
+
+
+def show_line(name: str, line: str) -> None:
+    """A line under a name, as `headgate dev` shows those of its programs."""
+    say(f"{name:<16} | {line}")
 
 
 def look_before(kubectl: Kubectl, begun: Begun) -> Begun:
-    """What of ours is not there yet, and so is ours to take away."""
+    """The missing parts of ours, which are ours to remove."""
     had_crds = bool(kubectl.run("get", "crd", "-o", "name", "--ignore-not-found", "queues.headgate.io").strip())
     had_namespace = kubectl.find("namespace", ground.SYSTEM) is not None
     return replace(
@@ -80,7 +110,7 @@ def cassandra_of(cluster: Cluster, begun: Begun) -> Connection:
 
 
 def down() -> None:
-    """End what `up` started, in the opposite order; what was there before stays."""
+    """Stop everything that `up` started, in the opposite order; pre-existing parts stay."""
     begun = Begun.read()
     if begun is None:
         say("nothing to stop: no demo was started on this machine")
@@ -88,6 +118,8 @@ def down() -> None:
     cluster = read_cluster(DEFAULT_NAME)
     if cluster is not None and (not begun.cluster_started or cluster.mode == "context"):
         ground.take_out(lifecycle.client(cluster), begun)
+    if end_left_over():
+        say("build of Kubernetes: ended")
     if stop_kept(ground.cassandra_directory()):
         say("Cassandra: ended")
     shutil.rmtree(ground.cassandra_directory(), ignore_errors=True)
@@ -97,16 +129,17 @@ def down() -> None:
     Begun.file().unlink()
 
 
-def tell_plan(choice: Choice, *, spark: bool = False) -> None:
-    """What will happen, before it does."""
+def tell_plan(choice: Choice, *, spark: bool = False, builds: bool = False) -> None:
+    """The plan, before it runs."""
     say(f"headgate demo, on a Kubernetes ({lifecycle.told_choice(choice)}) with a Cassandra and the chart:")
     say(f"{MESSAGES:,} messages in a queue, its workers from zero to many and back, a counter, a dead letter.")
     if spark:
         say(f"Then {demo_spark.MESSAGES:,} more, which Spark drains under the Spark operator.")
-    takes = "About five minutes" if spark else "About three minutes"
-    say(f"{takes} once everything is cached; the first run builds Kubernetes and Helm from source, ten")
-    say("minutes and more on two cores. `make dev` shows the same without Kubernetes in half a minute. Or")
-    say("use your own cluster: make demo CONTEXT=its-name REGISTRY=where-it-pulls-our-image-from.")
+    if not builds:
+        return
+    say("First one message is handled on this machine, without Kubernetes. Meanwhile Kubernetes and Helm are built")
+    say("from source, once for this machine. The times are in docs/figures.md.")
+    say("A cluster that you have needs less: make demo CONTEXT=its-name REGISTRY=where-it-pulls-the-image-from")
 
 
 def require_containers(choice: Choice) -> None:
@@ -119,38 +152,56 @@ def require_containers(choice: Choice) -> None:
 
 
 def side_by_side(*works: Callable[[], None]) -> None:
-    """Run what does not wait for each other; all end before the first failure is told."""
+    """Run independent steps concurrently; all end before the first failure is raised."""
     with ThreadPoolExecutor(len(works)) as pool:
         futures = [pool.submit(work) for work in works]
     for future in futures:
         future.result()
 
 
-def tell_ending(cluster: Cluster, connection: Connection, took_s: float) -> None:
-    """Where to look next."""
-    told = " ".join(f"{name}={connection[name]}" for name in ("CONTACT_POINTS", "DATA_CENTER") if name in connection)
+NEXT = (
+    ("kubectl get queues,counters,deployments -n shop", ""),
+    ("python examples/python/hello.py", "a message of your own; docs/python.md"),
+    ("headgate top --snapshot", "the backlog of each queue; docs/start-on-call.md"),
+    ("kubectl headgate why queue/emails -n shop", "the operator's decisions and their reasons"),
+    ("kubectl explain queue.spec.timeline.safetyLag", ""),
+)
+"""Commands to try on what the demo leaves, each with what it shows."""
+
+
+def list_next_commands(*, context: str | None) -> list[str]:
+    """The lines that the demo prints at its end: the first one makes all others known to a shell. Pure."""
+    rows = [("""eval "$(make -s environment)\"""", "in this folder, in each new shell")]
+    rows += [(with_context(line, context), remark) for line, remark in NEXT]
+    width = max(len(line) for line, _ in rows) + 2
+    return [f"{line:<{width}}# {remark}" if remark else line for line, remark in rows]
+
+
+def tell_ending(cluster: Cluster, took_s: float) -> None:
+    """The next steps for the user."""
     say("")
-    say(f"Done after {duration(took_s)}; everything is still running. Explore it:")
-    say(f"  {lifecycle.use(cluster)}; {cluster.kubectl} get queues,counters,deployments -n shop")
-    say('  eval "$(make -s environment)"      # the address of Cassandra; then, in this checkout:')
-    say("  .venv/bin/python examples/python/hello.py       # a message of your own; continue with docs/python.md")
-    say("  .venv/bin/headgate top --once                   # the backlog; docs/start-on-call.md")
-    say("  .venv/bin/kubectl-headgate why queue/emails -n shop     # the operator's decisions and their reasons")
-    say(f"  {cluster.kubectl} explain queue.spec.timeline.safetyLag")
-    say(f"  Cassandra: {told} (its user and password: make -s environment)")
-    say("  stop everything: make down")
+    say(f"Done after {duration(took_s)}, and everything is still running. Try:")
+    for line in list_next_commands(context=cluster.context):
+        say(f"  {line}")
+    say("  make down")
 
 
 def tell_environment() -> None:
-    """The variables that reach the demo's Cassandra, for a shell."""
+    """The variables by which a shell reaches the demo's Cassandra, and finds its programs."""
     file = ground.cassandra_directory() / "server.json"
     if not file.exists():
         raise Surroundings(
             "the demo's Cassandra does not run on this machine",
-            remedy="run make demo; or use your own, set by CONTACT_POINTS and the other variables",
+            remedy="run make demo",
         )
-    for name, value in json.loads(file.read_text())["environment"].items():
-        print(f"export {name}={value}")
+    cluster = read_cluster(DEFAULT_NAME)
+    variables = prefixed(connection_variables(json.loads(file.read_text())["environment"]))
+    if cluster is not None:
+        variables["KUBECONFIG"] = cluster.kubeconfig
+    for name, value in variables.items():
+        print(f"export {name}={shlex.quote(value)}")
+    folders = folders_of_programs("" if cluster is None else cluster.kubectl)
+    print(f'export PATH={shlex.quote(os.pathsep.join(str(each) for each in folders if each.is_absolute()))}:"$PATH"')
 
 
 def main(arguments: Sequence[str]) -> int:

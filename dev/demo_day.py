@@ -1,6 +1,6 @@
-"""What the demo shows, on whatever ground: a queue from none to many workers and back, a counter, a dead letter.
+"""The content of the demo, on any cluster: a queue from zero to many workers and back, a counter, a dead letter.
 
-Each step says the command that a person would type, runs it, and waits for what it promises, within a bound.
+Each step prints the command that a person would type, runs exactly it, and waits for its result, with a time limit.
 """
 
 from __future__ import annotations
@@ -8,14 +8,23 @@ from __future__ import annotations
 import json
 import time
 
-from dev.demo_ground import ROOT, SHOP, VENV
-from dev.demo_shell import NAMESPACE, Shell, Watch, tell
+from dev.demo_shell import Shell, Watch, tell
 from headgate.testing.progress import duration, say, step
 
 MESSAGES = 20_000
 QUEUE, DEAD, COUNTER = "shop/emails", "shop/emails-dead", "shop/page-views"
 POISON = '{"to": "", "order": "X-1"}'
+PAYLOAD = '{"to": "customer-{n}@example.org", "order": {n}}'
 RELEASED = json.dumps([{"op": "replace", "path": "/spec/consumers/0/handler", "value": "mailer:send_or_ask"}])
+APPLY = "kubectl apply -f examples/shop.yaml"
+PUT = f"headgate put {QUEUE} '{PAYLOAD}' --count {MESSAGES} --quiet"
+PUT_POISON = f"headgate put {QUEUE} '{POISON}' --quiet"
+COUNT, SHOW_COUNTER = "python examples/python/count.py", f"headgate counter top {COUNTER} --limit 3"
+SHOW_DEAD = f"headgate peek {DEAD}"
+RELEASE = f"kubectl patch queue emails -n shop --type=json -p '{RELEASED}'"
+REDRIVE = "kubectl headgate redrive queue/emails-dead -n shop"
+LINES = (APPLY, PUT, PUT_POISON, COUNT, SHOW_COUNTER, SHOW_DEAD, RELEASE, REDRIVE)
+"""All that the demo types."""
 READY_WITHIN_S, DRAINED_WITHIN_S, ASLEEP_WITHIN_S, DEAD_WITHIN_S = 180.0, 600.0, 240.0, 240.0
 
 
@@ -42,49 +51,46 @@ class Day:
             watch.end()
 
     def _apply(self) -> None:
-        with step("kubectl apply -f examples/shop.yaml", expect_s=15):
+        with step("declare two queues and a counter", expect_s=15):
             named = ("queue/emails", "queue/emails-dead", "counter/page-views")
-            self._shell.apply(SHOP, *named, within_s=READY_WITHIN_S)
+            self._shell.apply(APPLY, *named, within_s=READY_WITHIN_S)
 
     def _put(self) -> None:
-        payload = '{"to": "customer-{n}@example.org", "order": {n}}'
-        with step(f"headgate send --queue {QUEUE} '{payload}' --count {MESSAGES}"):
-            self._shell.headgate("send", "--queue", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
-        with step(f"and one that cannot be sent: headgate send --queue {QUEUE} '{POISON}'"):
-            self._shell.headgate("send", "--queue", QUEUE, POISON, "--quiet")
+        with step(f"put {MESSAGES:,} messages", expect_s=5):
+            self._shell.type(PUT)
+        with step("put one that its handler refuses", expect_s=2):
+            self._shell.type(PUT_POISON)
 
     def _drain(self) -> None:
         began = time.monotonic()
-        with step("workers start, as kubectl get queues -w shows, and handle them all", expect_s=30):
-            self._shell.wait(lambda: self._workers() > 0, READY_WITHIN_S, "a ready worker")
+        with step("workers start, as the queue's status shows, and handle them all", expect_s=30):
+            self._shell.wait(lambda: self._workers() > 0, READY_WITHIN_S, "a worker that is ready")
             self._shell.wait(self._is_drained, DRAINED_WITHIN_S, "an empty queue")
         took = duration(time.monotonic() - began)
         say(f"      {MESSAGES:,} handled {took} after the last put, including the workers' start")
 
     def _count(self) -> None:
-        program = ROOT / "examples" / "python" / "count.py"
-        with step(f"count: {program.relative_to(ROOT)}; headgate counter top {COUNTER}"):
-            tell(self._shell.run([str(VENV / "bin" / "python"), str(program)]))
-            tell(self._shell.headgate("counter", "top", COUNTER, "--limit", "3"))
+        with step("count page views", expect_s=5):
+            tell(self._shell.type(COUNT))
+            tell(self._shell.type(SHOW_COUNTER))
 
     def _die(self) -> None:
-        with step(f"the failed message moves to the dead-letter queue: headgate peek --queue {DEAD}", expect_s=15):
+        with step("the refused message goes to the dead-letter queue", expect_s=15):
             self._shell.wait(lambda: self._shell.held(DEAD) == 1, DEAD_WITHIN_S, "a dead letter")
-            tell(self._shell.headgate("peek", "--queue", DEAD))
+            tell(self._shell.type(SHOW_DEAD))
 
     def _sleep(self) -> None:
-        with step("without messages the workers stop", expect_s=35):
+        with step("the operator scales the idle workers to zero", expect_s=35):
             self._shell.wait(lambda: self._workers() == 0, ASLEEP_WITHIN_S, "no worker")
         say(f"      workers: 0, up to {self._most_workers}, and 0 again")
 
     def _redrive(self) -> None:
-        with step("a release fixes the handler: kubectl patch queue emails ... mailer:send_or_ask"):
-            self._kubectl.run("patch", "queue", "emails", "--type=json", "-p", RELEASED)
+        with step("fix the handler by a release", expect_s=5):
+            tell(self._shell.type(RELEASE))
             self._shell.wait(self._is_released, READY_WITHIN_S, "the new release")
-        with step("kubectl headgate redrive queue/emails-dead -n shop", expect_s=10):
-            plugin = [str(VENV / "bin" / "kubectl-headgate"), "redrive", "queue/emails-dead"]
-            tell(self._shell.run([*plugin, "-n", NAMESPACE, *self._shell.context]))
-        with step("a worker starts for it and handles it", expect_s=15):
+        with step("redrive the dead letter", expect_s=10):
+            tell(self._shell.type(REDRIVE))
+        with step("a worker starts and handles it", expect_s=15):
             self._shell.wait(self._is_over, DRAINED_WITHIN_S, "two empty queues")
 
     def _is_drained(self) -> bool:
@@ -97,7 +103,7 @@ class Day:
         return self._shell.held(DEAD) == 0 and self._shell.held(QUEUE) == 0
 
     def _workers(self) -> int:
-        """How many are ready, as the queue's status tells it."""
+        """The number of ready ones, from the queue's status."""
         consumers = self._kubectl.get("queue", "emails").get("status", {}).get("consumers") or [{}]
         ready = int(consumers[0].get("ready", 0))
         self._most_workers = max(self._most_workers, ready)

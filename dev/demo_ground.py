@@ -1,6 +1,7 @@
-"""What the demo stands on: a Kubernetes, a Cassandra, the image, the chart. Each is begun here, and ended here.
+"""The parts under the demo: a Kubernetes, a Cassandra, the image, the chart. Each is started and stopped by this
+module.
 
-Knows nothing of what is shown on it (demo_day.py).
+Knows nothing of the demo's content (demo_day.py).
 """
 
 from __future__ import annotations
@@ -15,22 +16,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dev import environment
 from dev.cluster import lifecycle
 from dev.cluster.helm import CHART, Helm, helm_program
 from dev.cluster.kubectl import Kubectl
-from dev.cluster.programs import SPARK_OPERATOR, require_built
 from dev.cluster.state import Cluster, state_root
+from dev.environment import RUN
 from headgate.errors import SpecError, Surroundings
 from headgate.store.connection_variables import connection_variables
-from headgate.testing.cassandra.archive import find_installation
 from headgate.testing.cassandra.connection import read_connection
 from headgate.testing.cassandra.kept import start_kept
 from headgate.testing.progress import say, step
 
 ROOT = Path(__file__).resolve().parent.parent
 CRDS = ROOT / "crds"
-VENV = ROOT / ".venv"
+VENV = RUN.path
 SHOP, BULK = ROOT / "examples" / "shop.yaml", ROOT / "examples" / "spark.yaml"
 SYSTEM, RELEASE, SECRET = "headgate-system", "headgate", "headgate-demo"
 LOCAL_REGISTRY, LOCAL_TAG = "headgate.local", "dev"
@@ -42,7 +41,7 @@ Connection = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Asked:
-    """What a person asked for: nothing, or a cluster of his own and where it gets our image from."""
+    """The user's request: none, or a cluster of the user's and the registry of our image for it."""
 
     context: str | None = None
     registry: str | None = None
@@ -59,7 +58,7 @@ class Asked:
         return {name: value for name, value in told.items() if value}
 
     def require_possible(self) -> None:
-        """What can not go well is told before anything is begun."""
+        """Predictable failures are reported before anything starts."""
         if self.context is not None and self.registry is None:
             raise SpecError(
                 "an image cannot be imported into a cluster that you named",
@@ -70,7 +69,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Begun:
-    """What this demo started, and so what `down` ends."""
+    """The parts that this demo started, which `down` stops."""
 
     cluster_started: bool = False
     cassandra_started: bool = False
@@ -90,7 +89,7 @@ class Begun:
 
     @classmethod
     def read(cls) -> Begun | None:
-        """What an earlier `up` has kept."""
+        """The record of an earlier `up`."""
         return cls(**json.loads(cls.file().read_text())) if cls.file().exists() else None
 
 
@@ -99,39 +98,11 @@ def cassandra_directory() -> Path:
     return state_root() / "demo-cassandra"
 
 
-# ---- made once, kept in the cache
-
-
-def make_environment() -> None:
-    """The virtual environment, unless it is there and as the lock file has it."""
-    ready, lock = VENV / "ready", ROOT / "requirements-dev.lock"
-    if ready.exists() and ready.stat().st_mtime >= lock.stat().st_mtime:
-        return
-    if environment.main([]) != 0:
-        raise Surroundings(
-            "the virtual environment could not be created", remedy="check the output above", path=".venv"
-        )
-
-
-def fetch_cassandra() -> None:
-    """Its jars, and the archive that lets it start in seconds."""
-    if "CONTACT_POINTS" not in connection_variables(os.environ):
-        find_installation()
-
-
-def build_programs(asked: Asked) -> None:
-    """What the cluster needs, and Helm, built if they are not cached; of somebody else's cluster Helm alone."""
-    if asked.context is None:
-        lifecycle.build()
-        require_built([SPARK_OPERATOR] if asked.spark else [])
-    helm_program()
-
-
-# ---- begun
+# ---- started parts
 
 
 def start_cassandra(cluster: Cluster) -> tuple[Connection, bool]:
-    """The connection, and whether it is a node of ours. CONTACT_POINTS names one that is there already."""
+    """The connection, and whether it is a node of ours. CONTACT_POINTS names an existing one."""
     named = connection_variables(os.environ)
     if "CONTACT_POINTS" in named:
         say(f"  using the Cassandra at {named['CONTACT_POINTS']} (CONTACT_POINTS is set)")
@@ -157,7 +128,7 @@ def bring_images(cluster: Cluster, asked: Asked) -> None:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             told = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
-            raise Surroundings("the image could not be created", remedy="check its output", said=told[-1])
+            raise Surroundings("the image could not be created", remedy="check its output", cause=told[-1])
 
 
 def install_chart(cluster: Cluster, connection: Connection, asked: Asked) -> None:
@@ -175,7 +146,7 @@ def install_chart(cluster: Cluster, connection: Connection, asked: Asked) -> Non
 
 
 def values_for(asked: Asked) -> dict[str, object]:
-    """The images, and where the way to Cassandra stands."""
+    """The images, and the file with the connection to Cassandra."""
     values: dict[str, object] = {"image": asked.image("headgate"), "connection": {"existingSecret": SECRET}}
     if asked.spark:
         spark = {"tag": version(), **asked.image("headgate-spark")}
@@ -184,7 +155,7 @@ def values_for(asked: Asked) -> dict[str, object]:
 
 
 def version() -> str:
-    """Of this tree, by which a registry has its images unless told otherwise."""
+    """Of this tree, the default tag of a registry's images."""
     return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
 
 
@@ -210,7 +181,7 @@ def helm_home() -> Path:
 
 
 def take_out(kubectl: Kubectl, begun: Begun) -> None:
-    """What the demo brought into a cluster that stays: the examples, the release, its namespace and kinds."""
+    """The demo's objects in a cluster that stays: the examples, the release, its namespace and kinds."""
     with step("remove the examples and the chart from the cluster", expect_s=30):
         kubectl.run("delete", "--ignore-not-found", "-f", str(BULK), "-f", str(SHOP), timeout_s=180)
         helm = helm_for(kubectl)

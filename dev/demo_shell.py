@@ -1,6 +1,6 @@
-"""A person at a shell, in the demo: runs our commands and kubectl, shows what they say, waits for what they promise.
+"""The demo's shell: runs our commands and kubectl, shows their output, waits for their results.
 
-Knows nothing of what is shown with it (demo_day.py, demo_spark.py).
+Knows nothing of the demo's content (demo_day.py, demo_spark.py).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,39 +28,47 @@ class Shell:
 
     def __init__(self, kubectl: Kubectl, connection: Connection) -> None:
         self.kubectl = kubectl.in_namespace(NAMESPACE)
-        path = f"{Path(kubectl.program).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        path = os.pathsep.join([*map(str, folders_of_programs(kubectl.program)), os.environ.get("PATH", "")])
         told = {"KUBECONFIG": kubectl.kubeconfig, "PATH": path}
         self._environment: Mapping[str, str] = {**os.environ, **connection, **told}
-        self.context = [f"--context={kubectl.context}"] if kubectl.context else []
+        self._context = kubectl.context
+
+    def type(self, line: str) -> str:
+        """Show a command line, and run exactly it; what it writes."""
+        typed = with_context(line, self._context)
+        say(f"      $ {typed}")
+        return self.run(["bash", "-c", typed])
 
     def headgate(self, *arguments: str) -> str:
         """A command of ours."""
-        return self.run([str(VENV / "bin" / "headgate"), *arguments])
+        return self.run([str(folders_of_programs(self.kubectl.program)[0] / "headgate"), *arguments])
 
     def run(self, command: Sequence[str]) -> str:
-        """What a command writes; the last line of what it says is the reason where it fails."""
+        """A command's output; the last line of its error output is the reason of a failure."""
         done = subprocess.run(
             command, env=dict(self._environment), capture_output=True, text=True, check=False, timeout=180, cwd=ROOT
         )
         if done.returncode != 0:
             told = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or ["no output"]
-            name = f"{Path(command[0]).name} {command[1]}"
-            raise Surroundings("a command of the demo failed", remedy="check its output", command=name, said=told[-1])
+            name = command[2] if command[0] == "bash" else f"{Path(command[0]).name} {command[1]}"
+            raise Surroundings(
+                "a command of the demo failed", remedy="check its output", command=name, cause=told[-1]
+            )
         return done.stdout
 
     def held(self, queue: str) -> int:
-        """Messages that are there, due, in hands or later."""
-        told: dict[str, Any] = json.loads(self.headgate("stats", "--queue", queue, "--json"))
+        """Messages in the queue: ready, in flight or delayed."""
+        told: dict[str, Any] = json.loads(self.headgate("stats", queue, "-o", "json"))
         return int(told["backlog"]) + int(told["in_flight"]) + int(told["delayed"])
 
-    def apply(self, file: Path, *ready: str, within_s: float) -> None:
-        """`kubectl apply -f`, and these are Ready."""
-        tell(self.kubectl.run("apply", "-f", str(file)))
+    def apply(self, line: str, *ready: str, within_s: float) -> None:
+        """A line with `kubectl apply`, and these are Ready."""
+        tell(self.type(line))
         how = ("--for=condition=Ready", f"--timeout={within_s:.0f}s")
         self.kubectl.run("wait", *how, *ready, timeout_s=within_s + 30)
 
     def wait(self, holds: Callable[[], bool], within_s: float, what: str) -> None:
-        """Until it holds; else what is seen is told."""
+        """Until it holds; else the last state is reported."""
         if not wait_until(holds, timeout_s=within_s, every_s=0.5):
             told = self.kubectl.run("get", "queues,deployments,pods").strip().splitlines()
             raise Surroundings(
@@ -71,8 +80,19 @@ class Shell:
             )
 
 
+def folders_of_programs(kubectl: str) -> list[Path]:
+    """Where `headgate` and `python` are (in the environment that runs this, else in the demo's), then `kubectl`."""
+    ours = Path(sys.executable).parent
+    return [ours if (ours / "headgate").exists() else VENV / "bin", Path(kubectl).parent]
+
+
+def with_context(line: str, context: str | None) -> str:
+    """A command line for a context of the kubeconfig, where one is named. Pure."""
+    return f"{line} --context={context}" if context and line.startswith("kubectl ") else line
+
+
 class Watch:
-    """`kubectl get queues -w` in the background: each line is shown that says more than its age."""
+    """`kubectl get queues -w` in the background: each line is shown that changes more than its age."""
 
     def __init__(self, kubectl: Kubectl) -> None:
         self._process = subprocess.Popen(kubectl.command("get", "queues", "-w"), stdout=subprocess.PIPE, text=True)
@@ -96,6 +116,6 @@ class Watch:
 
 
 def tell(text: str) -> None:
-    """What a command wrote, below the step that it belongs to."""
+    """A command's output, below the step that it belongs to."""
     for line in text.rstrip().splitlines():
         say(f"      {line}")

@@ -1,19 +1,18 @@
 """`make demo SPARK=1`, after the day: a queue that waits is drained in bulk, by Spark, launched by our operator.
 
-A hundred thousand messages are put; the operator sees the backlog and makes a SparkApplication, the Spark operator
-starts its driver, the driver its executors. What the queue's status tells of it in the end is what was put.
+A hundred thousand messages are put; the operator sees the backlog and creates a SparkApplication, the Spark operator
+starts its driver, the driver its executors. In the end the queue's status reports the number of messages that were
+put.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 from dev.cluster import image, lifecycle, spark_operator
 from dev.cluster.kubectl import Kubectl, KubectlRefused
 from dev.cluster.state import Cluster
-from dev.demo_ground import BULK, ROOT
 from dev.demo_shell import NAMESPACE, Shell, Watch, tell
 from headgate.errors import Surroundings
 from headgate.testing.progress import duration, say, step
@@ -21,12 +20,18 @@ from headgate.testing.progress import duration, say, step
 MESSAGES = 100_000
 NAME, JOB = "newsletters", "send"
 QUEUE = f"{NAMESPACE}/{NAME}"
+APPLY = "kubectl apply -f examples/spark.yaml"
+PUT = f"""headgate put {QUEUE} '{{"to": "reader-{{n}}@example.org"}}' --count {MESSAGES} --quiet"""
+SHOW_JOB = f"kubectl get queue {NAME} -n {NAMESPACE} -o jsonpath='{{.status.bulk.{JOB}}}'"
+SHOW_QUEUE = f"headgate stats {QUEUE}"
+LINES = (APPLY, PUT, SHOW_JOB, SHOW_QUEUE)
+"""All that it types."""
 READY_WITHIN_S, LAUNCHED_WITHIN_S, DRAINED_WITHIN_S, TOLD_WITHIN_S = 60.0, 90.0, 420.0, 90.0
 _PODS = ("get", "pods", "-l", "spark-role", "--no-headers")
 
 
 def bring_spark_operator(cluster: Cluster) -> None:
-    """Have SparkApplications carried out; a cluster that a person named has somebody who does."""
+    """Start the Spark operator; a cluster named by the user has its own."""
     kubectl = lifecycle.client(cluster)
     if cluster.mode == "context":
         require_spark_operator(kubectl)
@@ -57,8 +62,8 @@ class Drain:
 
     def show(self) -> None:
         """All of it."""
-        with step(f"kubectl apply -f {BULK.relative_to(ROOT)}", expect_s=10):
-            self._shell.apply(BULK, f"queue/{NAME}", within_s=READY_WITHIN_S)
+        with step("declare a queue with a bulk job", expect_s=10):
+            self._shell.apply(APPLY, f"queue/{NAME}", within_s=READY_WITHIN_S)
         watch = Watch(self._kubectl)
         try:
             self._put()
@@ -71,9 +76,8 @@ class Drain:
             watch.end()
 
     def _put(self) -> None:
-        payload = '{"to": "reader-{n}@example.org"}'
-        with step(f"headgate send --queue {QUEUE} '{payload}' --count {MESSAGES}", expect_s=20):
-            self._shell.headgate("send", "--queue", QUEUE, payload, "--count", str(MESSAGES), "--quiet")
+        with step(f"put {MESSAGES:,} messages", expect_s=20):
+            self._shell.type(PUT)
 
     def _launch(self) -> None:
         with step(
@@ -95,32 +99,32 @@ class Drain:
                 remedy="run kubectl describe sparkapplication -n shop; see the driver's last line above",
                 state=state,
                 pods=", ".join(sorted(self._pods)),
-                said=self._last_line(),
+                cause=self._last_line(),
             )
         say(f"      {application['metadata']['name']}: {state}; pods: {', '.join(sorted(self._pods))}")
 
     def _look(self) -> None:
-        with step(f"its result: kubectl get queue {NAME} -o jsonpath='{{.status.bulk.{JOB}}}'; headgate stats"):
+        with step("the queue's status reports what the job did", expect_s=10):
             self._shell.wait(self._is_told, TOLD_WITHIN_S, f"{MESSAGES} done and none waiting, in the queue's status")
-            tell(json.dumps(self._told()))
+            tell(self._shell.type(SHOW_JOB))
             left = self._shell.held(QUEUE)
             if left:
-                raise Surroundings("the backlog was not drained", remedy=f"headgate stats --queue {QUEUE}", left=left)
-            tell(self._shell.headgate("stats", "--queue", QUEUE))
+                raise Surroundings("the backlog was not drained", remedy=SHOW_QUEUE, left=left)
+            tell(self._shell.type(SHOW_QUEUE))
 
-    # ---- what is seen
+    # ---- observations
 
     def _status(self) -> dict[str, Any]:
         told: dict[str, Any] = self._kubectl.get("queue", NAME).get("status") or {}
         return told
 
     def _told(self) -> dict[str, Any]:
-        """What the queue's status says of its job."""
+        """The status of the queue's job."""
         told: dict[str, Any] = (self._status().get("bulk") or {}).get(JOB) or {}
         return told
 
     def _has_ended(self) -> bool:
-        """Whether the operator tells an end; each pod is shown when it comes."""
+        """Whether the operator reports an end; each pod is shown when it comes."""
         for line in self._kubectl.run(*_PODS).splitlines():
             name, _, state = line.split()[:3]
             if name not in self._pods:

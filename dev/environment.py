@@ -1,23 +1,72 @@
-"""Make the virtual environment: `python3 -m dev.environment .venv`. Standard library alone; run before anything else.
+"""Make a virtual environment: `python3 -m dev.environment .venv`. Standard library alone; run before anything else.
 
-What is installed comes from requirements-dev.lock with its hashes, through pip as this machine has it set up.
+`.venv` is for work on Headgate: all of requirements-dev.lock, with PySpark. `.venv-dev` is for running it: what is
+shipped, by requirements.lock, without Spark. Both have this tree itself, editable. uv installs them by their hashes,
+from the index that pip is set up with.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
+from dev.uv_program import find_uv, install_failure, uv_environment
 from headgate.errors import Surroundings
-from headgate.testing.cache import cache_root, require_room
+from headgate.testing.cache import locked, require_room
 from headgate.testing.progress import say, step
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON_MIN = (3, 11)
-NEEDS_MB = 1500
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment of this checkout."""
+
+    folder: str
+    title: str
+    locks: tuple[str, ...]
+    expect_s: float
+    needs_mb: int
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return ROOT / self.folder
+
+    @property
+    def python(self) -> str:
+        """Its interpreter."""
+        return str(self.path / "bin" / "python")
+
+    def is_ready(self) -> bool:
+        """Whether it is whole, and holds what the lock files name now."""
+        ready = self.path / "ready"
+        return ready.exists() and ready.read_text() == self.fingerprint()
+
+    def fingerprint(self) -> str:
+        """Changes when a lock file, the project's metadata or the Python does."""
+        digest = hashlib.sha256(f"{sys.base_prefix} {sys.version}".encode())
+        for name in (*self.locks, "pyproject.toml"):
+            digest.update((ROOT / name).read_bytes())
+        return digest.hexdigest() + "\n"
+
+
+WORK = Environment(".venv", "make the virtual environment", ("requirements-dev.lock",), 60, 1500)
+RUN = Environment(
+    ".venv-dev",
+    "install Headgate with uv",
+    # The second holds what builds this tree's own package.
+    ("requirements.lock", "requirements-build.lock"),
+    5,
+    400,
+)
+ENVIRONMENTS = {each.folder: each for each in (WORK, RUN)}
 
 
 def require_python() -> None:
@@ -30,8 +79,38 @@ def require_python() -> None:
         )
 
 
+def require_environment(wanted: Environment) -> None:
+    """Make it, unless it is ready."""
+    if wanted.is_ready():
+        return
+    with locked(ROOT / "build" / f"{wanted.folder.strip('.')}.lock"):
+        if wanted.is_ready():
+            return
+        require_room(ROOT, wanted.needs_mb)
+        with step(wanted.title, expect_s=wanted.expect_s):
+            _make(wanted)
+
+
+def _make(wanted: Environment) -> None:
+    uv, environment = find_uv(), uv_environment()
+    shutil.rmtree(wanted.path, ignore_errors=True)
+    into = ("--python", wanted.python)
+    locks = [word for name in wanted.locks for word in ("--requirement", name)]
+    for words in (
+        ("venv", "--python", sys.executable, "--no-project", wanted.folder),
+        ("pip", "install", *into, "--require-hashes", *locks),
+        ("pip", "install", *into, "--no-deps", "--no-build-isolation", "--editable", "."),
+    ):
+        done = subprocess.run(
+            [uv, "--quiet", *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise install_failure("uv", done.stderr)
+    (wanted.path / "ready").write_text(wanted.fingerprint())
+
+
 def make_venv(venv: Path) -> None:
-    """An empty environment; Debian keeps what makes one in a package of its own, fetched here if it is missing."""
+    """An empty environment with pip; Debian has venv in a package of its own, fetched here."""
     try:
         import ensurepip  # noqa: F401
     except ImportError:
@@ -56,37 +135,20 @@ def install_debian_venv() -> None:
         )
 
 
-def install(venv: Path) -> None:
-    """Everything of the lock file, then this tree itself, editable."""
-    pip = [str(venv / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    environment = {**os.environ, "PIP_CACHE_DIR": str(cache_root() / "pip"), "PYTHONPATH": ""}
-    for what in (
-        ["--require-hashes", "-r", "requirements-dev.lock"],
-        ["--no-deps", "--no-build-isolation", "--editable", "."],
-    ):
-        done = subprocess.run([*pip, *what], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            telling = [line for line in done.stderr.splitlines() if line.strip()]
-            raise Surroundings(
-                "pip could not install the dependencies",
-                remedy="check that the package index is reachable (pip config list shows which one)",
-                answer=telling[-1] if telling else "none",
-            )
-
-
 def main(arguments: list[str]) -> int:
-    """Make it whole, and mark it ready only then."""
-    venv = ROOT / (arguments[0] if arguments else ".venv")
+    """Make one by its folder's name; a mistake is one line."""
+    wanted = ENVIRONMENTS.get(arguments[0] if arguments else WORK.folder)
+    if wanted is None:
+        say(f"headgate: no such environment; name one of {', '.join(ENVIRONMENTS)}", to=sys.stderr)
+        return 2
     try:
         require_python()
-        require_room(ROOT, NEEDS_MB)
-        with step("make the virtual environment", expect_s=180):
-            make_venv(venv)
-            install(venv)
+        require_environment(wanted)
     except Surroundings as error:
         say(f"headgate: {error}", to=sys.stderr)
         return 1
-    (venv / "ready").write_text("")
+    # Make compares times: it asks for the environment when a lock file is newer.
+    (wanted.path / "ready").touch()
     return 0
 
 

@@ -1,8 +1,8 @@
-"""Resolve the dependencies anew: requirements.lock for what is shipped, requirements-dev.lock for what works on it.
+"""Resolve the dependencies again: requirements.lock for the shipped packages, requirements-dev.lock for development.
 
-requirements-spark.lock is for drivers and executors of Spark alone: PySpark is 430 MB, which no other process needs;
-requirements-build.lock is what makes wheels where the image is built.
-All carry a hash for every file and name no index, so that each machine fetches from the one it is set up for.
+requirements-spark.lock is for drivers and executors of Spark alone: PySpark is 430 MB, which no other process needs.
+requirements-build.lock builds wheels where the image is built. All carry a hash for every file and name no index, so
+that each machine fetches from its own.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SPARK_EXTRAS = ("spark", "counters")
-SHIPPED_EXTRAS = ("operator", "gateway", "worker", "fast", "tracing", "counters")
+SHIPPED_EXTRAS = ("operator", "gateway", "worker", "fast", "tracing", "counters", "cli")
 
 
 def compile_lock(output: str, *options: str) -> None:
-    """One lock file; what is locked already stays unless pyproject.toml or a sister lock file says otherwise."""
+    """One lock file; locked versions stay unless pyproject.toml or a sister lock file requires others."""
     command = [
         str(Path(sys.executable).with_name("uv")),
         *("pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),

@@ -1,9 +1,9 @@
-"""Run the deliberate breakages kept under tests/mutants: each has to be found by the tests that it names.
+"""Run the mutants kept under tests/mutants: each has to be found by the tests that it names.
 
-A breakage is an exact text and what replaces it. It is applied to a copy of the tree, never to the tree itself. It
-counts as found when the tests it names fail by an assertion or an error of the code; a copy in which those tests can
-not even be collected, or pass without the breakage being there, shows nothing. One that survives, or whose text is
-no longer in the file, fails the run.
+A mutant is an exact text and its replacement. It is applied to a copy of the tree, never to the tree itself. It
+counts as found when the tests it names fail by an assertion or an error of the code. A copy in which those tests
+cannot even be collected is inconclusive, and so is one whose tests pass without the mutation applied. One that
+survives, or whose text is no longer in the file, fails the run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RUN_S_MAX = 600
 
 @dataclass(frozen=True)
 class Mutant:
-    """One breakage: where, what, which rule it breaks, and who has to notice."""
+    """One mutant: the place, the change, the rule it breaks, and the tests that have to find it."""
 
     name: str
     breaks: str
@@ -60,7 +60,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Ending:
-    """What became of a mutant."""
+    """The result of a mutant."""
 
     mutant: Mutant
     verdict: str
@@ -83,12 +83,12 @@ def read_mutants(directory: Path = MUTANTS) -> list[Mutant]:
 
 
 def mutated(text: str, mutant: Mutant) -> str | None:
-    """The text with the breakage in it, or None if its place is not there exactly once."""
+    """The mutated text, or None if its place does not exist exactly once."""
     return text.replace(mutant.find, mutant.replace) if text.count(mutant.find) == 1 else None
 
 
 def copy_tree(to: Path) -> None:
-    """What the tests need of the tree."""
+    """The files of the tree that the tests need."""
     ignore = shutil.ignore_patterns("__pycache__", "results")
     for name in COPIED:
         source = ROOT / name
@@ -131,7 +131,7 @@ def try_mutant(mutant: Mutant) -> Ending:
 
 
 def unbroken(mutants: Sequence[Mutant]) -> tuple[bool, str]:
-    """Whether the named tests pass while nothing is broken; else what they find says nothing."""
+    """Whether the named tests pass without any mutation; otherwise their failures are meaningless."""
     closing = ""
     with tempfile.TemporaryDirectory(prefix="headgate-mutant-") as temporary:
         copy_tree(Path(temporary))

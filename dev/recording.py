@@ -44,11 +44,11 @@ HANDLED_S = 3.0
 DEAD_LETTERED_S = 20.0
 """After five receives with backoff."""
 COMMANDS = (
-    """headgate send --queue shop/mail '{"to": "ann@example.org"}'""",
-    """headgate send --queue shop/mail '{"to": "ben@example.org"}' --delay 1h""",
-    "headgate stats --queue shop/mail",
-    f"headgate send --queue shop/mail '{NO_ADDRESS}'",
-    "headgate peek --queue shop/mail-dead",
+    """headgate put shop/mail '{"to": "ann@example.org"}'""",
+    """headgate put shop/mail '{"to": "ben@example.org"}' --delay 1h""",
+    "headgate stats shop/mail",
+    f"headgate put shop/mail '{NO_ADDRESS}'",
+    "headgate peek shop/mail-dead",
 )
 """One after the other, with a pause in which the worker handles what was put."""
 

@@ -1,11 +1,10 @@
 """Run many seeds of the simulation: `make simulate SEEDS=10000`, or one again: `make simulate SEED=17`.
 
-A seed is a whole life of a queue under faults (tests/simulation/timeline_weather.py), of a counter with
-`--of counters` (counter_weather.py; `make simulate OF=counters`), or of the operator with `--of operator`
-(operator_weather.py). One that fails is named with
-the one command that replays it and shows its history, which is kept in a file as well; `STATEMENTS=1` shows each
-statement too. `MINUTES=60` bounds a run by the CPU time that the lives took; `FIRST=n` goes on where an earlier run
-ended, which says where.
+A seed is a whole life of a queue under faults (tests/simulation/timeline_weather.py), of a counter with `--of
+counters` (counter_weather.py; `make simulate OF=counters`), or of the operator with `--of operator`
+(operator_weather.py). A failure is printed with the one command that replays it and shows its history, which is kept
+in a file as well; `STATEMENTS=1` shows each statement too. `MINUTES=60` limits a run by the CPU time of the lives.
+`FIRST=n` continues an earlier run, which prints that number.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ LIVES = {
 
 def try_seed(seed: int, *, of: str = "queues", statements: bool = False, keep_history: bool = False) -> Tried:
     """Run one seed."""
-    logging.disable(logging.CRITICAL)  # what processes of a simulated world log would tell of no machine of ours
+    logging.disable(logging.CRITICAL)  # log lines of a simulated world's processes would describe no machine of ours
     live = importlib.import_module(LIVES[of]).live
 
     began_s = time.process_time()
@@ -82,7 +81,7 @@ def main() -> int:
 
 
 def tell_one(tried: Tried) -> int:
-    """Its history, and what did not hold."""
+    """Its history, and the broken invariants."""
     say(tried.history)
     say(f"\nseed {tried.seed}: {tried.about}")
     say(tried.problem or f"seed {tried.seed}: passed")
@@ -118,14 +117,14 @@ class Run:
     def run(self, processes: int) -> int:
         """All of them, until one of the bounds is met."""
         under_way: set[Future[Tried]] = set()
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: whoever ends us ends our children
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: it ends the children too
         with ProcessPoolExecutor(processes) as pool:
             try:
                 while self._goes_on() or under_way:
                     while self._goes_on() and len(under_way) < processes * AHEAD:
                         number = next(self._numbers, None)
                         if number is None:
-                            self._failures_max = 0  # no more are begun
+                            self._failures_max = 0  # no more are started
                             break
                         self._next = number + 1
                         under_way.add(pool.submit(try_seed, number, of=self._lives))

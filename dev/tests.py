@@ -1,7 +1,7 @@
 """Run the tests: `python3 -m dev.tests all|fast|servers|long|lint`.
 
-`all` needs nothing but this checkout and the programs that the README names. What is slow to build the first time
-(Kubernetes, Cassandra's jars) starts at once, beside the tests that need no server; the rest waits for it.
+`all` needs nothing but this checkout and the programs that the README names. Slow first builds (Kubernetes,
+Cassandra's jars) start at once, concurrently with the tests that need no server; the rest waits for them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SERVER_GROUPS = {
 }
 """Tests that share servers run in one process each; two such processes at a time, in this order."""
 BESIDE = ("operators",)
-"""These wait most of their time for an operator's next look: they go on beside the two."""
+"""These wait most of their time for an operator's next check: they run concurrently with the two."""
 CLUSTERS = {"pods": "test-pods", "operators": "test-operators"}
-"""A cluster of its own for who may meet another that has one."""
+"""A cluster of its own for a group that may run concurrently with another that has one."""
 COLD_BUILDS = (
     ("Cassandra", ("headgate.testing.cassandra", "fetch", "--with-engine")),
     ("Kubernetes", ("dev.cluster", "build", "--with", "helm")),
@@ -46,7 +46,7 @@ COLD_BUILDS = (
 
 @dataclass
 class Part:
-    """One thing that was run, and how it ended."""
+    """One part of a run, and its result."""
 
     name: str
     code: int
@@ -56,12 +56,12 @@ class Part:
 
 @dataclass
 class Report:
-    """What was run so far; the last lines that a person reads."""
+    """The results so far; the last lines of the output."""
 
     parts: list[Part] = field(default_factory=list)
 
     def close(self) -> int:
-        """Print how each part ended, in the runners' own words; the exit code is the worst of them."""
+        """Print the result of each part, from the runners' own output; the exit code is the worst of them."""
         say("")
         for part in self.parts:
             verdict = "passed" if part.code == 0 else f"FAILED (exit code {part.code})"
@@ -72,7 +72,7 @@ class Report:
 
 
 def run(name: str, command: Sequence[str], report: Report) -> None:
-    """Run one part, showing what it prints as it prints it, and keep its closing line."""
+    """Run one part, showing its output as it comes, and keep its closing line."""
     say(f"\n== {name}")
     started = time.monotonic()
     said = []
@@ -92,7 +92,7 @@ def quiet_environment() -> dict[str, str]:
 
 
 class ColdBuilds:
-    """What is slow to make the first time, made in the background; a log each, shown only when one fails."""
+    """Slow first builds, run in the background; a log each, shown only when one fails."""
 
     def __init__(self) -> None:
         self.failed: list[str] = []
@@ -106,7 +106,7 @@ class ColdBuilds:
             thread.start()
 
     def wait(self) -> bool:
-        """Whether everything is there."""
+        """Whether everything exists."""
         for thread in self._threads:
             thread.join()
         return not self.failed
@@ -135,7 +135,7 @@ def pytest(*arguments: str) -> list[str]:
 
 
 def existing(paths: Sequence[str]) -> list[str]:
-    """Those of the paths that are there and hold a test."""
+    """Those of the paths that exist and contain a test."""
     return [path for path in paths if any((ROOT / path).rglob("test_*.py"))]
 
 
@@ -155,7 +155,7 @@ def fast(report: Report) -> None:
 
 
 def servers(report: Report) -> None:
-    """Everything that needs a real server, but what is slow; what a group prints comes when it has ended."""
+    """Everything that needs a real server, except slow tests; a group's output is printed when it has ended."""
     with ThreadPoolExecutor(2) as two, ThreadPoolExecutor(len(BESIDE)) as beside:
         lanes = {name: beside if name in BESIDE else two for name in SERVER_GROUPS}
         begun = [lanes[name].submit(run_quietly, name, which) for name, which in SERVER_GROUPS.items()]
@@ -163,7 +163,7 @@ def servers(report: Report) -> None:
 
 
 def run_quietly(name: str, which: str) -> Part:
-    """Run one group of tests that share servers, and print what it said when it is done."""
+    """Run one group of tests that share servers, and print its output when it is done."""
     say(f"\n== tests on {name}: started")
     started = time.monotonic()
     command = pytest("-m", f"{which} and not slow", *existing(SERVERS))
@@ -181,7 +181,7 @@ def run_quietly(name: str, which: str) -> Part:
 
 
 def closing_of(output: str) -> str:
-    """The runner's own last word."""
+    """The runner's own last line."""
     lines = [line for line in output.splitlines() if " passed" in line or " failed" in line or " error" in line]
     return lines[-1] if lines else ""
 
@@ -202,12 +202,12 @@ def everything(report: Report) -> None:
 
 
 def slow(report: Report) -> None:
-    """What is too slow for each time."""
+    """The tests that are too slow for each run."""
     run("slow tests", pytest("-m", "slow", *dict.fromkeys(existing(FAST + SERVERS))), report)
 
 
 def main(arguments: list[str]) -> int:
-    """Run what is named."""
+    """Run the named parts."""
     which = {"all": everything, "fast": fast, "servers": servers, "long": slow, "lint": lint}
     if len(arguments) != 1 or arguments[0] not in which:
         say(f"usage: python3 -m dev.tests {'|'.join(which)}", to=sys.stderr)

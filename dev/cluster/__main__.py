@@ -21,7 +21,7 @@ from headgate.testing.progress import duration, say
 
 
 def parser() -> argparse.ArgumentParser:
-    """What may be asked."""
+    """The commands and their options."""
     top = argparse.ArgumentParser(prog="python3 -m dev.cluster", description="A real Kubernetes for development.")
     commands = top.add_subparsers(dest="command", required=True)
 
@@ -86,7 +86,7 @@ def run_down(asked: argparse.Namespace) -> None:
 
 
 def run_status(asked: argparse.Namespace) -> int:
-    """Tell of it; the exit code tells whether it is up."""
+    """Report on it; the exit code shows whether it is up."""
     there = read_clusters() if asked.all else [each for each in [read_cluster(asked.name)] if each is not None]
     for cluster in there:
         say(lifecycle.describe(cluster))
@@ -101,10 +101,11 @@ def run_build(asked: argparse.Namespace) -> None:
     unknown = [name for name in wanted if name not in EXTRAS]
     if unknown:
         raise SpecError("unknown build", remedy=f"available: {', '.join(EXTRAS)}", name=unknown[0])
-    choice = lifecycle.build(asked.mode)
+    extras = [EXTRAS[name] for name in wanted]
+    choice = lifecycle.build(asked.mode, extras=extras)
     if choice.mode == "node":
         base_image()
-    for name, directory in require_built(EXTRAS[name] for name in wanted).items():
+    for name, directory in require_built(extras).items():
         say(f"  {name}: {directory / name}")
 
 

@@ -1,4 +1,4 @@
-"""A few requests to an API server whose certificates are files of ours: what starting a cluster needs, no more.
+"""A small client of an API server whose certificates are files of ours: the requests for starting a cluster, no more.
 
 kubectl takes a third of a second to begin, this a few milliseconds. Tests use kubectl (`kubectl.py`), which works
 with any cluster.
@@ -20,7 +20,7 @@ _PLURALS = {"Service": "services", "EndpointSlice": "endpointslices", "Node": "n
 
 
 class Api:
-    """An API server on this machine's loopback, asked as `admin`."""
+    """An API server on this machine's loopback, called as `admin`."""
 
     def __init__(self, port: int, certificates: Path) -> None:
         self.port = port
@@ -35,14 +35,14 @@ class Api:
             return False
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """An object, if it is there."""
+        """An object, if it exists."""
         status, body = self._ask("GET", path)
         if status == 404:
             return None
         return self._object(status, body, path)
 
     def apply(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Make it so; who asks again changes nothing."""
+        """Apply it; a second call changes nothing."""
         path = f"{path_of(wanted)}?fieldManager=headgate-dev&force=true"
         status, body = self._ask("PATCH", path, json.dumps(wanted), APPLY)
         return self._object(status, body, path)

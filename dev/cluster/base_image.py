@@ -1,8 +1,8 @@
 """The lowest layer of our images: a small Debian with Python, made by debootstrap, once for each release.
 
-It stands in for the public image that the Dockerfile begins with, where none can be pulled. Needs root (debootstrap
-enters what it makes). Nothing of it stays mounted, since it works in a mount namespace of its own. Which mirror
-serves the packages is the machine's own affair.
+It replaces the public image that the Dockerfile begins with, where none can be pulled. Needs root (debootstrap enters
+its target). Nothing of it stays mounted, since it works in a mount namespace of its own. The mirror of the packages
+is the machine's own setting.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headgate.testing.progress import step
 NAME = "image-base"
 VERSION = "2"
 INCLUDED = ("python3", "python3-pip", "ca-certificates")
-# What a container never reads, and what differs from one making to the next.
+# Files that a container never reads, and files that differ from one build to the next.
 WITHOUT = (
     "/var/cache",
     "/var/lib/apt/lists",

@@ -1,4 +1,4 @@
-"""The keys and certificates of one local cluster: who they are for, and when they have to be made anew."""
+"""The keys and certificates of one local cluster: their subjects, and the time of their renewal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MADE_FOR = "made-for.json"
 
 
 def wanted(*, node_name: str, addresses: Sequence[str]) -> list[dict[str, object]]:
-    """A certificate for each who has to prove to another who it is."""
+    """A certificate for each component that has to authenticate to another."""
 
     def one(name: str, common_name: str, *organizations: str, hosts: Sequence[str] = ()) -> dict[str, object]:
         return {
@@ -42,7 +42,7 @@ def wanted(*, node_name: str, addresses: Sequence[str]) -> list[dict[str, object
 
 
 def require_made(program: Path, directory: Path, *, node_name: str, addresses: Sequence[str]) -> None:
-    """Make them where they are missing, for somebody else, or about to end."""
+    """Create missing ones, and those for other names, or about to expire."""
     certificates = wanted(node_name=node_name, addresses=addresses)
     made_for = directory / _MADE_FOR
     if made_for.exists():

@@ -1,7 +1,7 @@
-"""The cgroup of a cluster: every process of it is born in there, so that ending it ends exactly what was started.
+"""The cgroup of a cluster: every process of it starts in it, so that ending it ends exactly these.
 
-Both kinds of hierarchy: v1 (one tree a controller) and v2 (one tree). Works without systemd. A process can leave its
-cgroup only if root moves it; nothing that runs here does that.
+Both kinds of hierarchy: v1 (one tree per controller) and v2 (one tree). Works without systemd. A process can leave
+its cgroup only if root moves it; no process of a cluster does that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headgate.errors import Surroundings
 from headgate.testing.processes import wait_until
 
 ROOT = Path("/sys/fs/cgroup")
-# Where control plane and runtime live, beside the kubelet's own `kubepods`.
+# The group of control plane and runtime, next to the kubelet's own `kubepods`.
 SYSTEM = "system"
 _NEEDED_V2 = ("cpu", "cpuset", "memory", "pids", "io", "hugetlb")
 
@@ -50,7 +50,7 @@ def missing_at_the_top(root: Path = ROOT) -> tuple[str, ...]:
 
 
 def missing_below(group: Path) -> tuple[str, ...]:
-    """Controllers that a kubelet asks for, and that children of a v2 group do not have yet."""
+    """Controllers that a kubelet needs, and that children of a v2 group do not have yet."""
     offered = (group / "cgroup.controllers").read_text().split()
     there = (group / "cgroup.subtree_control").read_text().split()
     return tuple(name for name in _NEEDED_V2 if name in offered and name not in there)
@@ -63,12 +63,12 @@ def switch_on(controllers: Iterable[str], group: Path = ROOT) -> None:
 
 
 def switch_off(controllers: Iterable[str], root: Path = ROOT) -> None:
-    """Undo `switch_on` at the top, where nobody has come to rely on it."""
+    """Undo `switch_on` at the top, where no other group depends on it."""
     for name in controllers:
         try:
             (root / "cgroup.subtree_control").write_text(f"-{name}")
         except OSError:
-            continue  # somebody else's group uses it by now
+            continue  # another group uses it by now
 
 
 def _copy_cpuset(parent: Path, group: Path) -> None:
@@ -79,7 +79,7 @@ def _copy_cpuset(parent: Path, group: Path) -> None:
 
 
 def enter(name: str, argv: list[str], root: Path = ROOT) -> list[str]:
-    """The same command, born in the cgroup: the shell moves itself there and becomes the command."""
+    """The same command, started in the cgroup: the shell moves itself into it and becomes the command."""
     tree = membership_tree(root)
     return ["/bin/sh", "-c", f'echo $$ >"{tree / name / SYSTEM / "cgroup.procs"}" && exec "$@"', "sh", *argv]
 
@@ -102,12 +102,12 @@ def members(name: str, root: Path = ROOT) -> set[int]:
             try:
                 found.update(int(pid) for pid in file.read_text().split())
             except OSError:
-                continue  # the group went away meanwhile
+                continue  # the group was removed meanwhile
     return found - {0}
 
 
 def end(name: str, root: Path = ROOT) -> None:
-    """Kill what is left in it and remove it; what is not there is removed already."""
+    """Kill its remaining processes and remove it; a missing one is removed already."""
 
     def empty() -> bool:
         pids = members(name, root)
@@ -132,7 +132,7 @@ def _remove(group: Path) -> None:
     if not group.exists():
         return
     for path in sorted((path for path in group.glob("**/") if path.is_dir()), key=lambda path: -len(path.parts)):
-        # The kernel may need a moment after the last process has gone.
+        # The kernel may need a short time after the last process has gone.
         wait_until(lambda path=path: _removed(path), timeout_s=5)  # type: ignore[misc]
 
 

@@ -1,11 +1,11 @@
-"""Which Kubernetes is used, and why: decided from what is there, in an order that never surprises.
+"""The choice of a Kubernetes and its reason: decided from the machine's state, in a predictable order.
 
     1. the context that the user names
     2. kind, or k3d, where a Docker engine runs: a cluster of its own, never the user's current one
     3. built from source, with root: a real control plane and a real node
-    4. built from source, without root: a real control plane, and nodes that only say that pods run
+    4. built from source, without root: a real control plane, and nodes that only report that pods run
 
-Pure: `look_around` in surroundings.py finds out what is there.
+Pure: `look_around` in surroundings.py collects the machine's state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTHING_RUNS = "a real API server whose nodes only report that pods run: NO CONT
 
 @dataclass(frozen=True)
 class Machine:
-    """What is there."""
+    """The machine's state."""
 
     context: str | None = None
     wanted: Mode | None = None
@@ -35,7 +35,7 @@ class Machine:
     is_root: bool = False
     is_linux: bool = True
     has_cgroups: bool = True
-    # Programs that a node can not do without and that are not there.
+    # Missing programs that a node requires.
     missing: tuple[str, ...] = ()
     go: tuple[int, int] | None = None
     built_node: bool = False
@@ -44,7 +44,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is used, and a sentence that says why."""
+    """The choice, and a sentence with its reason."""
 
     mode: Mode
     reason: str
@@ -73,7 +73,7 @@ def decide_source(machine: Machine) -> Choice:
 
 
 def obstacle_to_node(machine: Machine) -> str | None:
-    """Why this machine can not have a node of its own, if so."""
+    """Why this machine cannot have a node of its own, if so."""
     if not machine.is_root:
         return "this user is not root"
     if not machine.has_cgroups:

@@ -1,7 +1,8 @@
-"""What all local clusters of this machine share: made by the first that needs it, removed by the last to go.
+"""The shared objects of all local clusters of this machine: created by the first that needs them, removed by the
+last.
 
-A mount point that one cluster made may be mounted on by another, and removing it would take the mount away. So what
-was made is noted in one file, and undone only when no other cluster is left. All under one lock of the machine.
+Another cluster may mount on a mount point of one cluster, and its removal would remove that mount. So created objects
+are recorded in one file, and undone only when no other cluster is left. All under one lock of the machine.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from headgate.testing.processes import wait_until
 
 @dataclass(frozen=True)
 class Commons:
-    """What was made for clusters in general, so far."""
+    """The objects created for clusters in general, so far."""
 
     directories: tuple[str, ...] = ()
     # Whether the directory of network namespaces was first mounted for us.
@@ -51,7 +52,7 @@ def held() -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Make what is missing, noted before it is made; `held` by the caller."""
+    """Create missing ones, each recorded before its creation; the caller holds `held`."""
     there = read()
     there = _note(replace(there, mounted_namespaces=there.mounted_namespaces or not is_mounted(namespaces.NAMES)))
     missing = tuple(path for path in mounts.missing_mount_points() if path not in there.directories)
@@ -69,7 +70,7 @@ def release(plan: Plan) -> None:
         return
     there = read()
     cgroups.switch_off(there.controllers)
-    # The innermost first; one that somebody has filled meanwhile stays.
+    # The innermost first; one that another process has filled meanwhile stays.
     for directory in reversed(there.directories):
         try:
             Path(directory).rmdir()
@@ -81,13 +82,13 @@ def release(plan: Plan) -> None:
 
 
 def others(plan: Plan) -> list[str]:
-    """The other local clusters of this machine, whoever started them."""
+    """The other local clusters of this machine, of any user."""
     found = (path.name for path in namespaces.NAMES.glob("headgate-[0-9]*"))
     return sorted(name for name in found if name != plan.namespace)
 
 
 def read() -> Commons:
-    """What was made so far."""
+    """The objects created so far."""
     try:
         told = json.loads(_file().read_text())
     except FileNotFoundError:
@@ -96,7 +97,7 @@ def read() -> Commons:
 
 
 def is_mounted(directory: Path) -> bool:
-    """Whether something is mounted there; a directory mounted on itself shows in the kernel's list only."""
+    """Whether it is a mount point; a directory mounted on itself shows in the kernel's list only."""
     return any(line.split()[1] == str(directory) for line in Path("/proc/self/mounts").read_text().splitlines())
 
 
@@ -114,7 +115,7 @@ def _file() -> Path:
 
 
 def _unmount_namespaces() -> None:
-    """The kernel refuses while anybody's namespace is in there, and then it stays, rightly."""
+    """The kernel refuses while any namespace uses it, and then it rightly stays."""
     if is_mounted(namespaces.NAMES) and not any(namespaces.NAMES.iterdir()):
         done = subprocess.run(["umount", str(namespaces.NAMES)], capture_output=True, check=False)
         if done.returncode == 0:

@@ -1,8 +1,8 @@
 """Programs from Debian's packages, unpacked privately into the cache: nothing is installed on the machine.
 
-The unpacking is headgate.testing.debian's. Here the programs get wrappers that set the paths to their private copies,
-and where packages can not be unpacked, the machine's own programs are taken, installed if need be. Knows nothing of
-what the programs are for.
+headgate.testing.debian unpacks. This module adds wrappers that set the programs' paths to their private copies. Where
+packages cannot be unpacked, the machine's own programs are used, and installed if need be. It knows nothing of the
+programs' purpose.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate.testing import debian
 from headgate.testing.cache import cached, is_cached
 from headgate.testing.progress import say, step
 
-# Apart from the bin/ that a package may bring.
+# Separate from the bin/ that a package may contain.
 WRAPPERS = "wrappers"
 _NOT_DEBIAN = (
     "install containerd, runc, the CNI plugins and iptables with your package manager,"
@@ -35,7 +35,7 @@ class Bundle:
     packages: tuple[str, ...]
     # The name of the wrapper, the file in the packages, and its first arguments.
     programs: tuple[tuple[str, str, str], ...]
-    # Directories of the packages that a program is told of by a variable.
+    # Directories of the packages that a program reads from a variable.
     variables: tuple[tuple[str, str], ...] = ()
     title: str = "fetching packages"
     expect_s: float = 10
@@ -118,10 +118,12 @@ def _unpack(bundle: Bundle, directory: Path) -> None:
 
 
 def _install(bundle: Bundle, failure: Surroundings) -> None:
-    """The last resort: the machine's own installation, said aloud."""
+    """The last resort: the machine's own installation, with a message."""
     if os.geteuid() != 0:
         raise failure
-    say(f"    private copies cannot be fetched ({failure.facts.get('said')}); installing {' '.join(bundle.packages)}")
+    say(
+        f"    private copies cannot be fetched ({failure.facts.get('cause')}); installing {' '.join(bundle.packages)}"
+    )
     command = ["apt-get", "-q", "install", "--yes", "--no-install-recommends", *bundle.packages]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -130,7 +132,7 @@ def _install(bundle: Bundle, failure: Surroundings) -> None:
 
 
 def _use_installed(bundle: Bundle, directory: Path) -> None:
-    """Link what is on PATH, where packages can not be unpacked."""
+    """Link the programs on PATH, where packages cannot be unpacked."""
     (directory / WRAPPERS).mkdir()
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     for name, _, _ in bundle.programs:

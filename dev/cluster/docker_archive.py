@@ -1,7 +1,8 @@
-"""Reads what `docker save` has written into layers and configuration, each layer kept once in the cache.
+"""Splits the output of `docker save` into layers and configuration, each layer kept once in the cache.
 
-So an image that Docker built can be given to a node as any other: by its digests, without the layers it has already.
-Archives of old and new engines are read; a compressed layer is kept as the tar that it holds: that is what is named.
+So an image that Docker built can be imported into a node like any other: by its digests, without the layers it has
+already. Archives of old and new engines are supported; a compressed layer is kept as the tar that it contains, which
+the digest names.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def diff_ids(config: bytes) -> list[str]:
 
 
 def forget_layers_but(configs: Iterable[bytes]) -> None:
-    """Throw away the layers that no image of these has."""
+    """Delete the layers that no image of these has."""
     wanted = {_entry(each) for config in configs for each in diff_ids(config)}
     root = cache_root() / _LAYERS
     for entry in root.iterdir() if root.is_dir() else ():

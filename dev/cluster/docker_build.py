@@ -1,8 +1,8 @@
-"""Builds the Dockerfile for real: by the Docker engine that runs here, else by Debian's, unpacked into the cache.
+"""Builds the Dockerfile for real: by this machine's Docker engine, else by Debian's, unpacked into the cache.
 
-Debian's engine can pull nothing here, so the image that the Dockerfile begins with is made locally and imported under
-the tag that the Dockerfile names. What it has built it keeps, layer by layer, so that a build after a change of our
-sources runs the last steps only. Knows nothing of clusters.
+Debian's engine can pull nothing in its namespace, so the image that the Dockerfile begins with is built locally and
+imported under the tag that the Dockerfile names. It keeps its results, layer by layer, so that a build after a change
+of our sources runs the last steps only. It knows nothing of clusters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from headgate.testing.progress import say, step
 
 TREE = Path(__file__).parents[2]
 DOCKERFILE = TREE / "Dockerfile"
-# Stages that seldom change. Under names of their own they outlive the clearing of what no name holds.
+# Stages that seldom change. Under names of their own they survive the removal of unnamed layers.
 KEPT_STAGES = {"headgate": ("packages", "builders"), "headgate-spark": ("builders", "spark-packages", "java")}
 STAGE_NAME = "headgate-stage"
 BASE_NAME = "headgate-base"
@@ -60,7 +60,7 @@ class Builder:
     own: bool
 
     def docker(self, *arguments: str, timeout_s: float = 300) -> str:
-        """What the client writes; its failure in one line."""
+        """The client's output; its failure in one line."""
         done = subprocess.run(
             [*self.client, *arguments],
             stdin=subprocess.DEVNULL,
@@ -71,7 +71,7 @@ class Builder:
         )
         if done.returncode != 0:
             raise Unavailable(
-                "docker failed", asked=arguments[0], said=last_words(done.stderr.decode(errors="replace"))
+                "docker failed", asked=arguments[0], cause=last_words(done.stderr.decode(errors="replace"))
             )
         return done.stdout.decode(errors="replace")
 
@@ -125,12 +125,12 @@ class Builder:
                 "the Dockerfile could not be built",
                 remedy=f"see {log}; check that the package registries are reachable",
                 target=target,
-                said=last_words(log.read_text(errors="replace")),
+                cause=last_words(log.read_text(errors="replace")),
             )
 
 
 def last_words(output: str) -> str:
-    """The last lines that tell of an error, else the last, as one."""
+    """The last lines with an error, else the last, as one."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
     lines = [line.strip() for line in plain.splitlines() if line.strip()] or ["(no output)"]
     telling = [line for line in lines if re.match(r"(ERROR|E|error|Error)\b", line)]
@@ -174,14 +174,14 @@ def builder() -> Iterator[Builder]:
 
 
 def base_tag() -> str:
-    """What the Dockerfile begins with."""
+    """The base image of the Dockerfile."""
     found = _BASE_ARGUMENT.search(DOCKERFILE.read_text())
     assert found is not None, "the Dockerfile must contain `ARG BASE=...`"
     return found[1]
 
 
 def base_identity() -> str:
-    """What tells one local base image from another: its layer and the machine's settings in it."""
+    """The difference of one local base image from another: its layer and the machine's settings in it."""
     if docker_runs():
         return base_tag()
     base = base_image()
@@ -191,7 +191,7 @@ def base_identity() -> str:
 
 
 def _started(data: Path) -> DockerEngine:
-    """Our engine, with what it has kept; what an engine does not start on is thrown away."""
+    """Our engine, with its kept data; data on which an engine does not start is deleted."""
     data.mkdir(parents=True, exist_ok=True)
     try:
         return DockerEngine.start_to_build(data)
@@ -205,7 +205,7 @@ def _started(data: Path) -> DockerEngine:
 
 
 def _have_base(ours: Builder) -> None:
-    """Import the base image, unless it is there; the tag that the Dockerfile names may have meant an older one."""
+    """Import the base image, unless it exists; the tag that the Dockerfile names may have meant an older one."""
     name = f"{BASE_NAME}:{base_identity()}"
     if not ours.docker("image", "ls", "--quiet", name).strip():
         with step("importing the base image", expect_s=5):
@@ -223,7 +223,7 @@ def _import_base(ours: Builder, name: str) -> None:
 
 
 def copy_with_files(source: Path, target: Path, files: Mapping[str, str], empty: Sequence[str] = ()) -> None:
-    """A tar with files and empty directories added; each takes the place of what had its path."""
+    """A tar with files and empty directories added; each replaces the entry at its path."""
     added = {path.lstrip("/"): text.encode() for path, text in files.items()}
     with tarfile.open(source) as old, tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as new:
         for entry in old:

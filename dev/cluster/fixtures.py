@@ -1,8 +1,8 @@
 """pytest fixtures: a Kubernetes for the session, and a namespace for each test.
 
-The cluster of the tests has a name of its own, so that a developer's is not disturbed. One that runs is used and left
-running; one that had to be started is ended with the session. HEADGATE_TEST_CONTEXT names another cluster;
-HEADGATE_TEST_CLUSTER calls the one that is started otherwise, so that two sessions may go on side by side.
+The cluster of the tests has a name of its own, so that a developer's is not disturbed. A running one is used and left
+running; one that had to be started is stopped with the session. HEADGATE_TEST_CONTEXT names another cluster;
+HEADGATE_TEST_CLUSTER renames the one that is started, so that two sessions may run concurrently.
 """
 
 from __future__ import annotations
@@ -112,6 +112,6 @@ def k8s_namespace(kubernetes: KubernetesUnderTest, request: pytest.FixtureReques
 
 
 def namespace_for(test: str, unique: str) -> str:
-    """A namespace's name that tells the test it belongs to."""
+    """The name of a test's namespace, which contains the test's name."""
     readable = re.sub(r"[^a-z0-9]+", "-", test.lower()).strip("-")[:40].strip("-")
     return f"{readable}-{unique}" if readable else f"t-{unique}"

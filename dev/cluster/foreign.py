@@ -22,7 +22,7 @@ Runner = Callable[[Sequence[str]], str]
 
 
 def run(argv: Sequence[str]) -> str:
-    """What a command writes; its failure in one line."""
+    """A command's output; its failure in one line."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()] or ["(no output)"]
@@ -114,7 +114,8 @@ def load_archive(cluster: Cluster, archive: Path, runner: Runner = run) -> None:
 
 
 def _use_context(cluster: Cluster, runner: Runner) -> Cluster:
-    """A copy of the user's kubeconfig with that context only, so that a later change of his does not move us."""
+    """A copy of the user's kubeconfig with that context only, so that a later change of the user's does not affect
+    us."""
     own = runner(
         [cluster.kubectl, "config", "view", "--raw", "--minify", "--flatten", f"--context={cluster.context}"]
     )

@@ -2,7 +2,7 @@
 
 A process of its own: `python3 -I forward.py NAMESPACE LISTEN_PORT TARGET_HOST TARGET_PORT`. It listens outside, then
 moves into the namespace, so that everything it opens afterwards is opened inside, and nothing can leave the machine
-by a missing route. A listening socket stays in the namespace it was made in. Knows nothing of what goes through.
+by a missing route. A listening socket stays in the namespace where it was created. It knows nothing of the traffic.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Builds Go programs into the cache: our own small ones from here, others from the module they are published in.
+"""Builds Go programs into the cache: our own small ones from this folder, others from their published modules.
 
-The caches of the Go tool live under our own cache root while builds run and are deleted afterwards: they are twenty
-times the size of what comes out. The checksums of every module stay verified: those of our own programs stand in
-their go.sum, those of others in `Published.module_sum` and in the go.sum that this sum covers.
+The caches of the Go tool are under our own cache root while builds run and are deleted afterwards: they are twenty
+times the size of the results. The checksums of every module stay verified: those of our own programs are in their
+go.sum, those of others in `Published.module_sum` and in the go.sum that this sum covers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headgate.testing.cache import cache_root, cached, is_cached
 from headgate.testing.processes import require_program
 
 HERE = Path(__file__).parent
-# The first Go that fetches by itself the toolchain that a module asks for.
+# The first Go that fetches by itself the toolchain that a module requires.
 OLDEST_GO = (1, 21)
 GO_REMEDY = "install Go 1.24 or later (https://go.dev/dl), or name a cluster you have: CONTEXT=name"
 _FLAGS = ("-trimpath",)
@@ -32,7 +32,7 @@ _FLAGS = ("-trimpath",)
 
 @dataclass(frozen=True)
 class Own:
-    """A program whose source stands beside this file, with its go.mod and go.sum."""
+    """A program whose source is next to this file, with its go.mod and go.sum."""
 
     name: str
     version: str
@@ -52,7 +52,7 @@ class Own:
 
 @dataclass(frozen=True)
 class Published:
-    """A program that somebody else publishes as a Go module of its own."""
+    """A program that others publish as a Go module of its own."""
 
     name: str
     version: str
@@ -62,10 +62,10 @@ class Published:
     package: str
     module_sum: str
     variables: Mapping[str, str] = field(default_factory=dict)
-    # What of the module's sources is needed beside the program, such as manifests: kept in `source/`.
+    # The files of the module's sources that are needed besides the program, such as manifests: kept in `source/`.
     keep: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    # Further programs of the same module, by name: what they share is compiled once.
+    # Further programs of the same module, by name: their shared code is compiled once.
     also: Mapping[str, str] = field(default_factory=dict)
     needs_mb: int = 4000
 
@@ -100,7 +100,7 @@ def build(program: Program) -> Path:
 
 
 def sources(program: Published) -> Path:
-    """The directory with what a program keeps of its sources, such as manifests, without building it."""
+    """The directory with the kept files of a program's sources, such as manifests, without building it."""
 
     def make(directory: Path) -> None:
         with _go_caches() as environment:
@@ -173,7 +173,7 @@ def _go(arguments: list[str], *, cwd: Path, environment: Mapping[str, str], what
 
 
 def remedy_for(output: str) -> str:
-    """What a person should do about a failed build, told by what the Go tool wrote."""
+    """The remedy for a failed build, from the Go tool's output."""
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
     last = lines[-1] if lines else "(no output)"
     if "no space left on device" in output:
@@ -206,7 +206,7 @@ def require_go() -> None:
 
 @contextmanager
 def _go_caches() -> Iterator[dict[str, str]]:
-    """The environment of a build; whoever is the last to build deletes the caches, unless asked to keep them."""
+    """The environment of a build; the last build deletes the caches, unless they are to be kept."""
     require_go()
     root = cache_root() / "go"
     root.mkdir(parents=True, exist_ok=True)
@@ -221,12 +221,24 @@ def _go_caches() -> Iterator[dict[str, str]]:
             "GOFLAGS": flags,
             "GOWORK": "off",
             "CGO_ENABLED": "0",
+            **_collecting_less(os.environ),
         }
         fcntl.flock(lock, fcntl.LOCK_UN)
 
 
+def _collecting_less(environment: Mapping[str, str]) -> dict[str, str]:
+    """With memory to spare the compiler collects its garbage less often, which saves an eighth of its time."""
+    if "GOGC" in environment:
+        return {}
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):  # macOS has no such number
+        return {}
+    return {"GOGC": "400"} if free > 6 * 1024**3 else {}
+
+
 def delete_go_caches() -> None:
-    """Give the room back, unless somebody builds now or HEADGATE_KEEP_GO_CACHE says to keep it."""
+    """Delete the caches, unless a build runs or HEADGATE_KEEP_GO_CACHE keeps them."""
     root = cache_root() / "go"
     if os.environ.get("HEADGATE_KEEP_GO_CACHE") or not root.exists():
         return

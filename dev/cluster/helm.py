@@ -1,6 +1,6 @@
 """Helm as a small typed client: the one that was built, on any cluster that a kubeconfig can name.
 
-Its own caches and settings lie in a folder of ours, so that nobody's are touched.
+Its own caches and settings are in a folder of ours, so that the user's are not touched.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Helm:
     kubectl: Kubectl | None = None
 
     def run(self, *arguments: str, values: Values | None = None, timeout_s: float = 300) -> str:
-        """What it writes; a refusal is an error with its words."""
+        """Its output; a rejection is an error with its message."""
         told = [] if values is None else ["--values", "-"]
         command = [self.program, *arguments, *told]
         try:

@@ -1,7 +1,7 @@
 """The images of the working tree, as the Dockerfile makes them: built when something that goes into them has changed.
 
-An image that was built is kept in the cache by the digest of all that went in, its layers once each, so that whoever
-asks again gets it without Docker, and a node is sent only what it lacks. Knows nothing of who reads the image.
+A built image is kept in the cache by the digest of all inputs, its layers once each. So the next request gets it
+without Docker, and a node is sent only missing layers. This module knows nothing of the readers of the image.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIRST_EXPECT_S = {"headgate": 90, "headgate-spark": 240}
 
 
 def tag_of(target: str) -> str:
-    """What a node knows the image of the working tree by."""
+    """A node's name for the image of the working tree."""
     return f"{REGISTRY}/{target}:dev"
 
 
@@ -53,7 +53,7 @@ def build_images(targets: Sequence[str]) -> list[Image]:
     found = {target: _find(target, version_of(target, identity)) for target in targets}
     missing = [target for target in targets if found[target] is None]
     if missing:
-        # One process at a time: a second one finds what the first has built.
+        # One process at a time: a second one reuses the first one's result.
         with locked(cache_root() / _KEPT / ".lock"), builder() as docker:
             for target in missing:
                 found[target] = _build(docker, target, version_of(target, identity))
@@ -78,7 +78,7 @@ def version_of(target: str, identity: str, tree: Path = TREE) -> str:
 
 
 def context_files(tree: Path = TREE) -> list[Path]:
-    """What a build reads: the Dockerfile, and what .dockerignore lets in."""
+    """The inputs of a build: the Dockerfile, and the files that .dockerignore includes."""
     ignore = (tree / ".dockerignore").read_text()
     named = [tree / name for name in ("Dockerfile", ".dockerignore", *re.findall(r"^!(\S+)$", ignore, re.MULTILINE))]
     return sorted(file for path in named for file in _files_below(path))
@@ -118,7 +118,7 @@ def _build(docker: Builder, target: str, version: str) -> Image:
             built.append(read_saved(archive, tag_of(target)))
         (directory / "config.json").write_bytes(built[0].config)
 
-    # An entry whose layers were thrown away is of no use.
+    # An entry whose layers were deleted is useless.
     shutil.rmtree(cache_root() / _KEPT / version, ignore_errors=True)
     expect_s = (_FIRST_EXPECT_S if first else _EXPECT_S)[target]
     with step(f"building the image {target} from its Dockerfile", expect_s=expect_s):

@@ -1,6 +1,6 @@
-"""The image store of a local node: what is in it, and putting images into it, without any registry.
+"""The image store of a local node: its contents, and the import of images, without any registry.
 
-Knows containerd's `ctr` and the store's directory; nothing of how images are made.
+Knows containerd's `ctr` and the store's directory; nothing of how images are built.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dev.cluster.settings import PAUSE_IMAGE
 from headgate.errors import Surroundings
 from headgate.testing.progress import say
 
-# There while nobody uses the store and no container is recorded in it.
+# Exists while nobody uses the store and no container is recorded in it.
 _AT_REST = "at-rest"
 
 
@@ -85,14 +85,14 @@ class ImageStore:
             self.load(assemble(PAUSE_IMAGE, [layer], Run(entrypoint=("/pause",), user="65535:65535")))
 
     def forget_containers(self) -> None:
-        """Remove what is recorded of containers, all of which have ended, and leave the images."""
+        """Remove the records of containers, all of which have ended, and leave the images."""
         containers = self.ctr("containers", "ls", "-q", timeout_s=20).split()
         if containers:
             self.ctr("containers", "rm", *containers, timeout_s=60)
 
 
 def claim(plan: Plan) -> None:
-    """Before containerd starts: a store that was left in the middle of something is thrown away."""
+    """Before containerd starts: a store that was interrupted is deleted."""
     store = plan.image_store
     mark = store / _AT_REST
     if store.exists() and not mark.exists():

@@ -1,6 +1,6 @@
-"""kubectl as a small typed client: works with any cluster a kubeconfig can name, whoever made it.
+"""kubectl as a small typed client: works with any cluster a kubeconfig can name, of any origin.
 
-Objects are plain dictionaries, as Kubernetes writes them. Knows nothing of how the cluster was made.
+Objects are plain dictionaries, as Kubernetes writes them. Knows nothing of how the cluster was created.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class KubectlRefused(Refused):
 
 @dataclass(frozen=True)
 class Kubectl:
-    """A cluster, asked through kubectl; in one namespace, if one is named."""
+    """A cluster, used through kubectl; in one namespace, if one is named."""
 
     program: str
     kubeconfig: str
@@ -35,13 +35,13 @@ class Kubectl:
         return Kubectl(self.program, self.kubeconfig, self.context, namespace)
 
     def command(self, *arguments: str) -> list[str]:
-        """The whole command line, for those who run it themselves."""
+        """The whole command line, for callers that run it themselves."""
         where = [f"--context={self.context}"] if self.context else []
         where += [f"--namespace={self.namespace}"] if self.namespace else []
         return [self.program, f"--kubeconfig={self.kubeconfig}", *where, *arguments]
 
     def run(self, *arguments: str, stdin: str | None = None, timeout_s: float = 60) -> str:
-        """What it writes; a refusal is an error with the words of the API server."""
+        """Its output; a rejection is an error with the message of the API server."""
         try:
             done = subprocess.run(
                 self.command(*arguments), input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s
@@ -53,7 +53,7 @@ class Kubectl:
         return done.stdout
 
     def apply(self, *objects: Object, server_side: bool = True) -> list[dict[str, Any]]:
-        """Make it so; the answer is what the API server made of it."""
+        """Apply it; returns the API server's result."""
         how = ["--server-side", "--force-conflicts"] if server_side else []
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
         told: dict[str, Any] = json.loads(self.run("apply", *how, "-f", "-", "-o", "json", stdin=text))
@@ -65,7 +65,7 @@ class Kubectl:
         return told
 
     def find(self, kind: str, name: str) -> dict[str, Any] | None:
-        """An object, if it is there."""
+        """An object, if it exists."""
         text = self.run("get", kind, name, "-o", "json", "--ignore-not-found")
         return json.loads(text) if text.strip() else None
 
@@ -76,15 +76,15 @@ class Kubectl:
         return items
 
     def delete(self, kind: str, *names: str, wait: bool = True) -> None:
-        """Remove objects; what is not there is removed already."""
+        """Remove objects; missing ones are removed already."""
         self.run("delete", kind, *names, "--ignore-not-found", f"--wait={str(wait).lower()}", timeout_s=120)
 
     def logs(self, pod: str, *arguments: str) -> str:
-        """What a pod has written."""
+        """A pod's output."""
         return self.run("logs", pod, *arguments)
 
     def exec(self, pod: str, *command: str, timeout_s: float = 60) -> str:
-        """What a command writes that is run in a pod."""
+        """The output of a command that runs in a pod."""
         return self.run("exec", pod, "--", *command, timeout_s=timeout_s)
 
     def wait_for(
@@ -134,7 +134,7 @@ def condition_of(seen: Object, kind: str) -> str | None:
 
 
 def refusal(error: HeadgateError) -> str:
-    """What the API server said when it refused."""
+    """The API server's message at a rejection."""
     return str(error.facts.get("answer", ""))
 
 

@@ -1,6 +1,6 @@
-"""Up, down, status: one cluster by its name, whatever it is made of. What the command line and the fixtures call.
+"""Up, down, status: one cluster by its name, of any kind. The functions of the command line and the fixtures.
 
-`up` on a cluster that is up says so and changes nothing; `down` may be called at any time, and again.
+`up` on a running cluster reports so and changes nothing; `down` may be called at any time, and repeatedly.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dev.cluster import commons, foreign, loopback, network, node
 from dev.cluster.choice import Choice, Mode, decide_source
 from dev.cluster.debian import NODE, require_ip, unpacked
+from dev.cluster.golang import Program
 from dev.cluster.images import ImageStore
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.oci import Image, write_image
@@ -48,7 +51,7 @@ def up(name: str = DEFAULT_NAME, *, context: str | None = None, mode: Mode | Non
 
 
 def down(name: str = DEFAULT_NAME, *, purge: bool = False) -> bool:
-    """End it; the answer is whether there was anything to end. `purge` throws its images away too."""
+    """Stop it; returns whether there was anything to stop. `purge` deletes its images too."""
     with one_at_a_time(name):
         there = read_cluster(name)
         if there is not None:
@@ -61,21 +64,27 @@ def down(name: str = DEFAULT_NAME, *, purge: bool = False) -> bool:
 
 
 def is_up(name: str = DEFAULT_NAME) -> bool:
-    """Whether it is there and answers."""
+    """Whether it exists and answers."""
     there = read_cluster(name)
     return there is not None and _is_up(there)
 
 
-def build(mode: Mode | None = None) -> Choice:
-    """Have in the cache all that `up` would need, without starting anything."""
+def build(mode: Mode | None = None, *, extras: Sequence[Program] = ()) -> Choice:
+    """Have in the cache all that `up` would need, and further programs, without starting anything."""
     choice = decide_source(look_around(None, mode))
     say(f"  {told_choice(choice)}")
     if choice.mode == "node":
-        require_built(FOR_A_NODE)
-        unpacked(NODE)
+        # In parallel: the builds need the processor, and this the network.
+        pool = ThreadPoolExecutor(1)
+        packages = pool.submit(unpacked, NODE)
+        pool.shutdown(wait=False)
+        require_built([*FOR_A_NODE, *extras])
+        packages.result()
         require_ip()
     elif choice.mode == "kwok":
-        require_built(WITHOUT_ROOT)
+        require_built([*WITHOUT_ROOT, *extras])
+    else:
+        require_built(extras)
     return choice
 
 
@@ -115,7 +124,7 @@ def told_choice(choice: Choice) -> str:
 
 
 def use(cluster: Cluster) -> str:
-    """What a person does to use it."""
+    """How to use it."""
     return f"export KUBECONFIG={cluster.kubeconfig}"
 
 

@@ -1,4 +1,4 @@
-"""A local cluster without root: a real control plane on 127.0.0.1, and kwok, whose nodes only say that pods run.
+"""A local cluster without root: a real control plane on 127.0.0.1, and kwok, whose nodes only report that pods run.
 
 Everything an API server does is real: admission, CEL rules, controllers, garbage collection. No container runs.
 """
@@ -33,7 +33,7 @@ STAGES = (
 
 
 def bring_up(cluster: Cluster, programs: dict[str, Path]) -> Cluster:
-    """Start everything; done when pods can be made and are said to run."""
+    """Start everything; done when pods can be created and are reported as running."""
     directory = cluster.directory
     for name in ("log", "pid", "etc"):
         (directory / name).mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def bring_up(cluster: Cluster, programs: dict[str, Path]) -> Cluster:
 
 
 def choose_ports() -> tuple[int, int, int, int, int]:
-    """Ports that nobody listens on, the API server's the same each time where that can be."""
+    """Ports that nobody listens on, the API server's the same each time where that is possible."""
     api = free_port() if port_taken("127.0.0.1", PREFERRED_API_PORT) else PREFERRED_API_PORT
     others: set[int] = set()
     while len(others) < 4:
@@ -76,7 +76,7 @@ def choose_ports() -> tuple[int, int, int, int, int]:
 
 
 def kwok(directory: Path, programs: Path) -> list[str]:
-    """What says that pods run: at once, and without any chaos."""
+    """The settings that report pods as running: at once, and without any chaos."""
     return [
         str(programs / "kwok"),
         f"--kubeconfig={directory}/kubeconfig",

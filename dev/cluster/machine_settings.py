@@ -1,7 +1,7 @@
-"""How this machine reaches package registries, as files for a base image made here: no Dockerfile need say it.
+"""How this machine reaches package registries, as files for a base image built on it: no Dockerfile need contain it.
 
-The Dockerfile stands as others build it, with no certificate, mirror or proxy of one machine in it. What a build step
-needs of this machine's is in the base image that is made on it: the certificates that it trusts, pip's index, apt's
+The Dockerfile is the same for all, with no certificate, mirror or proxy of one machine in it. The machine's settings
+for a build step are in the base image that is built on it: the certificates that it trusts, pip's index, apt's
 sources and proxies. Reads settings, changes none.
 """
 
@@ -38,9 +38,9 @@ SOURCE_FORMAT = "$(REPO_URI) $(CODENAME) $(SUITE) $(COMPONENT)"
 
 
 def pip_settings(listed: str) -> str:
-    """A pip.conf of what `pip config list` tells, whoever has set it; the certificates are the base image's own."""
+    """A pip.conf from `pip config list`, of any origin; the certificates are the base image's own."""
     found: dict[str, str] = {}
-    # What is said for one command wins over what is said for all, and a variable over both.
+    # A command's own setting overrides the global one, and a variable overrides both.
     for section in ("global.", "install.", ":env:."):
         for line in listed.splitlines():
             name, _, value = line.partition("=")
@@ -52,7 +52,7 @@ def pip_settings(listed: str) -> str:
 
 
 def apt_sources(targets: str, codename: str) -> str:
-    """Where apt has this release from, its updates and security too, and nothing else that the machine may use."""
+    """The apt sources of this release, its updates and security too, and nothing else that the machine may use."""
     lines = set()
     for line in targets.splitlines():
         place, its_codename, _, component = line.split(" ")
@@ -67,7 +67,7 @@ def apt_settings(dumped: str) -> str:
 
 
 def mirror_of(answer: str, codename: str) -> str | None:
-    """The mirror of a release itself in what `apt-get indextargets` writes."""
+    """The mirror of a release itself in the output of `apt-get indextargets`."""
     for line in answer.splitlines():
         place, _, name = line.partition(" ")
         if name.strip() == codename and place.startswith("http"):
@@ -94,13 +94,13 @@ def proxy() -> str:
 
 
 def apt_proxy(answer: str) -> str:
-    """The proxy in what `apt-config dump` writes, or nothing."""
+    """The proxy in the output of `apt-config dump`, or nothing."""
     found = re.search(r'^Acquire::http::Proxy "(http[^"]*)";', answer, re.MULTILINE)
     return found[1] if found else ""
 
 
 def proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that Docker hands to build steps when they are named as build arguments."""
+    """The variables that Docker passes to build steps when they are named as build arguments."""
     names = ("http_proxy", "https_proxy", "no_proxy")
     return {name: environment[name] for each in names for name in (each, each.upper()) if environment.get(name)}
 

@@ -1,9 +1,9 @@
-"""The mount namespace of a local cluster: whatever is mounted for a pod vanishes with the last process in it.
+"""The mount namespace of a local cluster: every mount of a pod vanishes with the last process in it.
 
-Nothing that runtime and kubelet mount is ever seen by the rest of the machine, so that nothing has to be unmounted,
-not even after a kill -9 of everything. The few directories that their sources name outright are covered by private
-ones, and so are the kernel settings that a kubelet would change for the whole machine: it finds what it wants in
-files of ours, and the machine keeps its own.
+Mounts of runtime and kubelet are never visible to the rest of the machine, so that nothing has to be unmounted, not
+even after a kill -9 of everything. The few directories with fixed names in their sources are covered by private ones.
+So are the kernel settings that a kubelet would change for the whole machine: it reads the wanted values in files of
+ours, and the machine keeps its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from dev.cluster.plan import Plan
 from headgate.testing.processes import Server
 
-# What kubelet 1.34 insists on (pkg/kubelet/cm, setupKernelTunables).
+# The values that kubelet 1.34 requires (pkg/kubelet/cm, setupKernelTunables).
 _KERNEL_SETTINGS = {
     "vm/overcommit_memory": "1",
     "vm/panic_on_oom": "0",
@@ -49,7 +49,7 @@ def holder(plan: Plan, pause: Path, namespace: str) -> Server:
 
 
 def script(plan: Plan, pause: Path) -> str:
-    """What is mounted, in the order in which it has to be."""
+    """The mounts, in their required order."""
     lines = ["mount --make-rshared /"]
     lines += [f"mount -t tmpfs -o mode=0711 headgate {directory}" for directory in _COVERED_BY_MEMORY]
     for directory, name in _COVERED_BY_DIRECTORY.items():
@@ -62,7 +62,7 @@ def script(plan: Plan, pause: Path) -> str:
 
 
 def write_sources(plan: Plan) -> None:
-    """Make what is mounted from."""
+    """Create the sources of the mounts."""
     for ours in _COVERED_BY_DIRECTORY.values():
         (plan.directory / ours).mkdir(parents=True, exist_ok=True)
     for setting, value in _KERNEL_SETTINGS.items():

@@ -1,8 +1,8 @@
 """The network of a local cluster: a namespace, a link to it, and routes that never lead out of this machine.
 
 Node, control plane and pods live in the namespace, which has no way out but the link to this machine, and this
-machine does not forward. Guard routes stand behind the real ones: where a link is gone, packets for its networks are
-refused here instead of following the default route.
+machine does not forward. Guard routes follow the real ones: where a link is gone, packets for its networks are
+rejected in the namespace instead of following the default route.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GUARD_METRIC = "4000000000"
 
 
 def choose_index(taken: set[int]) -> int:
-    """The lowest index whose names and networks nobody has."""
+    """The lowest index whose names and networks are unused."""
     routes = [route["dst"] for route in json.loads(ip("-json", "route", "show", "table", "all") or "[]")]
     for index in INDEXES:
         plan = Plan("any", index, namespaces.NAMES)
@@ -58,14 +58,14 @@ def make(plan: Plan) -> None:
     ip("link", "set", plan.host_side, "up")
     ip("addr", "add", f"{plan.node_address}/24", "dev", NODE_SIDE, namespace=inside)
     ip("link", "set", NODE_SIDE, "up", namespace=inside)
-    # A pod that asks for the world is told at once that there is none.
+    # A pod that connects to the outside gets an error at once.
     ip("route", "add", "unreachable", "default", "metric", GUARD_METRIC, namespace=inside)
     for network in (plan.pod_network, plan.service_network):
         ip("route", "add", str(network), "via", plan.node_address, "dev", plan.host_side)
 
 
 def remove(plan: Plan) -> None:
-    """Remove them; what is not there is removed already."""
+    """Remove them; missing ones are removed already."""
     ip("link", "del", plan.host_side, quiet=True)
     namespaces.delete(plan.namespace)
     for network in plan.networks:

@@ -1,8 +1,8 @@
 """A local cluster with a real node: control plane, containerd, kubelet, kube-proxy, DNS, in namespaces of their own.
 
 Needs root. Everything lives in one network namespace (`network`), one mount namespace (`mounts`) and one cgroup
-(`cgroups`), so that `take_down` can end exactly what `bring_up` began, whatever has become of it meanwhile. The state
-file is written before each thing that has to be undone.
+(`cgroups`), so that `take_down` can end exactly what `bring_up` started, in any state. The state file is written
+before each change that has to be undone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headgate.errors import Surroundings
 from headgate.testing import namespaces
 from headgate.testing.processes import Server, free_port, port_taken, wait_until
 
-# The order in which they are asked to end: who starts pods first, the stores last.
+# The order in which they are asked to end: the components that start pods first, the stores last.
 PROCESSES = (
     "kubelet",
     "kube-proxy",
@@ -39,7 +39,7 @@ PROCESSES = (
     "forward",
     "holder",
 )
-# Ten times what it takes, for a machine that is busy with ten other things.
+# Ten times the usual duration, for a machine with ten other tasks.
 READY_WITHIN_S = 180.0
 
 
@@ -111,7 +111,7 @@ def bring_up(node: Node, cluster: Cluster) -> Cluster:
 
 
 def node_ready(api: Api, name: str) -> bool:
-    """Whether the node says that it runs pods."""
+    """Whether the node reports that it runs pods."""
     told = api.get(f"/api/v1/nodes/{name}")
     conditions = (told or {}).get("status", {}).get("conditions", [])
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
@@ -146,7 +146,7 @@ def take_down(cluster: Cluster, packages: Path | None) -> None:
 
 
 def _prepare(node: Node, cluster: Cluster) -> Cluster:
-    """Make what the processes live in, each noted before it is made."""
+    """Create the namespaces and groups of the processes, each recorded before its creation."""
     plan = node.plan
     for directory in (plan.logs, plan.pids, plan.settings, plan.containerd_socket.parent):
         directory.mkdir(parents=True, exist_ok=True)
@@ -209,7 +209,7 @@ def choose_snapshotter(file_systems: str, modules: str) -> str:
 
 
 def _kernel_modules() -> str:
-    """What the kernel could load."""
+    """The features that the kernel could load."""
     index = Path("/lib/modules") / os.uname().release / "modules.dep"
     return index.read_text() if index.exists() else ""
 
@@ -232,7 +232,7 @@ def _start_holder(node: Node) -> Server:
 
 
 def _inside(node: Node, argv: list[str], *, remedy: str) -> None:
-    """Try something in the network namespace that a node can not do without."""
+    """Try a feature in the network namespace that a node requires."""
     command = namespaces.enter(node.plan.namespace, argv)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -255,7 +255,7 @@ def _started(node: Node, name: str, argv: list[str], *, inside: bool = True) -> 
 
 
 def await_ready(what: str, servers: list[Server], holds: Callable[[], bool]) -> None:
-    """Until it holds; a process that ends meanwhile is told with the last errors it wrote."""
+    """Until it holds; a process that ends meanwhile is reported with the last errors it wrote."""
 
     def ended() -> Server | None:
         return next((server for server in servers if not server.alive()), None)

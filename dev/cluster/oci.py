@@ -1,7 +1,7 @@
 """Writes container images as archives, by the standard library alone: `ctr images import`, `docker load` read them.
 
-The same content makes the same bytes: entries are sorted, times are set to one moment, names of users are left out.
-So a layer that has not changed keeps its digest, and a store that has it need not be sent it again.
+The same content gives the same bytes: entries are sorted, times are set to one value, names of users are left out. So
+an unchanged layer keeps its digest, and a store that has it need not be sent it again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAYER = "application/vnd.oci.image.layer.v1.tar"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
-# The moment of everything in an image: what is inside must not depend on when it was packed.
+# The time of everything in an image: the content must not depend on the time of packing.
 MOMENT = 1767225600
 CREATED = "2026-01-01T00:00:00Z"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -41,7 +41,7 @@ class Source:
 
     path: Path
     destination: str
-    # Whose it is in the image; None keeps what the file says (a root file system has many owners).
+    # Its owner in the image; None keeps the file's own (a root file system has many owners).
     owner: tuple[int, int] | None = (0, 0)
     # Paths in the image that are left out, with everything below them.
     without: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Run:
-    """What an image does when nobody says otherwise."""
+    """The default command of an image."""
 
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Image:
-    """An image that no store has yet, whoever made it."""
+    """An image that no store has yet, of any origin."""
 
     tag: str
     layers: tuple[Layer, ...]
@@ -71,12 +71,12 @@ class Image:
 
     @property
     def id(self) -> str:
-        """What Docker and a kubelet call it by."""
+        """The name for Docker and a kubelet."""
         return digest_of(self.config)
 
     @property
     def digest(self) -> str:
-        """By what a registry or containerd knows it."""
+        """The name for a registry or containerd."""
         return digest_of(build_manifest(self.layers, self.config))
 
 
@@ -93,7 +93,7 @@ def write_layer(path: Path, sources: Sequence[Source]) -> Layer:
 
 
 def read_layer(path: Path) -> Layer:
-    """A layer that is there already."""
+    """An existing layer."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -102,7 +102,7 @@ def read_layer(path: Path) -> Layer:
 
 
 def _walk(source: Source) -> list[Path]:
-    """The source and what is below it, in an order that depends on names only."""
+    """The source and everything below it, in an order that depends on names only."""
     found = [source.path]
     if source.path.is_dir() and not source.path.is_symlink():
         for directory, names, files in os.walk(source.path):
@@ -126,7 +126,7 @@ def _place(source: Source, path: Path) -> str:
 def _add(archive: tarfile.TarFile, source: Source, path: Path) -> None:
     place = _place(source, path)
     if place in ("", "."):
-        return  # the root itself is there in every image
+        return  # the root itself exists in every image
     entry = archive.gettarinfo(path, arcname=place)
     if entry is None:
         return  # a socket: it lives with its process only
@@ -144,7 +144,7 @@ def _normalise(entry: tarfile.TarInfo, owner: tuple[int, int] | None) -> None:
     entry.pax_headers = {}
     if owner is not None:
         entry.uid, entry.gid = owner
-        # Whoever packs may have any umask.
+        # The packer may have any umask.
         executable = entry.isdir() or bool(entry.mode & 0o100)
         entry.mode = 0o755 if executable else 0o644
 
@@ -163,7 +163,7 @@ def _add_parents(archive: tarfile.TarFile, source: Source, there: set[str]) -> N
 
 
 def build_config(layers: Sequence[Layer], run: Run, machine: str) -> bytes:
-    """What an image is told by: its layers, and how it is run."""
+    """The description of an image: its layers, and its run settings."""
     environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **(run.environment or {})}
     settings: dict[str, Any] = {
         "Env": [f"{name}={value}" for name, value in environment.items()],
@@ -184,7 +184,7 @@ def build_config(layers: Sequence[Layer], run: Run, machine: str) -> bytes:
 
 
 def build_manifest(layers: Sequence[Layer], config: bytes) -> bytes:
-    """What ties layers and configuration together; its digest is the image's."""
+    """The manifest of layers and configuration; its digest is the image's."""
     return _json(
         {
             "schemaVersion": 2,
@@ -196,7 +196,7 @@ def build_manifest(layers: Sequence[Layer], config: bytes) -> bytes:
 
 
 def assemble(tag: str, layers: Sequence[Layer], run: Run) -> Image:
-    """An image of layers that were made here, for this machine."""
+    """An image of layers built on, and for, this machine."""
     return Image(tag, tuple(layers), build_config(layers, run, os.uname().machine))
 
 
@@ -224,7 +224,7 @@ def write_image(path: Path, image: Image, *, without: Collection[str] = ()) -> N
     with tarfile.open(path, "w") as archive:
         _put(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
         _put(archive, "index.json", _json(index))
-        # What engines look for that read no OCI.
+        # The file for engines that read no OCI.
         for_docker = {
             "Config": _blob_name(image.id),
             "RepoTags": [image.tag],

@@ -71,7 +71,7 @@ class Plan:
 
     @property
     def host_address(self) -> str:
-        """This machine as pods reach it: what listens here is reached by both under the same address."""
+        """This machine's address for pods: a server that listens on it is reached by both under the same address."""
         return str(self.node_network[1])
 
     @property
@@ -91,7 +91,7 @@ class Plan:
 
     @property
     def preferred_api_port(self) -> int:
-        """Where 127.0.0.1 offers the API server, unless somebody listens there."""
+        """The port of the API server on 127.0.0.1, unless it is taken."""
         return 26443 + self.index
 
     @property
@@ -111,7 +111,7 @@ class Plan:
 
     @property
     def settings(self) -> Path:
-        """Configuration files, made anew at each start."""
+        """Configuration files, written again at each start."""
         return self.directory / "etc"
 
     @property
@@ -121,17 +121,17 @@ class Plan:
 
     @property
     def image_store(self) -> Path:
-        """Imported images: kept when the cluster goes down, so that they are there when it comes up."""
+        """Imported images: kept when the cluster goes down, so that they exist when it comes up."""
         return self.directory / "containerd"
 
     @property
     def kubeconfig(self) -> Path:
-        """For people and tests."""
+        """For users and tests."""
         return self.directory / "kubeconfig"
 
 
 def require_valid_name(name: str) -> str:
-    """A name that can stand in host names and file names."""
+    """A name that is valid in host names and file names."""
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", name):
         raise SpecError(
             "invalid cluster name",

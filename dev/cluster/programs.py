@@ -7,7 +7,7 @@ some patch releases only (docs/decisions/0002-kubernetes-from-source.md).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from dev.cluster.golang import Own, Program, Published, build, delete_go_caches, entry_version, require_go
@@ -96,7 +96,7 @@ PROMETHEUS = Published(
     module="github.com/prometheus/prometheus",
     package="./cmd/prometheus",
     module_sum="h1:sFGZWmC2Hk9N1NBJGCnXYZb5hyLCq8yuAMoEjLAg6ac=",
-    # What finds targets in clouds is two thirds of it: the tests name theirs in a file.
+    # Service discovery in clouds is two thirds of it: the tests list their targets in a file.
     tags=("remove_all_sd",),
     also={"promtool": "./cmd/promtool"},
 )
@@ -111,10 +111,11 @@ PROMETHEUS_OPERATOR = Published(
     module_sum="h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
     keep=("example/prometheus-operator-crd",),
 )
-"""Its definitions alone are used: nobody builds it here."""
+"""Its definitions alone are used: they need no build."""
 
-FOR_A_NODE: tuple[Program, ...] = (CERTIFICATES, PAUSE, HYPERKUBE, COREDNS)
-WITHOUT_ROOT: tuple[Program, ...] = (CERTIFICATES, HYPERKUBE, KWOK)
+# The longest first: the second build fills the time in which it downloads and links.
+FOR_A_NODE: tuple[Program, ...] = (HYPERKUBE, CERTIFICATES, PAUSE, COREDNS)
+WITHOUT_ROOT: tuple[Program, ...] = (HYPERKUBE, CERTIFICATES, KWOK)
 EXTRAS: dict[str, Program] = {each.name: each for each in (HELM, KWOK, SPARK_OPERATOR, METRICS_SERVER, PROMETHEUS)}
 
 
@@ -124,7 +125,7 @@ def is_built(program: Program) -> bool:
 
 
 def require_built(programs: Iterable[Program]) -> dict[str, Path]:
-    """The directory of each program; what is missing is built, saying so and how long that takes."""
+    """The directory of each program; missing ones are built, with a message and a duration."""
     wanted = list(programs)
     missing = [program for program in wanted if not is_built(program)]
     if missing:
@@ -136,10 +137,14 @@ def require_built(programs: Iterable[Program]) -> dict[str, Path]:
                 "  To skip this, stop it and name a cluster you have (`make demo CONTEXT=name`), or start Docker"
                 " and install kind."
             )
-        with ThreadPoolExecutor(max_workers=2) as pool:
-            # Two at once: a build is narrow while it downloads and while it links.
-            for done in [pool.submit(_build_telling, program) for program in missing]:
+        # Two at once: a build is narrow while it downloads and while it links.
+        pool = ThreadPoolExecutor(max_workers=2)
+        try:
+            for done in as_completed([pool.submit(_build_telling, program) for program in missing]):
                 done.result()
+        finally:
+            # After a failure nothing else is started, and the caller learns of it at once.
+            pool.shutdown(wait=False, cancel_futures=True)
         delete_go_caches()
     return {program.name: build(program) for program in wanted}
 

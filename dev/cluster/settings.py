@@ -1,6 +1,6 @@
 """The configuration of every program of a local cluster, as values: command lines, files, objects.
 
-Pure: nothing is written or started here. JSON is written where YAML is expected, being a part of it.
+Pure: nothing is written or started. JSON is written where YAML is expected, being a subset of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAUSE_IMAGE = "headgate.local/pause:1"
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """Where the control plane listens, and for whom."""
+    """The control plane's addresses and clients."""
 
     programs: Path
     certificates: Path
@@ -36,7 +36,7 @@ class ControlPlane:
 
     @property
     def audit_log(self) -> Path:
-        """Where the API server tells who asked for what, a line of JSON each."""
+        """The API server's audit log, a line of JSON each."""
         return self.settings.parent / "log" / "audit.log"
 
 
@@ -117,7 +117,8 @@ def api_server(where: ControlPlane) -> list[str]:
 
 
 def audit_policy() -> dict[str, Any]:
-    """Who asked for what, but for Kubernetes' own parts: tests and benchmarks count by it what was asked and used."""
+    """All requests but those of Kubernetes' own parts: tests and benchmarks count requests and used permissions by
+    it."""
     own = [f"system:{name}" for name in ("apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")]
     return {
         "apiVersion": "audit.k8s.io/v1",

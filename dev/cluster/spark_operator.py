@@ -1,7 +1,7 @@
 """The Spark operator in a pod of a local node: the program that was built, on the layers of our image with Spark,
 since it runs spark-submit. Its definitions come from its own sources.
 
-It runs without its webhook: what our operator asks of it stands in pod templates. Knows nothing of our jobs.
+It runs without its webhook: our operator's requirements are in pod templates. Knows nothing of our jobs.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ RULES: tuple[dict[str, Any], ...] = (
     {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": _READ},
     {"apiGroups": ["sparkoperator.k8s.io"], "resources": ["*"], "verbs": _WRITE},
 )
-"""What it asks of a cluster where it serves all namespaces."""
+"""Its permissions in a cluster where it serves all namespaces."""
 
 
 def is_there(kubectl: Kubectl) -> bool:
-    """Whether the cluster knows SparkApplications, whoever brought them."""
+    """Whether the cluster knows SparkApplications, of any origin."""
     return bool(kubectl.run("get", "crd", "-o", "name", "--ignore-not-found", CRDS[0]).strip())
 
 
@@ -53,7 +53,7 @@ def with_layer(image: Image, tag: str, layer: Layer) -> Image:
     """The same image with one layer more, under another tag."""
     config = json.loads(image.config)
     config["rootfs"]["diff_ids"] = [*config["rootfs"]["diff_ids"], layer.digest]
-    # It tells a step for each layer, and nothing of the last one.
+    # It reports a step for each layer, and nothing of the last one.
     config.pop("history", None)
     return replace(image, tag=tag, layers=(*image.layers, layer), config=json.dumps(config, sort_keys=True).encode())
 
@@ -73,7 +73,7 @@ def install(kubectl: Kubectl) -> None:
 
 
 def build_account() -> tuple[dict[str, Any], ...]:
-    """Who it is, and what it may."""
+    """Its identity, and its permissions."""
     api = "rbac.authorization.k8s.io"
     metadata = {"name": NAME}
     return (
@@ -90,7 +90,8 @@ def build_account() -> tuple[dict[str, Any], ...]:
 
 
 def build_deployment() -> dict[str, Any]:
-    """One process. It is run by the image's entrypoint, which gives the user a name: the JVM of spark-submit asks."""
+    """One process. The image's entrypoint runs it, which gives the user a name: the JVM of spark-submit
+    needs it."""
     labels = {"app.kubernetes.io/name": NAME}
     container = {
         "name": NAME,

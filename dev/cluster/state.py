@@ -1,8 +1,8 @@
-"""What is known of each cluster between two commands: one JSON file in its directory.
+"""The state of each cluster between two commands: one JSON file in its directory.
 
-Others read it too: `read_cluster(name)` tells tests, `make demo` and the testing package where the API server is and
-at which address of this machine pods find what listens here. The file is there from before the first thing is made
-until after the last is removed, so that `down` knows what an interrupted `up` has begun.
+Others read it too: `read_cluster(name)` gives tests, `make demo` and the testing package the API server's address and
+the address of this machine for pods. The file exists from before the first creation until after the last removal, so
+that `down` knows the work of an interrupted `up`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT_NAME = "dev"
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster as its state file tells of it."""
+    """A cluster from its state file."""
 
     name: str
     mode: str  # context | kind | k3d | node | kwok
@@ -47,7 +47,7 @@ class Cluster:
 
     @property
     def audit_log(self) -> Path:
-        """Who asked its API server for what, a line of JSON each, where the cluster is one we made."""
+        """The audit log of its API server, a line of JSON each, where the cluster is one of ours."""
         return self.directory / "log" / "audit.log"
 
     @property
@@ -58,11 +58,11 @@ class Cluster:
         return Plan(self.name, self.index, self.directory)
 
     def runs_containers(self) -> bool:
-        """Whether a pod runs a process, or only looks as if it did."""
+        """Whether a pod runs a process, or is only reported to."""
         return self.mode != "kwok"
 
     def write(self) -> Cluster:
-        """Keep it; the file is whole at any moment."""
+        """Store it; the file is whole at any time."""
         self.directory.mkdir(parents=True, exist_ok=True)
         partial = self.directory / f".{FILE}.partial"
         partial.write_text(json.dumps(asdict(self), indent=2) + "\n")
@@ -79,7 +79,7 @@ class Cluster:
 
 
 def state_root() -> Path:
-    """The directory of what runs now."""
+    """The directory of the running cluster."""
     named = os.environ.get("HEADGATE_STATE")
     return Path(named).absolute() if named else cache_root().absolute() / "run"
 
@@ -90,7 +90,7 @@ def directory_of(name: str) -> Path:
 
 
 def read_cluster(name: str = DEFAULT_NAME) -> Cluster | None:
-    """The cluster of that name, if anything of it may be there."""
+    """The cluster of that name, if anything of it may exist."""
     return _read(directory_of(name) / FILE)
 
 

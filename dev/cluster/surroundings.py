@@ -1,4 +1,4 @@
-"""Finds out what this machine offers for a cluster. Changes nothing, and asks each thing within a bounded time."""
+"""Collects this machine's capabilities for a cluster. Changes nothing, and runs each check within a time limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _A_NODE_NEEDS = ("nsenter", "unshare", "mount")
 
 
 def look_around(context: str | None, wanted: Mode | None) -> Machine:
-    """What is there."""
+    """The machine's state."""
     go = answer_of(["go", "version"]) if shutil.which("go") else None
     return Machine(
         context=context,
@@ -65,7 +65,7 @@ def answers(argv: Sequence[str]) -> bool:
 
 
 def answer_of(argv: Sequence[str], *, timeout_s: float = 10) -> str | None:
-    """What a command writes, if it succeeds in time."""
+    """A command's output, if it succeeds in time."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s, cwd=Path("/"))
     except (OSError, subprocess.TimeoutExpired):

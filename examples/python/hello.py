@@ -1,4 +1,5 @@
-"""Put a message and see it handled, here or by a worker of the queue. The connection comes from the environment."""
+"""Put a message and receive it, in this process or by a worker of the queue. The connection comes from the
+environment."""
 
 import asyncio
 
@@ -13,7 +14,7 @@ async def main() -> None:
         print("put", put)
         for _ in range(30):
             for message in await q.receive(10, wait=1):
-                async with message:  # acknowledged where this block ends, given back where it raises
+                async with message:  # acknowledged where this block ends, returned where it raises
                     print("received", message.id, message.json())
             state = (await q.where(put)).state.value
             if state == "settled":  # also where a worker of the queue was first

@@ -1,4 +1,4 @@
-"""The same without async: for threads, scripts, and frameworks that know no event loop."""
+"""The same without async: for threads, scripts, and frameworks without an event loop."""
 
 import headgate
 

@@ -1,4 +1,5 @@
-"""The handler of examples/dev/emails.yaml: says what it would send. What has no address fails, until it is dead."""
+"""The handler of examples/dev/emails.yaml: prints what it would send. A message without an address fails until it
+becomes a dead letter."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from pydantic import BaseModel
 
 
 class Mail(BaseModel):
-    """What a message has to be."""
+    """The form of a message."""
 
     to: str
     subject: str = "hello"

@@ -49,7 +49,7 @@ class _Behind:
 
 
 class Alive:
-    """What the probes are answered."""
+    """The answers of the probes."""
 
     def __init__(
         self,

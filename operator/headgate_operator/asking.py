@@ -82,7 +82,7 @@ class Request:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What kind of content it has and wants."""
+        """The content types of its body and its answer."""
         wanted = "application/json"
         if self.metadata_only:
             wanted = f"application/json;as={_METADATA[self.verb]};g=meta.k8s.io;v=v1"
@@ -98,7 +98,7 @@ def escape_step(step: str) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered."""
+    """The answer of a server."""
 
     status: int
     body: Document
@@ -217,7 +217,7 @@ class Client(ABC):
         labels: str = "",
         within_s: float = 300,
     ) -> AsyncIterator[Change | Denied]:
-        """What changes after that resourceVersion."""
+        """The changes after that resourceVersion."""
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",

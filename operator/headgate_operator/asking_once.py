@@ -58,7 +58,7 @@ def run_to_its_end(
 
 
 async def ask_until_told(ask: Callable[[], Awaitable[Answer | Denied]]) -> Answer | Denied:
-    """The answer; NOT_FOUND is one. What may pass is asked again for a while."""
+    """The answer; NOT_FOUND is one. A passing failure is retried for a while."""
     began_s = asyncio.get_running_loop().time()
     while True:
         answer = await ask()

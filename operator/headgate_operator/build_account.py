@@ -25,7 +25,7 @@ def spark_account(namespace: str, pull_secrets: Sequence[str] = ()) -> Part:
 
 
 def spark_binding(namespace: str) -> Part:
-    """What a driver may, in this namespace alone."""
+    """The rights of a driver, in this namespace alone."""
     return {
         "apiVersion": ROLE_BINDING.api_version,
         "kind": ROLE_BINDING.kind,

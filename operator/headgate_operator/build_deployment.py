@@ -133,7 +133,7 @@ def _worker(owner: Owner, settings: Settings, connection: Connection, consumer: 
 
 def command(owner: Owner, consumer: Consumer, drain_s: int) -> list[str]:
     """How the worker is started, word by word: no shell stands between it and its signals."""
-    words = ["headgate", "worker", "--queue", f"{owner.key.namespace}/{owner.key.name}"]
+    words = ["headgate", "worker", f"{owner.key.namespace}/{owner.key.name}"]
     if consumer.http is not None:
         words += ["--http", f"http://127.0.0.1:{consumer.http.port}{consumer.http.path}"]
     else:
@@ -198,7 +198,7 @@ def _is_handler(container: object) -> bool:
 
 
 def _keep(pod: dict[str, Any], labels: dict[str, str]) -> None:
-    """What no template changes."""
+    """Fields that no template changes."""
     metadata, spec = pod.setdefault("metadata", {}), pod.setdefault("spec", {})
     metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
     spec["serviceAccountName"] = WORKER_ACCOUNT

@@ -30,7 +30,7 @@ KEPT_S: Final = 300
 
 @dataclass(frozen=True)
 class Errand:
-    """What is run, and where."""
+    """The command, and the place where it runs."""
 
     namespace: str
     queue: str

@@ -78,11 +78,11 @@ def application(owner: Owner, settings: Settings, connection: Connection, bulk: 
 
 def arguments(owner: Owner, bulk: Bulk, run: str) -> list[str]:
     """The arguments of the program."""
-    return ["--queue", f"{owner.key.namespace}/{owner.key.name}", "--bulk", bulk.name, "--run", run]
+    return ["run", f"{owner.key.namespace}/{owner.key.name}", bulk.name, "--run-name", run]
 
 
 def image_of(settings: Settings, bulk: Bulk) -> str | None:
-    """What a run would run; None if neither the job nor the chart names an image."""
+    """The image of a run; None if neither the job nor the chart names one."""
     return bulk.spark.image or settings.spark_image
 
 

@@ -55,7 +55,7 @@ class BulkRows:
         return known
 
     def keys_of(self, id_: UUID) -> list[Key]:
-        """Whose job has this id."""
+        """The queue whose job has this id."""
         return [self._whose[id_]] if id_ in self._whose else []
 
     def forget(self, key: Key) -> None:

@@ -57,7 +57,7 @@ def decide(world: World, memory: Memory, now_us: int) -> Plan:
 
 
 def _of_this(present: Present, memory: Memory, now_us: int) -> Memory:
-    """What is remembered of this creation, with the latest generation that was decided about."""
+    """The memory of this creation, with the latest generation that was decided about."""
     if memory.uid != present.meta.uid:
         memory = Memory(uid=present.meta.uid)
     if present.meta.generation > memory.generation:
@@ -129,7 +129,7 @@ def _walked(world: World, present: Present, memory: Memory, now_us: int) -> Verd
 
 
 def _observed(world: World, connection: Connection | None, verdict: Verdict, now_us: int) -> Verdict:
-    """What is so whatever is done: dead letters, passes, lanes, bulk jobs, figures."""
+    """Findings that no effect changes: dead letters, passes, lanes, bulk jobs, figures."""
     verdict = verdict.then(resolved(world, verdict.memory))
     verdict = verdict.then(passed(world, verdict.memory, now_us))
     if isinstance(world.resource.parsed if world.resource else (), Queue):
@@ -210,7 +210,7 @@ def _served(
 
 
 def _namespace(world: World, resource: Resource, memory: Memory) -> Verdict:
-    """What all pods of a namespace need comes from the namespace's own key; workers and bulk jobs wait for it."""
+    """The namespace's own key creates the needs of all its pods; workers and bulk jobs wait for it."""
     trouble = world.namespace.trouble
     has_pods = isinstance(resource, Queue) and bool(resource.spec.consumers or resource.spec.bulk)
     if trouble is not None:

@@ -34,7 +34,7 @@ from headgate_operator.names import MANAGER, REPLICAS_MANAGER, consumer_name
 from headgate_operator.world import ChildName, Connection, Document, Memory, Trouble, World
 
 KINDS: Final = ("Deployment", "PodDisruptionBudget")
-"""What is made here; other children are others' to decide about."""
+"""Kinds that this module decides about; other modules decide about other children."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ConsumerStand:
 
 @dataclass(frozen=True)
 class Children:
-    """What follows for the children of one resource."""
+    """The decision about the children of one resource."""
 
     memory: Memory
     effects: tuple[Effect, ...] = ()

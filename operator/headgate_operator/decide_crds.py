@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from headgate.api.crd import KINDS, PLURALS, build_crd
-from headgate.api.model import GROUP
+from headgate.api.model import GROUP, kind_of
 
 VERSION: Final = f"{GROUP}/version"
 """Annotation: the release that the definition is of."""
-NAMES: Final = tuple(f"{PLURALS[model.__name__]}.{GROUP}" for model in KINDS)
+NAMES: Final = tuple(f"{PLURALS[kind_of(model)]}.{GROUP}" for model in KINDS)
 
 Document = Mapping[str, Any]
 Do = Literal["make", "replace", "leave", "refuse"]
@@ -67,7 +67,7 @@ def _marked(document: Document, version: str) -> Document:
 
 
 def _in_place(live: Document, wanted: Document) -> Document:
-    """What others wrote beside the spec stays; of the spec all is ours, so that what was removed is gone."""
+    """Fields of others outside of the spec stay; the whole spec is ours, so that removed fields are gone."""
     kept = {name: live["metadata"][name] for name in ("name", "uid", "resourceVersion")}
     annotations = {**(live["metadata"].get("annotations") or {}), **wanted["metadata"]["annotations"]}
     labels = {"labels": live["metadata"]["labels"]} if live["metadata"].get("labels") else {}

@@ -24,7 +24,7 @@ def named_by(queue: Queue) -> tuple[str, ...]:
 
 
 def resolved(world: World, memory: Memory) -> Verdict:
-    """What is so of its dead letter queues."""
+    """The condition of its dead-letter queues."""
     queue = world.resource.parsed if world.resource else ()
     if not isinstance(queue, Queue):
         return Verdict(memory)

@@ -66,7 +66,7 @@ def with_finalizer(present: Present, wanted: bool) -> ApplyObject:
 
 
 def policy_of(present: Present) -> str:
-    """What becomes of the data: as it is written, also where the rest of the spec is wrong."""
+    """The policy for the data, also if the rest of the spec is not valid."""
     spec = present.document.get("spec")
     found = spec.get("deletionPolicy") if isinstance(spec, Mapping) else None
     return "Delete" if found == "Delete" else "Retain"
@@ -82,7 +82,7 @@ def finalized(present: Present, memory: Memory) -> Verdict:
 
 
 def deletion(world: World, present: Present, memory: Memory, now_us: int) -> Verdict:
-    """What is left to do before the resource can go."""
+    """The remaining changes before the resource can go."""
     if not present.meta.finalizers:
         return Verdict(memory, trail=("no finalizer is left",))
     if FINALIZER not in present.meta.finalizers:

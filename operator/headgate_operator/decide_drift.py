@@ -36,7 +36,7 @@ DRIFT_FOUGHT: Final = "DriftFought"
 
 
 class Around(Protocol):
-    """What is known of a namespace's objects: a World, or a NamespaceWorld."""
+    """The known objects of a namespace: a World, or a NamespaceWorld."""
 
     @property
     def live(self) -> Mapping[ChildName, Document]: ...
@@ -50,7 +50,7 @@ class Around(Protocol):
 
 @dataclass(frozen=True)
 class Tended:
-    """What follows for one child, or for several, in this order."""
+    """The decision about one child, or about several, in this order."""
 
     memory: Memory
     effects: tuple[Effect, ...] = ()

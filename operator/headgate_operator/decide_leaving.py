@@ -35,7 +35,7 @@ class Leaving:
 
 
 def decide_leaving(resources: Iterable[Document], *, remove: bool) -> Leaving:
-    """What is done about all resources of the cluster; with `remove` they go, and their data stay."""
+    """The decision about all resources of the cluster; with `remove` they go, and their data stay."""
     refused, ending, release, removed = [], [], [], []
     for document in resources:
         metadata = document["metadata"]
@@ -84,7 +84,7 @@ def few(names: Iterable[str]) -> str:
 
 
 def told_left(document: Document) -> str:
-    """What should be gone, and which finalizers hold it: those of others nobody here may take off."""
+    """An object that should be gone, with the finalizers of others that hold it."""
     holds = document["metadata"].get("finalizers") or ()
     return _told(document) + (f" (held by {', '.join(holds)})" if holds else "")
 

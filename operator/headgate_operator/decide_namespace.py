@@ -1,7 +1,7 @@
-"""What a namespace needs so that pods of ours can run there: accounts, the copy of the connection, CronJobs.
+"""The needs of our pods in a namespace: accounts, the copy of the connection, CronJobs.
 
 These belong to no resource and to all: they are found by their labels, and go with the last resource that needs them.
-What was not read changes nothing: while the groups of resources are not known no CronJob goes, and while the chart's
+Unread state changes nothing: while the groups of resources are not known no CronJob goes, and while the chart's
 Secret is not there its copies stay.
 
 Pure. `notes["stand"]` of the plan is what resources of the namespace wait for.
@@ -31,7 +31,7 @@ from headgate_operator.world import (
 
 
 def decide_namespace(world: NamespaceWorld, now_us: int, memory: Memory | None = None) -> Plan:
-    """What is missing there, or too many."""
+    """Missing and superfluous objects."""
     memory = memory or Memory()
     if not world.present or world.terminating:
         told = "the namespace is being deleted" if world.present else "the namespace does not exist"
@@ -55,7 +55,7 @@ def decide_namespace(world: NamespaceWorld, now_us: int, memory: Memory | None =
 
 
 def _needed(world: NamespaceWorld) -> Iterator[Part]:
-    """What pods need before they start, in the order in which it is made."""
+    """The needs of pods before they start, in the order of their creation."""
     if _runs_pods(world):
         yield worker_account(world.namespace, world.settings.pull_secrets)
     if world.wants_copy and not _is_at_home(world) and world.source is not UNKNOWN and world.source is not None:
@@ -87,7 +87,7 @@ def _is_at_home(world: NamespaceWorld) -> bool:
 
 
 def _surplus(world: NamespaceWorld) -> Iterator[ChildName]:
-    """What is there of ours, and is known to be needed by nobody."""
+    """Objects of ours that no resource needs."""
     jobs = {child_of(document) for document in _jobs(world)}
     for child in world.live:
         match child:

@@ -1,6 +1,6 @@
 """How many workers each consumer should have: by what is behind, how long it waits, and what is about to be due.
 
-Up at once, down slowly: to the highest number that was wanted within the last 30 seconds. What is not known changes
+Up at once, down slowly: to the highest number that was wanted within the last 30 seconds. Unknown state changes
 nothing: with no figures for 15 seconds the replicas stay as they are, and never go down. The number is always within
 `min` and `max`, and never above the number of lanes, since a worker more than there are lanes has nothing to do.
 
@@ -41,7 +41,7 @@ class Scaled:
 
 @dataclass(frozen=True)
 class _Now:
-    """What all consumers of a queue have in common."""
+    """The shared values of all consumers of a queue."""
 
     figures: Figures | None
     """None: not known, or too old."""

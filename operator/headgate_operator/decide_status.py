@@ -142,7 +142,7 @@ def _blind(present: Present, before: Status, verdict: Verdict) -> Finding:
 
 
 def _around(ready: Finding) -> tuple[Finding, ...]:
-    """What kstatus wants beside a Ready that is not True."""
+    """The conditions that kstatus needs next to a Ready that is not True."""
     if ready.status == "True":
         return ()
     if ready.reason in STALLING:

@@ -43,7 +43,7 @@ LEFT_ALONE_AGAIN_US: Final = 5 * 60 * SECOND_US
 
 
 def surroundings_of(connection: Connection) -> Surroundings:
-    """What the connection chooses for a resource that does not choose for itself."""
+    """The connection's defaults for a resource that does not choose for itself."""
     return Surroundings(connection.keyspace, connection.data_center, connection.nodes)
 
 
@@ -69,7 +69,7 @@ def connected(world: World, memory: Memory, now_us: int) -> tuple[Connection | N
 
 
 def seen(world: World, memory: Memory, now_us: int) -> tuple[StoreView | None, Verdict]:
-    """What Cassandra has, or why that is not known."""
+    """The state in Cassandra, or why it is unknown."""
     if isinstance(world.store, Nothing):
         return None, blind(memory, "the state in Cassandra")
     if isinstance(world.store, Trouble):

@@ -75,7 +75,7 @@ def digest_of(document: object) -> str:
 
 
 def quantity(value: object) -> Decimal | None:
-    """What a written amount means, or None if it is not one."""
+    """The value of a written amount, or None if it is not one."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     written = str(value)

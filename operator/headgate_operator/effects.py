@@ -83,7 +83,7 @@ Effect = StoreStep | ApplyObject | DeleteObject | PatchStatus | StopLane | Emit
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done now about one key."""
+    """The decision about one key."""
 
     effects: tuple[Effect, ...] = ()
     memory: Memory = field(default_factory=Memory)

@@ -206,7 +206,7 @@ class FigureBoard:
         return True
 
     def _judge_by_itself(self, followed: Followed, rows: Sequence[Any], now_us: int) -> None:
-        """What is wrong with one queue's rows keeps no other from being known."""
+        """A fault in one queue's rows does not affect other queues."""
         try:
             self._judge(followed, combined(rows, now_us=now_us), now_us)
         except Exception:

@@ -10,7 +10,7 @@ from headgate_operator.world import JobGroup, Settings
 
 
 def group_of(resource: Resource, settings: Settings) -> JobGroup:
-    """What it has in common with others that share a CronJob."""
+    """The values that resources with one CronJob share."""
     spec = resource.spec
     secret = spec.storage.connection_secret or CONNECTION_COPY
     if isinstance(resource, Queue):

@@ -61,7 +61,7 @@ class Doors:
         return registry
 
     async def _told(self, type: str | None, event: Any, **_: Any) -> None:  # noqa: A002 - kopf's word
-        """What is so of one object; no type: it was listed."""
+        """The state of one object; no type: it was listed."""
         document = event["object"]
         if type == "DELETED":
             self._intake.deleted(document)

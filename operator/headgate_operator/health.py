@@ -36,7 +36,7 @@ class _Known:
 
 
 class Health:
-    """What was found of lanes."""
+    """The results of checks of lanes."""
 
     def __init__(self, board: FigureBoard, tell: Tell) -> None:
         self._board = board

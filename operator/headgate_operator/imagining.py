@@ -33,7 +33,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Schema:
-    """What all resources of one Cassandra share."""
+    """The shared state of all resources of one Cassandra."""
 
     keyspaces: frozenset[str] = frozenset()
     there: frozenset[tuple[str, str]] = frozenset()

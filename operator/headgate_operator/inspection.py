@@ -1,4 +1,4 @@
-"""What the operator explains of itself: /why, its last decisions about a key, and /plan, what it would do.
+"""The operator's explanations: /why, its last decisions about a key, and /plan, its next changes.
 
 It listens on 127.0.0.1 of the pod unless it is configured otherwise, since it asks for no login. `kubectl
 port-forward` leads there, and RBAC guards it. Nothing can be changed by it. Bodies are small, and names are checked

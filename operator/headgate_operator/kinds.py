@@ -64,7 +64,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 @dataclass(frozen=True, order=True)
 class Address:
-    """Where an object is. What is not in a namespace has None there."""
+    """The place of an object; its namespace is None for a cluster-wide one."""
 
     kind: Kind
     namespace: str | None

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.errors import HeadgateError, Refused, SpecError, Surroundings, Unavailable
+from headgate.errors import HeadgateError, NotFound, Refused, Surroundings, Unavailable
 
 WITHIN_S: Final = 60.0
 """A login may ask a person."""
@@ -38,7 +38,7 @@ class KubectlFailed(Surroundings):
     """The program kubectl failed."""
 
 
-class NotThere(SpecError):
+class NotThere(NotFound):
     """There is no such object."""
 
 

@@ -87,7 +87,7 @@ class Leader:
 
 
 def leader_options(command: Command) -> Command:
-    """Options of the way to the operator."""
+    """How the operator is found."""
     options = (
         click.option(
             "--operator-namespace",
@@ -100,7 +100,7 @@ def leader_options(command: Command) -> Command:
         click.option(
             "--operator-address",
             metavar="URL",
-            help="URL of an operator outside of the cluster.",
+            help="URL of the operator. Default: by its Lease.",
         ),
     )
     for option in reversed(options):

@@ -112,7 +112,7 @@ class _Items:
             self._items[place] = _GONE
 
     def left(self) -> list[Any]:
-        """What is there in the end."""
+        """The result."""
         return [item for item in self._items if item is not _GONE]
 
 
@@ -181,7 +181,7 @@ def _merge_list(field: str, base: _Items | Sequence[Any], patch: Sequence[Docume
 
 
 def _keep_beside(base: dict[str, Any], patch: Document) -> None:
-    """What stays of a volume beside its patch: one that is given a source has no other."""
+    """The fields of a volume that stay next to its patch: one that gets a source has no other."""
     chosen = {name for name, value in patch.items() if value is not None and not name.startswith("$")} - {"name"}
     if chosen:
         _keep(base, {"name", *chosen})

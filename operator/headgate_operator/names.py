@@ -42,7 +42,7 @@ MARK_LETTERS = 8
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """What is reconciled: a resource, or what a namespace needs. A Namespace's key has its name in both places."""
+    """A subject of reconciling: a resource, or a namespace. A Namespace's key has its name in both places."""
 
     kind: KeyKind
     namespace: str

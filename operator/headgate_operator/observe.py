@@ -1,9 +1,9 @@
 """The world of one key, from what was seen and read: `Seen`, Secrets, the store, figures, lanes. No decisions.
 
-What could not be read is UNKNOWN or a Trouble, never empty. It asks the API server for nothing but Secrets, pods of
-consumers that are short of workers, and places that a plan wants to know free.
+State that could not be read is UNKNOWN or a Trouble, never empty. It asks the API server for nothing but Secrets,
+pods of consumers that are short of workers, and places that a plan wants to know free.
 
-Reading changes nothing but what was read lately. What follows from it for others is recorded by the reconcile
+Reading changes nothing but the caches. Consequences for others are recorded by the reconcile
 (recording.py). A plan reads by a `fork`, whose memory is its own, and by sessions that are open already.
 """
 
@@ -74,7 +74,7 @@ OF_NAMESPACE: Final = (SERVICE_ACCOUNT.kind, ROLE_BINDING.kind, CRON_JOB.kind)
 
 @dataclass
 class Looked:
-    """What one reconcile has asked for so far, beside what everybody knows."""
+    """The reads of one reconcile so far, in addition to the caches."""
 
     checked: set[ChildName] = field(default_factory=set)
     foreign: dict[ChildName, str] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class _Needs:
-    """What one resource needs of its namespace."""
+    """The needs of one resource in its namespace."""
 
     group: JobGroup | None
     copy: bool
@@ -307,7 +307,7 @@ class Observer:
     # ---- a namespace
 
     async def namespace(self, key: Key, looked: Looked, answers: Mapping[ChildName, Answer]) -> NamespaceWorld:
-        """What its resources need together."""
+        """The needs of all its resources."""
         name = key.namespace
         needs = [each async for each in self._needs_in(name)]
         groups = frozenset(each.group for each in needs if each.is_active and each.group is not None)
@@ -412,7 +412,7 @@ def followed_entry(present: Present | None, view: StoreView, store: StoreSide) -
 
 
 def child_name(document: Document) -> ChildName:
-    """What a child is called."""
+    """The name of a child."""
     return ChildName(str(document["kind"]), str(document["metadata"]["name"]))
 
 

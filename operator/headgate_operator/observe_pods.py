@@ -56,7 +56,7 @@ class PodLooks:
 
 
 def pod_seen(pod: Document) -> PodSeen:
-    """What matters of a pod."""
+    """The relevant facts of a pod."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     conditions = status.get("conditions") or ()

@@ -85,7 +85,7 @@ CHILDREN: Final = (DEPLOYMENT, POD_DISRUPTION_BUDGET, CRON_JOB, JOB, SERVICE_ACC
 
 @dataclass(frozen=True)
 class Ports:
-    """What the operator stands on."""
+    """The ports of the operator."""
 
     port: ClusterPort
     open_session: Open
@@ -191,7 +191,7 @@ class Operator:
             await self.board.stop()
 
     async def plan(self, key: Key, document: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """What would be done now, or if this document were applied; nothing is. One plan at a time."""
+        """The plan of now, or for this document; it changes nothing. One plan at a time."""
         try:
             async with asyncio.timeout(PLAN_WITHIN_S), self._planning:
                 await self.connections.reach_default()  # the operator's own, which its sweep opens too

@@ -30,7 +30,7 @@ AGAIN_S: Final = 5.0
 
 
 class PassBoard:
-    """What was read last."""
+    """The last results."""
 
     def __init__(self, store: StoreSide, seen: Seen, tell: Callable[[UUID], None]) -> None:
         self._store = store

@@ -48,7 +48,7 @@ class NotLeading(Exception):
 
 @dataclass
 class Kept:
-    """What is remembered of one key between its reconciles, beside what its decisions remember themselves."""
+    """The memory of one key between its reconciles, in addition to that of its decisions."""
 
     answers: dict[ChildName, Answer] = field(default_factory=dict)
     step_trouble: Trouble | None = None
@@ -67,7 +67,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Hands:
-    """What effects are done with."""
+    """The tools of effects."""
 
     port: ClusterPort
     intake: Intake

@@ -69,7 +69,7 @@ class Ahead:
     asks: dict[Key, frozenset[ChildName]] = field(default_factory=dict)
     """Names that the last turn needs to be free; they count as free unless answered otherwise (`answer`)."""
     new_ids: dict[UUID, Key] = field(default_factory=dict)
-    """What stands for the ids of entries that are made on the way, and whose they are."""
+    """Placeholders of the ids of new entries, with their owners."""
     _schemas: dict[str, Schema] = field(default_factory=dict)
     _turns: int = 0
 

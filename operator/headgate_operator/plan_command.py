@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,6 +14,10 @@ from headgate.api.parse import Resource
 from headgate.api.queues import Queue
 from headgate.api.status import Reason
 from headgate.api.versions import document_of
+from headgate.cli.arguments import define_command, files_of, files_option
+from headgate.cli.exit_codes import ExitCode
+from headgate.cli.output import Output, output_option
+from headgate.cli.validate import resource_name
 from headgate.errors import SpecError
 from headgate_operator.decide_dead_letters import named_by
 from headgate_operator.kubectl import Kubectl
@@ -23,55 +25,42 @@ from headgate_operator.leader import Leader, leader_options
 from headgate_operator.plan_offline import empty_ahead, settings_of, unknown
 from headgate_operator.plan_telling import PARTS, Told, lines, tell
 
-EXIT_STALLED = 2
 DEAD_LETTER_MISSING = Reason.DEAD_LETTER_MISSING.value
 OFFLINE = "changes in this order, on an empty cluster"
 AGAINST = "changes in this order, on the cluster as it is now"
 
 
-@click.command("plan")
-@click.option(
-    "-f",
-    "--filename",
-    "named",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="File or folder; repeatable.",
-)
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--context", help="Kubeconfig context of the operator to ask.")
-@click.option("--kubeconfig", help="Kubeconfig of the operator to ask.")
+@define_command("plan")
+@files_option
+@click.option("--context", help="Context of the cluster to ask.")
+@click.option("--kubeconfig", help="Kubeconfig of the cluster to ask.")
 @leader_options
-@click.option("--only", type=click.Choice(PARTS), help="One part of the plan. Default: all.")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
-def command(
-    named: tuple[Path, ...], files: tuple[Path, ...], *, only: str | None, as_json: bool, **options: Any
-) -> None:
+@click.option("--only", type=click.Choice(PARTS), help="One part of the plan.")
+@output_option
+def command(*, only: str | None, output: Output, **options: Any) -> None:
     """Show what the operator would do with files.
 
-    Nothing is changed. The plan has three parts: the steps in their order, the CQL, and the objects.
+    Nothing is changed. FILES are YAML; - is standard input. The plan has three parts: the steps in their order, the
+    CQL, and the objects.
 
     Without a cluster the plan is that of an empty one, and values that only a cluster knows are in angle brackets.
     With --context, --kubeconfig or --operator-address the operator of that cluster decides.
 
     Exit code 2 if a resource would be stalled, which only its author can fix.
     """
-    paths = (*named, *files)
-    if not paths:
-        raise click.UsageError("Missing option '-f' / '--filename', or FILES.")
+    paths = files_of(options)
     resources = load_files(paths)
     if not resources:
         raise SpecError("The files have no Queue and no Counter", files=", ".join(map(str, paths)))
     is_asked = options["context"] or options["kubeconfig"] or options["operator_address"]
     told = _asked(resources, options) if is_asked else _offline(resources)
-    if as_json:
-        click.echo(json.dumps(told))
-    else:
-        for line in lines(told, AGAINST if is_asked else OFFLINE, PARTS if only is None else (only,)):
-            click.echo(line)
+    output.show(
+        dict(told),
+        table=lambda: lines(told, AGAINST if is_asked else OFFLINE, PARTS if only is None else (only,)),
+        names=[resource_name(each.kind, each.metadata.namespace, each.metadata.name) for each in resources],
+    )
     if any(end["stalled"] for end in told["ends"]):
-        raise SystemExit(EXIT_STALLED)
+        raise SystemExit(ExitCode.INVALID)
 
 
 def _offline(resources: Sequence[Resource]) -> Told:

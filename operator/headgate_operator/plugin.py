@@ -1,4 +1,4 @@
-"""`kubectl headgate`: commands for an engineer on call, by the engineer's own kubectl, with its login and rights.
+"""`kubectl headgate`: what an engineer on call needs, by the engineer's own kubectl, login and rights.
 
 The prose is docs/start-on-call.md. kubectl finds it as the program `kubectl-headgate` on PATH.
 """
@@ -10,61 +10,66 @@ from typing import Any, Final
 
 import click
 
-from headgate.cli.main import EXIT_FAILED, EXIT_SPEC
-from headgate.errors import HeadgateError, SpecError
+from headgate.cli.arguments import DURATION, limit_option, yes_option
+from headgate.cli.exit_codes import exit_code_of
+from headgate.cli.output import FORMS, Output, output_option
+from headgate.errors import HeadgateError
 from headgate_operator.kinds import QUEUE
 from headgate_operator.leader import Leader, leader_options
 from headgate_operator.plugin_jobs import run_errand
 from headgate_operator.plugin_target import Target, kubectl_of, kubectl_options, read_target
 from headgate_operator.plugin_why import SHOWN, age_line, condition_lines, decision_lines
 
-START_WITHIN_S: Final = 60.0
+START_WITHIN: Final = "60s"
 KUBECTL: Final = "kubectl"
 
 
 class Commands(click.Group):
-    """Prints every HeadgateError as one line, and sets an exit code by its class."""
+    """Every HeadgateError is one line and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except HeadgateError as error:
             click.echo("\n".join(str(error).splitlines()), err=True)
-            raise SystemExit(EXIT_SPEC if isinstance(error, SpecError) else EXIT_FAILED) from None
+            raise SystemExit(exit_code_of(error)) from None
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(prog_name="kubectl-headgate", package_name="headgate")
 def main() -> None:
-    """Inspect and control the queues and counters of Headgate."""
+    """Explain and operate queues and counters."""
 
 
 @main.command("why")
 @click.argument("resource", metavar="RESOURCE")
-@click.option("--last", type=click.IntRange(0), default=SHOWN, show_default=True, help="Number of decisions.")
-@click.option("--inputs", is_flag=True, help="Inputs of each decision too.")
-@click.option("--json", "as_json", is_flag=True, help="JSON of the leader's answer.")
+@click.option(
+    "--last", type=click.IntRange(0), metavar="N", default=SHOWN, show_default=True, help="Number of decisions."
+)
+@click.option("--inputs", is_flag=True, help="Also the inputs of each decision.")
+@output_option
 @kubectl_options
 @leader_options
-def why(resource: str, *, last: int, inputs: bool, as_json: bool, **options: Any) -> None:
-    """Explain the state of a resource: conditions, remedies, and the operator's last decisions.
+def why(resource: str, *, last: int, inputs: bool, output: Output, **options: Any) -> None:
+    """Explain the state of a queue or counter.
 
-    RESOURCE is queue/NAME, counter/NAME, or the name of a queue.
+    Its conditions, what to do, and the operator's last decisions. RESOURCE is queue/NAME, counter/NAME, or the name
+    of a queue. `-o json` prints the operator's answer.
     """
     target = read_target(options, resource)
     leader = Leader(kubectl_of(options), options["operator_namespace"], address=options["operator_address"])
-    if not as_json:
+    if output.is_table:
         for line in (str(target), age_line(target.document), *condition_lines(target.document)):
             if line:
                 click.echo(line)
     answer = leader.ask(f"/why/{target.kind.kind.lower()}/{target.namespace}/{target.name}")
-    if as_json:
-        click.echo(json.dumps(answer))
-        return
-    decisions = answer.get("decisions") or []
-    click.echo(f"\n{_count(len(decisions))} in the memory of {answer.get('leader') or 'the leader'}")
-    for line in decision_lines(decisions, last, with_inputs=inputs):
-        click.echo(line)
+
+    def decisions() -> list[str]:
+        known = answer.get("decisions") or []
+        head = f"\n{_count(len(known))} recorded by {answer.get('leader') or 'the leader'}"
+        return [head, *decision_lines(known, last, with_inputs=inputs)]
+
+    output.show(answer, table=decisions, names=[f"{target.kind.kind.lower()}/{target.namespace}/{target.name}"])
 
 
 def _count(number: int) -> str:
@@ -75,70 +80,93 @@ def _count(number: int) -> str:
 
 
 def job_options(command: Any) -> Any:
-    """Options of the Job."""
+    """How the Job runs."""
     image = click.option("--image", help="Image of the Job. Default: the operator's.")
-    timeout = click.option(
-        "--timeout", type=float, default=START_WITHIN_S, show_default=True, help="Seconds until the Job has to start."
+    start_timeout = click.option(
+        "--start-timeout",
+        type=DURATION,
+        default=START_WITHIN,
+        show_default=True,
+        help="Maximum time until the Job starts.",
     )
-    return image(timeout(command))
+    return image(start_timeout(command))
 
 
 def _run(target: Target, task: str, words: list[str], options: dict[str, Any]) -> None:
     queue = f"{target.namespace}/{target.name}"
-    told = ["headgate", words[0], "--queue", queue, *words[1:]]
-    code = run_errand(target, task, told, image=options["image"], start_within_s=options["timeout"])
+    command = ["headgate", words[0], queue, *words[1:]]
+    if options["output"].form != FORMS[0]:
+        command += ["--output", options["output"].form]
+    code = run_errand(
+        target, task, command, image=options["image"], start_within_s=options["start_timeout"].total_seconds()
+    )
     if code:
         raise SystemExit(code)
 
 
 @main.command("lanes")
 @click.argument("queue", metavar="QUEUE")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@output_option
 @job_options
 @kubectl_options
-def lanes(queue: str, *, as_json: bool, **options: Any) -> None:
-    """Show the counts of a queue, and its lanes with owner, lease and position."""
-    words = ["stats", "--lanes", *(["--json"] if as_json else [])]
-    _run(read_target(options, queue, only=QUEUE), "lanes", words, options)
+def lanes(queue: str, **options: Any) -> None:
+    """Show the lanes of a queue.
+
+    It shows the messages of the queue, and the owner, lease and position of each lane.
+    """
+    _run(read_target(options, queue, only=QUEUE), "lanes", ["stats", "--lanes"], options)
 
 
 @main.command("redrive")
 @click.argument("queue", metavar="QUEUE")
-@click.option("--to", metavar="NAMESPACE/NAME", help="Target queue. Default: each message's source queue.")
-@click.option(
-    "--limit", type=click.IntRange(1), help="Maximum number of messages. Default: all that are in the queue now."
-)
+@click.option("--id", "ids", multiple=True, metavar="ID", help="Only this message. Repeatable.")
+@click.option("--reason", metavar="TEXT", help="Only messages with TEXT in their reason.")
+@click.option("--to", metavar="NAMESPACE/NAME", help="Target queue. Default: its source queue.")
+@limit_option(default=None)
+@output_option
 @job_options
 @kubectl_options
-def redrive(queue: str, *, to: str | None, limit: int | None, **options: Any) -> None:
-    """Return the dead letters in QUEUE to their source queues."""
-    words = ["redrive", *(["--to", to] if to else []), *(["--limit", str(limit)] if limit else [])]
+def redrive(
+    queue: str, *, ids: tuple[str, ...], reason: str | None, to: str | None, limit: int | None, **options: Any
+) -> None:
+    """Move dead letters back to their source."""
+    words = ["redrive", *(word for id_ in ids for word in ("--id", id_))]
+    for option, value in (("--reason", reason), ("--to", to), ("--limit", limit)):
+        if value is not None:
+            words += [option, str(value)]
     _run(read_target(options, queue, only=QUEUE), "redrive", words, options)
 
 
 @main.command("purge")
 @click.argument("queue", metavar="QUEUE")
-@click.option("--before", metavar="TIME", help="Time of the newest put to purge (ISO 8601). Default: now.")
-@click.option("--yes", is_flag=True, help="No confirmation.")
+@click.option("--until", metavar="TIME", help="End (exclusive): an ISO time, or an age.")
+@yes_option
+@output_option
 @job_options
 @kubectl_options
-def purge(queue: str, *, before: str | None, yes: bool, **options: Any) -> None:
-    """Settle all messages that are in QUEUE now, delayed ones too. This cannot be undone."""
+def purge(queue: str, *, until: str | None, yes: bool, **options: Any) -> None:
+    """Delete all messages of a queue.
+
+    Delayed messages are deleted too. A purge cannot be undone. `kubectl headgate lanes` shows how many there are.
+    """
     target = read_target(options, queue, only=QUEUE)
     if not yes:
-        what = "all messages" if before is None else f"all messages put before {before}"
-        click.confirm(f"Settle {what} in {target}?", abort=True)
-    _run(target, "purge", ["purge", "--yes", *(["--before", before] if before else [])], options)
+        which = "all messages" if until is None else f"messages put before {until}"
+        click.confirm(f"Delete {which} in {target}?", abort=True, err=True)
+    _run(target, "purge", ["purge", "--yes", *(["--until", until] if until else [])], options)
 
 
-# ---- pause and resume
+# ---- pausing
 
 
 @main.command("pause")
 @click.argument("resource", metavar="RESOURCE")
 @kubectl_options
 def pause(resource: str, **options: Any) -> None:
-    """Pause reconciling: the operator changes nothing of the resource. Workers keep running."""
+    """Stop the operator's changes to a resource.
+
+    Its workers continue.
+    """
     _set_paused(read_target(options, resource), paused=True)
 
 
@@ -146,7 +174,7 @@ def pause(resource: str, **options: Any) -> None:
 @click.argument("resource", metavar="RESOURCE")
 @kubectl_options
 def resume(resource: str, **options: Any) -> None:
-    """Resume reconciling of a paused resource."""
+    """Resume the operator's changes to a resource."""
     _set_paused(read_target(options, resource), paused=False)
 
 
@@ -164,7 +192,7 @@ def _set_paused(target: Target, *, paused: bool) -> None:
 
 
 def _appliers(target: Target) -> list[str]:
-    """Programs that apply its spec, by the managed fields, except kubectl and Headgate."""
+    """Programs that apply its spec, by its managed fields; without kubectl and Headgate."""
     managers = {
         str(each.get("manager"))
         for each in target.document["metadata"].get("managedFields") or ()

@@ -133,7 +133,7 @@ def _started(kubectl: Kubectl, job: str, within_s: float) -> str:
         if standing.hopeless or refused:
             raise JobNotStarted(why=refused or standing.says)
         if time.monotonic() > deadline_s:
-            raise JobNotStarted(within_s=within_s, why=standing.says, remedy="raise --timeout")
+            raise JobNotStarted(within_s=within_s, why=standing.says, remedy="wait longer with --start-timeout")
         time.sleep(LOOK_EVERY_S)
 
 

@@ -53,9 +53,9 @@ class Target:
 def kubectl_options(command: Command) -> Command:
     """Options of the cluster and the namespace, as kubectl's own."""
     options = (
-        click.option("-n", "--namespace", help="Namespace. Default: that of your context."),
-        click.option("--context", help="Context of your kubeconfig. Default: the current one."),
-        click.option("--kubeconfig", help="Path of a kubeconfig. Default: kubectl's."),
+        click.option("-n", "--namespace", help="Namespace. Default: of your context."),
+        click.option("--context", help="Context. Default: the current one."),
+        click.option("--kubeconfig", help="Kubeconfig. Default: that of kubectl."),
     )
     for option in reversed(options):
         command = option(command)

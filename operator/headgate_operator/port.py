@@ -268,7 +268,8 @@ class ClusterPort(Protocol):
         labels: str = "",
         within_s: float = 300,
     ) -> AsyncIterator[Change | Denied]:
-        """What changes after that resourceVersion, with bookmarks; ends with a Denied, or quietly after a while."""
+        """The changes after that resourceVersion, with bookmarks; ends with a Denied, or without one after a
+        while."""
 
     async def emit(self, note: Note, *, within_s: float = CALL_WITHIN_S) -> Denied | None:
         """Write an event."""

@@ -134,7 +134,7 @@ def main(**options: Any) -> None:
 
 
 def _told_by(ended: Exception) -> HeadgateError | None:
-    """What a person is to read, also where tasks that run together ended of it; None: it is a bug."""
+    """The error for people, also if it ended a group of tasks; None: it is a bug."""
     while isinstance(ended, ExceptionGroup) and len(ended.exceptions) == 1:
         ended = ended.exceptions[0]
     return ended if isinstance(ended, HeadgateError) else None

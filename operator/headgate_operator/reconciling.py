@@ -60,7 +60,7 @@ DecideNamespace = Callable[[NamespaceWorld, Memory, int], Plan]
 
 @dataclass(frozen=True)
 class Deciders:
-    """What is decided."""
+    """The decision."""
 
     resource: Decide
     namespace: DecideNamespace
@@ -180,7 +180,7 @@ class Reconciler:
     async def plan(
         self, key: Key, document: Mapping[str, Any] | None = None, observer: Observer | None = None
     ) -> tuple[World | NamespaceWorld, Plan]:
-        """What would be done now, or if this document were applied. Nothing is done, and nothing is remembered but by
+        """The plan of now, or for this document. Nothing is changed, and nothing is remembered except by
         the observer that is given, which is a fork of the reconcile's."""
         observer = observer or self._observer.fork()
         looked, kept = Looked(), self._kept.get(key, Kept())
@@ -193,7 +193,7 @@ class Reconciler:
         return world, plan
 
     def memory_of(self, key: Key) -> Memory:
-        """What the next decision about a key will remember."""
+        """The memory of the next decision about a key."""
         return self._memories.get(key, Memory())
 
     # ---- rounds
@@ -267,7 +267,7 @@ class Reconciler:
             self.conditions.note(key, world, plan)
 
     def _note_left_behind(self, key: Key, plan: Plan) -> None:
-        """What a namespace took with it before its data could be dropped: a person may want to know."""
+        """Resources that went with their namespace before their data could be dropped, logged for people."""
         if plan.notes.get(LEFT_BEHIND):
             self.left_behind += 1
             log.warning("resource released with its namespace, its data stay in Cassandra", extra={"key": key.path})

@@ -1,4 +1,4 @@
-"""What a reconcile has read becomes what the rest of the operator goes by: the connection that a resource uses, the
+"""Passes the reads of a reconcile on to the rest of the operator: the connection that a resource uses, the
 queue whose figures are read from now on, an object that was found in the place of a child.
 
 Reading has no side effects (observe.py), so a plan of a document that nobody has applied leaves no trace. All that

@@ -123,7 +123,7 @@ need."""
 
 
 def cluster_role(name: str = OPERATOR) -> dict[str, Any]:
-    """What it may in every namespace."""
+    """Its rights in every namespace."""
     return {
         "apiVersion": CLUSTER_ROLE.api_version,
         "kind": CLUSTER_ROLE.kind,
@@ -133,7 +133,7 @@ def cluster_role(name: str = OPERATOR) -> dict[str, Any]:
 
 
 def role(namespace: str, name: str = OPERATOR) -> dict[str, Any]:
-    """What it may in its own."""
+    """Its rights in its own namespace."""
     return {
         "apiVersion": ROLE.api_version,
         "kind": ROLE.kind,

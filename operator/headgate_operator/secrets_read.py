@@ -149,7 +149,7 @@ def secret_read(namespace: str, name: str, document: Document | None) -> SecretR
 
 
 def plain_values(document: Document) -> dict[str, str]:
-    """What a Secret holds, decoded; what is no text is left out."""
+    """The content of a Secret, decoded, without values that are no text."""
     values = dict(document.get("stringData") or {})
     for key, encoded in (document.get("data") or {}).items():
         try:

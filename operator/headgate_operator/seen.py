@@ -159,7 +159,7 @@ class Seen:
         return None if known is None else known.place
 
     def children_of(self, uid: str) -> list[dict[str, Any]]:
-        """What has that owner, in the order of kinds and names."""
+        """The objects of that owner, in the order of kinds and names."""
         uids = sorted(self._by_owner.get(uid, ()), key=lambda each: _order(self._objects[each]))
         return [self._objects[each].read() for each in uids]
 

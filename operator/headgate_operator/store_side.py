@@ -139,7 +139,7 @@ class StoreSide:
         return known.entry is not None and known.entry.state is State.ACTIVE and known.entry.owner == self.owner(uid)
 
     def keys_of(self, id_: UUID) -> list[Key]:
-        """Whose entry has this id."""
+        """The resource whose entry has this id."""
         key = self._by_id.get(id_)
         known = None if key is None else self._entries.get(key)
         is_his = known is not None and known.entry is not None and known.entry.id == id_
@@ -160,7 +160,7 @@ class StoreSide:
     async def view(
         self, key: Key, connection: Connection, *, uid: str | None, resource: Resource | None
     ) -> StoreView | Trouble | Unread:
-        """What Cassandra has of a resource."""
+        """The state of a resource in Cassandra."""
         silent = self._silent.get(connection.digest)
         if silent is not None:
             if self._now_s() < silent.until_s:
@@ -303,7 +303,7 @@ class StoreSide:
         return found
 
     def performer(self, reached: Reached) -> StepPerformer:
-        """What takes steps in a session."""
+        """The runner of steps in a session."""
         return self._view_of(reached)[2]
 
     # ---- within

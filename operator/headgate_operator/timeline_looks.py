@@ -1,4 +1,4 @@
-"""What the operator asks of the lanes of a timeline queue: where they stand, what is behind, and that an owner stop.
+"""The operator's requests to the lanes of a timeline queue: positions, backlog, and the order to stop an owner.
 
 Plain reads, but for the stop, which is an LWT. It is the only file of the operator that knows this engine; another
 engine joins with a file of its own.
@@ -57,7 +57,7 @@ class TimelineLooks:
         return min((_moment_us(view) for view in views if not view.state.is_retired), default=self._host.now_us())
 
     async def count(self) -> Stats:
-        """What is behind, from the tables."""
+        """The backlog, from the tables."""
         return await stats(self._host, self.settings, {})
 
     async def look(self) -> list[Lane]:

@@ -1,4 +1,4 @@
-"""What went wrong with Cassandra, as a reason that a condition may have and a sentence for its author. Pure."""
+"""Failures of Cassandra, as the reason of a condition and a message for its author. Pure."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Status = Literal["True", "False", "Unknown"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What is so of one condition."""
+    """The value of one condition."""
 
     type: str
     status: Status
@@ -35,7 +35,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be done and what was found, so far."""
+    """The effects and findings so far."""
 
     memory: Memory
     effects: tuple[Effect, ...] = ()
@@ -80,7 +80,7 @@ class Verdict:
         return self.stop is not None or bool(self.blind)
 
     def finding(self, type_: str) -> Finding | None:
-        """What was found of a condition; the first that was found counts."""
+        """The finding of a condition; the first one counts."""
         return next((finding for finding in self.findings if finding.type == type_), None)
 
 

@@ -1,6 +1,6 @@
-"""What the operator knows when it decides: frozen values, made by `observe`, read by `decide`. No I/O, no decisions.
+"""The operator's knowledge at a decision: frozen values, built by `observe`, read by `decide`. No I/O, no decisions.
 
-What was not read, or could not be, is `UNKNOWN`, never empty: what is not known changes nothing. Documents of the
+State that was not read, or could not be, is `UNKNOWN`, never empty: unknown state changes nothing. Documents of the
 cluster stand here as plain JSON, as the API server gave them.
 """
 
@@ -42,7 +42,7 @@ class ChildName:
 
 @dataclass(frozen=True)
 class Meta:
-    """What Kubernetes keeps of a resource."""
+    """The metadata of a resource."""
 
     uid: str
     generation: int
@@ -63,7 +63,7 @@ class Present:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the chart chose; the same for all resources as long as the process lives."""
+    """The chart's settings; the same for all resources during the life of the process."""
 
     cluster: str
     """uid of namespace kube-system."""
@@ -135,13 +135,13 @@ class LaterMark:
 
 @dataclass(frozen=True)
 class Figures:
-    """What is behind, by the summary; `at_us` is when it was read."""
+    """The backlog, by the summary; `at_us` is when it was read."""
 
     at_us: int
     backlog: int | None = None
     """None: nobody is at work, so nobody counts."""
     counted: int | None = None
-    """What `stats` counted at the wake-up, until there are owners' figures."""
+    """The count of `stats` at the wake-up, until there are owners' figures."""
     in_flight: int = 0
     oldest_us: int | None = None
     """The time since when the oldest waits."""
@@ -337,7 +337,7 @@ class Mended:
 
 @dataclass(frozen=True)
 class Memory:
-    """What the decision about one key remembers; kept whatever becomes of the effects that were decided with it.
+    """The memory of the decisions about one key; kept regardless of the results of their effects.
     Losing it may delay by a window, and undoes nothing."""
 
     uid: str = ""

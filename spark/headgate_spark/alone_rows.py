@@ -1,11 +1,11 @@
-"""Rows of one message each from the wire to Arrow, many at a time: what is due later lies so, and a loop that makes
-something of each would cost more than all the rest (docs/internals/formats.md, "The packed row").
+"""Rows of one message each from the wire to Arrow, many at a time. Delayed messages have this form, and a loop that
+creates objects for each would cost more than all the rest (docs/internals/formats.md, "The packed row").
 
-Of an answer of due, run, cancelled and moved it tells which rows are *alone*: one message and nothing else, as
-`pack_alone` makes it, neither cancelled nor moved, and whole by its checksum. Their columns are cut out by numpy. All
-others are decoded one by one, for whoever judges them; what is broken is refused there.
+From an answer with due, run, cancelled and moved it extracts the rows that are *alone*: one message and nothing else,
+as `pack_alone` writes it, neither cancelled nor moved, and whole by its checksum. numpy slices their columns. All
+others are decoded one by one, for the caller to judge; broken rows are rejected then.
 
-It knows neither tables nor what is live. Invariant: each row is given once, in the order of the answer.
+It knows neither tables nor liveness. Invariant: each row is returned once, in the order of the answer.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CutRows:
 
     @property
     def due_us(self) -> Numbers:
-        """When each was asked to be delivered, likewise."""
+        """When each was requested to be delivered, likewise."""
         return self._numbers(_DUE)
 
     def due_keys(self) -> list[bytes]:
@@ -85,14 +85,14 @@ class CutRows:
         return [together[at : at + 16] for at in range(0, len(together), 16)]
 
     def moments_us(self) -> Numbers:
-        """The moments of the due ids."""
+        """The times of the due ids."""
         low = _read(self.due[:, 0:4], ">u4")
         mid, high = _read(self.due[:, 4:6], ">u2"), _read(self.due[:, 6:8], ">u2")
         ticks = (high & 0x0FFF) << 48 | mid << 32 | low
         return (ticks - EPOCH_TICKS) // TICKS_IN_US
 
     def payloads(self, rows: slice) -> pa.Array:
-        """What lies in rows that are alone."""
+        """The content of rows that are alone."""
         starts = self._starts[rows] + _HEAD_BYTES
         offsets = np.empty(2 * len(starts), np.int32)
         offsets[0::2] = starts
@@ -166,8 +166,9 @@ def _starts_of(wired: WiredRows) -> Numbers:
 
 
 def _starts_guessed(wired: WiredRows) -> Numbers | None:
-    """The same at once, where all rows are neither cancelled nor moved: between two of them stand two nulls and the
-    length of a due id. That may stand in a payload too; so each row has to end where the next one begins."""
+    """The same in one step, where all rows are neither cancelled nor moved: between two of them are two nulls and the
+    length of a due id. The same bytes may occur in a payload too, so each row has to end where the next one
+    begins."""
     if len(wired.content) <= len(_BETWEEN) or not wired.content.endswith(_NULLS):
         return None
     behind = np.flatnonzero(_words(wired.content, "<i8", len(_BETWEEN)) == -1) + len(_NULLS)
@@ -216,7 +217,7 @@ def _read(octets: Octets, kind: str) -> Numbers:
 def columns_of(
     names: Sequence[str], cut: CutRows, rows: slice, place: RowPlace, suffix: str, standing: pa.Array | str
 ) -> list[pa.Array]:
-    """Columns of rows that are alone. Of `place` the due id is theirs, and means nothing here."""
+    """Columns of rows that are alone. Of `place` the due id is theirs; the rest is not used."""
     count = rows.stop - rows.start
     made: dict[str, Callable[[], pa.Array]] = {
         "payload": lambda: cut.payloads(rows),

@@ -1,8 +1,8 @@
-"""Archives on the path of a Python worker are looked through again only where they have changed.
+"""Archives on the path of a Python worker are scanned again only where they have changed.
 
-Before each task Spark has Python forget what it knows of its path, so that files that were added are found; since
-3.10 Python reads the directory of each zip archive anew for that, and Spark brings its own as one, of 1,300 files:
-0.2 s of CPU a task, which is more than to read a hundred thousand messages.
+Before each task Spark clears Python's import caches, so that added files are found. Since 3.10 Python then reads the
+directory of each zip archive again, and Spark brings its own as one, of 1,300 files: 0.2 s of CPU per task, which is
+more than reading a hundred thousand messages.
 """
 
 from __future__ import annotations

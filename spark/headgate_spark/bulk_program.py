@@ -1,8 +1,7 @@
-"""The program of bulk jobs: `spark-submit .../headgate_spark/bulk_program.py drain --queue shop/emails ...`, what the
-operator launches (`--queue shop/emails --bulk nightly --run emails-nightly-1a2b`), and `headgate bulk ...`.
+"""The program of bulk jobs: `spark-submit .../headgate_spark/bulk_program.py drain shop/emails ...`, `headgate bulk`,
+and what the operator launches (`run shop/emails nightly --run-name emails-nightly-1a2b`).
 
-It parses, calls, and leaves with one line for a mistake. Exit codes as of all commands: 0, 1 for what failed, 2 for
-what was asked for wrongly.
+It parses, calls, and ends with one line for a mistake. Exit codes are those of all commands.
 """
 
 from __future__ import annotations
@@ -13,12 +12,25 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
-from headgate.cli.connection import connection_options, environment_with
-from headgate.cli.queues import SPAN
+from headgate.cli.arguments import (
+    DURATION,
+    NAME_METAVAR,
+    Group,
+    complete_counter,
+    complete_queue,
+    counter_argument,
+    namespace_option,
+    queue_argument,
+    target_option,
+)
+from headgate.cli.connection import connection_options, read_environment
+from headgate.cli.exit_codes import ExitCode, exit_code_for, exit_code_of
+from headgate.cli.output import Output, output_option
+from headgate.cli.passes import schedule_option, show_pass
 from headgate.errors import HeadgateError, SpecError, Surroundings
 from headgate_spark.jobs.request import (
     BATCH_MESSAGES,
@@ -32,55 +44,58 @@ from headgate_spark.jobs.request import (
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-EXIT_FAILED, EXIT_SPEC, EXIT_INTERRUPTED = 1, 2, 130
-TRIGGER = "0 0 1 1 *"
+TRIGGER: Final = "0 0 1 1 *"
 """A job of the command line has no schedule; the model asks for one."""
-UNTOLD = ("--bulk", "--run")
+HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+name_option = click.option("--name", help="Name of the job, which resumes by it.")
+master_option = click.option("--master", help="Spark master. Default: of the submission.")
+since_option = click.option("--since", metavar="TIME", help="Start: an ISO time, or an age such as 24h.")
+until_option = click.option("--until", metavar="TIME", help="End (exclusive): an ISO time, or an age.")
+sink_option = click.option("--sink", metavar="FORMAT:PATH", help="Files, such as parquet:s3a://bucket/x.")
+sink_options_option = click.option(
+    "--sink-option", "sink_options", multiple=True, metavar="KEY=VALUE", help="Option of the writer. Repeatable."
+)
 
 
-class Group(click.Group):
-    """What the operator launches names no command: the job's mode is in the catalogue."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if any(each.partition("=")[0] in UNTOLD for each in args) and not (args and args[0] in self.commands):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group("bulk", cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("bulk", cls=Group, context_settings=HELP)
 def command() -> None:
-    """Work on many messages at once, by Spark."""
+    """Work on many messages at once.
+
+    The jobs run in Spark.
+    """
 
 
 def _shared(function: Command) -> Command:
     options = (
-        click.option("--queue", required=True, metavar="NAMESPACE/NAME", help="Queue name."),
-        click.option("--name", default=None, help="Job name. A run with the same name resumes the job."),
-        click.option(
-            "--master", default=None, help="Spark's master, such as local[2]. Default: that of the submission."
-        ),
-        click.option("--where", default=None, help="SQL predicate; the job takes only messages that match."),
-        click.option("--from", "from_", default=None, help="Earliest due time, or an age such as 24h."),
-        click.option("--to", default=None, help="Latest due time (exclusive), or an age."),
-        click.option("--rate", default=None, help="Maximum rate, such as 500/s."),
+        queue_argument,
+        name_option,
+        master_option,
+        click.option("--where", metavar="SQL", help="Only messages that match."),
+        since_option,
+        until_option,
+        click.option("--rate", metavar="RATE", help="Maximum rate, such as 500/s."),
+        output_option,
     )
     for option in reversed(options):
         function = option(function)
-    return connection_options(function)
+    return function
 
 
 def _borrows(function: Command) -> Command:
     options = (
-        click.option("--loan", type=SPAN, default=f"{LOAN_S:.0f}s", help="Maximum duration of a batch."),
         click.option(
-            "--batch", type=click.IntRange(1, 5_000_000), default=BATCH_MESSAGES, help="Messages per batch."
+            "--visibility", type=DURATION, default=f"{LOAN_S:.0f}s", show_default=True, help="Maximum time per batch."
         ),
         click.option(
-            "--resume-at-once",
-            is_flag=True,
-            help="Deliver again at once the messages that a killed earlier run had in flight."
-            " Only safe when that run has ended.",
+            "--batch-size",
+            type=click.IntRange(1, 5_000_000),
+            metavar="N",
+            default=BATCH_MESSAGES,
+            show_default=True,
+            help="Messages per batch.",
         ),
+        click.option("--resume-at-once", is_flag=True, help="No wait for a killed run's messages."),
     )
     for option in reversed(options):
         function = option(function)
@@ -88,21 +103,11 @@ def _borrows(function: Command) -> Command:
 
 
 def _writes(function: Command) -> Command:
-    options = (
-        click.option("--sink", default=None, metavar="FORMAT:PATH", help="Such as parquet:s3a://bucket/emails."),
-        click.option(
-            "--sink-option", "sink_options", multiple=True, metavar="KEY=VALUE", help="Options of Spark's writer."
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+    return sink_option(sink_options_option(function))
 
 
-_target = click.option("--target", default=None, metavar="NAME", help="Another queue of the namespace.")
-_handler = click.option(
-    "--handler", default=None, metavar="MODULE:FUNCTION", help="Handler: DataFrame in, DataFrame out."
-)
+_target = click.option("--to", metavar=NAME_METAVAR, shell_complete=complete_queue, help="Target queue.")
+_handler = click.option("--handler", metavar="MODULE:FUNCTION", help="Function on a DataFrame.")
 
 
 @command.command("drain")
@@ -112,7 +117,11 @@ _handler = click.option(
 @_target
 @_handler
 def drain(**options: Any) -> None:
-    """Hand what waits to a handler, or write it somewhere; settle what succeeded."""
+    """Handle or write all messages, then ack them.
+
+    Messages go to a handler, into files, or into another queue. Those that succeed are settled. --resume-at-once is
+    for a run that was killed for certain: its messages are handled again at once, and not after --visibility.
+    """
     _go("drain", options)
 
 
@@ -121,16 +130,16 @@ def drain(**options: Any) -> None:
 @_borrows
 @_target
 def move(**options: Any) -> None:
-    """Put what waits into another queue."""
+    """Move messages into another queue."""
     _go("move", options)
 
 
 @command.command("redrive")
 @_shared
 @_borrows
-@_target
+@target_option
 def redrive(**options: Any) -> None:
-    """Put dead letters back where they died, or into a target."""
+    """Move dead letters back to their source."""
     _go("redrive", options)
 
 
@@ -140,7 +149,7 @@ def redrive(**options: Any) -> None:
 @_target
 @_handler
 def replay(**options: Any) -> None:
-    """Send kept history again: into a queue, or write it somewhere."""
+    """Put history again, or write it to files."""
     _go("replay", options)
 
 
@@ -148,100 +157,112 @@ def replay(**options: Any) -> None:
 @_shared
 @_writes
 def export(**options: Any) -> None:
-    """Write history to files by day; each run what is new since the last."""
+    """Write history to files by day.
+
+    Each run writes what is new since the last.
+    """
     _go("export", options)
 
 
 @command.command("run")
-@click.option("--queue", required=True, metavar="NAMESPACE/NAME", help="Queue name.")
-@click.option("--bulk", required=True, help="Name of a job in its `spec.bulk`.")
-@click.option("--run", default="", help="Name of this run, for display.")
-@click.option("--master", default=None, help="Spark's master. Default: that of the submission.")
-@connection_options
-def run(bulk: str, **options: Any) -> None:
-    """Run a bulk job as the queue's resource has it."""
+@queue_argument
+@click.argument("job", metavar="JOB")
+@click.option("--run-name", default="", help="Name of this run.")
+@master_option
+@output_option
+def run(job: str, **options: Any) -> None:
+    """Run a job of the queue's resource.
+
+    JOB is a name in its spec.bulk.
+    """
 
     def request(entry: Any) -> JobRequest:
-        return request_of(options["queue"], bulk_of_entry(entry, bulk))
+        return request_of(options["queue"], bulk_of_entry(entry, job))
 
-    _run({**options, "job": bulk}, request)
+    _run({**options, "job": job}, request)
 
 
 @command.command("rollup")
-@click.option("--counter", required=True, metavar="NAMESPACE/NAME", help="Name of a counter with spec.windows.")
-@click.option("--window", required=True, type=SPAN, help="Window size, such as 1h.")
-@click.option("--sink", required=True, metavar="FORMAT:PATH", help="Such as parquet:s3a://bucket/views.")
-@click.option("--sink-option", "sink_options", multiple=True, metavar="KEY=VALUE", help="Options of Spark's writer.")
-@click.option("--from", "from_", default=None, help="Start time, or an age such as 24h.")
-@click.option("--to", default=None, help="End time (exclusive), or an age.")
-@click.option("--name", default="rollup", help="Job name. Each run continues where the last run of this name ended.")
-@click.option("--master", default=None, help="Spark's master. Default: that of the submission.")
-@connection_options
-def rollup(counter: str, window: Any, name: str, **options: Any) -> None:
-    """Write each key's value by windows of time; each run those that became final since the last."""
+@counter_argument
+@click.option("--window", required=True, type=DURATION, help="Window of the counter, such as 1h.")
+@click.option("--sink", required=True, metavar="FORMAT:PATH", help="Files, such as parquet:s3a://bucket/x.")
+@sink_options_option
+@since_option
+@until_option
+@click.option("--name", default="rollup", show_default=True, help="Name of the job, which resumes by it.")
+@master_option
+@output_option
+def rollup(counter: str, window: Any, name: str, output: Output, **options: Any) -> None:
+    """Write a counter's values by windows.
+
+    Each run writes the windows that became final since the last.
+    """
     from headgate_spark.jobs.request import sink_request_of
 
     sink = sink_request_of(_sink(options["sink"], options["sink_options"]))
 
-    def work(here: Any, spark: Any, _: Any) -> bool:
+    def work(here: Any, spark: Any, _: Any) -> ExitCode:
         from headgate_spark.jobs.rollup import RollupRequest, run_rollup
 
         grain_us = round(window.total_seconds() * 1_000_000)
-        request = RollupRequest(counter, grain_us, sink, options["from_"], options["to"])
+        request = RollupRequest(counter, grain_us, sink, options["since"], options["until"])
         entry = here.run(here.headgate.counter(counter)).entry
         done = run_rollup(spark, here, request, job_id(entry, name))
-        click.echo(f"rollup {counter}: {done.done} values written")
-        return True
+        document = {"counter": counter, "values": done.done}
+        output.show(document, table=lambda: [f"rollup {counter}: {done.done} values written"], names=[counter])
+        return ExitCode.DONE
 
     _upkeep(options, work)
 
 
 @command.command("gc")
-@click.option("--counter", metavar="NAMESPACE/NAME", help="Only this counter.")
-@click.option("--namespace", help="Every counter of this namespace ...")
-@click.option("--schedule", metavar="CRON", help="... with this gc schedule. Default: any schedule.")
-@click.option("--master", default=None, help="Spark's master. Default: that of the submission.")
-@connection_options
-def gc(counter: str | None, namespace: str | None, schedule: str | None, **options: Any) -> None:
-    """One pass of the collector, a counter's buckets shared among tasks."""
+@click.argument("counter", metavar=f"[{NAME_METAVAR}]", required=False, shell_complete=complete_counter)
+@namespace_option
+@schedule_option
+@master_option
+@output_option
+def gc(counter: str | None, namespace: str | None, schedule: str | None, output: Output, **options: Any) -> None:
+    """Compact counters.
+
+    The keys of a counter are divided among tasks.
+    """
     from headgate.cli.collect import scheduled_counters
     from headgate.cli.passes import check_whom
 
     check_whom("gc", "counter", counter, namespace, schedule)
 
-    def work(here: Any, spark: Any, told: Any) -> bool:
+    def work(here: Any, spark: Any, told: Any) -> ExitCode:
         from headgate_spark.jobs.upkeep import collect
 
         names = [counter] if counter else list(here.run(scheduled_counters(here.headgate, namespace or "", schedule)))
-        ended = [_said(name, partial(collect, spark, here, told, name)) for name in names]
-        return all(ended)
+        ended = [_said(name, partial(collect, spark, here, told, name, output)) for name in names]
+        return exit_code_for(sum(ended), len(ended) - sum(ended))
 
     _upkeep(options, work)
 
 
 @command.command("repair")
-@click.option("--queue", metavar="NAMESPACE/NAME", help="Only this queue.")
-@click.option("--namespace", help="Every queue of this namespace ...")
-@click.option("--schedule", metavar="CRON", help="... with this repair schedule. Default: any schedule.")
-@click.option("--master", default=None, help="Spark's master. Default: that of the submission.")
-@connection_options
-def repair(queue: str | None, namespace: str | None, schedule: str | None, **options: Any) -> None:
-    """One pass of repair over each queue, a task each."""
+@click.argument("queue", metavar=f"[{NAME_METAVAR}]", required=False, shell_complete=complete_queue)
+@namespace_option
+@schedule_option
+@master_option
+@output_option
+def repair(queue: str | None, namespace: str | None, schedule: str | None, output: Output, **options: Any) -> None:
+    """Repair queues, one task each."""
     from headgate.cli.passes import check_whom
     from headgate.cli.repair import scheduled_queues
 
     check_whom("repair", "queue", queue, namespace, schedule)
 
-    def work(here: Any, spark: Any, told: Any) -> bool:
+    def work(here: Any, spark: Any, told: Any) -> ExitCode:
         from headgate_spark.jobs.upkeep import repair as repair_all
 
         names = [queue] if queue else list(here.run(scheduled_queues(here.headgate, namespace or "", schedule)))
         done = repair_all(spark, told, names)
-        for name, says, problems in done:
-            click.echo(f"{name}: {says}")
-            for problem in problems:
-                click.echo(f"{name}: {problem}", err=True)
-        return not any(problems for _, _, problems in done)
+        for name, message, problems in done:
+            show_pass("queue", name, output, message=message, problems=problems)
+        failed = sum(bool(problems) for _, _, problems in done)
+        return exit_code_for(len(done) - failed, failed)
 
     _upkeep(options, work)
 
@@ -255,12 +276,12 @@ def _said(name: str, work: Callable[[], bool]) -> bool:
         return False
 
 
-def _upkeep(options: dict[str, Any], work: Callable[[Any, Any, Any], bool]) -> None:
-    """Connect, open Spark, make the passes; exit code 1 where one failed."""
+def _upkeep(options: dict[str, Any], work: Callable[[Any, Any, Any], ExitCode]) -> None:
+    """Connect, open Spark, make the passes; end with their exit code where one failed."""
     from headgate_spark.worker_connection import WorkerConnection, local_environment, told_environment
 
     _require_spark()
-    here = WorkerConnection(environment_with(options))
+    here = WorkerConnection(read_environment())
     try:
         spark = _opened("headgate upkeep", options["master"])
         from headgate_spark.jobs.frames import SparkFailed, told_as
@@ -269,8 +290,8 @@ def _upkeep(options: dict[str, Any], work: Callable[[Any, Any, Any], bool]) -> N
             spark.sparkContext.environment.update(local_environment(here.environment))
         try:
             with told_as(SparkFailed):
-                if not work(here, spark, told_environment(here.environment)):
-                    sys.exit(EXIT_FAILED)
+                if code := work(here, spark, told_environment(here.environment)):
+                    sys.exit(code)
         finally:
             spark.stop()
     finally:
@@ -279,39 +300,49 @@ def _upkeep(options: dict[str, Any], work: Callable[[Any, Any, Any], bool]) -> N
 
 def _go(mode: str, options: dict[str, Any]) -> None:
     document: dict[str, Any] = {"name": options.get("name") or mode, "mode": mode, "schedule": TRIGGER}
-    fields = {"handler": "handler", "target": "target", "from_": "from", "to": "to", "where": "where", "rate": "rate"}
+    fields = {"handler": "handler", "to": "target", "since": "from", "until": "to", "where": "where", "rate": "rate"}
     for option, field in fields.items():
         if options.get(option) is not None:
             document[field] = options[option]
+    if "target" in document:
+        document["target"] = _target_name(document["target"], options["queue"])
     if options.get("sink") is not None:
         document["sink"] = _sink(options["sink"], options["sink_options"])
     more: dict[str, Any] = {}
-    if "loan" in options:
-        more = {"loan_s": options["loan"].total_seconds(), "batch_messages": options["batch"]}
+    if "visibility" in options:
+        more = {"loan_s": options["visibility"].total_seconds(), "batch_messages": options["batch_size"]}
         more["resume_at_once"] = options["resume_at_once"]
     wanted = {**options, "job": document["name"]}
     _run(wanted, lambda _: request_of(options["queue"], bulk_of(document), **more))
 
 
+def _target_name(target: str, queue: str) -> str:
+    """The name of the target, which is in the namespace of the queue."""
+    namespace, slash, name = target.rpartition("/")
+    if slash and namespace != queue.rpartition("/")[0]:
+        raise SpecError("A bulk job's target is in the namespace of its queue", target=target, queue=queue)
+    return name
+
+
 def _sink(text: str, options: tuple[str, ...]) -> dict[str, Any]:
     form, colon, path = text.partition(":")
     if not colon or not path:
-        raise SpecError("a sink must be FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
+        raise SpecError("A sink must be FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
     pairs = [each.partition("=") for each in options]
     wrong = [name for name, equals, _ in pairs if not equals]
     if wrong:
-        raise SpecError("an option of a sink must be KEY=VALUE", given=wrong[0])
+        raise SpecError("An option of a sink must be KEY=VALUE", given=wrong[0])
     return {"format": form, "path": path, "options": {name: value for name, _, value in pairs}}
 
 
 def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
-    """Connect, open Spark, work, disconnect. What is wrong with the request is said before Spark is begun."""
+    """Connect, open Spark, work, disconnect. A mistake in the request is reported before Spark starts."""
     from headgate_spark.worker_connection import WorkerConnection
 
     _require_spark()
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_INTERRUPTED))
-    here = WorkerConnection(environment_with(options))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.INTERRUPTED))
+    here = WorkerConnection(read_environment())
     try:
         entry = here.queue(options["queue"]).entry
         job = job_id(entry, options["job"])
@@ -321,13 +352,13 @@ def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
         except HeadgateError as error:
             _tell_failure(here, job, options, error)
             raise
-        _with_spark(spark, here, wanted, job)
+        _with_spark(spark, here, wanted, job, options["output"])
     finally:
         here.close()
 
 
 def _require_spark() -> None:
-    """What is not installed is said before anything is begun."""
+    """Report a missing installation before anything starts."""
     if find_spec("pyspark") is None:
         raise Surroundings("Spark is not installed", remedy="pip install 'headgate[spark]'")
 
@@ -337,20 +368,22 @@ def _opened(title: str, master: str | None) -> Any:
     from headgate_spark.jobs.frames import SparkNotStarted, told_as
     from headgate_spark.session import LOCAL, open_session
 
-    settings = dict(LOCAL) if (master or "").startswith("local") else {}  # that of a submission has what it needs
+    settings = (
+        dict(LOCAL) if (master or "").startswith("local") else {}
+    )  # the environment of a submission is complete
     remedy = "check that Java 17 is installed (JAVA_HOME), and that Spark supports the master"
     with told_as(SparkNotStarted, remedy=remedy, master=master or "that of the submission"):
         return open_session(title, master=master, settings=settings)
 
 
 def _tell_failure(here: Any, job: Any, options: dict[str, Any], error: HeadgateError) -> None:
-    """Where the operator reads it, of a job that did not begin; what an earlier run told is over."""
+    """Write why a job did not start where the operator reads it, over the report of an earlier run."""
     from headgate_spark.jobs.progress import Progress
 
     Progress(here, job, f"{options['job']} {options['queue']}").tell(str(error))
 
 
-def _with_spark(spark: Any, here: Any, wanted: JobRequest, job: Any) -> None:
+def _with_spark(spark: Any, here: Any, wanted: JobRequest, job: Any, output: Output) -> None:
     from headgate_spark.jobs.run import run_job
 
     spark.sparkContext.setLogLevel("ERROR")
@@ -358,15 +391,30 @@ def _with_spark(spark: Any, here: Any, wanted: JobRequest, job: Any) -> None:
         done = run_job(spark, here, wanted, job)
     finally:
         spark.stop()
-    click.echo(
-        f"{wanted.mode} {wanted.queue}: {done.done} done, {done.dead} of them dead letters, {done.returned} left"
-    )
+    line = f"{wanted.mode} {wanted.queue}: {done.done} done, {done.dead} of them dead letters, {done.returned} left"
+    document = {
+        "queue": wanted.queue,
+        "mode": wanted.mode,
+        "done": done.done,
+        "dead_letters": done.dead,
+        "left": done.returned,
+    }
+    output.show(document, table=lambda: [line], names=[wanted.queue])
+
+
+@click.group("bulk_program", commands=command.commands, context_settings=HELP)
+@connection_options
+def program(**options: str | None) -> None:
+    """Work on many messages at once.
+
+    The jobs run in Spark. This is the program for spark-submit; `headgate bulk` has the same commands.
+    """
 
 
 def main() -> NoReturn:
     """As a program of its own."""
     try:
-        command(standalone_mode=False)
+        code = program(standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -375,17 +423,17 @@ def main() -> NoReturn:
     except HeadgateError as error:
         for line in str(error).splitlines():
             click.echo(line if isinstance(error, SpecError) else f"headgate: {line}", err=True)
-        sys.exit(EXIT_SPEC if isinstance(error, SpecError) else EXIT_FAILED)
-    sys.exit(0)
+        sys.exit(exit_code_of(error))
+    sys.exit(code or ExitCode.DONE)
 
 
 def _say_what_ended(cause: BaseException | None) -> NoReturn:
-    """click takes the end of any input for an interruption, too: here it is that of a pipe to the JVM."""
+    """click also takes the end of any input for an interruption: there it is that of a pipe to the JVM."""
     if isinstance(cause, EOFError):
         click.echo("headgate: Spark's JVM ended during a request; run the job again", err=True)
-        sys.exit(EXIT_FAILED)
-    click.echo("interrupted: run the job again to resume it", err=True)
-    sys.exit(EXIT_INTERRUPTED)
+        sys.exit(ExitCode.FAILED)
+    click.echo("interrupted; run the job again to resume it", err=True)
+    sys.exit(ExitCode.INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""The connection by which a source or a sink works: that of its Python process, whatever else runs there. Never
-opened in a constructor, since readers and writers are pickled.
+"""The connection of a source or a sink: that of its Python process, shared with other users. Never opened in a
+constructor, since readers and writers are pickled.
 """
 
 from __future__ import annotations
@@ -9,5 +9,5 @@ from headgate_spark.worker_connection import WorkerConnection, connection_here
 
 
 def process_of(subject: Subject) -> WorkerConnection:
-    """By the environment, and by what options say otherwise."""
+    """From the environment, overridden by options."""
     return connection_here({}, over=dict(subject.connection))

@@ -23,12 +23,12 @@ class Buckets(InputPartition):
 
 
 class CounterReader(DataSourceReader):
-    """What a counter holds."""
+    """The content of a counter."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         if options.first is not None or options.last is not None:
             raise OptionInvalid(
-                "a counter has no positions", remedy="pass since and until, which refer to its windows"
+                "A counter has no positions", remedy="pass since and until, which refer to its windows"
             )
         self._options = options
         self._columns = columns

@@ -1,10 +1,11 @@
-"""The source and sink `headgate` of Spark: what Spark calls, passed on to what reads and writes queues and counters.
+"""The source and sink `headgate` of Spark: Spark's calls, passed on to the readers and writers of queues and
+counters.
 
     from headgate_spark.datasource import register
     register(spark)
     spark.read.format("headgate").load("shop/emails")
 
-Options, columns and what is promised: docs/spark.md and docs/internals/protocols/spark.md. Nothing is opened in a
+Options, columns and guarantees: docs/spark.md and docs/internals/protocols/spark.md. Nothing is opened in a
 constructor: readers and writers are pickled, and work in other processes.
 """
 
@@ -43,12 +44,12 @@ class HeadgateDataSource(DataSource):
         return "headgate"
 
     def schema(self) -> StructType:
-        """All columns; `.schema(...)` asks for some of them."""
+        """All columns; `.schema(...)` selects some of them."""
         subject = self._subject()
         return schema_of(QUEUE if subject.counter is None else COUNTER)
 
     def _subject(self) -> Subject:
-        """What is meant, by options that may be those of a batch or of a stream."""
+        """The target, from options that may be those of a batch or of a stream."""
         options = {name.lower() for name in self.options}
         if options & {"maxmessagespertrigger", "visibility"}:
             return stream_options(self.options).subject

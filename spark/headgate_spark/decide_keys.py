@@ -1,7 +1,7 @@
 """Under which keys rows are written, so that a row that is written again is known: "Sink" in
 docs/internals/protocols/spark.md.
 
-Pure. A row is what its columns hold; the order of rows in a partition is not relied on.
+Pure. A row is the values of its columns; the order of rows in a partition does not matter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 SCOPES = 64
-"""Keys of one task are claimed in so many places: many of them at once, and no place grows too large."""
+"""Keys of one task are claimed in this many places: many of them at once, and no place grows too large."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class TaskName:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A once key, and where it is looked for; no scope: by the key itself."""
+    """A once key, and its scope; no scope: by the key itself."""
 
     text: str
     scope: str | None
@@ -49,10 +49,10 @@ class RowKeys:
 
 
 def hash_of(row: Sequence[object]) -> bytes:
-    """What tells a row from all that differ from it."""
+    """The digest that distinguishes a row from all different ones."""
     return blake2b(repr(tuple(row)).encode(), digest_size=16).digest()
 
 
 def token_name(query: str, key: Key) -> str:
-    """The name of a counter's token: short, whatever the key is."""
+    """The name of a counter's token: short, for any key."""
     return blake2b(f"{query}\n{key.scope}\n{key.text}".encode(), digest_size=16).hexdigest()

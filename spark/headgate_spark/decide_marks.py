@@ -1,4 +1,4 @@
-"""What the mark of a query's batch says to a task that is about to write it ("The mark of a batch" in
+"""The action of a task that is about to write, from the mark of its query's batch ("The mark of a batch" in
 docs/internals/protocols/spark.md). Pure.
 
 Invariant: a task writes only while every key that any task of the batch has claimed is still remembered.
@@ -12,19 +12,19 @@ from enum import Enum
 from headgate.errors import Refused
 
 ANSWER_US = 30_000_000
-"""A put that is begun so long before keys are forgotten is answered, or refused, before that."""
+"""A put that starts this long before keys expire is answered, or rejected, before that."""
 
 
 class BatchTooOld(Refused):
-    """The batch was begun so long ago that some of its keys may be forgotten: written again it could be twice."""
+    """The batch is too old: some of its keys may have expired, and writing it again could be twice."""
 
 
 class BatchPassed(Refused):
-    """The query has gone on to a later batch: this is a task of the past."""
+    """The query has continued to a later batch: this task is outdated."""
 
 
 class KeysDiffer(Refused):
-    """The batch was begun with another keyColumn: its messages would not be known again."""
+    """The batch started with another keyColumn: its messages would not be recognized."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Mark:
 
 
 class Step(Enum):
-    """What comes next."""
+    """The next step."""
 
     SET = "set"
     WRITE = "write"
 
 
 def next_step(seen: Mark | None, mine: Mark, *, remembered_us: int, skew_us: int) -> Step:
-    """What a task does that is about to write now, at `mine.begun_us`; refused where it could write twice."""
+    """The action of a task that is about to write, at `mine.begun_us`; refused where it could write twice."""
     if seen is None or seen.batch < mine.batch:
         return Step.SET
     if seen.batch > mine.batch:
@@ -58,7 +58,7 @@ def next_step(seen: Mark | None, mine: Mark, *, remembered_us: int, skew_us: int
 
 
 def require_remembered(mark: Mark, *, now_us: int, remembered_us: int, skew_us: int) -> None:
-    """Refuse to write what was begun longer ago than keys are remembered."""
+    """Refuse to write a batch that started longer ago than keys are kept."""
     if now_us > mark.begun_us + remembered_us - 2 * skew_us - ANSWER_US:
         raise BatchTooOld(
             batch=mark.batch,

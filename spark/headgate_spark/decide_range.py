@@ -1,7 +1,7 @@
-"""What a query's filters say of where to read: a range of positions, generations, shards. Pure.
+"""The part of a queue that a query's filters select: a range of positions, generations, shards. Pure.
 
-A filter only ever narrows what is read; Spark applies all of them again to what comes. So what is not understood is
-passed over, and a message's own `due` and `put`, which lie at or before its position's moment, bound it from below.
+A filter only ever narrows the read; Spark applies all of them again to the rows. So unknown filters are ignored. A
+message's own `due` and `put`, which are at or before its position's time, bound it from below.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ EARLIER, LATER = (">", ">=", "="), ("<", "<=", "=")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One filter: a column, how it is compared, and with what; moments are in us since 1970."""
+    """One filter: a column, a comparison, and a value; times are in µs since 1970."""
 
     column: str
     operator: str
@@ -41,7 +41,7 @@ class Wanted:
 def narrow(
     wanted: Wanted, told: Iterable[Told], *, first_at: Callable[[int], int], last_at: Callable[[int], int]
 ) -> Wanted:
-    """What is left to be read. The functions give the lowest and the highest order of a microsecond."""
+    """The part left to read. The functions return the lowest and the highest order of a microsecond."""
     for each in told:
         if each.column in LOWER_BY and isinstance(each.value, int):
             wanted = _by_moment(wanted, each, each.value, first_at, last_at)

@@ -1,6 +1,7 @@
-"""How many messages a batch of a stream takes of each lane: equal shares, and what lanes with less leave to others.
+"""The number of messages that a batch of a stream takes of each lane: equal shares, where lanes with less leave their
+rest to others.
 
-Pure: what waits in the lanes is told by `stream_reader.py`, which asks again where a share was raised.
+Pure: `stream_reader.py` passes in the backlog of the lanes, and calls again after a share was raised.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ def shares_of_equal(bound: int, lanes: int) -> list[int]:
 
 
 def raised_shares(shares: Sequence[int], found: Sequence[int], bound: int) -> list[int] | None:
-    """What lanes whose share was found whole are asked for beyond it, since others have less; None where nothing is
-    left to share, or nobody has more."""
+    """The amount beyond their share that lanes with a full share are asked for, since others have less; None where
+    nothing is left to share, or nobody has more."""
     left = bound - sum(map(min, found, shares))
     whole = sum(map(int.__ge__, found, shares))
     if left <= 0 or not whole:

@@ -1,10 +1,10 @@
-"""How what is to be read is cut into splits: ranges of about equal weight, none of which spans lanes. Pure.
+"""How a read is cut into splits: ranges of about equal weight, none of which spans lanes. Pure.
 
-A *stretch* is a range of positions in one partition (generation, part, sub, shard) with a weight: how many messages
-are thought to lie there, evenly. Stretches come in the order of their lane; a split is some of them, and a heavy
-stretch is cut into several. Positions are orders, as in headgate.store.positions.
+A *stretch* is a range of positions in one partition (generation, part, sub, shard) with a weight: the estimated
+number of its messages, evenly distributed. Stretches come in the order of their lane; a split is some of them, and a
+heavy stretch is cut into several. Positions are orders, as in headgate.store.positions.
 
-Invariant: the pieces of all splits together cover exactly what the stretches cover, and nothing twice.
+Invariant: the pieces of all splits together cover exactly the stretches, and nothing twice.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Stretch:
 
     @property
     def lane(self) -> tuple[int, int]:
-        """What a split never spans two of."""
+        """The boundary that a split never crosses."""
         return self.generation, self.shard
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A range that was asked for its first rows: how many came, of at most PROBE_ROWS, and how far they reach."""
+    """The first rows of a range: their number, of at most PROBE_ROWS, and their end."""
 
     after: int
     up_to: int
@@ -49,7 +49,7 @@ class Probe:
 
     @property
     def rows_estimated(self) -> float:
-        """Exactly those that came, where that was all; else as if it went on so."""
+        """Exact, where those were all rows; else extrapolated."""
         if self.rows < PROBE_ROWS:
             return float(self.rows)
         return self.rows * (self.up_to - self.after) / max(self.reached - self.after, 1)
@@ -63,7 +63,7 @@ def ranges_to_probe(after: int, first: int, last: int, count: int = PROBES) -> l
 
 
 def weigh(stretch: Stretch, probes: Sequence[Probe], *, messages_a_row: float) -> list[Stretch]:
-    """The stretch as its probes show it: what they found empty is left out, for nothing lies there."""
+    """The stretch after its probes: empty parts are left out, since they hold nothing."""
     return [
         replace(stretch, after=probe.after, up_to=probe.up_to, weight=probe.rows_estimated * messages_a_row)
         for probe in probes
@@ -99,6 +99,6 @@ def cut(stretch: Stretch, weight_max: float) -> list[Stretch]:
 
 
 def heaviest(weights: Sequence[float], *, above: float, most: int) -> set[int]:
-    """Which ones are worth a probe: those above a bound, at most so many of them, the heaviest first."""
+    """The stretches worth a probe: those above a bound, at most this many of them, the heaviest first."""
     large = sorted((at for at, weight in enumerate(weights) if weight > above), key=lambda at: -weights[at])
     return set(large[:most])

@@ -1,11 +1,11 @@
-"""What a container of the image headgate-spark runs: a driver, an executor, or the words it was given.
+"""The entrypoint of the image headgate-spark: runs a driver, an executor, or the given command.
 
-Spark on Kubernetes starts its pods with `driver ...` or `executor ...` and tells the rest in the environment, as its
-own images read it; PySpark from a package registry brings no such entrypoint. Knows neither jobs nor queues, and
-imports no Spark: what it decides, it becomes.
+Spark on Kubernetes starts its pods with `driver ...` or `executor ...` and passes the rest in the environment, as its
+own images read it; PySpark from a package registry has no such entrypoint. This module knows neither jobs nor queues,
+and imports no Spark: it replaces itself by the chosen program.
 
-A container may run as any number. The JVM asks the system for that number's name and refuses to go on without one;
-where it has none, a library gives it one (nss_wrapper), read from files below the directory for temporary ones.
+A container may run as any user id. The JVM looks up the id's name and fails without one. Where there is none, a
+library provides one (nss_wrapper), read from files in the temporary directory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES_LIBRARY: Final = "libnss_wrapper.so"
 LIBRARIES: Final = "/usr/lib"
 EXIT_SPEC: Final = 2
 
-# How an executor's own options are named, and the variables that tell them.
+# The names of an executor's own options, and the variables that contain them.
 _EXECUTOR_OPTIONS: Final = {
     "--driver-url": "SPARK_DRIVER_URL",
     "--executor-id": "SPARK_EXECUTOR_ID",
@@ -48,14 +48,14 @@ class Names:
 
 
 def build_command(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """What to become."""
+    """The program to run."""
     match list(words):
         case ["driver", *rest]:
             return _driver(rest, environment)
         case ["executor", *_]:
             return _executor(environment)
         case []:
-            raise SpecError("no program to run", remedy="pass driver, executor, or a command such as spark-submit")
+            raise SpecError("No program to run", remedy="pass driver, executor, or a command such as spark-submit")
         case command:
             return command
 
@@ -95,7 +95,7 @@ def java_options(environment: Mapping[str, str]) -> list[str]:
 
 
 def class_path(environment: Mapping[str, str]) -> str:
-    """Configurations first, so that they win; then Spark's jars and what was added to them."""
+    """Configurations first, so that they win; then Spark's jars and added ones."""
     home = _told(environment, "SPARK_HOME")
     parts = [
         environment.get("HADOOP_CONF_DIR", ""),
@@ -112,7 +112,7 @@ def _told(environment: Mapping[str, str], name: str) -> str:
     value = environment.get(name, "")
     if not value:
         raise SpecError(
-            "a variable that Spark sets in its pods is missing",
+            "A variable that Spark sets in its pods is missing",
             remedy="Spark on Kubernetes starts this program; run spark-submit to start a job by hand",
             name=name,
         )
@@ -120,7 +120,7 @@ def _told(environment: Mapping[str, str], name: str) -> str:
 
 
 def build_names(uid: int, gid: int, home: str) -> Names:
-    """A name for this number, beside root's."""
+    """A name for this user id, in addition to root's."""
     return Names(
         passwd=f"root:x:0:0:root:/root:/bin/sh\n{NAME}:x:{uid}:{gid}:{NAME}:{home}:/bin/sh\n",
         group=f"root:x:0:\n{NAME}:x:{gid}:\n" if gid else "root:x:0:\n",
@@ -128,7 +128,7 @@ def build_names(uid: int, gid: int, home: str) -> Names:
 
 
 def with_a_name(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
-    """The environment in which this user has a name: as it is where it has one, or where the library is not there."""
+    """The environment in which this user has a name: unchanged where it has one, or where the library is missing."""
     uid, gid = os.getuid(), os.getgid()
     library = next(iter(sorted(Path(LIBRARIES).glob(f"*/{NAMES_LIBRARY}"))), None)
     if _has_a_name(uid) or library is None:

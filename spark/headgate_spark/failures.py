@@ -1,4 +1,4 @@
-"""Finds our one line in what Spark makes of an error: it wraps what a source raises into a traceback of its own."""
+"""Extracts our one line from Spark's form of an error: it wraps a source's error into a traceback of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _OURS = re.compile(r"^(?:headgate[\w.]*|headgate_spark[\w.]*)\.(?P<kind>\w+): (?
 
 
 def line_of(error: BaseException) -> str:
-    """What is wrong, where and what to do, in one line; else the first line of what Spark says."""
+    """The error, its place and the remedy, in one line; else the first line of Spark's error."""
     found = list(_OURS.finditer(str(error)))
     if found:
         return found[-1]["line"].strip()

@@ -1,4 +1,4 @@
-"""Reads and sets the mark of a query's batch, by LWT. What it means is decide_marks.py's."""
+"""Reads and sets the mark of a query's batch, by LWT. decide_marks.py interprets it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Marks:
         return Mark(rows[0].batch, rows[0].begun_us, rows[0].key_column) if rows else None
 
     async def _set(self, query: str, seen: Mark | None, mine: Mark) -> None:
-        """Applied or not, a read tells."""
+        """Applied or not, a read determines it."""
         key: dict[str, Any] = {"id": self.subject, "query": query}
         to: dict[str, Any] = {"batch": mine.batch, "begun_us": mine.begun_us, "key_column": mine.key_column}
         attempt = self.new_uuid()

@@ -1,7 +1,7 @@
-"""What a user says by `.option(...)`, checked: one clear line for each mistake. Pure.
+"""A user's `.option(...)` values, checked: one clear line for each mistake. Pure.
 
-Spark hands options over without regard to case, and adds some of its own; those are passed over, all others have to
-be known. The connection is told by the environment of driver and executors; an option of the same name overrides it.
+Spark passes options without regard to case, and adds some of its own; those are ignored, all others have to be known.
+The connection comes from the environment of driver and executors; an option of the same name overrides it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WRITE = (*SUBJECT, "keyColumn", "query", "exactlyOnce", "putsAtOnce")
 SPARKS_OWN = ("checkpointlocation", "queryname", "asyncprogresstrackingenabled", "schema", "mergeschema")
 
 VERSION_BITS = 76
-"""Above so many bits of a uuid stands its version."""
+"""The version of a uuid is above this many bits."""
 MESSAGES_PER_SPLIT = 100_000
 MESSAGES_PER_TRIGGER = 10_000
 MESSAGES_PER_TRIGGER_MAX = 1_000_000
@@ -46,7 +46,7 @@ class OptionInvalid(SpecError):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is read or written: a queue or a counter, and by which connection."""
+    """The target of a read or write: a queue or a counter, and its connection."""
 
     queue: str | None
     counter: str | None
@@ -100,7 +100,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     options = _Given(given, READ)
     state = options.one_of("state", STATES, LIVE)
     if ("from" in options and "fromposition" in options) or ("to" in options and "toposition" in options):
-        raise OptionInvalid("a range has two starts, or two ends", remedy="pass a time or a position, not both")
+        raise OptionInvalid("A range has two starts, or two ends", remedy="pass a time or a position, not both")
     first = options.moment_us("from")
     last = options.moment_us("to")
     first_order = None if first is None else position_order(first_at(first))
@@ -123,7 +123,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
     subject = options.subject()
     if subject.queue is None:
         raise OptionInvalid(
-            "a counter cannot be read as a stream", remedy="read it as a batch", counter=subject.counter
+            "A counter cannot be read as a stream", remedy="read it as a batch", counter=subject.counter
         )
     return StreamOptions(
         subject,
@@ -155,17 +155,17 @@ class _Given:
             if name not in lowered and name not in SPARKS_OWN:
                 near = difflib.get_close_matches(name, list(lowered), n=1)
                 remedy = f"did you mean {lowered[near[0]]}?" if near else f"options: {', '.join(known)}"
-                raise OptionInvalid("unknown option", option=name, remedy=remedy)
+                raise OptionInvalid("Unknown option", option=name, remedy=remedy)
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
 
     def subject(self) -> Subject:
-        """What is meant; `load("shop/emails")` means a queue."""
+        """The target; `load("shop/emails")` means a queue."""
         named = {kind: self._values[kind] for kind in SUBJECT if self._values.get(kind)}
         if len(named) != 1:
             raise OptionInvalid(
-                "set either a queue or a counter",
+                "Set either a queue or a counter",
                 remedy='give .option("queue", "shop/emails") or .option("counter", "shop/page-views")',
                 given=", ".join(named) or "none",
             )
@@ -209,7 +209,7 @@ class _Given:
         return found
 
     def moment(self, name: str) -> datetime | None:
-        """A moment in ISO 8601, with its zone."""
+        """A time in ISO 8601, with its zone."""
         value = self._values.get(name.lower())
         if value is None:
             return None

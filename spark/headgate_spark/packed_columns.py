@@ -4,7 +4,7 @@ packed row").
 A row of many messages becomes arrays over the very bytes that were decompressed. A row of one message adds a value to
 lists, which become an array when the batch is full: an array for each of them would cost more than it saves.
 
-It knows neither tables nor what is live: whoever calls says which messages of a row are wanted.
+It knows neither tables nor liveness: the caller selects the messages of a row.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _OF_MESSAGE = {"due": DUE, "put": PUT}
 
 
 class OpenRow:
-    """A row whose columns can be looked at; nothing of them is unpacked before."""
+    """A row whose columns can be inspected; none of them is unpacked before."""
 
     __slots__ = ("body", "columns", "count")
 
@@ -59,11 +59,11 @@ class OpenRow:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is neither a twin nor a copy: all its messages were first put here."""
+        """Whether it is neither restamped nor a copy: this is the first place of all its messages."""
         return ID not in self.columns and REPLACES not in self.columns
 
     def numbers(self, column: int) -> pa.Array:
-        """A column of numbers, or of moments; zeros where the row has none."""
+        """A column of numbers, or of times; zeros where the row has none."""
         found = self.columns.get(column)
         if found is None:
             return pa.array(np.zeros(self.count, np.int64))
@@ -72,7 +72,7 @@ class OpenRow:
             value = int.from_bytes(self.body[start : start + 8], "little", signed=True)
             return pa.array(np.full(self.count, value, np.int64))
         if kind != NUMBERS or length != 8 * self.count:
-            raise RowBroken("a column of a stored row has an unexpected length", kind=kind, messages=self.count)
+            raise RowBroken("A column of a stored row has an unexpected length", kind=kind, messages=self.count)
         return pa.Array.from_buffers(pa.int64(), self.count, [None, self._buffer(start, length)])
 
     def binaries(self, column: int) -> pa.Array:
@@ -83,10 +83,10 @@ class OpenRow:
         kind, start, length = found
         offsets = 4 * (self.count + 1)
         if kind != BYTES or length < offsets:
-            raise RowBroken("a column of a stored row has an unexpected type", kind=kind)
+            raise RowBroken("A column of a stored row has an unexpected type", kind=kind)
         end = int.from_bytes(self.body[start + offsets - 4 : start + offsets], "little")
         if end != length - offsets:
-            raise RowBroken("a stored row has offsets beyond its data", messages=self.count)
+            raise RowBroken("A stored row has offsets beyond its data", messages=self.count)
         buffers = [None, self._buffer(start, offsets), self._buffer(start + offsets, length - offsets)]
         return pa.Array.from_buffers(pa.binary(), self.count, buffers)
 
@@ -94,7 +94,7 @@ class OpenRow:
         return pa.py_buffer(self.body[start : start + length])
 
     def put_us_min(self) -> int:
-        """The earliest moment of a first put in it."""
+        """The earliest time of a first put in it."""
         found = self.columns.get(PUT)
         if found is not None and found[0] == CONSTANT:
             return int.from_bytes(self.body[found[1] : found[1] + 8], "little", signed=True)
@@ -104,11 +104,11 @@ class OpenRow:
 
 @dataclass(slots=True)
 class About:
-    """What all messages of a row have in common, but for what `Exceptions` say. Not frozen, since one is made for
-    each row, and many rows are of one message."""
+    """The common part of all messages of a row, except for `Exceptions`. Not frozen, since one is created for each
+    row, and many rows are of one message."""
 
     id_start: str
-    """The letters with which the ids of messages that were first put here begin."""
+    """The letters with which the ids of messages whose first place is this row begin."""
     position: str
     at_us: int
     generation: int
@@ -118,13 +118,13 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Exceptions:
-    """What single messages of a row have of their own, by index."""
+    """The values of single messages of a row, by index."""
 
     ids: Mapping[int, str]
     attempts: Mapping[int, int]
     hidden_us: Mapping[int, int]
     hidden_standing: str = ""
-    """How those stand that are hidden."""
+    """The state of hidden messages."""
 
 
 NONE = Exceptions({}, {}, {})
@@ -196,7 +196,7 @@ class BatchBuilder:
         self._grow(piece.num_rows, len(row.body))
 
     def add_columns(self, columns: Sequence[pa.Array], size_bytes: int) -> None:
-        """Messages whose columns are made already, in the wanted order."""
+        """Messages whose columns are complete already, in the wanted order."""
         if self._alone_count:
             self._close_alone()
         piece = pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -208,7 +208,7 @@ class BatchBuilder:
         return self._messages >= self._batch_messages or self._bytes >= BATCH_BYTES
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """What was collected, as one batch; nothing if that is nothing."""
+        """The collected messages, as one batch; nothing if there are none."""
         if self._alone_count:
             self._close_alone()
         pieces, self._pieces = self._pieces, []
@@ -244,7 +244,7 @@ class BatchBuilder:
         if name == "id":
             suffixes = self._suffixes
             if count > len(suffixes):
-                raise RowBroken("a stored row holds more messages than one flush puts", messages=count)
+                raise RowBroken("A stored row holds more messages than one flush puts", messages=count)
             ids = pc.binary_join_element_wise(pa.scalar(about.id_start), suffixes.slice(0, count), "")
             return _replaced(ids, but.ids)
         if name == "hidden_until":
@@ -274,7 +274,7 @@ class BatchBuilder:
         self._grow(1, len(run.payload[0]))
 
     def _overrule(self, but: Exceptions) -> None:
-        """What the message that was added last has of its own."""
+        """The own values of the message that was added last."""
         values = {"id": but.ids.get(0), "attempt": but.attempts.get(0), "hidden_until": but.hidden_us.get(0)}
         values["standing"] = but.hidden_standing if but.hidden_us else None
         for name, value in values.items():

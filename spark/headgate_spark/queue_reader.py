@@ -1,7 +1,7 @@
 """A batch read of a queue: plans, reads splits. It takes nothing.
 
-Every filter that is pushed down is also given back to Spark, which applies it to the rows that come: it only narrows
-where is read (decide_range.py).
+Every filter that is pushed down is also returned to Spark, which applies it to the rows: it only narrows the read
+(decide_range.py).
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class QueueReader(DataSourceReader):
 
 
 class FilteredReader(QueueReader):
-    """One that Spark's filters narrow. Only for a DataFrame that is filtered once and for all: of all that is made of
-    one DataFrame, filtered or not, Spark 4.1 reads what the filter that was pushed last has left."""
+    """A reader that Spark's filters narrow. Only for a DataFrame that is filtered once and for all: in Spark 4.1 all
+    queries built on one DataFrame, filtered or not, share its last pushed-down filter."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Narrow what is read; Spark applies all of them again."""
+        """Narrow the read; Spark applies all of them again."""
         told = [one for each in filters if (one := told_of(each)) is not None]
         self._wanted = narrow(
             self._wanted,

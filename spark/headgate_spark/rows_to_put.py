@@ -1,6 +1,6 @@
-"""From Arrow batches to what is put or counted, a piece of bounded size at a time. Pure.
+"""From Arrow batches to puts or updates, a piece of bounded size at a time. Pure.
 
-A value that can not be put is told with its column, in one line; nothing of its piece is written.
+A value that cannot be put is reported with its column, in one line; nothing of its piece is written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate_spark.decide_keys import Key, RowKeys
 
 
 class RowUnfit(SpecError):
-    """A row can not be written."""
+    """A row cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Update:
 
 
 def pieces(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[list[dict[str, Any]]]:
-    """Rows as mappings of column to value, so many at a time."""
+    """Rows as mappings of column to value, this many at a time."""
     piece: list[dict[str, Any]] = []
     for batch in batches:
         for row in batch.to_pylist():
@@ -46,7 +46,7 @@ def pieces(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[list[dict[s
 
 
 class Keys:
-    """Names rows: by a column of the user's, or by what they hold; or not at all."""
+    """Names rows: by a column of the user's, or by their values; or not at all."""
 
     def __init__(self, row_keys: RowKeys | None, key_column: str | None) -> None:
         self._row_keys = row_keys
@@ -60,7 +60,7 @@ class Keys:
             return self._row_keys.key_of(tuple(row.values()))
         key = row[self._key_column]
         if not key:
-            raise RowUnfit("the key column is empty in a row", column=self._key_column)
+            raise RowUnfit("The key column is empty in a row", column=self._key_column)
         return Key(key, None)
 
 
@@ -68,7 +68,7 @@ def put_of(row: Mapping[str, Any], key: Key | None) -> Put:
     """The message that a row means."""
     payload = row["payload"]
     if payload is None:
-        raise RowUnfit("a message needs a payload; this row's is null", column="payload")
+        raise RowUnfit("A message needs a payload; this row's is null", column="payload")
     return Put(
         payload,
         delay=row.get("delay"),
@@ -88,7 +88,7 @@ def attributes_of(row: Mapping[str, Any]) -> dict[str, str | bytes]:
 def update_of(row: Mapping[str, Any], key: Key | None) -> Update:
     """The update of a counter that a row means."""
     if not row["key"]:
-        raise RowUnfit("an update needs a key; this row's is empty", column="key")
+        raise RowUnfit("An update needs a key; this row's is empty", column="key")
     return Update(row["key"], row.get("verb") or "add", _arguments(row.get("arguments")), key)
 
 
@@ -97,5 +97,5 @@ def _arguments(given: str | None) -> Sequence[Any]:
     with suppress(ValueError):
         found = [] if given is None else json.loads(given)
     if found is None:
-        raise RowUnfit("arguments must be JSON: a list, or one value", column="arguments", given=str(given)[:60])
+        raise RowUnfit("Arguments must be JSON: a list, or one value", column="arguments", given=str(given)[:60])
     return found if isinstance(found, list) else [found]

@@ -1,7 +1,7 @@
-"""The columns of queues and counters as DataFrames: docs/spark.md shows what each means. Pure.
+"""The columns of queues and counters as DataFrames: docs/spark.md defines each. Pure.
 
-A reader gives the columns of the schema it is asked for: all of them, or those that the user named by `.schema(...)`,
-in that order, so that what nobody wants is not even unpacked.
+A reader returns the columns of the requested schema: all of them, or those that the user named by `.schema(...)`, in
+that order, so that unused columns are not even unpacked.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ QUEUE: Mapping[str, DataType] = {
 """Of a message."""
 
 OF_JOBS = ("id", "payload", "attributes", "binary_attributes", "group", "attempt", "due", "put")
-"""What handlers and sinks of bulk jobs are given of a message, in this order."""
+"""The columns of a message for handlers and sinks of bulk jobs, in this order."""
 DDL_OF_JOBS = ", ".join(f"`{name}` {QUEUE[name].simpleString()}" for name in OF_JOBS)
 
 COUNTER: Mapping[str, DataType] = {"key": StringType(), "value": StringType(), "state": BinaryType()}
@@ -56,14 +56,14 @@ PUT: Mapping[str, tuple[DataType, ...]] = {
     "due": (TimestampType(),),
     "delay": (IntegerType(), LongType()),
 }
-"""What a message to be put may have, by which types; others than `payload` may be missing or null."""
+"""The columns of a message to put, with their types; all except `payload` may be missing or null."""
 
 UPDATE: Mapping[str, tuple[DataType, ...]] = {
     "key": (StringType(),),
     "verb": (StringType(),),
     "arguments": (StringType(),),
 }
-"""What an update of a counter has: `arguments` is a list in JSON; `verb` is `add` unless given."""
+"""The columns of an update of a counter: `arguments` is a list in JSON; `verb` is `add` by default."""
 
 
 class SchemaUnfit(SpecError):
@@ -76,16 +76,16 @@ def schema_of(columns: Mapping[str, DataType]) -> StructType:
 
 
 def check_read(schema: StructType, columns: Mapping[str, DataType]) -> None:
-    """Refuse a schema of the user's with columns that are not there, or of another type."""
+    """Reject a user's schema with unknown columns, or of another type."""
     for field in schema.fields:
         known = columns.get(field.name)
         if known is None:
             near = difflib.get_close_matches(field.name, list(columns), n=1)
             remedy = f"did you mean {near[0]}?" if near else f"available: {', '.join(columns)}"
-            raise SchemaUnfit("unknown column to read", column=field.name, remedy=remedy)
+            raise SchemaUnfit("Unknown column to read", column=field.name, remedy=remedy)
         if not _is_alike(field.dataType, known):
             raise SchemaUnfit(
-                "a column is read with another type than its own",
+                "A column is read with another type than its own",
                 column=field.name,
                 asked=field.dataType.simpleString(),
                 has=known.simpleString(),
@@ -95,24 +95,24 @@ def check_read(schema: StructType, columns: Mapping[str, DataType]) -> None:
 def check_write(
     schema: StructType, columns: Mapping[str, tuple[DataType, ...]], *, needed: str, key_column: str | None
 ) -> None:
-    """Refuse rows that can not be put; the column of keys may be any text that is not one of ours."""
+    """Reject rows that cannot be put; the column of keys may be any string column that is not one of ours."""
     found = {field.name: field.dataType for field in schema.fields}
     if needed not in found:
-        raise SchemaUnfit(f"the rows to write need a column {needed}", columns=", ".join(found))
+        raise SchemaUnfit(f"The rows to write need a column {needed}", columns=", ".join(found))
     if key_column is not None and not isinstance(found.get(key_column), StringType):
         seen = found[key_column].simpleString() if key_column in found else "missing"
-        raise SchemaUnfit("keyColumn must name a string column", column=key_column, is_=seen)
+        raise SchemaUnfit("The option keyColumn must name a string column", column=key_column, is_=seen)
     for name, kind in found.items():
         allowed = columns.get(name)
         if allowed is None and name != key_column:
-            raise SchemaUnfit("unknown column to write", column=name, remedy=f"select among {', '.join(columns)}")
+            raise SchemaUnfit("Unknown column to write", column=name, remedy=f"select among {', '.join(columns)}")
         if allowed is not None and not any(_is_alike(kind, one) for one in allowed):
             shown = " or ".join(one.simpleString() for one in allowed)
             raise SchemaUnfit(
-                "a column to write has another type", column=name, is_=kind.simpleString(), wanted=shown
+                "A column to write has another type", column=name, is_=kind.simpleString(), wanted=shown
             )
 
 
 def _is_alike(one: DataType, other: DataType) -> bool:
-    """But for what may be null: a map that is made of literals has no nulls, and is a map all the same."""
+    """Except for nullability: a map made of literals has no nulls, and is a map all the same."""
     return one.simpleString() == other.simpleString()

@@ -1,7 +1,7 @@
-"""The Spark session of our jobs, and what of a session's configuration they and the data source rest on.
+"""The Spark session of our jobs, and the session settings that they and the data source depend on.
 
-By `spark-submit`, and as a SparkApplication, a session comes with the configuration of its submission; what is needed
-here is set beside it, and what the submission says of anything else stays.
+By `spark-submit`, and as a SparkApplication, a session comes with the configuration of its submission. The required
+settings are added to it, and the submission's other settings stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 """Without it Spark refuses every read of a Python source that takes filters, as ours does with `pushFilters`."""
 NEEDED: Mapping[str, str] = {
     FILTER_PUSHDOWN: "true",
-    "spark.sql.session.timeZone": "UTC",  # jobs write days and moments as texts
+    "spark.sql.session.timeZone": "UTC",  # jobs write days and times as strings
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }
@@ -27,11 +27,11 @@ LOCAL: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
 }
-"""What suits a session on one machine, as tests and benchmarks have it."""
+"""The settings for a session on one machine, as for tests and benchmarks."""
 
 
 def open_session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of this process, made if there is none. `master` is that of the submission unless told."""
+    """The session of this process, created if there is none. Default of `master`: that of the submission."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     if master is not None:

@@ -1,7 +1,7 @@
-"""Offsets of a streaming read as JSON: the ranges of lanes that a batch borrowed, and which messages of them it has
-("Source: a stream" in docs/internals/protocols/spark.md). Pure.
+"""Offsets of a streaming read as JSON: the ranges of lanes that a batch reserved, and its messages in them ("Source:
+a stream" in docs/internals/protocols/spark.md). Pure.
 
-An offset tells all that is needed to read its batch again and to settle it, whatever became of the reader.
+An offset contains everything needed to read its batch again and to settle it, whatever happened to the reader.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BatchOffset:
 
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> BatchOffset:
-        """What a checkpoint says."""
+        """The content of a checkpoint."""
         if told.get("version") != VERSION:
             raise OffsetUnreadable(version=told.get("version"), remedy="upgrade, or start with another checkpoint")
         return cls(told["number"], tuple(map(_range, told["ranges"])))
@@ -76,7 +76,7 @@ def json_text(offset: BatchOffset) -> str:
 
 
 def trimmed(plan: RangePlan, messages_max: int) -> RangePlan:
-    """The first messages of a range, no more than so many: the others stay their owner's."""
+    """The first messages of a range, at most this many: the others stay their owner's."""
     picks: list[Pick] = []
     left = messages_max
     for pick in plan.picks:
@@ -89,7 +89,7 @@ def trimmed(plan: RangePlan, messages_max: int) -> RangePlan:
 
 
 def _lowest(mask: int, count: int) -> int:
-    """So many of its bits, the lowest first: within a group the order is that of the indexes."""
+    """This many of its bits, the lowest first: within a group the order is that of the indexes."""
     kept = 0
     for _ in range(count):
         lowest = mask & -mask

@@ -1,8 +1,9 @@
-"""A streaming read of a queue: a consumer that borrows ranges of lanes, and settles what Spark is done with.
-Why nothing is lost, and what may come twice: "Source: a stream" in docs/internals/protocols/spark.md.
+"""A streaming read of a queue: a consumer that reserves ranges of lanes, and settles the batches that Spark has
+finished. Why nothing is lost, and which messages may come twice: "Source: a stream" in
+docs/internals/protocols/spark.md.
 
-A reader in the driver lives as long as its query; the readers in tasks read what an offset names and do nothing else.
-Spark asks for the next batch only when it has recorded the one before as done: so that one is settled then.
+A reader in the driver lives as long as its query; the readers in tasks read the ranges of an offset and do nothing
+else. Spark requests the next batch only when it has recorded the previous one as done, which is settled then.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ log = logging.getLogger("headgate.spark")
 
 ROW_BYTES_MAX = 256 * 1024 * 1024
 RANGES_TRIED = 100
-"""So many ranges of a lane are looked at in which nothing is left to be handed out."""
+"""The maximum number of inspected ranges of a lane without deliverable messages."""
 
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ PAUSE_S = 1.0
 
 
 class NotSettled(Unavailable):
-    """What a batch did is not known to be settled."""
+    """The result of a batch is not known to be settled."""
 
 
 @dataclass
@@ -65,7 +66,7 @@ class QueueStreamReader(DataSourceStreamReader):
         self._columns = columns
         self._job = uuid4()
         self._out: BatchOffset | None = None
-        """What this reader handed out last, and has not settled."""
+        """The batch that this reader returned last, and has not settled."""
         self._latest: BatchOffset | None = None
         self._settled = -1
         self._turn = 0
@@ -77,13 +78,13 @@ class QueueStreamReader(DataSourceStreamReader):
         return BatchOffset(0).to_json()
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The next batch, borrowed; the same as before where there is nothing."""
+        """The next batch, reserved; the same as before where there is nothing."""
         found = process_of(self._options.subject).run(self._next())
         return found.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The rows that an offset names, lane by lane. A batch that is run again after a restart was handed out by
-        another reader; it is this one's now, to be settled before more is borrowed, or it would come once more."""
+        """The rows of an offset, lane by lane. A batch that runs again after a restart came from another reader. It
+        is this one's now, and has to be settled before the next reservation, or it would come once more."""
         offset = BatchOffset.from_json(end)
         if offset.ranges and offset.number != self._settled:
             self._out = offset
@@ -94,19 +95,19 @@ class QueueStreamReader(DataSourceStreamReader):
         ]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Settle what a batch had, unless this reader has done it."""
+        """Settle the messages of a batch, unless this reader has done it."""
         offset = BatchOffset.from_json(end)
         if offset.number != self._settled and offset.ranges:
             process_of(self._options.subject).run(self._settle(offset))
 
     def stop(self) -> None:
-        """Loans are kept: the query may be started again, and goes on with them until their deadline."""
+        """Reservations are kept: the query may be started again, and continues with them until their deadline."""
 
-    # ---- what it calls in a task
+    # ---- the calls of a task
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Exactly these rows."""
-        assert isinstance(partition, Picked)  # noqa: S101 - Spark gives back what `partitions` made
+        assert isinstance(partition, Picked)  # noqa: S101 - Spark returns the result of `partitions`
         process = process_of(self._options.subject)
         queue = process.run(self._queue())
         request = Request(LIVE, Wanted(), self._columns, self._options.messages_per_split)
@@ -124,7 +125,8 @@ class QueueStreamReader(DataSourceStreamReader):
         queue = await self._queue()
         ranges = await patiently(lambda: self._borrow(queue))
         if ranges or self._latest is None:
-            # the first of a reader is a new one in any case, so that Spark commits what was done before a restart
+            # the first of a reader is a new one in any case, so that Spark commits the batch that was done before a
+            # restart
             self._latest = BatchOffset(queue.engine.host.now_us(), tuple(ranges))
             self._out = self._latest if ranges else None
         return self._latest
@@ -148,7 +150,7 @@ class QueueStreamReader(DataSourceStreamReader):
         return ranges
 
     async def _borrow_of(self, lane: LentLane, messages_max: int, deadline_us: int) -> RangePlan | None:
-        """The next range of a lane in which something is left; None where nothing is, or somebody else has one."""
+        """The next range of a lane with remaining messages; None where there are none, or another job has one."""
         for _ in range(RANGES_TRIED):
             preview = await lane.preview(_budget(messages_max))
             if preview is None:
@@ -163,18 +165,18 @@ class QueueStreamReader(DataSourceStreamReader):
         return None
 
     async def _settle(self, offset: BatchOffset) -> None:
-        """Settle all that a batch had; what can not be settled any more is told, and comes again."""
+        """Settle all messages of a batch; messages that cannot be settled any more are reported, and come again."""
         queue = await self._queue()
         lending = module_of(queue).lending_of(queue, self._job)
         for plan in offset.ranges:
             try:
                 await patiently(partial(self._settle_range, queue, lending, plan))
             except HeadgateError as error:
-                log.warning("batch on a lane may not be settled; its messages may be delivered again: %s", error)
+                log.warning("batch on a lane may not be settled", extra={"error": str(error)})
         self._settled = offset.number
 
     async def _settle_range(self, queue: Queue, lending: Lending, plan: RangePlan) -> None:
-        """Under the loan of the batch; where that is over, under another."""
+        """Under the reservation of the batch; where that is over, under another."""
         lane = await lending.lane(plan.lane)
         masks = {at: pick.mask for at, pick in enumerate(plan.picks)}
         how = await lane.settle(plan, masks)
@@ -189,7 +191,7 @@ class QueueStreamReader(DataSourceStreamReader):
 
 
 async def _shared_out(lanes: Sequence[LentLane], bound: int) -> list[tuple[LentLane, int]]:
-    """How many messages to take of each lane, by what waits there."""
+    """The number of messages to take of each lane, by its backlog."""
     shares = shares_of_equal(bound, len(lanes))
     while True:
         found = await asyncio.gather(*(_waiting(lane, share) for lane, share in zip(lanes, shares, strict=True)))
@@ -200,7 +202,7 @@ async def _shared_out(lanes: Sequence[LentLane], bound: int) -> list[tuple[LentL
 
 
 async def _waiting(lane: LentLane, messages_max: int) -> int:
-    """How many messages could be borrowed next, up to about so many."""
+    """The number of messages in the next reservation, up to about this many."""
     cursor = lane.cursor
     preview = await lane.preview(_budget(messages_max))
     lane.cursor = cursor

@@ -1,7 +1,7 @@
 """One connection for each Python process, on a loop in the background: of a driver, and of an executor's tasks.
 
-The first task that needs it opens it, and the next ones find it: Spark keeps its Python workers, and opening costs a
-second, since clocks are compared. A worker that Spark ends takes it along; it holds no lanes, so nobody waits for it.
+The first task that needs it opens it, and the next ones reuse it: Spark keeps its Python workers, and opening costs a
+second, since clocks are compared. It ends with a worker that Spark ends; it holds no lanes, so nobody waits for it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ T = TypeVar("T")
 _END = object()
 
 TAKEN_AT_ONCE = 64
-"""So many items of an async iterator are brought over from the loop's thread at once."""
+"""The number of items of an async iterator that are transferred from the loop's thread at once."""
 
 NAMES = ("CONTACT_POINTS", "DATA_CENTER", "USERNAME", "USE_SSL", "KEYSPACE", "CLUSTER_NAME")
-"""What a driver tells its tasks of where Cassandra is, where their own environment does not: never the password."""
+"""The address of Cassandra that a driver passes to its tasks, if their own environment lacks it: never the
+password."""
 SECRETS = ("PASSWORD", "SSL_CA", "SSL_CERT", "SSL_KEY")
-"""What tasks are told only where they run on the driver's own machine."""
+"""Settings that tasks get only on the driver's own machine."""
 
 
 def told_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What of the driver's environment goes along with its tasks."""
+    """The part of the driver's environment that its tasks get."""
     return _variables(environment, NAMES)
 
 
 def local_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What Python workers on this machine are started with: they are children of a JVM that may be older than it."""
+    """The environment of Python workers on this machine: they are children of a JVM that may be older than it."""
     return _variables(environment, (*NAMES, *SECRETS))
 
 
@@ -69,7 +70,7 @@ class WorkerConnection:
         return self._background.run(work)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """The same for who waits for it later."""
+        """The same for a caller that waits for it later."""
         return self._background.begin(work)
 
     def queue(self, name: str) -> Queue:
@@ -77,12 +78,12 @@ class WorkerConnection:
         return self.run(self.headgate.queue(name))
 
     def iterate(self, source: AsyncIterator[T]) -> Iterator[list[T]]:
-        """What an async iterator gives, in lists."""
+        """The items of an async iterator, in lists."""
         while some := self.run(_take(source)):
             yield some
 
     def each(self, source: AsyncIterator[T]) -> Iterator[T]:
-        """What an async iterator gives, one by one; the next is made while the last is used."""
+        """The items of an async iterator, one by one; the next is computed while the last is used."""
         ahead: asyncio.Future[Any] | None = None
 
         async def following() -> Any:
@@ -111,8 +112,8 @@ class WorkerConnection:
 
 
 class UnderWay:
-    """Work of one task that is waited for later. Where some of it fails, the rest is waited for before that is told:
-    a task that is tried again then meets nothing of its own."""
+    """Work of one task that is awaited later. If some of it fails, the rest is awaited before the error is raised: a
+    repeated task then meets nothing of its own."""
 
     def __init__(self, here: WorkerConnection, ahead: int) -> None:
         self._here = here
@@ -130,7 +131,7 @@ class UnderWay:
             self._end(0)
 
     def add(self, work: Coroutine[Any, Any, Any], *, after_all: bool = False) -> None:
-        """Begin it, once less than `ahead` are under way before it, or none; what of those has failed is raised."""
+        """Start it, once less than `ahead` are under way before it, or none; raises the errors of earlier ones."""
         try:
             self._end(0 if after_all else self._ahead - 1)
         except BaseException:
@@ -164,13 +165,13 @@ def merge_environments(told: Mapping[str, str], own: Mapping[str, str], over: Ma
 
 
 def connection_here(told: Mapping[str, str], *, over: Mapping[str, str] | None = None) -> WorkerConnection:
-    """The connection of this process; what its own environment says goes before what it was told, and `over` before
+    """The connection of this process; its own environment takes precedence over the driver's, and `over` over
     both."""
     over = over or {}
     key = (("", str(os.getpid())), *sorted(told.items()), ("", ""), *sorted(over.items()))
     with _lock:
         if key not in _open:
             _open[key] = WorkerConnection(merge_environments(told, os.environ, over))
-            spare_the_collector()  # Spark has it look at everything after each task: 60 ms for what was imported
+            spare_the_collector()  # Spark has it visit every object after each task: 60 ms for the imported modules
             spare_archives()
         return _open[key]

@@ -2,8 +2,8 @@
 docs/internals/protocols/spark.md). A task opens its process's connection, makes sure of the batch's mark, and puts
 pieces.
 
-What ends without an answer is put again under the same keys; a task that fails leaves what it wrote, and the next one
-that writes the same rows finds it.
+A put without an answer is repeated under the same keys. A failed task leaves its rows, and the next one that writes
+the same rows finds them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TRIES = 5
 PAUSE_S = 2.0
 UPDATES_AT_ONCE = 1_000
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
-"""What Spark tells the tasks of a streaming query."""
+"""Spark's properties for the tasks of a streaming query."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class RowWriter:
-    """What tasks do: the same for batches and streams."""
+    """The work of a task: the same for batches and streams."""
 
     options: WriteOptions
 
@@ -186,19 +186,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """All of it is durable already."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What was written stays, and is known by its keys when the batch is written again."""
+        """Written rows stay, and are recognized by their keys when the batch is written again."""
 
 
 def refuse_overwrite(overwrite: bool) -> None:
     """A queue is added to; so is a counter."""
     if overwrite:
         raise OptionInvalid(
-            "a queue or a counter supports only append, not overwrite", remedy='write with mode("append")'
+            "A queue or a counter supports only append, not overwrite", remedy='write with mode("append")'
         )
 
 
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise Bug("rows can only be written in a Spark task")
+        raise Bug("Rows can only be written in a Spark task")
     return context

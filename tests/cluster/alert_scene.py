@@ -83,7 +83,7 @@ class Scene:
         """One that is scraped: what it counts from now on is seen as more than before."""
         (port,) = server_ports(1)
         name = f"worker{len(self.targets)}"
-        command = [sys.executable, "-m", "headgate.cli.main", "worker", "--queue", queue]
+        command = [sys.executable, "-m", "headgate.cli.main", "worker", queue]
         command += ["--handler", f"tests.cluster.alert_handlers:{handler}", "--health", f"127.0.0.1:{port}", *options]
         paths = os.pathsep.join((str(ROOT / "workers"), str(ROOT)))
         with (self.folder / f"{name}.log").open("ab") as log:

@@ -240,15 +240,15 @@ def test_top_shows_the_queue_who_works_it_and_what_is_behind(told: dict[str, str
         (held,) = await queue.receive(1, wait=20)
         figures: tuple[object, ...] = ()
         for _ in range(LOOKS):  # figures are reported once a second, of messages that have been due for some time
-            (seen,) = json.loads(await asyncio.to_thread(command, told, "top", "--once", "--json"))["queues"]
+            (seen,) = json.loads(await asyncio.to_thread(command, told, "top", "--snapshot", "-o", "json"))["queues"]
             figures = tuple(seen[name] for name in ("queue", "workers", "lanes", "backlog", "in_flight"))
             if figures == ("shop/orders", 1, 2, 29, 1):
                 break
         assert figures == ("shop/orders", 1, 2, 29, 1)
-        lines = (await asyncio.to_thread(command, told, "top", "--once")).splitlines()
+        lines = (await asyncio.to_thread(command, told, "top", "--snapshot")).splitlines()
         assert ["shop/orders", "29", "1"] == lines[1].split()[:3]
-        assert "" == (await asyncio.to_thread(command, told, "top", "--once", "--namespace", "none")).replace(
-            "there are no queues\n", ""
+        assert "" == (await asyncio.to_thread(command, told, "top", "--snapshot", "--namespace", "none")).replace(
+            "no queues\n", ""
         )
         await held.ack()
         await received(queue, 29)

@@ -109,7 +109,7 @@ def test_a_collector_that_is_told_to_collect_too_soon(scene: Scene, cassandra: S
     here.wait_for("counter", "soon", has_condition("Ready"), what="is Ready")
     with hints_kept_for_hours(cassandra):
         done = subprocess.run(
-            [sys.executable, "-m", "headgate.cli.main", "gc", "--counter", f"{here.namespace}/soon"],
+            [sys.executable, "-m", "headgate.cli.main", "gc", f"{here.namespace}/soon"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **scene.environment},
             capture_output=True,
             text=True,

@@ -232,5 +232,5 @@ def test_the_repair_job_makes_a_pass_over_its_namespace(here: Kubectl, headgate_
     here.run("create", "job", "now", f"--from=cronjob/{name_of(group)}")
     here.wait_for("job", "now", lambda job: bool(job["status"].get("succeeded")), what="has succeeded")
     said = here.logs("job/now")
-    assert "shop/python: looked at" in said, json.dumps(said)
-    assert "shop/http: looked at" in said, json.dumps(said)
+    assert "shop/python: checked" in said, json.dumps(said)
+    assert "shop/http: checked" in said, json.dumps(said)

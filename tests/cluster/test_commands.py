@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import headgate
-from headgate.cli.main import COMMANDS
+from headgate.cli.main import COMMANDS, main
 from headgate.engines.timeline.lane_taking import lane_of
 from headgate.engines.timeline.repair import REPAIR_LANE, Leader
 from headgate.testing.cassandra.serving import Serving
@@ -70,12 +71,21 @@ def run(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def emptied(run: Commands, queue: str = "shop/emails") -> None:
     """Nothing is in the queue."""
-    assert 0 == run("purge", "--queue", queue, "--yes").code
+    assert 0 == run("purge", queue, "--yes").code
+
+
+def test_queues_are_listed_and_their_names_complete_in_a_shell(run: Commands) -> None:
+    names = ["shop/emails", "shop/emails-dead", "shop/looked-at"]
+    assert names == run("queues", "--namespace", "shop").out
+    assert [{"name": name} for name in names] == json.loads(run("queues", "--namespace", "shop", "-o", "json").out[0])
+    words = {"_HEADGATE_COMPLETE": "bash_complete", "COMP_WORDS": "headgate stats shop/em", "COMP_CWORD": "2"}
+    offered = CliRunner().invoke(main, [], prog_name="headgate", env={**run.told, **words}).output.split()
+    assert ["plain,shop/emails", "plain,shop/emails-dead"] == offered
 
 
 def stats(run: Commands, queue: str = "shop/emails") -> dict[str, int]:
     """What the command counts."""
-    told = json.loads(run("stats", "--queue", queue, "--json").out[0])
+    told = json.loads(run("stats", queue, "-o", "json").out[0])
     return {name: told[name] for name in ("backlog", "in_flight", "delayed")}
 
 
@@ -83,53 +93,53 @@ def stats(run: Commands, queue: str = "shop/emails") -> dict[str, int]:
 
 
 def test_what_is_sent_can_be_looked_at_counted_found_received_and_is_gone_then(run: Commands) -> None:
-    sent = run.apart("send", "--queue", "shop/emails", '{"number": {n}}', "--count", "3")
-    assert (0, 3, ["sent 3"]) == (sent.code, len(set(sent.out)), sent.err)
+    sent = run.apart("put", "shop/emails", '{"number": {n}}', "--count", "3")
+    assert (0, 3, ["put 3"]) == (sent.code, len(set(sent.out)), sent.err)
     with ThreadPoolExecutor(3) as pool:
-        looks = ["peek", "--queue", "shop/emails"], ["stats", "--queue", "shop/emails"]
+        looks = ["peek", "shop/emails"], ["stats", "shop/emails"]
         peeked, counted, found = pool.map(
-            lambda each: run.apart(*each), (*looks, ["where", "--queue", "shop/emails", sent.out[0]])
+            lambda each: run.apart(*each), (*looks, ["locate", "shop/emails", sent.out[0]])
         )
-    assert ["id", "standing", "due", "since", "attempts", "group", "payload"] == peeked.out[0].split()
+    assert ["id", "state", "due", "since", "attempts", "group", "payload"] == peeked.out[0].split()
     assert [(each, "ready") for each in sent.out] == [tuple(line.split()[:2]) for line in peeked.out[1:]]
     assert ['{"number": 1}', '{"number": 2}', '{"number": 3}'] == [line[-13:] for line in peeked.out[1:]]
-    assert ["backlog    3", "in flight  0", "due later  0"] == counted.out[:3]
+    assert ["backlog    3", "in flight  0", "delayed    0"] == counted.out[:3]
     assert "lanes      2, 0 held" in counted.out
     assert (0, "waiting") == (found.code, found.out[0])
-    received = run.apart("receive", "--queue", "shop/emails", "--limit", "3", "--ack", "--json")
+    received = run.apart("receive", "shop/emails", "--limit", "3", "--ack", "-o", "json")
     messages = [json.loads(line) for line in received.out]
     assert sorted(sent.out) == sorted(each["id"] for each in messages)
     assert {("application/json", 1)} == {(each["attributes"]["content-type"], each["attempt"]) for each in messages}
     assert {1, 2, 3} == {json.loads(each["payload"])["number"] for each in messages}
-    assert (0, "settled") == ((gone := run("where", "--queue", "shop/emails", sent.out[0])).code, gone.out[0])
-    assert ["nothing waits"] == run("peek", "--queue", "shop/emails").out
+    assert (0, "settled") == ((gone := run("locate", "shop/emails", sent.out[0])).code, gone.out[0])
+    assert ["no messages"] == run("peek", "shop/emails").out
     assert {"backlog": 0, "in_flight": 0, "delayed": 0} == stats(run)
 
 
 def test_a_stream_is_sent_at_its_rate_and_a_line_of_input_is_a_message(run: Commands) -> None:
     began_s = time.monotonic()
-    sent = run("send", "--queue", "shop/emails", "number {n}", "--count", "30", "--rate", "20")
-    assert (0, 30, "sent 30") == (sent.code, len(set(sent.out)), sent.err[-1])
+    sent = run("put", "shop/emails", "number {n}", "--count", "30", "--rate", "20/s")
+    assert (0, 30, "put 30") == (sent.code, len(set(sent.out)), sent.err[-1])
     assert time.monotonic() - began_s >= 1.4
-    lines = run("send", "--queue", "shop/emails", "--lines", "--quiet", given="one\ntwo\n")
-    assert (0, [], "sent 2") == (lines.code, lines.out, lines.err[-1])
-    received = run("receive", "--queue", "shop/emails", "--limit", "32", "--ack", "--json")
+    lines = run("put", "shop/emails", "--lines", "--quiet", given="one\ntwo\n")
+    assert (0, [], "put 2") == (lines.code, lines.out, lines.err[-1])
+    received = run("receive", "shop/emails", "--limit", "32", "--ack", "-o", "json")
     wanted = ["one", "two", *(f"number {number}" for number in range(1, 31))]
     assert sorted(wanted) == sorted(json.loads(line)["payload"] for line in received.out)
 
 
 def test_what_is_sent_later_once_in_a_group_and_with_attributes_is_so(run: Commands) -> None:
     key = uuid.uuid4().hex
-    twice = [run("send", "--queue", "shop/emails", "x", "--once", key).out for _ in range(2)]
+    twice = [run("put", "shop/emails", "x", "--once", key).out for _ in range(2)]
     assert twice[0] == twice[1]
-    run("send", "--queue", "shop/emails", "in order", "--group", "g", "--attribute", "colour=red=ish")
-    later = run("send", "--queue", "shop/emails", "later", "--delay", "1h").out[0]
-    peeked = {line.split()[0]: line for line in run("peek", "--queue", "shop/emails").out[1:]}
+    run("put", "shop/emails", "in order", "--group", "g", "--attribute", "colour=red=ish")
+    later = run("put", "shop/emails", "later", "--delay", "1h").out[0]
+    peeked = {line.split()[0]: line for line in run("peek", "shop/emails").out[1:]}
     assert (3, "later") == (len(peeked), peeked[later].split()[1])
     assert re.search(r"-59m\d*s?", peeked[later]), peeked[later]
     (told,) = [
         json.loads(line)
-        for line in run("receive", "--queue", "shop/emails", "--ack", "--json", "--limit", "2").out
+        for line in run("receive", "shop/emails", "--ack", "-o", "json", "--limit", "2").out
         if '"in order"' in line
     ]
     assert ("g", "red=ish") == (told["group"], told["attributes"]["colour"])
@@ -137,47 +147,49 @@ def test_what_is_sent_later_once_in_a_group_and_with_attributes_is_so(run: Comma
 
 
 def test_what_is_received_without_ack_is_given_back_uncounted_also_when_it_is_interrupted(run: Commands) -> None:
-    (sent,) = run("send", "--queue", "shop/emails", "a look").out
-    first = run("receive", "--queue", "shop/emails", "--limit", "1")
+    (sent,) = run("put", "shop/emails", "a look").out
+    first = run("receive", "shop/emails", "--limit", "1")
     assert [sent, "a look"] == [first.out[0].split()[0], first.out[0][-6:]]
-    with run.begin("receive", "--queue", "shop/emails", "--follow") as following:
+    with run.begin("receive", "shop/emails", "--follow") as following:
         assert following.stdout is not None
         line = following.stdout.readline()
         following.send_signal(signal.SIGINT)
         assert (130, sent) == (following.wait(20), line.split()[0])
-    again = run("receive", "--queue", "shop/emails", "--limit", "1", "--ack", "--json")
+    again = run("receive", "shop/emails", "--limit", "1", "--ack", "-o", "json")
     assert (sent, 1) == ((told := json.loads(again.out[0]))["id"], told["attempt"])
 
 
 def test_what_was_sent_for_later_can_be_cancelled_and_what_is_due_can_not(run: Commands) -> None:
-    (later,) = run("send", "--queue", "shop/emails", "later", "--delay", "1h").out
-    (now,) = run("send", "--queue", "shop/emails", "now").out
-    done = run.apart("cancel", "--queue", "shop/emails", later, now)
-    assert (1, [f"{later} cancelled", f"{now} too late"]) == (done.code, done.out)
-    assert "cancelled" == run("where", "--queue", "shop/emails", later).out[0]
+    (later,) = run("put", "shop/emails", "later", "--delay", "1h").out
+    (now,) = run("put", "shop/emails", "now").out
+    done = run.apart("cancel", "shop/emails", later, now)
+    assert (4, [f"{later} cancelled", f"{now} too late"]) == (done.code, done.out)
+    assert "cancelled" == run("locate", "shop/emails", later).out[0]
     emptied(run)
 
 
 def test_a_purge_settles_what_is_there_when_it_is_meant(run: Commands) -> None:
-    run("send", "--queue", "shop/emails", "x", "--count", "3")
-    run("send", "--queue", "shop/emails", "later", "--delay", "1h")
-    doubted = run("purge", "--queue", "shop/emails", given="n\n")
+    run("put", "shop/emails", "x", "--count", "3")
+    run("put", "shop/emails", "later", "--delay", "1h")
+    doubted = run("purge", "shop/emails", given="n\n")
+    asked = "Delete 4 messages (3 ready, 0 in flight, 1 delayed) in shop/emails? [y/N]"
+    assert asked in " ".join(doubted.err)
     assert (1, {"backlog": 3, "in_flight": 0, "delayed": 1}) == (doubted.code, stats(run))
     moment = datetime.now(UTC).isoformat()
-    (young,) = run("send", "--queue", "shop/emails", "young").out
-    older = run("purge", "--queue", "shop/emails", "--yes", "--before", moment)
-    assert [f"purged what was put before {moment}"] == older.out
-    assert [young] == [line.split()[0] for line in run("peek", "--queue", "shop/emails").out[1:]]
-    done = run.apart("purge", "--queue", "shop/emails", "--yes")
-    assert (0, True) == (done.code, done.out[0].startswith("purged what was put before "))
-    assert ["nothing waits"] == run("peek", "--queue", "shop/emails").out
+    (young,) = run("put", "shop/emails", "young").out
+    older = run("purge", "shop/emails", "--yes", "--until", moment)
+    assert [f"deleted messages put before {moment}"] == older.out
+    assert [young] == [line.split()[0] for line in run("peek", "shop/emails").out[1:]]
+    done = run.apart("purge", "shop/emails", "--yes")
+    assert (0, True) == (done.code, done.out[0].startswith("deleted messages put before "))
+    assert ["no messages"] == run("peek", "shop/emails").out
 
 
 def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
     emptied(run)
-    run("send", "--queue", "shop/emails", "poison {n}", "--count", "3")
-    run("send", "--queue", "shop/emails-dead", "of nowhere")
-    run("send", "--queue", "shop/emails-dead", "of one gone", "--attribute", "headgate.dead.queue=shop/gone")
+    run("put", "shop/emails", "poison {n}", "--count", "3")
+    run("put", "shop/emails-dead", "of nowhere")
+    run("put", "shop/emails-dead", "of one gone", "--attribute", "headgate.dead.queue=shop/gone")
 
     async def kill(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
@@ -189,29 +201,35 @@ def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
 
     run.connected(kill)
     assert 5 == stats(run, "shop/emails-dead")["backlog"]
-    left = "2 left: they tell no queue, or one that is gone; give --to"
-    done = run.apart("redrive", "--queue", "shop/emails-dead")
-    assert (0, [f"redriven 3, {left}"]) == (done.code, done.out)
-    assert [f"redriven 0, {left}"] == run("redrive", "--queue", "shop/emails-dead").out
-    nowhere = run("redrive", "--queue", "shop/emails-dead", "--to", "shop/gone")
-    assert (2, True) == (nowhere.code, nowhere.err[0].startswith("There is no such queue"))
-    back = run("receive", "--queue", "shop/emails", "--limit", "3", "--ack", "--json")
-    told = sorted((json.loads(line) for line in back.out), key=lambda each: str(each["payload"]))
-    assert ["poison 1", "poison 2", "poison 3"] == [each["payload"] for each in told]
-    assert [{}] * 3 == [{name for name in each["attributes"] if "dead" in name} or {} for each in told]
-    assert ["redriven 2"] == run("redrive", "--queue", "shop/emails-dead", "--to", "shop/emails").out
+    left = [
+        "skipped 1: it has no source queue; give a target",
+        "skipped 1: its source queue does not exist; give a target",
+    ]
+    done = run.apart("redrive", "shop/emails-dead")
+    assert (4, "moved 3", left) == (done.code, done.out[0], sorted(done.out[1:]))
+    again = run("redrive", "shop/emails-dead", "-o", "json")
+    assert (4, 0, 2) == (again.code, (told := json.loads(again.out[0]))["moved"], len(told["skipped"]))
+    absent = run("redrive", "shop/emails-dead", "--id", run("put", "shop/emails", "elsewhere").out[0])
+    assert (3, ["moved 0", "skipped 1: it is not in this queue"]) == (absent.code, absent.out)
+    emptied_of_one = run("receive", "shop/emails", "--limit", "4", "--ack", "-o", "json")
+    nowhere = run("redrive", "shop/emails-dead", "--to", "shop/gone")
+    assert (3, True) == (nowhere.code, nowhere.err[0].startswith("There is no such queue"))
+    back = sorted((json.loads(line) for line in emptied_of_one.out), key=lambda each: str(each["payload"]))
+    assert ["elsewhere", "poison 1", "poison 2", "poison 3"] == [each["payload"] for each in back]
+    assert [{}] * 4 == [{name for name in each["attributes"] if "dead" in name} or {} for each in back]
+    assert ["moved 2"] == run("redrive", "shop/emails-dead", "--to", "shop/emails").out
     emptied(run)
 
 
 def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is_told(run: Commands) -> None:
-    run("send", "--queue", "depot/parcels", "x", "--count", "40")
+    run("put", "depot/parcels", "x", "--count", "40")
 
     async def receive_slowly(connection: headgate.Headgate) -> list[dict[str, object]]:
         """Only the owner of a lane reports its state."""
         queue = await connection.queue("depot/parcels")
         await queue.receive(1)
         while True:
-            shown = await asyncio.to_thread(run.apart, "top", "--once", "--json")
+            shown = await asyncio.to_thread(run.apart, "top", "--snapshot", "-o", "json")
             queues: list[dict[str, object]] = json.loads(shown.out[0])["queues"]
             if queues[0]["backlog"]:
                 return queues
@@ -220,7 +238,7 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is
     assert ("depot/parcels", 1) == (queues[0]["queue"], queues[0]["workers"])
     assert 39 <= int(str(queues[0]["backlog"])) <= 40
     assert {"shop/emails", "depot/hourly", "depot/broken"} < {each["queue"] for each in queues}
-    with run.begin("top", "--namespace", "depot", "--every", "100ms") as showing:
+    with run.begin("top", "--namespace", "depot", "--every", "100ms", "-o", "table") as showing:
         assert showing.stdout is not None
         looks = [showing.stdout.readline() for _ in range(10)]
         showing.send_signal(signal.SIGINT)
@@ -234,16 +252,16 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is
 
 
 def repaired(line: str) -> tuple[str, int]:
-    """The queue, and the number of checked parts."""
-    found = re.fullmatch(r"(\S+): looked at (\d+) parts; .*", line)
+    """The queue, and how many parts were looked at."""
+    found = re.fullmatch(r"(\S+): checked (\d+) parts; .*", line)
     assert found, line
     return found[1], int(found[2])
 
 
 def passed(run: Commands, queue: str, count: int) -> None:
-    """Messages were put, received and settled, and their parts can be checked for the first time."""
-    run("send", "--queue", queue, "x", "--count", str(count), "--quiet")
-    assert count == len(run("receive", "--queue", queue, "--limit", str(count), "--ack").out)
+    """Messages were put, received and settled, and the parts they were in can be looked at for the first time."""
+    run("put", queue, "x", "--count", str(count), "--quiet")
+    assert count == len(run("receive", queue, "--limit", str(count), "--ack").out)
 
 
 def until_owed(run: Commands, queue: str) -> None:
@@ -262,23 +280,23 @@ def until_owed(run: Commands, queue: str) -> None:
 
 
 def test_repair_looks_once_at_what_is_owed_tells_how_far_it_is_and_goes_on_from_there(run: Commands) -> None:
-    assert "repair     never run; nothing owed" in run("stats", "--queue", "shop/looked-at").out
+    assert "repair     never run; nothing overdue" in run("stats", "shop/looked-at").out
     passed(run, "shop/looked-at", 20)
     until_owed(run, "shop/looked-at")
-    (owes,) = [line for line in run("stats", "--queue", "shop/looked-at").out if line.startswith("repair")]
-    assert re.fullmatch(r"repair     never run; the oldest look has been owed for \d+\S*", owes), owes
-    first = run.apart("repair", "--queue", "shop/looked-at")
+    (owes,) = [line for line in run("stats", "shop/looked-at").out if line.startswith("repair")]
+    assert re.fullmatch(r"repair     never run; oldest check overdue for \d+\S*", owes), owes
+    first = run.apart("repair", "shop/looked-at")
     assert (0, []) == (first.code, first.err)
     assert repaired(first.out[0])[1] >= 1
-    (stands,) = [line for line in run("stats", "--queue", "shop/looked-at").out if line.startswith("repair")]
+    (stands,) = [line for line in run("stats", "shop/looked-at").out if line.startswith("repair")]
     assert re.fullmatch(
-        r"repair     last run \d+m?s ago; has looked at what was due until \d+s ago; nothing owed", stands
+        r"repair     last run \d+m?s ago; checked what was due until \d+s ago; nothing overdue", stands
     ), stands
-    assert ("shop/looked-at", 0) == repaired(run("repair", "--queue", "shop/looked-at").out[0])
-    shown = run("stats", "--queue", "shop/looked-at", "--lanes").out
+    assert ("shop/looked-at", 0) == repaired(run("repair", "shop/looked-at").out[0])
+    shown = run("stats", "shop/looked-at", "--lanes").out
     (last,) = [line for line in shown if line.startswith("last pass")]
-    assert re.fullmatch(r"last pass  \d+m?s ago: looked at 0 parts; 0 of 0 late rows put anew", last), last
-    assert shown[-3].startswith("lane  standing  owner  epoch  lease left  progress  settled up to"), shown[-3]
+    assert re.fullmatch(r"last pass  \d+m?s ago: checked 0 parts; 0 of 0 late rows put again", last), last
+    assert shown[-3].startswith("lane  state  owner  fencing token  lease left  progress  settled up to"), shown[-3]
     assert [["1/0", "free", "-"], ["1/1", "free", "-"]] == [line.split()[:3] for line in shown[-2:]]
 
 
@@ -293,17 +311,17 @@ def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_doe
         touching = asyncio.ensure_future(Leader(engine.host, lane, seen, tenure).keep_touching())
         try:
             return (
-                await asyncio.to_thread(run.apart, "repair", "--queue", "shop/looked-at"),
-                await asyncio.to_thread(run.apart, "stats", "--queue", "shop/looked-at"),
+                await asyncio.to_thread(run.apart, "repair", "shop/looked-at"),
+                await asyncio.to_thread(run.apart, "stats", "shop/looked-at"),
             )
         finally:
             touching.cancel()
 
     meanwhile, shown = run.connected(hold)
     assert (0, ["shop/looked-at: another process repairs this queue"]) == (meanwhile.code, meanwhile.out)
-    assert any(line.startswith("repair     runs now; ") for line in shown.out), shown
+    assert any(line.startswith("repair     running; ") for line in shown.out), shown
     taken_up = wait_until(
-        lambda: run("repair", "--queue", "shop/looked-at").out[0].startswith("shop/looked-at: looked at"),
+        lambda: run("repair", "shop/looked-at").out[0].startswith("shop/looked-at: checked"),
         timeout_s=20,
     )
     assert taken_up
@@ -311,16 +329,16 @@ def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_doe
 
 def test_a_job_repairs_every_queue_of_its_schedule_and_one_that_fails_stops_no_other(run: Commands) -> None:
     done = run.apart("repair", "--namespace", "depot", "--schedule", EVERY_FIVE)
-    assert 1 == done.code
+    assert 4 == done.code
     assert {"depot/parcels", "depot/tidy"} == {repaired(line)[0] for line in done.out}
     assert {"depot/broken"} == {line.partition(":")[0] for line in done.err}
     assert not any("Traceback" in line for line in done.err)
     hourly = run("repair", "--namespace", "depot", "--schedule", "0  *  * * *")
     assert (0, ["depot/hourly"]) == (hourly.code, [repaired(line)[0] for line in hourly.out])
     whole = run("repair", "--namespace", "depot")
-    assert (1, 3) == (whole.code, len(whole.out))
+    assert (4, 3) == (whole.code, len(whole.out))
     others = run("repair", "--namespace", "depot", HEADGATE_CONNECTION="other-cassandra")
-    assert (0, ["no queue in depot"]) == (others.code, others.out)
+    assert (0, ["no queue in depot"]) == (others.code, others.err)
     for arguments, says in (
         (
             ("--namespace", "depot", "--schedule", "1 2 3 * *"),
@@ -329,7 +347,7 @@ def test_a_job_repairs_every_queue_of_its_schedule_and_one_that_fails_stops_no_o
         (("--namespace", "nowhere"), "no queue in nowhere"),
     ):
         nothing = run("repair", *arguments)
-        assert (0, [says], []) == (nothing.code, nothing.out, nothing.err)
+        assert (0, [], [says]) == (nothing.code, nothing.out, nothing.err)
 
 
 def test_two_jobs_at_once_do_no_harm(run: Commands) -> None:
@@ -350,28 +368,28 @@ OF_A_QUEUE = {
     "receive": [],
     "redrive": [],
     "repair": [],
-    "send": ["x"],
+    "put": ["x"],
     "stats": [],
-    "where": ["aeaqaaaa"],
+    "locate": ["aeaqaaaa"],
 }
 """What each needs beside its queue."""
 
 
 @pytest.mark.parametrize("command", sorted(OF_A_QUEUE))
 def test_a_queue_that_is_not_there_is_one_line(run: Commands, command: str) -> None:
-    done = run(command, "--queue", "shop/emials", *OF_A_QUEUE[command])
+    done = run(command, "shop/emials", *OF_A_QUEUE[command])
     line = "There is no such queue (queue=shop/emials); did you mean shop/emails?"
-    assert (2, [], [line]) == (done.code, done.out, done.err)
+    assert (3, [], [line]) == (done.code, done.out, done.err)
 
 
 @pytest.mark.parametrize("command", [*sorted(OF_A_QUEUE), "top", "apply"])
 def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> None:
     (tmp_path / "q.yaml").write_text(queue_of("x", SHARED))
-    rest = {"top": ["--once"], "apply": [str(tmp_path / "q.yaml")]}
-    arguments = rest.get(command) or ["--queue", "shop/emails", *OF_A_QUEUE[command]]
+    rest = {"top": ["--snapshot"], "apply": [str(tmp_path / "q.yaml")]}
+    arguments = rest.get(command) or ["shop/emails", *OF_A_QUEUE[command]]
     done = run(command, *arguments, **NO_SERVER)
     line = (
-        "headgate: no server listens at the contact points (at=127.0.0.1:1); start Cassandra, or fix CONTACT_POINTS"
+        "headgate: No server listens at the contact points (at=127.0.0.1:1); start Cassandra, or fix CONTACT_POINTS"
     )
     assert (1, [], [line]) == (done.code, done.out, done.err)
 
@@ -379,38 +397,35 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["send", "--queue", "shop/emails", "x", "--delay", "soon"], "'soon' is not a duration such as 500ms"),
-        (["send", "--queue", "shop/emails", "x", "--deliver-at", "noon"], "'noon' is not a moment such as"),
-        (["send", "--queue", "shop/emails", "x", "--rate", "0"], "0.0 is not in the range x>0"),
-        (["send", "--queue", "shop/emails", "x", "--count", "0"], "0 is not in the range x>=1"),
-        (["send", "--queue", "shop/emails", "x", "--attribute", "red"], "an attribute is written NAME=VALUE"),
+        (["put", "shop/emails", "x", "--delay", "soon"], "'soon' is not a duration such as 500ms"),
+        (["put", "shop/emails", "x", "--deliver-at", "noon"], "'noon' is not a time such as"),
+        (["put", "shop/emails", "x", "--rate", "0"], "'0' is not a rate such as 50/s"),
+        (["put", "shop/emails", "x", "--count", "0"], "0 is not in the range x>=1"),
+        (["put", "shop/emails", "x", "--attribute", "red"], "An attribute is written NAME=VALUE"),
         (
-            ["send", "--queue", "shop/emails", "x", "--delay", "1s", "--deliver-at", "2030-01-01"],
-            "--delay and --deliver-at say the same thing twice",
+            ["put", "shop/emails", "x", "--delay", "1s", "--deliver-at", "2030-01-01"],
+            "--delay and --deliver-at exclude each other",
         ),
-        (["send", "--queue", "shop/emails", "x", "--lines"], "--lines reads the payloads from standard input"),
-        (["send", "--queue", "shop/emails", "x", "--delay", "9000d"], "due"),
-        (["send", "x"], "Missing option '--queue'"),
-        (["send", "--queue", "a/b/c", "x"], "a queue is named NAMESPACE/NAME"),
-        (["receive", "--queue", "shop/emails", "--wait", "5"], "'5' is not a duration"),
-        (["receive", "--queue", "shop/emails", "--limit", "0"], "0 is not in the range x>=1"),
-        (["peek", "--queue", "shop/emails", "--since", "yesterday"], "'yesterday' is not a moment"),
-        (["where", "--queue", "shop/emails", "nonsense"], "not a message id (id=nonsense)"),
-        (["cancel", "--queue", "shop/emails", "nonsense"], "not a message id (id=nonsense)"),
-        (["cancel", "--queue", "shop/emails"], "Missing argument 'ID...'"),
-        (
-            ["purge", "--queue", "shop/emails", "--yes", "--before", "2990-01-01"],
-            "a purge needs an enqueue time in the past",
-        ),
+        (["put", "shop/emails", "x", "--lines"], "A payload is an argument, or comes from a file"),
+        (["put", "shop/emails", "x", "--delay", "9000d"], "due"),
+        (["put"], "Missing argument 'NAMESPACE/NAME'"),
+        (["put", "a/b/c", "x"], "A queue is named NAMESPACE/NAME"),
+        (["receive", "shop/emails", "--wait", "5"], "'5' is not a duration"),
+        (["receive", "shop/emails", "--limit", "0"], "0 is not in the range x>=1"),
+        (["peek", "shop/emails", "--since", "yesterday"], "'yesterday' is not a time"),
+        (["locate", "shop/emails", "nonsense"], "Not a message id (id=nonsense)"),
+        (["cancel", "shop/emails", "nonsense"], "Not a message id (id=nonsense)"),
+        (["cancel", "shop/emails"], "Missing argument 'ID...'"),
+        (["purge", "shop/emails", "--yes", "--until", "2990-01-01"], "A purge needs an enqueue time in the past"),
         (["top", "--every", "often"], "'often' is not a duration"),
         (
-            ["redrive", "--queue", "shop/emails-dead", "--to", "shop/emails-dead"],
-            "a dead-letter queue cannot be redriven into itself",
+            ["redrive", "shop/emails-dead", "--to", "shop/emails-dead"],
+            "A dead-letter queue is not its own target",
         ),
-        (["repair"], "repair needs to know what; give either --queue, or --namespace"),
-        (["repair", "--queue", "shop/emails", "--schedule", EVERY_FIVE], "--schedule picks queues of a namespace"),
+        (["repair"], "repair needs one target; name a queue as NAMESPACE/NAME, or give --namespace"),
+        (["repair", "shop/emails", "--schedule", EVERY_FIVE], "--schedule selects queues of a namespace"),
         (["repair", "--namespace", "depot", "--schedule", "whenever"], "--schedule must be a cron schedule"),
-        (["sned", "--queue", "shop/emails"], "No such command 'sned'"),
+        (["pat", "shop/emails"], "No such command 'pat'. Did you mean put?"),
     ],
 )
 def test_a_mistake_is_one_clear_line(run: Commands, arguments: list[str], says: str) -> None:
@@ -422,4 +437,4 @@ def test_a_mistake_is_one_clear_line(run: Commands, arguments: list[str], says: 
 
 def test_every_command_on_a_queue_is_tried_here() -> None:
     elsewhere = {"apply", "check", "counter", "dev", "gc", "init", "validate", "worker"}  # check: by `helm test`
-    assert set(COMMANDS) == set(OF_A_QUEUE) | {"top"} | elsewhere
+    assert set(COMMANDS) == set(OF_A_QUEUE) | {"top", "queues"} | elsewhere

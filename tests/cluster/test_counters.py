@@ -83,7 +83,7 @@ def test_applied_again_nothing_changes_and_its_tables_bear_its_id(
 ) -> None:
     done = shop("apply", str(file))
     assert (0, 10) == (done.code, sum(" unchanged " in line for line in done.out)), done
-    assert ["-- nothing is missing"] == shop("apply", "--print", str(file)).out
+    assert ["-- nothing is missing"] == shop("apply", "--dry-run", str(file)).out
     rows = cassandra.cql("SELECT keyspace_name, table_name FROM system_schema.tables")
     tables = {str(row["table_name"]) for row in rows if row["keyspace_name"] == KEYSPACE}
     stock = next(line for line in done.out if "shop/stock" in line)
@@ -99,7 +99,7 @@ def test_what_is_fixed_is_refused_and_the_rest_is_changed(shop: Commands, tmp_pa
         + counter_of("daily", f"gc: {{schedule: '0 4 * * *'}}, {SHARED}", "depot")
     )
     done = shop("apply", str(changed))
-    assert (2, 1) == (done.code, sum("counter/depot/daily updated" in line for line in done.out)), done
+    assert (4, 1) == (done.code, sum("counter/depot/daily updated" in line for line in done.out)), done
     assert "tokenWindow is fixed when the counter is made" in done.err[0]
     changed.write_text(counter_of("daily", f"gc: {{schedule: '0 3 * * *'}}, {SHARED}", "depot"))
     assert 0 == shop("apply", str(changed)).code
@@ -257,7 +257,7 @@ def test_a_command_adds_and_another_tells(shop: Commands) -> None:
     assert 0 == shop("counter", "add", "shop/page-views", "shell").code
     assert ["42"] == shop.apart("counter", "get", "shop/page-views", "shell").out
     assert 0 == shop("counter", "add", "shop/page-views", "shell", "-2").code
-    once = shop("counter", "add", "--once", "shop/page-views", "shell", "5")
+    once = shop("counter", "add", "--new-token", "shop/page-views", "shell", "5")
     token = once.err[0].removeprefix("token ")
     assert 0 == shop("counter", "add", "--token", token, "shop/page-views", "shell", "5").code
     assert ["shell\t45", "none\t0"] == shop("counter", "get", "shop/page-views", "shell", "none").out
@@ -265,11 +265,11 @@ def test_a_command_adds_and_another_tells(shop: Commands) -> None:
     assert ["45"] == shop("counter", "get", "shop/page-views", "shell", "--since", since).out
     assert 0 == shop("counter", "add", "shop/colour", "sky", "grey").code
     assert "grey" == json.loads(shop("counter", "get", "shop/colour", "sky").out[0])["value"]
-    assert 0 == shop("counter", "add", "--json", "shop/colour", "sky", '{"is": ["blue"]}').code
+    assert 0 == shop("counter", "add", "--json-values", "shop/colour", "sky", '{"is": ["blue"]}').code
     assert {"is": ["blue"]} == json.loads(shop("counter", "get", "shop/colour", "sky").out[0])["value"]
 
 
-def test_top_tells_keys_and_items_merge_combines_and_export_has_all(shop: Commands, tmp_path: Path) -> None:
+def test_top_tells_keys_and_items_merge_combines_and_export_has_all(shop: Commands) -> None:
     for item, count in (("home", "30"), ("cart", "7"), ("search", "9")):
         assert 0 == shop("counter", "add", "shop/pages", "mon", item, count).code
     assert 0 == shop("counter", "add", "shop/pages", "tue", "cart", "5").code
@@ -280,7 +280,7 @@ def test_top_tells_keys_and_items_merge_combines_and_export_has_all(shop: Comman
     keys = shop("counter", "top", "shop/pages", "--limit", "1").out
     assert ["KEY", "VALUE"] == keys[0].split()
     assert "mon" == keys[1].split()[0]
-    both = json.loads(shop("counter", "merge", "shop/pages", "mon", "tue", "--ask", "limit=1").out[0])
+    both = json.loads(shop("counter", "merge", "shop/pages", "mon", "tue", "--param", "limit=1").out[0])
     assert [("home", 30)] == [(each["item"], each["count"]) for each in both["items"]]
     assert 51 == both["total"]
     for who in ("1", "2", "3"):
@@ -293,21 +293,21 @@ def test_top_tells_keys_and_items_merge_combines_and_export_has_all(shop: Comman
         for how in ("or", "and", "not")
     }
     assert {"or": 4.0, "and": 1.0, "not": 2.0} == told
-    output = tmp_path / "pages.jsonl"
-    assert 0 == shop("counter", "export", "shop/pages", "--states", "--output", str(output)).code
-    lines = {line["key"]: line for line in map(json.loads, output.read_text().splitlines())}
+    exported = shop("counter", "export", "shop/pages", "--states")
+    lines = {line["key"]: line for line in map(json.loads, exported.out)}
+    assert lines.keys() == set(shop("counter", "export", "shop/pages", "-o", "name").out)
     assert {"mon": 46, "tue": 5} == {key: line["value"]["total"] for key, line in lines.items()}
     topk = type_of("topk")
     assert 46 == topk.value(topk.load(base64.b64decode(lines["mon"]["state"])), {}).total
 
 
 def test_gc_collects_one_or_all_of_a_namespace_with_its_schedule(shop: Commands) -> None:
-    one = shop.apart("gc", "--counter", "shop/page-views")
+    one = shop.apart("gc", "shop/page-views")
     assert 0 == one.code, one
     assert "shop/page-views: " in one.out[0]
-    assert "0 of 0 that ended were collected" in one.out[0]
+    assert "0 of 0 ended shards merged" in one.out[0]
     hourly = shop("gc", "--namespace", "depot", "--schedule", "0  *  * * *")
-    assert (1, 1) == (hourly.code, len(hourly.out)), hourly
+    assert (4, 1) == (hourly.code, len(hourly.out)), hourly
     assert hourly.out[0].startswith("depot/hasty: 0 keys")
     assert ["depot/foreign: There is no such type of counter here (type=acme/longest)"] == [
         line.partition(";")[0] for line in hourly.err
@@ -315,27 +315,33 @@ def test_gc_collects_one_or_all_of_a_namespace_with_its_schedule(shop: Commands)
     daily = shop("gc", "--namespace", "depot", "--schedule", "0 3 * * *")
     assert (0, 1, []) == (daily.code, len(daily.out), daily.err)
     none = shop("gc", "--namespace", "nowhere")
-    assert (0, ["no counter in nowhere"]) == (none.code, none.out)
+    assert (0, ["no counter in nowhere"]) == (none.code, none.err)
+
+
+def test_a_counter_that_is_not_there_has_an_exit_code_of_its_own(shop: Commands) -> None:
+    done = shop("counter", "get", "shop/page-view", "home")
+    assert (3, True) == (done.code, "did you mean shop/page-views?" in done.err[0])
+    listed = shop("counter", "list", "--namespace", "shop", "-o", "json")
+    assert {"name": "shop/page-views"} in json.loads(listed.out[0])
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["counter", "get", "shop/page-view", "home"], "did you mean shop/page-views?"),
         (["counter", "add", "shop/page-views", "home", "much"], "wanted=one whole number"),
         (["counter", "add", "shop/page-views", "home", "1", "--token", "mine"], "token"),
-        (["counter", "add", "--verb", "remove", "shop/page-views", "home"], "it has add"),
-        (["counter", "add", "--json", "shop/colour", "home", "red"], "this is no JSON"),
-        (["counter", "get", "shop/visitors", "mon", "--since", "2026-01-01"], "this counter has no windows"),
-        (["counter", "get", "shop/pages", "mon", "--ask", "limit"], "--ask is NAME=JSON"),
-        (["counter", "get", "shop/pages", "mon", "--ask", "depth=3"], "available: limit"),
-        (["counter", "top", "shop/page-views", "home"], "only of type topk a key has items"),
-        (["counter", "top", "shop/colour"], "values of this type have no order"),
-        (["counter", "merge", "shop/page-views"], "there is nothing to merge"),
+        (["counter", "add", "--verb", "remove", "shop/page-views", "home"], "available: add"),
+        (["counter", "add", "--json-values", "shop/colour", "home", "red"], "The value is not JSON"),
+        (["counter", "get", "shop/visitors", "mon", "--since", "2026-01-01"], "This counter has no windows"),
+        (["counter", "get", "shop/pages", "mon", "--param", "limit"], "--param is NAME=JSON"),
+        (["counter", "get", "shop/pages", "mon", "--param", "depth=3"], "available: limit"),
+        (["counter", "top", "shop/page-views", "home"], "Only keys of type topk have items"),
+        (["counter", "top", "shop/colour"], "Values of this type have no order"),
+        (["counter", "merge", "shop/page-views"], "A merge needs keys"),
         (["counter", "merge", "shop/page-views", "a", "b", "--how", "and"], "use a counter of type audience"),
         (["counter", "merge", "shop/visitors", "mon", "--with", "shop/pages", "mon"], "different types"),
-        (["gc"], "give either --counter, or --namespace"),
-        (["gc", "--counter", "shop/page-views", "--schedule", "0 * * * *"], "give --namespace too"),
+        (["gc"], "name a counter as NAMESPACE/NAME, or give --namespace"),
+        (["gc", "shop/page-views", "--schedule", "0 * * * *"], "give --namespace too"),
         (["gc", "--namespace", "shop", "--schedule", "whenever"], "must be a cron schedule"),
     ],
 )

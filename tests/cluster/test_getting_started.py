@@ -117,7 +117,7 @@ def run_of(page: str, shell: Shell) -> Iterator[tuple[Example, str]]:
     for example in examples_of(page):
         if example.language == "yaml" and example.words[:1] == ("values",):
             (shell.folder / example.words[1]).write_text(shell.as_here(example.text))
-        elif example.language == "sh" and "parsed" not in example.words:
+        elif example.is_run:
             yield example, shell.run(example)
 
 
@@ -129,7 +129,7 @@ def test_a_newcomer_installs_uses_looks_and_takes_away_by_the_pages_alone(
     said = []
     for example, _ in run_of("start-platform.md", shell):
         said.append(example.text)
-        if "headgate send" in example.text:
+        if "headgate put" in example.text:
             assert wait_until(lambda: is_drained(shell), timeout_s=DRAINED_WITHIN_S, every_s=2.0)
             on_call = dict(run_of("start-on-call.md", shell))
             assert any("why" in one.text for one in on_call)
@@ -142,7 +142,7 @@ def test_a_newcomer_installs_uses_looks_and_takes_away_by_the_pages_alone(
 
 def is_drained(shell: Shell) -> bool:
     """Whether all that was sent was handled."""
-    told = shell.say("headgate stats --queue shop/emails --json")
+    told = shell.say("headgate stats shop/emails -o json")
     return '"backlog": 0, "in_flight": 0' in told
 
 

@@ -81,13 +81,13 @@ def test_lanes_purge_and_redrive_run_beside_the_queue_and_leave_nothing(
         return capfd.readouterr().out
 
     def backlog() -> int:
-        return int(json.loads(run("lanes", "queue/emails", "--json").splitlines()[-1])["backlog"])
+        return int(json.loads(run("lanes", "queue/emails", "-o", "json").splitlines()[-1])["backlog"])
 
     shown = run("lanes", "queue/emails")
     assert "backlog    2" in shown
     assert ["1/0", "1/1"] == [line.split()[0] for line in shown.splitlines()[-2:]]
-    assert "redriven 0" in run("redrive", "queue/emails")
-    assert "purged what was put before" in run("purge", "queue/emails", "--yes")
+    assert "moved 0" in run("redrive", "queue/emails")
+    assert "deleted messages put before" in run("purge", "queue/emails", "--yes")
     assert wait_until(lambda: backlog() == 0, timeout_s=30)
     assert wait_until(lambda: here.list("jobs") == [] == here.list("pods"), timeout_s=60)
 
@@ -101,9 +101,9 @@ def test_a_command_that_fails_in_the_job_fails_here_with_its_words(
 ) -> None:
     make_queue(here, told, headgate_image, tmp_path)
     who, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
-    code, _, _ = calling.plugin(who, "purge", "queue/emails", "--yes", "--before", "yesterday")
+    code, _, _ = calling.plugin(who, "purge", "queue/emails", "--yes", "--until", "yesterday")
     assert 2 == code
-    assert "'yesterday' is not a moment such as" in capfd.readouterr().out
+    assert "'yesterday' is not a time such as" in capfd.readouterr().out
     assert wait_until(lambda: here.list("jobs") == [], timeout_s=60)
 
 

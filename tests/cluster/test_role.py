@@ -66,6 +66,6 @@ def test_the_role_of_the_page_is_enough_for_queues_counters_repair_and_collectio
         return said, await views.value("home")
 
     assert ("hello", 3) == granted.connected(work)
-    for command in (("repair", "--queue", "shop/emails"), ("gc", "--counter", "shop/views")):
+    for command in (("repair", "shop/emails"), ("gc", "shop/views")):
         done = granted(*command)
         assert (0, []) == (done.code, done.err), command

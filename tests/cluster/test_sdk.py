@@ -224,7 +224,7 @@ def test_settling_again_or_too_late_is_said(told: dict[str, str]) -> None:
         assert timedelta(seconds=50) < message.visible_until - datetime.now(UTC)
         await message.ack()
         assert [Settled.STALE] == await queue.settle([settle.Ack(message.receipt)])
-        with pytest.raises(headgate.SpecError, match="not a receipt"):
+        with pytest.raises(headgate.SpecError, match="Not a receipt"):
             await queue.settle([settle.Ack("nonsense")])
         await queue.put("y")
         (message,) = await queue.receive(1, visibility=1)
@@ -347,7 +347,7 @@ def test_a_child_of_a_fork_is_told_to_connect_itself(told: dict[str, str]) -> No
         ("shop/email", "There is no such queue (queue=shop/email); did you mean shop/emails?"),
         ("stop/emails", "There is no such queue (queue=stop/emails); did you mean shop/emails?"),
         ("emails", "There is no such queue (queue=default/emails); did you mean shop/emails?"),
-        ("a/b/c", "a queue is named NAMESPACE/NAME (given=a/b/c); write shop/emails"),
+        ("a/b/c", "A queue is named NAMESPACE/NAME (given=a/b/c); write shop/emails"),
         (
             "billing/invoices",
             "This release has no such engine (queue=billing/invoices, engine=bucket, carried=timeline)",
@@ -366,14 +366,14 @@ def test_a_queue_that_can_not_be_had_is_one_line(told: dict[str, str], name: str
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"CONTACT_POINTS": "127.0.0.1:1"}, "no server listens at the contact points"),
-        ({"KEYSPACE": "nothing_here"}, "the keyspace does not exist, or the role may not read it"),
+        ({"CONTACT_POINTS": "127.0.0.1:1"}, "No server listens at the contact points"),
+        ({"KEYSPACE": "nothing_here"}, "The keyspace does not exist, or the role may not read it"),
         (
             {"KEYSPACE": f"{KEYSPACE}_dead"},
-            "the table in Cassandra differs from its expected schema (table=catalogue, ",
+            "The table in Cassandra differs from its expected schema (table=catalogue, ",
         ),
         ({"CONTACT_POINTS": ""}, "HEADGATE_CONTACT_POINTS is not set"),
-        ({"DATA_CENTER": "mars"}, "no node is in the data center of this connection"),
+        ({"DATA_CENTER": "mars"}, "No node is in the data center of this connection"),
     ],
 )
 def test_bad_surroundings_are_one_line(told: dict[str, str], change: dict[str, str], says: str) -> None:
@@ -395,7 +395,7 @@ def test_a_queue_that_is_deleted_while_in_use_says_so_and_its_successor_is_anoth
         entry = await catalogue.set_state(queue.entry, State.DELETING)
         assert "shop/doomed" not in await connection.queues()
         await connection.refresh()
-        with pytest.raises(QueueDeleted, match="the queue is being deleted"):
+        with pytest.raises(QueueDeleted, match="The queue is being deleted"):
             await queue.put("two")
         with pytest.raises(QueueDeleted):
             await queue.receive(1)

@@ -85,12 +85,12 @@ def why_not(told: dict[str, str]) -> str:
 
 def test_nobody_listens(told: dict[str, str]) -> None:
     point = f"127.0.0.1:{free_port()}"
-    wanted = f"no server listens at the contact points (at={point}); start Cassandra, or fix CONTACT_POINTS"
+    wanted = f"No server listens at the contact points (at={point}); start Cassandra, or fix CONTACT_POINTS"
     assert wanted == why_not({**told, "CONTACT_POINTS": point})
 
 
 def test_a_contact_point_has_no_address(told: dict[str, str]) -> None:
-    assert why_not({**told, "CONTACT_POINTS": "cassandra.invalid"}).startswith("no contact point has an address")
+    assert why_not({**told, "CONTACT_POINTS": "cassandra.invalid"}).startswith("No contact point has an address")
 
 
 def test_one_contact_point_that_answers_is_enough(told: dict[str, str]) -> None:
@@ -105,7 +105,7 @@ def test_a_wrong_password_and_none(told: dict[str, str]) -> None:
 
 def test_a_wrong_data_centre_is_refused_and_told_those_that_exist(told: dict[str, str]) -> None:
     line = why_not({**told, "DATA_CENTER": "elsewhere"})
-    assert line.startswith("no node is in the data center of this connection (data_center=elsewhere, ")
+    assert line.startswith("No node is in the data center of this connection (data_center=elsewhere, ")
     assert line.endswith(f"set DATA_CENTER to one of {told['DATA_CENTER']}")
 
 
@@ -117,15 +117,15 @@ def test_the_only_data_centre_need_not_be_named(told: dict[str, str]) -> None:
 
 
 def test_another_cluster_answers(told: dict[str, str]) -> None:
-    assert why_not({**told, "CLUSTER_NAME": "theirs"}).startswith("another cluster answers at the contact points")
+    assert why_not({**told, "CLUSTER_NAME": "theirs"}).startswith("Another cluster answers at the contact points")
 
 
 def test_a_keyspace_is_not_there(told: dict[str, str]) -> None:
-    assert why_not({**told, "KEYSPACE": "not_there"}).startswith("the keyspace does not exist")
+    assert why_not({**told, "KEYSPACE": "not_there"}).startswith("The keyspace does not exist")
 
 
 def test_tls_where_the_server_has_none(told: dict[str, str]) -> None:
-    assert why_not({**told, "USE_SSL": "true"}).startswith("the TLS handshake with the server failed")
+    assert why_not({**told, "USE_SSL": "true"}).startswith("The TLS handshake with the server failed")
 
 
 def test_no_traceback_of_the_driver_reaches_the_logs(told: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
@@ -312,7 +312,7 @@ def test_a_store_is_not_shared_with_a_child_process(told: dict[str, str]) -> Non
             try:
                 store._session.require_usable()
             except Bug as error:
-                os._exit(7 if "another process" in str(error) else 8)
+                os._exit(7 if "Another process" in str(error) else 8)
             os._exit(0)
         _, status = await asyncio.to_thread(os.waitpid, child, 0)
         await store.write(insert("x", b"parent goes on"))

@@ -118,7 +118,7 @@ class Workers:
 
     def start(self, name: str, *options: str) -> None:
         """One more."""
-        command = [sys.executable, "-m", "headgate.cli.main", "worker", "--queue", self._queue]
+        command = [sys.executable, "-m", "headgate.cli.main", "worker", self._queue]
         command += [
             "--handler",
             f"tests.cluster.worker_handlers:{self._handler}",

@@ -169,7 +169,7 @@ class Sayings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
-        tell("said", logger=record.name, line=record.getMessage())
+        tell("said", logger=record.name, line=f"{record.getMessage()} {getattr(record, 'reason', '')}".strip())
 
 
 def tell_error(error: HeadgateError, **facts: object) -> None:

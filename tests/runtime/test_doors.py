@@ -217,7 +217,7 @@ def test_a_second_worker_on_a_machine_takes_another_port_unless_one_was_asked_fo
         second = await opened_doors(port, may_move=True)
         assert port == first.port != second.port
         assert (200, "ok\n") == await asked(second.port, "/livez")
-        with pytest.raises(Surroundings, match="the port for probes and metrics cannot be opened"):
+        with pytest.raises(Surroundings, match="The port for probes and metrics cannot be opened"):
             await opened_doors(port, may_move=False)
         await first.close()
         await second.close()

@@ -75,7 +75,7 @@ def test_how_a_child_ended_stands_in_the_reason_and_what_it_raised_goes_by_the_p
             b"exit": "its process ended with exit code 7",
             b"fail": "ValueError: no such person",
             b"reject": "rejected: never",
-            b"\xff": "the payload is not UTF-8: at byte 0",
+            b"\xff": "The payload is not UTF-8: at byte 0",
         } == reasons
         assert 1 == made.metrics.acked.value
 

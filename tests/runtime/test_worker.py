@@ -96,7 +96,7 @@ def test_a_payload_that_does_not_fit_goes_to_the_dead_letters_at_once_with_the_r
         await worked(bench)
         (dead,) = bench.queue.dead
         assert 1 == dead.attempts
-        assert "the payload is not a valid Mail\nto: Field required" in dead.reason
+        assert "The payload is not a valid Mail\nto: Field required" in dead.reason
         assert "size: " in dead.reason and "hunter2" not in dead.reason
         assert 1 == bench.metrics.dead.value
 

@@ -192,7 +192,7 @@ def test_only_under_an_operator_or_where_it_is_told_is_a_file_looked_for() -> No
 
 
 def test_a_worker_that_is_newer_than_its_operator_says_so_in_one_line() -> None:
-    ran = command("--queue", "a/b", "--handler", "tests.runtime.killers:slow", HEADGATE_OPERATOR_VERSION="0.0.9")
+    ran = command("a/b", "--handler", "tests.runtime.killers:slow", HEADGATE_OPERATOR_VERSION="0.0.9")
     assert 2 == ran.returncode
     assert 1 == len(ran.stderr.splitlines()), ran.stderr
     assert "upgrade the operator first" in ran.stderr
@@ -215,21 +215,21 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--queue", "shop/emails"], "a worker needs a handler; give either --handler MODULE:FUNCTION or --http URL"),
-        (["--queue", "shop/emails", "--handler", "x.y:z", "--http", "http://h"], "a worker needs a handler"),
-        (["--queue", "shop/emails", "--handler", "nowhere.tasks:send"], "the module does not exist"),
-        (["--queue", "shop/emails", "--handler", "send"], "a handler is named MODULE:FUNCTION"),
+        (["shop/emails"], "A worker needs a handler; give either --handler MODULE:FUNCTION or --http URL"),
+        (["shop/emails", "--handler", "x.y:z", "--http", "http://h"], "A worker needs a handler"),
+        (["shop/emails", "--handler", "nowhere.tasks:send"], "The module does not exist"),
+        (["shop/emails", "--handler", "send"], "A handler is named MODULE:FUNCTION"),
         (
-            ["--queue", "shop/emails", "--handler", "tests.runtime.broken_module:send"],
-            "the handler's module fails on import",
+            ["shop/emails", "--handler", "tests.runtime.broken_module:send"],
+            "The handler's module fails on import",
         ),
-        (["--queue", "shop/emails", "--handler", "tests.runtime.killers:gone"], "the module has no such function"),
-        (["--queue", "shop/emails", "--http", "ftp://h/x"], "--http must be the URL of a handler"),
-        (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--rate", "5"], "is not a rate"),
-        (["--queue", "shop/emails", "--handler", "tests.runtime.killers:slow", "--health", "x"], "--health must be"),
+        (["shop/emails", "--handler", "tests.runtime.killers:gone"], "The module has no such function"),
+        (["shop/emails", "--http", "ftp://h/x"], "--http must be the URL of a handler"),
+        (["shop/emails", "--handler", "tests.runtime.killers:slow", "--rate", "5"], "is not a rate"),
+        (["shop/emails", "--handler", "tests.runtime.killers:slow", "--health", "x"], "--health must be"),
         (
-            ["--queue", "a/b", "--http", "http://h", "--rate", "5/s", "--rate-per-worker", "5/s"],
-            "a worker has one rate",
+            ["a/b", "--http", "http://h", "--rate", "5/s", "--rate-per-worker", "5/s"],
+            "A worker has one rate",
         ),
     ],
 )
@@ -242,6 +242,6 @@ def test_a_mistake_is_one_clear_line_before_anything_is_connected(arguments: lis
 
 
 def test_a_worker_that_meets_a_mistake_says_where_it_is() -> None:
-    ran = command("--queue", "a/b", "--handler", "tests.runtime.broken_module:send")
+    ran = command("a/b", "--handler", "tests.runtime.broken_module:send")
     assert "error=ZeroDivisionError: " in ran.stderr
     assert "broken_module.py:" in ran.stderr

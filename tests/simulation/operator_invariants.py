@@ -192,7 +192,7 @@ class Judge:
         for name, document in self._resources():
             metadata, status = document["metadata"], document.get("status") or {}
             if status.get("observedGeneration") != metadata["generation"]:
-                yield f"{name}: generation {metadata['generation']}, observed {status.get('observedGeneration')}"
+                yield f"{name}: Generation {metadata['generation']}, observed {status.get('observedGeneration')}"
             ready = condition(document)
             if ready is None:
                 yield f"{name} has no status"

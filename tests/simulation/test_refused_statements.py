@@ -24,8 +24,8 @@ from tests.simulation.timeline_workers import Seen, check_seen, until_all_settle
 
 KINDS = [
     Refused("Cassandra's role may not do this"),
-    Surroundings("the table in Cassandra differs from its expected schema"),
-    StatementFailed("the driver failed"),
+    Surroundings("The table in Cassandra differs from its expected schema"),
+    StatementFailed("The driver failed"),
 ]
 
 

@@ -165,7 +165,7 @@ def test_where_the_record_of_passed_rows_can_not_be_read_the_look_is_owed() -> N
         done = await ward.repair()
         assert (0, 0) == (done.looked, done.put_anew)
         assert (part + 1) * REPAIRED.part_us + REPAIRED.late_write_us == done.oldest_owed_us
-        assert any("another version" in each for each in done.problems)
+        assert any("unsupported version" in each for each in done.problems)
         await client.store.write(Insert(passed, {**key, "ids": encode_passed([])}, timestamp_us=now_us + 1))
         done = await ward.repair()
         assert (1, 1, None, ()) == (done.looked, done.put_anew, done.oldest_owed_us, done.problems)
@@ -210,7 +210,7 @@ def test_a_part_that_nobody_looked_at_until_its_record_may_be_gone_is_told_and_l
         await asyncio.sleep(18 * DAY_S)
         done = await ward.repair()
         assert (0, 0, None) == (done.looked, done.late, done.oldest_owed_us)
-        assert ["what was late there" in each for each in done.problems] == [True]
+        assert ["late rows in them" in each for each in done.problems] == [True]
         assert () == (await ward.repair()).problems, "once"
         await ward.work(20)
         assert [b"once"] == ward.payloads()

@@ -255,7 +255,7 @@ def test_who_asks_again_at_once_while_the_clock_is_in_doubt_keeps_nobody_from_me
 
         def now_us() -> int:
             if doubtful[0]:
-                raise Unavailable("clock is not trusted")
+                raise Unavailable("Clock is not trusted")
             return consumer.process.clock.wall_us()
 
         consumer.host = replace(consumer.host, now_us=now_us)

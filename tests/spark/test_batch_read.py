@@ -158,7 +158,7 @@ def test_a_queue_whose_backlog_lies_in_one_shard_and_one_part_spreads(
     [
         ({"queue": "shop/mixd"}, "did you mean shop/mixed?"),
         ({"queue": "shop/mixed", "state": "dead"}, "state must be one of live, history (given=dead)"),
-        ({}, "set either a queue or a counter"),
+        ({}, "Set either a queue or a counter"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(

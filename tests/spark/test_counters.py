@@ -60,4 +60,4 @@ def test_a_counter_is_no_queue(spark: SparkSession, applied: Applied, connection
         spark.read.format("headgate").option("counter", "shop/lonely").option(
             "from", "2026-01-01T00:00:00Z"
         ).load().count()
-    assert "a counter has no positions" in line_of(told.value)
+    assert "A counter has no positions" in line_of(told.value)

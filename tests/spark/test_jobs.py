@@ -60,7 +60,7 @@ def test_a_drain_settles_what_succeeded_buries_what_died_and_leaves_the_rest(sho
     ("fields", "says"),
     [
         ({"handler": f"{HANDLERS}:wrong_columns"}, "return a DataFrame with id, outcome"),
-        ({"handler": f"{HANDLERS}:nobody"}, "the handler cannot be loaded"),
+        ({"handler": f"{HANDLERS}:nobody"}, "The handler cannot be loaded"),
         ({"handler": f"{HANDLERS}:wrong_outcome"}, "one of done, return, dead"),
         ({"handler": f"{HANDLERS}:strangers"}, "return the column `id` unchanged"),
         ({"handler": f"{HANDLERS}:breaks"}, "ValueError: can not send"),

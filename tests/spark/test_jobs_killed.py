@@ -137,7 +137,7 @@ def run_and_kill(shop: Shop, arguments: list[str], seed: int, folder: Path, *, k
 
 def into_files(shop: Shop, seed: int, folder: Path, *, kills: int) -> list[str]:
     sink = folder / "out"
-    arguments = ["drain", "--queue", "shop/shot", "--name", f"files{seed}", "--batch", "1500"]
+    arguments = ["drain", "shop/shot", "--name", f"files{seed}", "--batch-size", "1500"]
     run_and_kill(shop, [*arguments, "--sink", f"parquet:{sink}"], seed, folder, kills=kills)
     return [row["id"] for row in shop.spark.read.parquet(str(sink)).collect()]
 
@@ -177,7 +177,7 @@ def test_thirty_more(shop: Shop, seed: int, tmp_path: Path) -> None:
 def move_puts_each_once(shop: Shop, seed: int, folder: Path, *, kills: int) -> None:
     shop.put("shot", MESSAGES)
     shop.settle_down()
-    arguments = ["move", "--queue", "shop/shot", "--name", f"move{seed}", "--batch", "1500", "--target", "heir"]
+    arguments = ["move", "shop/shot", "--name", f"move{seed}", "--batch-size", "1500", "--to", "heir"]
     run_and_kill(shop, arguments, seed, folder, kills=kills)
     moved = [each.payload for each in shop.received("heir")]
     missing = {b"%d" % each for each in range(MESSAGES)} - set(moved)

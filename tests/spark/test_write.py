@@ -132,7 +132,7 @@ def test_a_job_begun_longer_ago_than_keys_are_remembered_is_refused(
     set_mark(told, "old", "nightly", batch=0, age_us=WINDOW_US)
     with pytest.raises(PySparkException) as refused:
         write(rows(spark, 5), "old", query="nightly")
-    assert "some of its keys may be forgotten" in line_of(refused.value)
+    assert "some of its keys may have expired" in line_of(refused.value)
     assert not payloads(queue)
 
 
@@ -224,5 +224,5 @@ def test_a_query_that_restarts_later_than_keys_are_remembered_is_refused(
     set_mark(told, "late", stream.id, batch=1, age_us=WINDOW_US)
     with pytest.raises(PySparkException) as refused:
         stream.run()
-    assert "some of its keys may be forgotten" in line_of(refused.value)
+    assert "some of its keys may have expired" in line_of(refused.value)
     assert Counter({f"row-{at}": 1 for at in range(10)}) == payloads(queue)

@@ -154,6 +154,13 @@ RULES = (
         never=("pyspark",),
     ),
     Rule(
+        "terminal",
+        "rich is an extra: only what a terminal shows needs it",
+        (*SHIPPED, "dev/**"),
+        but=("workers/headgate/cli/terminal/**",),
+        never=("rich",),
+    ),
+    Rule(
         "decisions",
         "decisions are pure, so that they can be simulated, replayed and explained",
         DECIDERS,

@@ -1,10 +1,12 @@
-"""Reads the examples of the pages under docs, and reports their faults.
+"""Reads the examples of the README and of the pages under docs, and reports their faults.
 
 A fenced block is an example by its first word: `yaml` (resources, or a part of a Queue; a second word marks another
 format, as `yaml values` of the chart), `sh` (command lines), `python` (a program), `cql`. `text` is the output of a
 program, and no example. Command lines with a second word, `parsed`, are held to what the commands take but are
-run nowhere; without it a test on real servers runs them. So with programs: `python compiled` is compiled alone, since
-it needs what the tests do not have.
+run nowhere, for the reason in the words after it; without it a test on real servers runs them (`RUN_BY`). So with
+programs: `python compiled` is compiled alone, since it needs what the tests do not have. An indented block that
+begins with a command is one of `sh parsed`, and a command within a sentence (`headgate stats`) is held to what there
+is: the command, its options, the files that it names.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +53,25 @@ OTHERS = frozenset(
         "python3",
         "grep",
         "base64",
+        "python",
+        "spark-submit",
+        "",  # `.`, which reads a file of variables
     )
 )
+RUN_BY = {
+    "../README.md": "tests/cluster/test_first_ten_minutes.py",
+    "start-developer.md": "tests/cluster/test_first_ten_minutes.py",
+    "start-data-engineer.md": "tests/cluster/test_first_ten_minutes.py",
+    "start-platform.md": "tests/cluster/test_getting_started.py",
+    "start-on-call.md": "tests/cluster/test_getting_started.py",
+}
+"""The pages with commands that a test types, and the test."""
+INDENTED = ("parsed", "shows the form of commands, with names that are the reader's own")
+COMMAND_WORDS = ("headgate", "kubectl", "helm", "make", "git", "pip", "eval", "export", ".", "cd", "python3")
+_INDENTED = re.compile(r"(?:^|\n\n)((?:    [^\n]+\n)+)")
+_WITHIN = re.compile(r"`((?:headgate|kubectl headgate|make) [^`\n]+)`")
+_LEFT_OUT = re.compile(r"^Missing |^Usage: |requires an argument|^Invalid value")
+_FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^```([a-z]+)([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -64,15 +85,39 @@ class Example:
     words: tuple[str, ...]
     text: str
 
+    @property
+    def is_run(self) -> bool:
+        """Whether a test on real servers types it."""
+        return self.language == "sh" and "parsed" not in self.words
+
     def __str__(self) -> str:
         return f"{self.page}-{self.number}-{self.language}"
 
 
 def examples_of(page: str, text: str | None = None) -> list[Example]:
-    """Every fenced block of a page under docs."""
+    """Every fenced block of a page under docs, then every indented block of commands."""
     told = (ROOT / "docs" / page).read_text(encoding="utf-8") if text is None else text
-    found = enumerate(_BLOCK.findall(told))
-    return [Example(page, number, language, tuple(words.split()), body) for number, (language, words, body) in found]
+    found = [(language, tuple(words.split()), body) for language, words, body in _BLOCK.findall(told)]
+    found += [("sh", INDENTED, body) for body in indented_commands_of(told)]
+    return [Example(page, number, *each) for number, each in enumerate(found)]
+
+
+def indented_commands_of(text: str) -> list[str]:
+    """The indented blocks of a page whose first word is a command."""
+    blocks = (
+        "".join(line[4:] + "\n" for line in block.splitlines()) for block in _INDENTED.findall(_FENCED.sub("", text))
+    )
+    return [block for block in blocks if block.split()[0].rpartition("/")[2] in COMMAND_WORDS]
+
+
+def faults_within(page: str, text: str) -> list[str]:
+    """What is wrong with the commands that stand within sentences; what they leave out is no fault."""
+    found = []
+    for span in _WITHIN.findall(_FENCED.sub("", text)):
+        for words in commands_of(span.replace("...", "").replace("\\|", "|")):
+            if "COMMAND" not in words:  # any of them
+                found += [f"{page}: {fault}" for fault in _faults_of_command(words) if not _LEFT_OUT.search(fault)]
+    return found
 
 
 def faults_of(example: Example) -> list[str]:
@@ -114,8 +159,11 @@ def commands_of(text: str) -> Iterator[list[str]]:
         reader.whitespace_split = True
         reader.commenters = "#"
         words: list[str] = []
+        is_redirected = False
         for word in [*reader, ";"]:
-            if set(word) <= set("|&;"):
+            if is_redirected or re.fullmatch(r"\d?>>?", word):
+                is_redirected = not is_redirected
+            elif set(word) <= set("|&;"):
                 if words:
                     yield words
                 words = []
@@ -126,6 +174,7 @@ def commands_of(text: str) -> Iterator[list[str]]:
 def _faults_of_command(words: list[str]) -> Iterator[str]:
     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
         words = words[1:]
+    words = words[: words.index(">")] if ">" in words else words
     program, rest = Path(words[0]).name if words else "", words[1:]
     told = " ".join(words)
     if program == "headgate":
@@ -139,7 +188,8 @@ def _faults_of_command(words: list[str]) -> Iterator[str]:
         if rest[0] not in HELM_VERBS:
             yield f"helm has no verb {rest[0]}: {told}"
     elif program == "make":
-        yield from (f"there is no such target: make {word}" for word in rest if "=" not in word and not _target(word))
+        named = [word for word in rest if "=" not in word and not word.startswith("-")]
+        yield from (f"there is no such target: make {word}" for word in named if not _target(word))
     elif program not in OTHERS and words:
         yield f"what is {program}? {told}"
     yield from (f"{word} is not there: {told}" for word in words if _is_ours(word) and not (ROOT / word).exists())
@@ -151,13 +201,15 @@ def _is_ours(word: str) -> bool:
 
 
 def _target(name: str) -> bool:
-    return re.search(rf"^{re.escape(name)}:", (ROOT / "Makefile").read_text(), re.MULTILINE) is not None
+    targets = re.findall(r"^([a-z%-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return any(re.fullmatch(target.replace("%", ".+"), name) for target in targets)
 
 
 def _faults_of_click(command: click.Command, arguments: list[str], told: str) -> Iterator[str]:
     """Whether it is taken as it stands: every option there, every value of the right form. Nothing is run."""
     try:
-        context = command.make_context(command.name, list(arguments))
+        with redirect_stdout(StringIO()):  # --help, --version
+            context = command.make_context(command.name, list(arguments))
         while isinstance(command, click.Group):  # ours take no options before the name of a command
             name, arguments = arguments[0], arguments[1:]
             found = command.get_command(context, name)
@@ -165,5 +217,7 @@ def _faults_of_click(command: click.Command, arguments: list[str], told: str) ->
                 raise click.UsageError(f"No such command {name!r}.")
             command = found
             context = command.make_context(name, arguments, parent=context)
+    except click.exceptions.Exit:
+        return
     except click.ClickException as error:
         yield f"{error.format_message()}: {told}"

@@ -14,10 +14,11 @@ import yaml
 from headgate.api import generate, reasons, status
 from headgate.api.crd import KINDS, build_crd, build_structural_schema
 from headgate.api.json_schema import build_json_schema
+from headgate.api.model import kind_of
 from headgate.api.rules import rules_of
 from tests.unit.api_cases import ACCEPTED, ROOT, document
 
-SCHEMAS = {model.__name__: build_structural_schema(model) for model in KINDS}
+SCHEMAS = {kind_of(model): build_structural_schema(model) for model in KINDS}
 NOT_STRUCTURAL = {"$ref", "$defs", "anyOf", "allOf", "oneOf", "not", "title", "const", "nullable", "exclusiveMinimum"}
 
 
@@ -68,9 +69,9 @@ def test_a_stale_a_missing_and_a_strange_file_are_named(tmp_path: Path, capsys: 
     assert named == ["crds/others.yaml", "crds/queues.headgate.io.yaml", "docs/reference.md"]
 
 
-@pytest.mark.parametrize("model", KINDS, ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", KINDS, ids=kind_of)
 def test_a_generated_crd_reads_back_as_what_was_built(model: Any) -> None:
-    text = generate.generated_files()[f"crds/{model.__name__.lower()}s.headgate.io.yaml"]
+    text = generate.generated_files()[f"crds/{kind_of(model).lower()}s.headgate.io.yaml"]
     assert yaml.safe_load(text) == build_crd(model)
 
 
@@ -151,20 +152,20 @@ def test_a_list_of_objects_is_a_map_by_its_key(kind: str) -> None:
         assert key in node["items"]["required"], path
 
 
-@pytest.mark.parametrize("model", KINDS, ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", KINDS, ids=kind_of)
 def test_every_rule_is_in_the_crd(model: Any) -> None:
     said = {
         rule["message"]
-        for _, node in nodes(SCHEMAS[model.__name__], "")
+        for _, node in nodes(SCHEMAS[kind_of(model)], "")
         for rule in node.get("x-kubernetes-validations", ())
     }
     assert {rule.says for rule in rules_of(model)} <= said
 
 
-@pytest.mark.parametrize("model", KINDS, ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", KINDS, ids=kind_of)
 def test_the_field_that_a_rule_blames_is_there(model: Any) -> None:
     for rule in rules_of(model):
-        node = SCHEMAS[model.__name__]
+        node = SCHEMAS[kind_of(model)]
         path = ".".join(step for step in (rule.scope, rule.field) if step)
         for step in path.split("."):
             node = node["properties"][step.removesuffix("[]")]
@@ -213,13 +214,13 @@ NOTHING_IS_DONE_ABOUT = {
 }
 
 
-@pytest.mark.parametrize("model", KINDS, ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", KINDS, ids=kind_of)
 def test_an_editors_schema_is_valid_and_takes_what_is_accepted(model: Any) -> None:
     schema = build_json_schema(model)
     jsonschema.Draft202012Validator.check_schema(schema)
     judge = jsonschema.Draft202012Validator(schema)
     for kind, spec in ACCEPTED:
-        if kind == model.__name__:
+        if kind == kind_of(model):
             assert list(judge.iter_errors(document(kind, spec))) == []
 
 

@@ -50,7 +50,7 @@ def test_paths_and_documents_are_read_in_their_order(file: Path) -> None:
     ("resources", "line"),
     [
         ([], "There is no Queue and no Counter to apply."),
-        ([7], "apply takes paths of YAML files, and documents (given=int); pass a path or a dict"),
+        ([7], "Only paths of YAML files and documents can be applied (given=int); pass a path or a dict"),
         ({**QUEUE, "spec": {"shards": 0}}, "spec.shards"),
     ],
 )

@@ -161,14 +161,14 @@ def test_a_text_that_speaks_of_conditions_is_none() -> None:
 
 
 def test_what_is_no_batch_is_refused() -> None:
-    assert "this is not a batch" in refused(Server(), "BEGIN BATCH")
+    assert "This is not a batch" in refused(Server(), "BEGIN BATCH")
 
 
 def test_every_refusal_is_one_line_and_leaves_the_batch_as_it_was() -> None:
     batch = batch_with(WRITE)
     batch.add("INSERT INTO shop.files (id, content) VALUES (%s, %s)", (1, bytes(FAIL_BYTES)))
     said = refused(Server(), batch)
-    assert "the server would refuse a batch of this size" in said
+    assert "The server would refuse a batch of this size" in said
     assert (1, 2) == (len(said.splitlines()), len(batch))
 
 
@@ -201,7 +201,7 @@ def test_a_table_that_forgets_within_three_hours_is_refused_by_name() -> None:
     assert "table=shop.orders, gc_grace_s=3600" in refused(server, batch_with(WRITE))
     assert "" == refused(server, batch_with("UPDATE Shop.Files SET a = 1 WHERE id = 2"))
     assert "table=shop.orders" in refused(server, BatchStatement(), ["shop.orders"])
-    assert "a table name needs its keyspace" in refused(server, BatchStatement(), ["orders"])
+    assert "A table name needs its keyspace" in refused(server, BatchStatement(), ["orders"])
 
 
 def test_the_table_of_a_prepared_statement_is_known_from_the_node_that_knows_its_text() -> None:

@@ -34,7 +34,7 @@ def test_a_module_that_lies_where_the_job_is_started_is_found(folder: Path) -> N
         ("def send(:\n", "broken:send", "SyntaxError"),
         ("raise ValueError('no such\\nregion')\n", "broken:send", "ValueError: no such region"),
         ("import no_such_package\n", "broken:send", "No module named 'no_such_package'"),
-        ("send = 1\n", "broken:send", "the handler is not a function"),
+        ("send = 1\n", "broken:send", "The handler is not a function"),
         ("", "broken:send", "no attribute 'send'"),
         ("", "not_there:send", "No module named 'not_there'"),
     ],

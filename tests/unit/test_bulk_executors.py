@@ -48,12 +48,12 @@ def test_it_begins_when_the_first_is_there_and_says_once_that_it_waits_for_long(
     cluster = Cluster(come_after_s)
     said = waited(cluster, monkeypatch)
     assert (lines, come_after_s) == (len(said), cluster.now_s)
-    assert all("No executor of the job has come (waited_s=45); kubectl describe" in line for line in said)
+    assert all("No executor of the job has come (waited_s=45); run kubectl describe" in line for line in said)
 
 
 def test_where_none_comes_it_ends_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(1e9)
-    with pytest.raises(NoExecutor, match=r"waited_s=120\); kubectl describe") as ended:
+    with pytest.raises(NoExecutor, match=r"waited_s=120\); run kubectl describe") as ended:
         waited(cluster, monkeypatch)
     assert 1 == len(str(ended.value).splitlines())
 

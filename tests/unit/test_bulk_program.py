@@ -67,7 +67,7 @@ def test_the_operator_looks_for_the_figures_where_the_job_tells_them() -> None:
     ("line", "wanted"),
     [
         (
-            "drain --queue shop/emails --handler m:f --batch 500 --loan 2m --where attempt>3",
+            "drain shop/emails --handler m:f --batch-size 500 --visibility 2m --where attempt>3",
             {
                 "name": "drain",
                 "mode": "drain",
@@ -78,16 +78,16 @@ def test_the_operator_looks_for_the_figures_where_the_job_tells_them() -> None:
             },
         ),
         (
-            "export --queue shop/emails --sink parquet:s3a://b/x --sink-option a=b --name history",
+            "export shop/emails --sink parquet:s3a://b/x --sink-option a=b --name history",
             {
                 "name": "history",
                 "mode": "export",
                 "sink": SinkRequest("parquet", "s3a://b/x", {"a": "b"}),
             },
         ),
-        ("redrive --queue shop/emails --rate 60/m", {"name": "redrive", "mode": "redrive", "rate": 1.0}),
+        ("redrive shop/emails --rate 60/m", {"name": "redrive", "mode": "redrive", "rate": 1.0}),
         (
-            "replay --queue shop/emails --target other --from 24h",
+            "replay shop/emails --to other --since 24h",
             {"name": "replay", "mode": "replay", "target": "shop/other", "from_": "24h"},
         ),
     ],
@@ -101,15 +101,12 @@ def test_what_people_write_is_read(asked: list[JobRequest], line: str, wanted: d
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("drain --queue shop/emails", "drain needs one of a handler, a sink and a target"),
-        ("export --queue shop/emails --sink parquet", "a sink must be FORMAT:PATH"),
-        (
-            "export --queue shop/emails --sink parquet:x --sink-option compression",
-            "an option of a sink must be KEY=VALUE",
-        ),
-        ("run --queue shop/emails --bulk weekly", "there=nightly"),
-        ("move --queue shop/emails --target emails", "a queue cannot be its own target"),
-        ("drain --queue shop/emails --handler m:f --rate fast", "rate"),
+        ("drain shop/emails", "drain needs one of a handler, a sink and a target"),
+        ("export shop/emails --sink parquet", "A sink must be FORMAT:PATH"),
+        ("export shop/emails --sink parquet:x --sink-option compression", "An option of a sink must be KEY=VALUE"),
+        ("run shop/emails weekly", "there=nightly"),
+        ("move shop/emails --to emails", "A queue cannot be its own target"),
+        ("drain shop/emails --handler m:f --rate fast", "rate"),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -165,7 +162,7 @@ def ended(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 def test_a_job_that_can_not_begin_says_so_where_the_operator_reads_it(
     told: list[tuple[UUID, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, said = ended("run --queue shop/emails --bulk weekly", monkeypatch, capsys)
+    code, said = ended("run shop/emails weekly", monkeypatch, capsys)
     assert (2, 1) == (code, len(said))
     assert [(job_id(entry_of("emails", {}), "weekly"), said[0])] == told
     assert "there=nightly" in said[0]
@@ -178,14 +175,14 @@ def test_spark_that_does_not_start_is_one_line_and_told(
         raise PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
 
     monkeypatch.setattr(session, "open_session", fails)
-    code, said = ended("run --queue shop/emails --bulk nightly", monkeypatch, capsys)
+    code, said = ended("run shop/emails nightly", monkeypatch, capsys)
     assert (1, 1) == (code, len(said))
     assert "JAVA_GATEWAY_EXITED" in said[0]
     assert "JAVA_HOME" in said[0]
     assert [(job_id(entry_of("emails", {}), "nightly"), said[0].removeprefix("headgate: "))] == told
 
 
-@pytest.mark.parametrize("line", ["run --queue shop/emails --bulk nightly", "gc --counter shop/views"])
+@pytest.mark.parametrize("line", ["run shop/emails nightly", "gc shop/views"])
 def test_without_spark_it_is_said_what_to_install(
     told: list[tuple[UUID, str]],
     monkeypatch: pytest.MonkeyPatch,
@@ -212,7 +209,7 @@ def test_a_job_that_is_broken_off_says_by_what(
         raise raised
 
     monkeypatch.setattr(bulk_program, "_run", run)
-    monkeypatch.setattr(sys, "argv", ["bulk", "drain", "--queue", "shop/emails", "--target", "other"])
+    monkeypatch.setattr(sys, "argv", ["bulk", "drain", "shop/emails", "--to", "other"])
     with pytest.raises(SystemExit) as ended:
         bulk_program.main()
     assert code == ended.value.code

@@ -63,7 +63,7 @@ class Doubtful(Here):
 
     def judge(self, number: int) -> None:
         if number < self._fails:
-            raise Unknown("the message may have been written, or may still be")
+            raise Unknown("The message may have been written, or may still be")
 
 
 class Broken(Here):
@@ -138,5 +138,5 @@ def test_an_id_of_any_length_tells_its_row_and_its_index(length: int) -> None:
 @pytest.mark.parametrize("given", ["m1", "no id at all!", "é" * 44])
 def test_an_id_that_is_none_is_told(given: str) -> None:
     outcomes = pa.RecordBatch.from_pydict({"id": [given], "outcome": ["done"], "reason": [None]})
-    with pytest.raises(SpecError, match="the handler returned an invalid id"):
+    with pytest.raises(SpecError, match="The handler returned an invalid id"):
         list(condense([outcomes]))

@@ -59,7 +59,7 @@ def test_a_wrong_password_is_noticed() -> None:
 
 
 def test_a_file_of_another_kind_is_noticed() -> None:
-    with pytest.raises(Bug, match="no JKS"):
+    with pytest.raises(Bug, match="a JKS store"):
         read_jks(b"PK\x03\x04" + b"\0" * 20, "secret")
 
 

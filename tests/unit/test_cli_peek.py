@@ -1,12 +1,14 @@
-"""The output of `headgate peek`: dead letters show why they died, others have no such column."""
+"""What `headgate peek` shows: the reasons of dead letters, and no such column for other messages."""
 
 from __future__ import annotations
 
-from headgate.cli.peek import shown
+from headgate.cli.documents import peeked_document
+from headgate.cli.peek import format_table
 from headgate.client.redriving import DIED_OF
 from headgate.engines.contract import Peeked, Standing
 
 NOW_US = 10_000_000
+REASON = "Traceback (most recent call last):\n  File ...\nValueError: order X-1 has no address"
 
 
 def peeked(reason: str | None = None) -> Peeked:
@@ -14,16 +16,19 @@ def peeked(reason: str | None = None) -> Peeked:
     return Peeked("m-1", b'{"to": ""}', attributes, None, 9_000_000, 8_000_000, 5, next(iter(Standing)))
 
 
-def test_a_dead_letter_shows_the_end_of_its_reason_where_the_error_stands() -> None:
-    reason = "Traceback (most recent call last):\n  File ...\nValueError: order X-1 has no address"
-    head, *rows = shown([peeked(reason), peeked()], NOW_US)
-    assert head.endswith("died of")
+def test_a_dead_letter_shows_the_last_line_of_its_reason() -> None:
+    head, *rows = format_table([peeked(REASON), peeked()], NOW_US)
+    assert head.endswith("reason")
     assert rows[0].endswith("ValueError: order X-1 has no address")
     assert rows[1].endswith("-")
 
 
-def test_where_nothing_died_no_column_tells_of_it() -> None:
-    head, row = shown([peeked()], NOW_US)
-    assert "died of" not in head
+def test_without_dead_letters_there_is_no_column_of_reasons() -> None:
+    head, row = format_table([peeked()], NOW_US)
+    assert "reason" not in head
     assert row.endswith('{"to": ""}')
     assert "1s" in row
+
+
+def test_json_has_the_whole_reason() -> None:
+    assert (REASON, None) == (peeked_document(peeked(REASON))["reason"], peeked_document(peeked())["reason"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -18,7 +19,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
 def test_valid_files_are_counted() -> None:
     assert run("validate", str(ROOT / "examples/shop.yaml")) == (
         0,
-        "valid: 1 Counter, 2 Queues; 2 of other kinds passed over\n",
+        "valid: 1 Counter, 2 Queues; 2 of other kinds ignored\n",
         "",
     )
 
@@ -58,3 +59,28 @@ def test_every_command_that_is_listed_can_be_called() -> None:
     for name in COMMANDS:
         code, out, _ = run(name, "--help")
         assert (code, out.startswith("Usage: ")) == (0, True)
+
+
+def test_files_are_arguments_or_options_and_a_dash_is_standard_input() -> None:
+    file = ROOT / "examples/shop.yaml"
+    text = file.read_text(encoding="utf-8")
+    for arguments in (["validate", "-f", str(file)], ["validate", "-"], ["validate", "-f", "-"]):
+        done = CliRunner().invoke(main, arguments, input=text)
+        assert (0, "valid: 1 Counter, 2 Queues; 2 of other kinds ignored\n") == (done.exit_code, done.stdout)
+    broken = CliRunner().invoke(
+        main, ["validate", "-"], input=text.replace("kind: Counter", "kind: Counter\nspce: {}")
+    )
+    assert 2 == broken.exit_code
+    assert broken.stderr.startswith("standard input:")
+
+
+def test_json_lists_resources_and_faults(tmp_path: Path) -> None:
+    valid = json.loads(run("validate", str(ROOT / "examples/shop.yaml"), "-o", "json")[1])
+    assert (True, [], 2) == (valid["valid"], valid["faults"], valid["ignored"])
+    assert {"kind": "Queue", "name": "shop/emails"} in valid["resources"]
+    assert "queue/shop/emails" in run("validate", str(ROOT / "examples/shop.yaml"), "-o", "name")[1].splitlines()
+    path = tmp_path / "q.yaml"
+    path.write_text("apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec: {shards: 0}\n")
+    code, out, err = run("validate", str(path), "-o", "json")
+    (fault,) = json.loads(out)["faults"]
+    assert (2, "", 4, "spec.shards") == (code, err, fault["line"], fault["path"])

@@ -18,7 +18,7 @@ def options_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> WorkerOption
         found.append(options)
 
     monkeypatch.setattr(process, "run_worker", record)
-    ran = CliRunner().invoke(main, ["worker", "--queue", "shop/emails", "--handler", "mailer:send", *arguments])
+    ran = CliRunner().invoke(main, ["worker", "shop/emails", "--handler", "mailer:send", *arguments])
     assert (0, "") == (ran.exit_code, ran.output)
     return found[0]
 
@@ -39,7 +39,7 @@ def test_the_rate_is_that_of_the_queue_as_in_the_resource(
 
 
 def test_the_old_name_of_the_shared_rate_is_gone() -> None:
-    ran = CliRunner().invoke(main, ["worker", "--queue", "shop/emails", "--handler", "m:f", "--rate-shared", "5/s"])
+    ran = CliRunner().invoke(main, ["worker", "shop/emails", "--handler", "m:f", "--rate-shared", "5/s"])
     assert 2 == ran.exit_code
     assert "No such option" in ran.output
     assert "--rate-shared" in ran.output

@@ -44,7 +44,7 @@ def run_plain(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         ),
         (
             "headgate",
-            ("worker", "--queue", "shop/emails", "--handler", "m:f"),
+            ("worker", "shop/emails", "--handler", "m:f"),
             "headgate: a worker needs libraries that are not installed"
             " (missing=aiohttp, prometheus_client); install headgate[worker]\n",
         ),

@@ -169,7 +169,7 @@ def test_a_type_that_breaks_a_law_is_told_which(kind: Callable[[], CounterType[A
 def test_a_broken_type_is_refused_in_one_line_that_names_it() -> None:
     with pytest.raises(TypeBroken) as refused:
         load_own("acme/longest", announced("acme/longest", "OrderMatters"))
-    assert "the counter type breaks a law of its contract (type=acme/longest" in str(refused.value)
+    assert "The counter type breaks a law of its contract (type=acme/longest" in str(refused.value)
     assert "law=merge is commutative" in str(refused.value)
     assert "\n" not in str(refused.value)
 

@@ -58,7 +58,7 @@ class Person:
     def held(self, queue: str) -> int:
         return self._held
 
-    def headgate(self, *arguments: str) -> str:
+    def type(self, line: str) -> str:
         return ""
 
 
@@ -91,11 +91,9 @@ def test_what_did_not_go_well_is_said(person: Person, says: str) -> None:
         end_of(person)
 
 
-def test_it_says_beforehand_that_spark_comes_and_how_long_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_says_beforehand_that_spark_comes(capsys: pytest.CaptureFixture[str]) -> None:
     tell_plan(Choice("node", "this user is root"), spark=True)
-    told = capsys.readouterr().out
-    assert f"{MESSAGES:,} more, which Spark drains" in told
-    assert "five minutes" in told
+    assert f"{MESSAGES:,} more, which Spark drains" in capsys.readouterr().out
 
 
 def test_a_cluster_of_somebody_else_needs_a_spark_operator_and_is_told_so_in_one_line() -> None:

@@ -140,7 +140,7 @@ def test_other_options_are_set_back(theirs: FoundTable, what: str) -> None:
 
 def test_a_drift_reads_as_one_line_with_what_was_done_about_it() -> None:
     drift = only(compare(KEYSPACE, TABLE, replace(found(), gc_grace_s=60)))
-    assert "things: gc_grace_seconds is 60, should be 864000 (mended)" == str(drift.mended())
+    assert "things: gc_grace_seconds is 60, should be 864000 (repaired)" == str(drift.mended())
 
 
 def test_what_is_not_mended_is_listed() -> None:

@@ -47,7 +47,7 @@ def test_init_leaves_a_file_that_exists_as_it_is(tmp_path: Path) -> None:
     file.write_text("mine\n")
     done = run("init", str(file))
     assert (2, "mine\n") == (done.exit_code, file.read_text())
-    assert "the file exists" in done.output
+    assert "The file exists" in done.output
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_dev_runs_a_queue_without_a_file_and_finds_its_data_again(
     begun: list[Sequence[Path]] = []
 
     class Recorded:
-        def __init__(self, files: Sequence[Path], environment: object, *, fresh: bool) -> None:
+        def __init__(self, files: Sequence[Path], environment: object, **options: object) -> None:
             begun.append(files)
 
         async def run(self) -> None:

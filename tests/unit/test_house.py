@@ -105,7 +105,16 @@ def places_of_former_name(files: Mapping[str, str]) -> list[str]:
 
 
 def test_the_former_name_occurs_nowhere() -> None:
-    left_out = {".git", ".venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"}
+    left_out = {
+        ".git",
+        ".venv",
+        ".venv-dev",
+        "__pycache__",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".pytest_cache",
+        ".hypothesis",
+    }
     paths = [each for each in ROOT.rglob("*") if each.is_file() and not left_out & set(each.relative_to(ROOT).parts)]
     files = {str(each.relative_to(ROOT)): each.read_text(encoding="utf-8", errors="replace") for each in paths}
     assert len(files) > 1_000

@@ -201,7 +201,7 @@ def test_why_tells_what_is_wrong_what_to_do_and_what_was_decided(kubectl: FakeKu
         "  no module shop\n"
         "  remedy: Fix the image or the handler. The message has the worker's error.\n"
         "\n"
-        f"2 decisions in the memory of {LEADER}_1\n"
+        f"2 decisions recorded by {LEADER}_1\n"
         "\n"
         "2027-01-15T08:00:00.000Z\n"
         "  mailer: 3, for 2800 that wait\n"
@@ -219,7 +219,7 @@ def test_why_can_tell_less_more_and_all_of_it(kubectl: FakeKubectl, leader: Oper
     with_queue(kubectl)
     assert "mailer: 3" not in run("why", "emails", "--last", "1")[1]
     assert "    figures:\n      backlog: 2800\n" in run("why", "emails", "--inputs")[1]
-    assert WHY == json.loads(run("why", "emails", "--json")[1])
+    assert WHY == json.loads(run("why", "emails", "-o", "json")[1])
 
 
 def test_why_says_that_a_change_was_not_decided_about(kubectl: FakeKubectl, leader: Operator) -> None:
@@ -227,7 +227,7 @@ def test_why_says_that_a_change_was_not_decided_about(kubectl: FakeKubectl, lead
     leader.whys["/why/queue/shop/emails"] = {"decisions": []}
     out = run("why", "queue/emails")[1]
     assert "the spec was changed (generation 4)" in out
-    assert out.endswith("no decision in the memory of the leader\n")
+    assert out.endswith("no decision recorded by the leader\n")
 
 
 def test_where_kubectl_looks_is_passed_on(kubectl: FakeKubectl, leader: Operator) -> None:
@@ -277,7 +277,7 @@ def test_an_address_at_which_no_operator_is_takes_one_line(kubectl: FakeKubectl,
 FAULTS = {
     "there is no such queue": (
         'Error from server (NotFound): queues.headgate.io "emails" not found\n',
-        2,
+        3,
         "There is no queue emails in the namespace of your context; see `kubectl get queues -A`\n",
     ),
     "a right is missing": (
@@ -416,7 +416,7 @@ def test_lanes_runs_stats_beside_the_queue_and_leaves_nothing(
     assert "lane  standing\n" == capfd.readouterr().out
     made = kubectl.called("create")[0].document
     container = made["spec"]["template"]["spec"]["containers"][0]
-    assert ["headgate", "stats", "--queue", "shop/emails", "--lanes"] == container["command"]
+    assert ["headgate", "stats", "shop/emails", "--lanes"] == container["command"]
     assert ("shop", IMAGE) == (made["metadata"]["namespace"], container["image"])
     assert "headgate-worker" == made["spec"]["template"]["spec"]["serviceAccountName"]
     name = made["metadata"]["name"]
@@ -428,16 +428,16 @@ def test_lanes_runs_stats_beside_the_queue_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("lanes", "emails", "--json"), ["stats", "--queue", "shop/emails", "--lanes", "--json"]),
-        (("redrive", "emails"), ["redrive", "--queue", "shop/emails"]),
+        (("lanes", "emails", "-o", "json"), ["stats", "shop/emails", "--lanes", "--output", "json"]),
+        (("redrive", "emails"), ["redrive", "shop/emails"]),
         (
             ("redrive", "emails", "--to", "shop/other", "--limit", "7"),
-            ["redrive", "--queue", "shop/emails", "--to", "shop/other", "--limit", "7"],
+            ["redrive", "shop/emails", "--to", "shop/other", "--limit", "7"],
         ),
-        (("purge", "emails", "--yes"), ["purge", "--queue", "shop/emails", "--yes"]),
+        (("purge", "emails", "--yes"), ["purge", "shop/emails", "--yes"]),
         (
-            ("purge", "emails", "--yes", "--before", "2026-11-18T09:00:00+00:00"),
-            ["purge", "--queue", "shop/emails", "--yes", "--before", "2026-11-18T09:00:00+00:00"],
+            ("purge", "emails", "--yes", "--until", "2026-11-18T09:00:00+00:00"),
+            ["purge", "shop/emails", "--yes", "--until", "2026-11-18T09:00:00+00:00"],
         ),
     ],
 )
@@ -483,8 +483,8 @@ def test_the_commands_exit_code_is_ours(kubectl: FakeKubectl) -> None:
 
 def test_a_purge_asks_first(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
-    code, out, _ = run("purge", "queue/emails", typed="n\n")
-    assert (1, [True]) == (code, [out.startswith("Settle all messages in queue shop/emails? [y/N]")])
+    code, _, err = run("purge", "queue/emails", typed="n\n")
+    assert (1, [True]) == (code, [err.startswith("Delete all messages in queue shop/emails? [y/N]")])
     assert [] == kubectl.called("create")
     with_job(kubectl)
     assert 0 == run("purge", "queue/emails", typed="y\n")[0]
@@ -533,8 +533,8 @@ def test_a_pod_that_no_node_takes_is_waited_for_so_long_and_no_longer(kubectl: F
     unmet = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
     kubectl.answers("get", "pods", out=pod(conditions=[unmet]))
     with_job(kubectl)
-    code, _, err = run("lanes", "emails", "--timeout", "0.1")
-    says = "The Job could not start (within_s=0.1, why=0/3 nodes are available); raise --timeout\n"
+    code, _, err = run("lanes", "emails", "--start-timeout", "100ms")
+    says = "The Job could not start (within_s=0.1, why=0/3 nodes are available); wait longer with --start-timeout\n"
     assert (1, says) == (code, err)
     assert 1 == len(kubectl.called("delete", "job"))
 

@@ -62,8 +62,8 @@ def test_each_consumer_is_a_worker_told_what_its_resource_says(tmp_path: Path) -
     told = {each.name: " ".join(each.arguments) for each in workers_of(found)}
     quiet = "--health off --log text"
     assert {
-        "emails/mailer": f"worker --queue shop/emails --concurrency 3 {quiet} --handler mailer.tasks:send",
-        "orders/shop": f"worker --queue shop/orders --concurrency 16 {quiet} --http http://127.0.0.1:8080/work"
+        "emails/mailer": f"worker shop/emails --concurrency 3 {quiet} --handler mailer.tasks:send",
+        "orders/shop": f"worker shop/orders --concurrency 16 {quiet} --http http://127.0.0.1:8080/work"
         " --rate 50/s --visibility 20s",
     } == told
 
@@ -152,10 +152,10 @@ def test_what_is_suggested_fits_the_queue_that_is_worked_and_names_commands_that
     )
     lines = suggestions_of(found)
     assert all(line.split()[0] == "headgate" and line.split()[1] in COMMANDS for line in lines)
-    assert lines[0].startswith("headgate send --queue shop/emails ")
-    assert "headgate peek --queue shop/emails-dead" in lines
+    assert lines[0].startswith("headgate put shop/emails ")
+    assert "headgate peek shop/emails-dead" in lines
     assert not any(line.startswith("headgate receive") for line in lines)
-    assert "headgate receive --queue shop/emails-dead --ack" in suggestions_of(found[:1])
+    assert "headgate receive shop/emails-dead --ack" in suggestions_of(found[:1])
     assert [] == suggestions_of([])
 
 

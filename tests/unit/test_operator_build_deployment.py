@@ -15,7 +15,7 @@ from headgate_operator.build_pod import CONNECTION_KEYS
 from headgate_operator.names import consumer_name
 from tests.unit.operator_children_cases import CONSUMERS, KEY, OWNER, PYTHON, SETTINGS, UID, consumer, made
 
-WORDS = ["headgate", "worker", "--queue", "shop/emails"]
+WORDS = ["headgate", "worker", "shop/emails"]
 OWNED = {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "name": "emails", "uid": UID, "controller": True}
 
 

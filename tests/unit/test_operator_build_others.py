@@ -150,7 +150,7 @@ def test_a_run_is_named_by_its_minute_and_tells_the_program_which_it_is() -> Non
     document = run()
     name = document["metadata"]["name"]
     assert application_name("emails", "nightly", MINUTE) == name
-    assert ["--queue", "shop/emails", "--bulk", "nightly", "--run", name] == document["spec"]["arguments"]
+    assert ["run", "shop/emails", "nightly", "--run-name", name] == document["spec"]["arguments"]
     assert ("Never", "cluster", "spark:4") == (
         document["spec"]["restartPolicy"]["type"],
         document["spec"]["mode"],

@@ -13,6 +13,8 @@ from uuid import uuid4
 import pytest
 import yaml
 
+from dev import demo_day, demo_spark
+from dev.demo import list_next_commands
 from headgate.api.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
 from headgate.api.parse import check_resource
 from headgate.api.passed_on import ITEMS_MAX
@@ -24,18 +26,13 @@ from headgate.engines.timeline.engine import LANES_MAX
 from headgate.engines.timeline.layout import TTL_S_MAX
 from headgate.engines.timeline.once import SCOPE_KEYS_MAX
 from headgate.store.catalogue_tables import CATALOGUE_TABLES
-from tests.unit.page_examples import ROOT, Example, commands_of, examples_of, faults_of
+from tests.unit.page_examples import ROOT, RUN_BY, Example, commands_of, examples_of, faults_of, faults_within
 
-PAGES = [
-    "../README.md",
-    *sorted(
-        path.relative_to(ROOT / "docs").as_posix()
-        for folder in ("", "internals", "runbooks")
-        for path in (ROOT / "docs" / folder).glob("*.md")
-        if "```" in path.read_text(encoding="utf-8")
-    ),
-]
-EXAMPLES = [example for page in PAGES for example in examples_of(page)]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")), "../README.md", "../CONTRIBUTING.md"]
+GENERATED = ("commands.md",)
+"""Its indented lines show how a command is used, with names for values; test_commands_page compares it to them."""
+EXAMPLES = [example for page in PAGES if page not in GENERATED for example in examples_of(page)]
 YEAR_S = 365 * 86_400
 
 
@@ -44,16 +41,61 @@ def test_an_example_says_what_can_be_done(example: Example) -> None:
     assert [] == faults_of(example)
 
 
+def test_every_block_of_commands_is_run_by_a_test_or_has_the_reason_beside_it() -> None:
+    blocks = [each for each in EXAMPLES if each.language == "sh"]
+    assert [] == [str(each) for each in blocks if not each.is_run and each.words[:1] == ("parsed",) == each.words]
+    assert set(RUN_BY) == {each.page for each in blocks if each.is_run}
+    assert [] == [page for page, test in RUN_BY.items() if f'"{page}"' not in (ROOT / test).read_text()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_command_within_a_sentence_is_there_with_its_options_and_files(page: str) -> None:
+    assert [] == faults_within(page, (DOCS / page).read_text(encoding="utf-8"))
+
+
+def test_what_the_demo_prints_to_try_can_be_done() -> None:
+    lines = list_next_commands(context="prod")
+    assert {"headgate", "kubectl", "python"} <= {line.split()[0] for line in lines}
+    (example,) = examples_of("demo", "```sh\n" + "\n".join(lines) + "\n```\n")
+    assert [] == faults_of(example)
+
+
+@pytest.mark.parametrize("line", [*demo_day.LINES, *demo_spark.LINES])
+def test_a_command_that_the_demo_types_can_be_typed(line: str) -> None:
+    (example,) = examples_of("demo", f"```sh\n{line}\n```\n")
+    assert [] == faults_of(example)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("See `headgate stats --lane`.", "No such option"),
+        ("See `headgate state`.", "No such command"),
+        ("Run `make demonstration`.", "no such target"),
+        ("Run `headgate apply examples/gone.yaml`.", "examples/gone.yaml is not there"),
+    ],
+)
+def test_a_command_within_a_sentence_that_cannot_be_done_is_found(text: str, fault: str) -> None:
+    assert fault in " ".join(faults_within("page.md", text))
+    assert [] == faults_within("page.md", "`headgate stats`, `make bench-store`, `headgate put ... --count`")
+
+
+def test_an_indented_block_of_commands_is_an_example() -> None:
+    (example,) = examples_of("page.md", "# Page\n\n    headgate stats --lane > x\n\nNo commands:\n\n    ┌──\n")
+    assert ("sh", False) == (example.language, example.is_run)
+    assert ["No such option '--lane'"] == [fault.split(": ", 1)[1].partition(".")[0] for fault in faults_of(example)]
+
+
 @pytest.mark.parametrize(
     ("language", "text", "fault"),
     [
-        ("sh", "headgate stats --queue shop/emails --lane", "No such option"),
-        ("sh", "headgate state --queue shop/emails", "No such command"),
-        ("sh", "headgate send --queue shop/emails x --count many", "'many'"),
+        ("sh", "headgate stats shop/emails --lane", "No such option"),
+        ("sh", "headgate state shop/emails", "No such command"),
+        ("sh", "headgate put shop/emails x --count many", "'many'"),
         ("sh", "kubectl headgate why queue/emails --lost 3", "No such option"),
         ("sh", "kubectl applied -f x.yaml", "kubectl has no verb applied"),
         ("sh", "helm instal headgate charts/headgate", "helm has no verb instal"),
-        ("sh", "cat x | headgate sent --queue shop/emails", "No such command"),
+        ("sh", "cat x | headgate sent shop/emails", "No such command"),
         ("sh", "make demonstration", "no such target"),
         ("sh", "kubectl apply -f examples/gone.yaml", "examples/gone.yaml is not there"),
         ("sh", "frobnicate", "what is frobnicate?"),
@@ -76,9 +118,9 @@ def test_a_program_that_is_none_is_found() -> None:
 
 
 def test_commands_are_found_behind_pipes_and_on_continued_lines() -> None:
-    told = "A=1 headgate top --once | grep x && make demo  # not this\nkubectl get \\\n  queues"
+    told = "A=1 headgate top --snapshot | grep x && make demo  # not this\nkubectl get \\\n  queues"
     assert [
-        ["A=1", "headgate", "top", "--once"],
+        ["A=1", "headgate", "top", "--snapshot"],
         ["grep", "x"],
         ["make", "demo"],
         ["kubectl", "get", "queues"],

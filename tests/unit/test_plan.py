@@ -53,7 +53,7 @@ def written(folder: Path, *specs: tuple[str, str, Mapping[str, Any]]) -> str:
 
 
 def told_of(path: str, *, code: int = 0) -> dict[str, Any]:
-    found, out, err = run("-f", path, "--json")
+    found, out, err = run("-f", path, "-o", "json")
     assert (found, err) == (code, "")
     told: dict[str, Any] = json.loads(out)
     return told
@@ -209,7 +209,7 @@ def test_bad_files_are_told_as_by_validate(tmp_path: Path) -> None:
     assert (2, "", f"{tmp_path / 'none'} does not exist\n") == run("-f", str(tmp_path / "none"))
     code, out, err = run()
     assert (2, "") == (code, out)
-    assert "Missing option '-f'" in err
+    assert "Missing argument 'FILES...', or option '-f'" in err
 
 
 # ---- how it joins the command line
@@ -227,7 +227,7 @@ def test_a_command_that_is_not_installed_whole_says_so_in_one_line_and_hides_no_
     joined(monkeypatch, value)
     code, out, err = run("-f", "q.yaml")
     assert (1, "", 1) == (code, out, err.count("\n"))
-    assert err.startswith("headgate: This command is not installed completely (command=plan, why=")
+    assert err.startswith("headgate: This command is not installed completely (command=plan, reason=")
     assert 0 == CliRunner().invoke(main, ["--help"]).exit_code
 
 

@@ -71,10 +71,10 @@ def test_a_payload_is_read_as_it_is_annotated(function: Any, payload: bytes, exp
 @pytest.mark.parametrize(
     ("function", "payload", "said"),
     [
-        (as_text, b"\xff", "the payload is not UTF-8: at byte 0"),
-        (as_model, b"{", "the payload is not a valid Mail\nit: Invalid JSON"),
-        (as_model, b'{"t": 1}', "the payload is not a valid Mail\nto: Field required"),
-        (as_dict, b'{"a": "secret"}', "the payload is not a valid dict"),
+        (as_text, b"\xff", "The payload is not UTF-8: at byte 0"),
+        (as_model, b"{", "The payload is not a valid Mail\nit: Invalid JSON"),
+        (as_model, b'{"t": 1}', "The payload is not a valid Mail\nto: Field required"),
+        (as_dict, b'{"a": "secret"}', "The payload is not a valid dict"),
     ],
 )
 def test_a_payload_that_does_not_fit_is_told_without_its_values(function: Any, payload: bytes, said: str) -> None:
@@ -153,15 +153,15 @@ def strange(payload: Callable1) -> None: ...
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (two, "the handler's parameters are not supported"),
-        (none, "the handler's parameters are not supported"),
-        (yields, "a handler must return, not yield"),
+        (two, "The handler's parameters are not supported"),
+        (none, "The handler's parameters are not supported"),
+        (yields, "A handler must return, not yield"),
         (settles, "A handler does not take a Message, since the worker settles the message"),
         (settles_waiting, "A handler does not take a SyncMessage"),
-        (unknown, "an annotation cannot be resolved"),
-        (strange, "pydantic does not support an annotation"),
-        (Callable1, "a handler must be a function"),
-        (7, "a handler must be a function"),
+        (unknown, "An annotation cannot be resolved"),
+        (strange, "Pydantic does not support an annotation"),
+        (Callable1, "A handler must be a function"),
+        (7, "A handler must be a function"),
     ],
 )
 def test_what_can_not_be_understood_is_one_clear_line(function: Any, said: str) -> None:
@@ -236,7 +236,7 @@ def test_the_decorator_works_with_and_without_parentheses() -> None:
 
 
 def test_the_decorator_refuses_what_is_no_function_in_one_line() -> None:
-    with pytest.raises(HandlerUnusable, match="the decorator needs a function, not a RetryPolicy") as refused:
+    with pytest.raises(HandlerUnusable, match="The decorator needs a function, not a RetryPolicy") as refused:
         handler(RetryPolicy())  # type: ignore[call-overload]  # that is the mistake
     assert 1 == len(str(refused.value).splitlines())
 
@@ -282,10 +282,10 @@ def test_without_an_annotation_the_content_type_says_how_a_payload_is_read(
 @pytest.mark.parametrize(
     ("payload", "content_type", "said"),
     [
-        (b'{"secret": ', "application/json", "the payload is not JSON"),
-        (b"\xff\xfe\xfdsecret", "application/json", "the payload is not JSON"),
-        (b"[" * 100_000, "application/json", "the payload is not JSON"),
-        (b"secret\xff", "text/plain", "the payload is not UTF-8: at byte 6"),
+        (b'{"secret": ', "application/json", "The payload is not JSON"),
+        (b"\xff\xfe\xfdsecret", "application/json", "The payload is not JSON"),
+        (b"[" * 100_000, "application/json", "The payload is not JSON"),
+        (b"secret\xff", "text/plain", "The payload is not UTF-8: at byte 6"),
     ],
 )
 def test_a_payload_that_is_not_of_its_content_type_does_not_fit(payload: bytes, content_type: str, said: str) -> None:

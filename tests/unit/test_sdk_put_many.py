@@ -167,7 +167,7 @@ def test_a_chunk_ends_where_it_has_enough_bytes() -> None:
 
 @pytest.mark.parametrize("wrong", [b"bytes", "text", Put(b""), 7])
 def test_one_message_is_no_iterable_of_messages(wrong: Any) -> None:
-    with pytest.raises(SpecError, match="put_many takes an iterable of messages"):
+    with pytest.raises(SpecError, match="The messages of put_many must be an iterable"):
         asyncio.run(queue_on(Engine()).put_many(wrong))
 
 

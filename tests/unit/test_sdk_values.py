@@ -152,9 +152,9 @@ def test_what_was_put_is_read_back() -> None:
 @pytest.mark.parametrize(
     ("read", "says"),
     [
-        (lambda: read_text(b"\xff"), "the payload is not UTF-8"),
-        (lambda: read_json(b"{"), "the payload is not JSON"),
-        (lambda: read_model(b'{"copyCount": "many"}', Mail), "the payload is not a Mail"),
+        (lambda: read_text(b"\xff"), "The payload is not UTF-8"),
+        (lambda: read_json(b"{"), "The payload is not JSON"),
+        (lambda: read_model(b'{"copyCount": "many"}', Mail), "The payload is not a Mail"),
     ],
 )
 def test_a_payload_of_another_form_is_one_line_for_its_reader(read: Any, says: str) -> None:
@@ -207,7 +207,7 @@ def test_a_content_type_of_ones_own_wins() -> None:
 @pytest.mark.parametrize(
     ("put", "says"),
     [
-        (Put(b"x", delay=1, deliver_at=datetime.now(UTC)), "both set the delivery time"),
+        (Put(b"x", delay=1, deliver_at=datetime.now(UTC)), "set the delivery time"),
         (Put(b"x", once_scope="s"), "once_scope"),
         (Put(b"x", attributes={"n": 1}), "name=n, type=int"),  # type: ignore[dict-item]  # that is the mistake
         (Put(b"x", attributes=[("n", "1")]), "must map"),  # type: ignore[arg-type]  # that is the mistake

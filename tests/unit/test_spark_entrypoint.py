@@ -23,7 +23,7 @@ EXECUTOR = {
 
 
 def test_a_driver_submits_in_the_pod_it_is_in_bound_to_its_address() -> None:
-    assert build_command(["driver", "--class", "x", "local:///opt/headgate/bulk.py", "--queue", "a/b"], DRIVER) == [
+    assert build_command(["driver", "--class", "x", "local:///opt/headgate/bulk.py", "a/b"], DRIVER) == [
         "/opt/spark/bin/spark-submit",
         "--conf",
         "spark.driver.bindAddress=10.0.0.7",
@@ -34,7 +34,6 @@ def test_a_driver_submits_in_the_pod_it_is_in_bound_to_its_address() -> None:
         "--class",
         "x",
         "local:///opt/headgate/bulk.py",
-        "--queue",
         "a/b",
     ]
 
@@ -75,7 +74,7 @@ def test_a_variable_that_spark_has_not_told_is_one_line(missing: str) -> None:
 
 
 def test_nothing_to_run_is_one_line() -> None:
-    with pytest.raises(SpecError, match="no program to run"):
+    with pytest.raises(SpecError, match="No program to run"):
         build_command([], {})
 
 

@@ -48,7 +48,7 @@ def test_a_position_as_this_project_makes_it_is_one() -> None:
     [
         ({}, 'either a queue or a counter .*option\\("queue", "shop/emails"\\)'),
         ({"queue": "q", "counter": "c"}, "either a queue or a counter .*given=queue, counter"),
-        ({"queue": "q", "stat": "live"}, "unknown option .*did you mean state"),
+        ({"queue": "q", "stat": "live"}, "Unknown option .*did you mean state"),
         ({"queue": "q", "state": "dead"}, "state must be one of live, history"),
         ({"queue": "q", "messagesPerSplit": "0"}, "messagesPerSplit must be a whole number from 1"),
         ({"queue": "q", "from": "yesterday"}, "from must be a time such as 2026"),
@@ -69,7 +69,7 @@ def test_a_mistake_in_reading_is_told_in_one_line(options: dict[str, str], said:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"counter": "c"}, "a counter cannot be read as a stream"),
+        ({"counter": "c"}, "A counter cannot be read as a stream"),
         ({"queue": "q", "maxMessagesPerTrigger": "many"}, "maxMessagesPerTrigger must be a whole number"),
         ({"queue": "q", "visibility": "1s"}, "visibility must be from 30s to 24h"),
         ({"queue": "q", "visibility": "long"}, "visibility must be from 30s to 24h"),
@@ -106,7 +106,7 @@ def test_columns_that_are_not_there_are_told() -> None:
     [
         ({"text": StringType()}, None, "need a column payload"),
         ({"payload": IntegerType()}, None, "another type .*is_=int, wanted=binary or string"),
-        ({"payload": StringType(), "colour": StringType()}, None, "unknown column to write .*column=colour"),
+        ({"payload": StringType(), "colour": StringType()}, None, "Unknown column to write .*column=colour"),
         ({"payload": StringType()}, "order", "keyColumn must name a string column .*is_=missing"),
     ],
 )

@@ -199,5 +199,5 @@ def test_the_reserved_words_are_those_of_the_driver() -> None:
 
 def test_no_attempt_without_a_column_for_it() -> None:
     shape = insert_shape(LOG, (*KEY, "payload"), False)
-    with pytest.raises(Bug, match="the table has no column for an attempt"):
+    with pytest.raises(Bug, match="The table has no column for an attempt"):
         insert_cql("ks", shape, Markers(attempt=True))

@@ -148,19 +148,19 @@ def _invalid(said: str) -> BaseException:
 @pytest.mark.parametrize(
     ("error", "wanted", "words"),
     [
-        (_invalid("Batch too large"), TooLarge, "the batch is larger than the server accepts"),
+        (_invalid("Batch too large"), TooLarge, "The batch is larger than the server accepts"),
         (
             _invalid("CQL Message of 20 bytes exceeds allowed maximum of 10 bytes"),
             TooLarge,
-            "the write is larger",
+            "The write is larger",
         ),
-        (_invalid("Rejected an oversized mutation (20/10) for keyspace: k"), TooLarge, "the write is larger"),
+        (_invalid("Rejected an oversized mutation (20/10) for keyspace: k"), TooLarge, "The write is larger"),
         (_invalid("table log does not exist"), Surroundings, "create or repair the tables with `headgate apply`"),
         (_invalid("Undefined column name v in table k.log"), Surroundings, "`headgate apply`"),
         (
             _invalid("Request with ttl of 630720000 seconds exceeds maximum supported expiration date"),
             Refused,
-            "the time to live ends after",
+            "The time to live ends after",
         ),
         (_invalid("something else"), StatementFailed, "Cassandra rejects this statement as invalid"),
         (ErrorMessage(0x2000, "line 1:0 no viable alternative", None), StatementFailed, "does not understand"),
@@ -168,7 +168,7 @@ def _invalid(said: str) -> BaseException:
         (
             cassandra.Unauthorized("Unable to perform authorization: Cannot achieve consistency level QUORUM"),
             NotEnoughReplicas,
-            "too few replicas know the permissions",
+            "Too few replicas know the permissions",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else None,

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate.cli.connection import OPTIONS, environment_with
+from headgate.cli.connection import read_environment
+from headgate.cli.main import main
 from headgate.errors import SpecError
 from headgate.store.cassandra_settings import (
     Address,
@@ -176,9 +177,9 @@ def test_a_fault_of_a_secret_names_its_key() -> None:
 def test_an_option_goes_before_both_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**DESKTOP, **WHERE, **prefixed({"CONTACT_POINTS": "c2"})}.items():
         monkeypatch.setenv(name, value)
-    options = {variable.lower(): None for _, variable, _ in OPTIONS} | {"contact_points": "c3", "keyspace": "queues"}
     monkeypatch.delenv("USERNAME")
-    found = read_settings(environment_with(options))
+    with main.make_context("headgate", ["--contact-points", "c3", "--keyspace", "queues", "top"]):
+        found = read_settings(read_environment())
     assert ((Address("c3"),), "queues") == (found.contact_points, found.keyspace)
 
 
@@ -213,7 +214,7 @@ def test_a_fault_of_an_option_names_the_option() -> None:
 
 
 def test_an_option_that_is_not_known_is_refused_by_its_name() -> None:
-    with pytest.raises(SpecError, match=r"unknown connection option \(given=host\); options: cluster_name, contact_"):
+    with pytest.raises(SpecError, match=r"Unknown connection option \(given=host\); options: cluster_name, contact_"):
         headgate.connect(host="c1")  # type: ignore[call-arg]
 
 

@@ -118,12 +118,12 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
     "an attempt that the caller writes": (
         lambda: UpdateIf(LANES, LANE, {"attempt": ME}, is_("n", 1), attempt=ME),
         ShapeBroken,
-        "the store writes the attempt",
+        "The store writes the attempt",
     ),
     "an attempt that the caller inserts": (
         lambda: InsertIfAbsent(LANES, {**LANE, "attempt": ME}, attempt=ME),
         ShapeBroken,
-        "the store writes the attempt",
+        "The store writes the attempt",
     ),
     "an LWT of static cells without a place for its attempt": (
         lambda: UpdateIf(MIXED, {"p": 1}, {"h": 1}, is_("h", None), attempt=ME),
@@ -155,7 +155,7 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
         StatementBroken,
         "one table",
     ),
-    "a conditional batch has no condition": (
+    "A conditional batch has no condition": (
         lambda: BatchIf([UpdateIf(LANES, LANE, {"n": 1}, attempt=ME)]),
         StatementBroken,
         "no condition",
@@ -163,7 +163,7 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
     "null compared by order": (
         lambda: Condition("n", Operator.BELOW, None),
         StatementBroken,
-        "null cannot be compared",
+        "Null cannot be compared",
     ),
     # R4: plain writes carry their own timestamp, and live as long as Cassandra can keep them.
     "a write without a timestamp": (lambda: Insert(PLAIN, ROW, timestamp_us=0), StatementBroken, "own timestamp"),
@@ -189,7 +189,7 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
     "a scan for more than keys": (lambda: Scan(PLAIN, ["p", "v"]), ShapeBroken, "nothing else"),
     "a scan without the whole partition key": (lambda: Scan(PLAIN, ["c"]), ShapeBroken, "whole partition key"),
     # Slices, keys and columns.
-    "a slice has no bound": (lambda: Select(PLAIN, {"p": 1}, within=Slice("c")), ShapeBroken, "has no bound"),
+    "A slice has no bound": (lambda: Select(PLAIN, {"p": 1}, within=Slice("c")), ShapeBroken, "has no bound"),
     "a slice of a later column": (
         lambda: Select(PLAIN, {"p": 1}, within=Slice("d", Bound(1, inclusive=True))),
         ShapeBroken,
@@ -202,7 +202,7 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
     ),
     "a limit of nothing": (lambda: Select(PLAIN, {"p": 1}, limit=0), StatementBroken, "at least one"),
     "the write time of a key": (lambda: Select(PLAIN, {"p": 1}, write_times_of=["c"]), ShapeBroken, "no write time"),
-    "a column that is missing": (lambda: Select(PLAIN, {"p": 1}, ["nothing"]), ShapeBroken, "no such column"),
+    "a column that is missing": (lambda: Select(PLAIN, {"p": 1}, ["nothing"]), ShapeBroken, "No such column"),
     "an insert of half a key": (
         lambda: Insert(PLAIN, {"p": 1, "c": 1, "v": "x"}, timestamp_us=AT),
         ShapeBroken,
@@ -227,7 +227,7 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
         ShapeBroken,
         "wrong type",
     ),
-    "an empty batch": (lambda: Batch([]), StatementBroken, "1 to 10,000"),
+    "An empty batch": (lambda: Batch([]), StatementBroken, "1 to 10,000"),
     "a batch without an end": (
         lambda: Batch([Insert(PLAIN, ROW, timestamp_us=AT)] * 10_001),
         StatementBroken,

@@ -8,7 +8,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.cli.top import as_json, as_text, ranked
+from headgate.cli.documents import overview_document
+from headgate.cli.top import format_table, rank_queues
 from headgate.client.overview import QueueOverview
 from headgate.engines.summary.decide_figures import (
     COUNT_EVERY_US_MIN,
@@ -233,19 +234,21 @@ QUEUES = [
 
 
 def test_what_is_behind_comes_first_and_nobodys_queues_before_idle_ones() -> None:
-    assert ["behind", "busy", "asleep", "idle"] == [each.name.removeprefix("shop/") for each in ranked(QUEUES)]
+    assert ["behind", "busy", "asleep", "idle"] == [each.name.removeprefix("shop/") for each in rank_queues(QUEUES)]
 
 
 def test_top_shows_a_line_a_queue_and_says_where_nobody_is_at_work() -> None:
-    lines = as_text(ranked(QUEUES)).splitlines()
+    lines = format_table(rank_queues(QUEUES))
     assert 5 == len(lines)
     assert ["shop/behind", "700", "32", "1m15s", "12.5", "2", "4", "1", "-"] == lines[1].split()
-    assert lines[3].endswith("nobody at work, last put 1m ago")
+    assert lines[3].endswith("no active workers, last put 1m ago")
     assert "1m30s" in lines[3].split()
-    assert "there are no queues" == as_text([])
+    assert ["no queues"] == format_table([])
 
 
 def test_top_tells_programs_all_that_is_known() -> None:
-    told = as_json(QUEUES[2:3])
-    assert '"queue": "shop/behind", "backlog": 700' in told
-    assert 1 == len(told.splitlines())
+    document = overview_document(QUEUES[2])
+    assert ("shop/behind", 700, 75.0, 12.5) == tuple(
+        document[name] for name in ("queue", "backlog", "oldest_age_s", "rate_per_s")
+    )
+    assert overview_document(QUEUES[1])["next_due_at"].endswith("Z")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headgate.client.payloads import PayloadUnfit, PayloadUnreadable
     from headgate.client.put_many import PutFailure, PutManyFailed, PutResult
     from headgate.client.queue import ConnectionClosed, ConnectionOfAnotherLoop, ConnectionOfAnotherProcess, Queue
+    from headgate.client.redriving import RedriveResult, SkippedMessage, SkipReason
     from headgate.client.values import (
         CollectReport,
         LaneStatus,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from headgate.counters.types.sketches import SketchesMissing
     from headgate.engines.contract import Fate, PassEnd, Settled, StaleReceipt, Standing
     from headgate.engines.timeline.batched import BatchTooLate
-    from headgate.errors import Bug, Conflict, HeadgateError, Refused, SpecError, Surroundings, Unavailable
+    from headgate.errors import Bug, Conflict, HeadgateError, NotFound, Refused, SpecError, Surroundings, Unavailable
     from headgate.runtime.context import Context
     from headgate.runtime.decide_retry import REJECT, Backoff, Reject, Retry, RetryPolicy
     from headgate.runtime.handlers import handler
@@ -76,6 +77,7 @@ _NAMES = {
     "headgate.client.payloads": "PayloadUnfit PayloadUnreadable",
     "headgate.client.put_many": "PutFailure PutManyFailed PutResult",
     "headgate.client.queue": "ConnectionClosed ConnectionOfAnotherLoop ConnectionOfAnotherProcess Queue",
+    "headgate.client.redriving": "RedriveResult SkippedMessage SkipReason",
     "headgate.client.values": (
         "CollectReport LaneStatus MessageStatus PeekedMessage QueueStats QueueSummary RepairReport "
         "RepairProgress RescheduleOutcome RescheduleResult"
@@ -88,7 +90,7 @@ _NAMES = {
     "headgate.counters.types.sketches": "SketchesMissing",
     "headgate.engines.contract": "Fate PassEnd Settled StaleReceipt Standing",
     "headgate.engines.timeline.batched": "BatchTooLate",
-    "headgate.errors": "Bug Conflict HeadgateError Refused SpecError Surroundings Unavailable",
+    "headgate.errors": "Bug Conflict HeadgateError NotFound Refused SpecError Surroundings Unavailable",
     "headgate.runtime.context": "Context",
     "headgate.runtime.decide_retry": "REJECT Backoff Reject Retry RetryPolicy",
     "headgate.runtime.handlers": "handler",
@@ -137,6 +139,7 @@ __all__ = [
     "MutatorClosed",
     "NotConnected",
     "NotEnoughReplicas",
+    "NotFound",
     "NotSent",
     "Overloaded",
     "PassEnd",
@@ -157,6 +160,7 @@ __all__ = [
     "QueueUnknown",
     "ReadTooSlow",
     "Received",
+    "RedriveResult",
     "Refused",
     "Reject",
     "RepairProgress",
@@ -168,6 +172,8 @@ __all__ = [
     "SchemaRightsMissing",
     "Settled",
     "SketchesMissing",
+    "SkipReason",
+    "SkippedMessage",
     "SpecError",
     "StaleReceipt",
     "Standing",

@@ -2,6 +2,7 @@
 
     HeadgateError
     ├── SpecError      the author of a resource, a call or an option: it fails again until it is changed
+    │   └── NotFound   the queue, counter or object does not exist
     ├── Surroundings   the machine: a missing program, a taken port, a missing permission, a full disk
     ├── Conflict       another process was first: read again, and retry now
     ├── Unavailable    a server is unavailable or too slow: retry later
@@ -31,6 +32,10 @@ class HeadgateError(Exception):
 
 class SpecError(HeadgateError):
     """The request is not valid; change it and try again."""
+
+
+class NotFound(SpecError):
+    """The object does not exist; check its name."""
 
 
 class Surroundings(HeadgateError):

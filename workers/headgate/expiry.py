@@ -38,7 +38,7 @@ class Promise:
     def __post_init__(self) -> None:
         if self.lasts_us < 0 or self.margin_us < 0:
             raise PromiseBroken(
-                "a promise cannot have a negative duration", lasts_us=self.lasts_us, margin_us=self.margin_us
+                "A promise cannot have a negative duration", lasts_us=self.lasts_us, margin_us=self.margin_us
             )
 
     @classmethod
@@ -65,7 +65,7 @@ class Promise:
     def still_holds(self, now_us: int) -> bool:
         """Whether the promiser may act: before it sends, and again when the answer has come."""
         if now_us < self.sent_us:
-            raise PromiseBroken("the clock went backwards since the request", sent_us=self.sent_us, now_us=now_us)
+            raise PromiseBroken("The clock went backwards since the request", sent_us=self.sent_us, now_us=now_us)
         return now_us < self.silent_after_us
 
     def left_us(self, now_us: int) -> int:
@@ -80,7 +80,7 @@ class Promise:
 def others_may_act_after(end_us: int, skew_us: int) -> int:
     """The same for readers that know only the announced end."""
     if skew_us < 0:
-        raise PromiseBroken("the clock difference cannot be negative", skew_us=skew_us)
+        raise PromiseBroken("The clock difference cannot be negative", skew_us=skew_us)
     return end_us + skew_us
 
 

@@ -1,4 +1,4 @@
--- The health of a Queue or a Counter, for Argo CD: what its conditions say, as kstatus reads them.
+-- The health of a Queue or a Counter, for Argo CD: from its conditions, as kstatus reads them.
 --
 -- Argo CD runs this with the resource as `obj` (resource.customizations.health.headgate.io_Queue, and _Counter;
 -- kustomization.yaml beside this file makes both keys). It needs no library. docs/reference.md has all reasons.
@@ -14,16 +14,16 @@ local function is_true(type)
   return conditions[type] ~= nil and conditions[type].status == "True"
 end
 
-local function told(condition)
+local function describe(condition)
   return condition.reason .. ": " .. condition.message
 end
 
--- What does not enter Ready, since a nightly job that failed is no failed rollout, is told all the same.
+-- Conditions outside Ready, since a failed nightly job is not a failed rollout; they are shown all the same.
 local function remarks()
   local text = ""
   for _, type in ipairs({ "LanesHealthy", "RepairHealthy", "BulkReady", "CollectionHealthy" }) do
     if conditions[type] ~= nil and conditions[type].status == "False" then
-      text = text .. " " .. told(conditions[type])
+      text = text .. " " .. describe(conditions[type])
     end
   end
   return text
@@ -34,7 +34,7 @@ local ready = conditions["Ready"]
 if obj.metadata.deletionTimestamp ~= nil then
   local message = "It is being deleted."
   if ready ~= nil and ready.reason == "Deleting" then
-    message = told(ready)
+    message = describe(ready)
   end
   return { status = "Progressing", message = message }
 end
@@ -45,18 +45,18 @@ if obj.status.observedGeneration ~= obj.metadata.generation then
   return { status = "Progressing", message = "The operator has not seen this change yet." }
 end
 if is_true("Stalled") then
-  return { status = "Degraded", message = told(conditions["Stalled"]) }
+  return { status = "Degraded", message = describe(conditions["Stalled"]) }
 end
 if is_true("Reconciling") then
-  return { status = "Progressing", message = told(conditions["Reconciling"]) }
+  return { status = "Progressing", message = describe(conditions["Reconciling"]) }
 end
 if ready.status == "True" then
-  return { status = "Healthy", message = told(ready) .. remarks() }
+  return { status = "Healthy", message = describe(ready) .. remarks() }
 end
 if ready.reason == "Paused" then
-  return { status = "Suspended", message = told(ready) }
+  return { status = "Suspended", message = describe(ready) }
 end
 if ready.status == "False" then
-  return { status = "Degraded", message = told(ready) }
+  return { status = "Degraded", message = describe(ready) }
 end
-return { status = "Progressing", message = told(ready) }
+return { status = "Progressing", message = describe(ready) }

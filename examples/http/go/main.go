@@ -1,10 +1,10 @@
 // A handler of messages in Go, of the standard library alone. Run it beside a worker:
 //
 //	HOST=127.0.0.1 PORT=8080 go run . &
-//	headgate worker --queue shop/emails --http http://127.0.0.1:8080/work
+//	headgate worker shop/emails --http http://127.0.0.1:8080/work
 //
-// The answer says what becomes of the message: 2xx it is done; 429 or 503 it comes again after Retry-After; with the
-// header Headgate-Reject it goes to the dead letter queue at once; anything else, and it comes again after a backoff.
+// The response decides about the message. 2xx: done. 429 or 503: retry after Retry-After. With the header
+// Headgate-Reject: to the dead-letter queue at once. Any other response: retry after a backoff.
 package main
 
 import (
@@ -32,7 +32,7 @@ type message struct {
 
 var errGreylisted = errors.New("greylisted")
 
-// A handler may get a message twice: in earnest this stands in your database.
+// A handler may get a message twice: keep this in your database in production.
 var seen sync.Map
 
 func send(to mail, about message) error {
@@ -43,10 +43,10 @@ func send(to mail, about message) error {
 		return errGreylisted
 	}
 	seen.Store(about.id, true)
-	told, _ := json.Marshal(map[string]any{
+	line, _ := json.Marshal(map[string]any{
 		"sent": to.To, "id": about.id, "attempt": about.attempt, "trace": about.trace, "attributes": about.attributes,
 	})
-	fmt.Println(string(told))
+	fmt.Println(string(line))
 	return nil
 }
 
@@ -81,7 +81,7 @@ func main() {
 	if port == "" {
 		port = "8080"
 	}
-	// Without HOST at all addresses: in a pod Kubernetes looks from outside whether it is up.
+	// Without HOST at all addresses: in a pod Kubernetes probes it from outside.
 	listener, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("HOST"), port))
 	if err != nil {
 		log.Fatal(err)

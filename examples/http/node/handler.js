@@ -1,16 +1,16 @@
 // A handler of messages in Node, without any library. Run it beside a worker:
 //
 //   HOST=127.0.0.1 PORT=8080 node handler.js &
-//   headgate worker --queue shop/emails --http http://127.0.0.1:8080/work
+//   headgate worker shop/emails --http http://127.0.0.1:8080/work
 //
-// The answer says what becomes of the message: 2xx it is done; 429 or 503 it comes again after Retry-After; with the
-// header Headgate-Reject it goes to the dead letter queue at once; anything else, and it comes again after a backoff.
+// The response decides about the message. 2xx: done. 429 or 503: retry after Retry-After. With the header
+// Headgate-Reject: to the dead-letter queue at once. Any other response: retry after a backoff.
 
 "use strict";
 
 const http = require("node:http");
 
-const seen = new Set(); // a handler may get a message twice: in earnest this stands in your database
+const seen = new Set(); // a handler may get a message twice: keep this in your database in production
 
 async function send(mail, message) {
   if (seen.has(message.id)) return;
@@ -45,7 +45,7 @@ const server = http.createServer(async (request, response) => {
   }
 });
 
-// In a pod it listens at all addresses, since Kubernetes looks from outside whether it is up.
+// In a pod it listens at all addresses, since Kubernetes probes it from outside.
 server.listen(Number(process.env.PORT ?? 8080), process.env.HOST, () => {
   console.log(JSON.stringify({ listening: server.address().port }));
 });

@@ -1,4 +1,4 @@
-"""What a server does with a document before it keeps it: fills in defaults, and refuses what is not valid. Pure.
+"""A server's work on a document before it keeps it: fills in defaults, and refuses invalid ones. Pure.
 
 Our own kinds by their CRDs: defaults of the structural schema, rules by the very conditions whose CEL a real server
 evaluates (`headgate.api`). Of the others, the defaults that a document of the operator meets, and the few checks that
@@ -40,7 +40,7 @@ def with_defaults(kind: Kind, document: Object) -> Object:
 
 
 def faults_of(kind: Kind, document: Object, old: Object | None) -> list[Cause]:
-    """What is wrong with it, or with the change to it."""
+    """The faults of a document, or of the change to it."""
     if kind in MODELS:
         return _faults_of_ours(kind, document, old)
     found = []

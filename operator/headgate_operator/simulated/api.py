@@ -1,6 +1,6 @@
 """The API server as a process of the simulated world: it serves requests that the network brings, pushes watches.
 
-What goes wrong on the way is the network's; what goes wrong here is in `faults`.
+Faults on the way are the network's; faults of the server are in `faults`.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ HASH: Final = "pod-template-hash"
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a pod's main container after its start."""
+    """The life of a pod's main container after its start."""
 
     ready_after_s: float | None = 1.0
     """None: it never is."""

@@ -1,4 +1,4 @@
-"""What goes wrong at the simulated API server, on order: the next requests of a sort are refused, broken or unheard.
+"""Faults of the simulated API server, on demand: the next requests of a kind are refused, broken or lost.
 
 Cuts and lost messages are the network's business (`world.network`, kinds `api request`, `api answer`, `api event`).
 """
@@ -13,7 +13,7 @@ from headgate_operator.kinds import Kind
 
 
 class Wrong(Enum):
-    """What is done to a request."""
+    """The fault of a request."""
 
     THROTTLED = "throttled"
     """429 with Retry-After; not done."""
@@ -69,7 +69,7 @@ class Faults:
         self._faults.clear()
 
     def strike(self, request: Request, source: str) -> Fault | None:
-        """What goes wrong with this request, if anything."""
+        """The fault of this request, if any."""
         for fault in self._faults:
             if fault.meets(request, source):
                 fault.left -= 1

@@ -21,7 +21,7 @@ NONE: Fields = frozenset()
 
 @dataclass(frozen=True)
 class Difference:
-    """What is other in a new object."""
+    """The differences of a new object."""
 
     added: Fields
     removed: Fields
@@ -75,7 +75,7 @@ def _walk(shape: Shape, value: Any, at: Path) -> Iterator[Path]:
 
 
 def compare(shape: Shape, old: Any, new: Any) -> Difference:
-    """What is other in the new object; each field that came or went counts, and not only the lowest."""
+    """The differences of the new object; each field that came or went counts, and not only the lowest."""
     found: dict[str, set[Path]] = {"added": set(), "removed": set(), "modified": set()}
     _compare(shape, old, new, (), found)
     return Difference(frozenset(found["added"]), frozenset(found["removed"]), frozenset(found["modified"]))
@@ -100,7 +100,7 @@ def _compare(shape: Shape, old: Any, new: Any, at: Path, found: dict[str, set[Pa
 
 
 def _members(shape: Shape, value: Any) -> dict[str, tuple[Shape, Any]] | None:
-    """What is below a value, step by step; None for what is one piece."""
+    """The children of a value, step by step; None for one piece."""
     if shape.form == "piece" or value is _ABSENT:
         return None
     if isinstance(value, Mapping):
@@ -155,7 +155,7 @@ def _merge_lists(shape: Shape, live: Sequence[Any], applied: Sequence[Any]) -> l
 
 
 def without(shape: Shape, value: Any, fields: Iterable[Path]) -> Any:
-    """The value without these fields, and all that is below them. What is emptied by that is null, as on a server."""
+    """The value without these fields and their children. A value that becomes empty is null, as on a server."""
     tree: dict[str, Any] = {}
     for path in fields:
         at = tree

@@ -52,7 +52,7 @@ class Log:
             del self._entries[: len(gone)]
 
     def after(self, version: int) -> Iterator[Entry]:
-        """What was written after that version, in order."""
+        """The writes after that version, in order."""
         yield from self._entries[bisect_right(self._entries, version, key=lambda entry: entry.version) :]
 
 

@@ -42,7 +42,7 @@ STRIPPED: Final[frozenset[Path]] = frozenset(
         )
     }
 )  # fmt: skip
-"""What no manager owns."""
+"""Fields that no manager owns."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Manager:
 
 @dataclass(frozen=True)
 class Managed:
-    """What one manager owns, and since when."""
+    """The fields of one manager, and since when."""
 
     manager: Manager
     fields: Fields

@@ -25,14 +25,14 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Run:
-    """What becomes of one Job."""
+    """The result of one Job."""
 
     takes_s: float = 2.0
     succeeds: bool = True
 
 
 class Programs(Protocol):
-    """What Jobs run."""
+    """The programs of Jobs."""
 
     def run(self, job: Object) -> Run:
         """A Job has started."""

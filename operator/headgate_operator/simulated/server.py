@@ -27,13 +27,13 @@ Key = tuple[str, str]
 """Namespace (empty for kinds without) and name."""
 
 FIRST_VERSION: Final = 1_000
-"""What was before is compacted, as on a server that has run for a while."""
+"""Earlier versions are compacted, as on a server that has run for a while."""
 PAGES_KEPT: Final = 100
 
 
 @dataclass
 class _Pages:
-    """What is left of lists that were cut, by their continuation."""
+    """The rest of lists that were cut, by their continuation."""
 
     left: dict[str, tuple[list[Object], str]] = field(default_factory=dict)
     given: int = 0
@@ -100,7 +100,7 @@ class ApiServer:
         self._pages = _Pages()
 
     def finish_namespace(self, name: str) -> None:
-        """What was in a namespace that is being deleted is gone: it goes too, unless a finalizer holds it."""
+        """A deleted namespace is empty: it goes too, unless a finalizer holds it."""
         found = self.find(NAMESPACE, None, name)
         if found is None or not found["metadata"].get("deletionTimestamp"):
             return

@@ -61,7 +61,7 @@ _SERVERS: Final = (
 
 @dataclass(frozen=True)
 class Write:
-    """What is asked for, and where."""
+    """The request, and its object."""
 
     request: Request
     kind: Kind
@@ -96,7 +96,7 @@ def moment(now_us: int) -> str:
 
 
 def name_is_missing() -> Cause:
-    """What is wrong with an object without a name."""
+    """The fault of an object without a name."""
     return Cause("FieldValueRequired", "metadata.name", "Required value: name or generateName is required")
 
 
@@ -187,14 +187,14 @@ def _clashed(clashes: Sequence[managing.Clash]) -> refusals.Refusal:
 
 
 def _part(write: Write, body: Object) -> Object:
-    """What of an applied document the subresource, or the main resource, is about."""
+    """The part of an applied document that belongs to the subresource, or to the main resource."""
     if write.request.subresource == "status":
         return {name: value for name, value in body.items() if name == "status"}
     return without_status(body) if write.kind in WITH_STATUS else body
 
 
 def _confined(write: Write, live: Object, wanted: Object) -> Object:
-    """What may be changed by this way: the status by the subresource alone, and nothing else by it."""
+    """The part that this way may change: the status by the subresource alone, and nothing else by it."""
     if write.request.subresource == "status":
         made = {name: value for name, value in live.items() if name != "status"}
         return made | ({"status": wanted["status"]} if wanted.get("status") is not None else {})
@@ -315,7 +315,7 @@ def merge_patch(live: Any, change: Any) -> Any:
 
 
 def shown(write: Write, document: Object) -> Object:
-    """What is answered: the object, or its scale."""
+    """The answer: the object, or its scale."""
     if write.request.subresource != "scale":
         return document
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

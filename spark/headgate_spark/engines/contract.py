@@ -1,7 +1,7 @@
-"""What an engine brings to the source: a plan of splits, and the batches of one.
+"""The interface of an engine for the source: a plan of splits, and the batches of one.
 
-It is given an open queue of the SDK, on the loop of this process; what it returns from `plan` is pickled and read by
-another process.
+It gets an open queue of the SDK, on the loop of this process. The result of `plan` is pickled and read by another
+process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate_spark.jobs.decide_batch import Pick
 
 @dataclass(frozen=True)
 class Request:
-    """What is read of a queue, and how."""
+    """The part of a queue to read, and its form."""
 
     state: str
     wanted: Wanted
@@ -41,9 +41,9 @@ class EngineScan(Protocol):
     def read_picked(
         self, queue: Queue, request: Request, lane: str, picks: Sequence[Pick]
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Exactly these messages of a lane, whatever became of them since."""
+        """Exactly these messages of a lane, whatever their state now."""
         ...
 
     async def pass_over(self, queue: Queue, lane: str) -> None:
-        """Where nobody works the lane: move its position over what is settled."""
+        """Where the lane has no owner: move its position over settled rows."""
         ...

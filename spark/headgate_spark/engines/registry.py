@@ -1,4 +1,4 @@
-"""Which engine is read by which file. An engine that comes later adds its line, and its file beside this one."""
+"""The file that reads each engine. A later engine adds its line, and its file next to this one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Reads queues of engine timeline in bulk: plans splits by the index of parts and by put counts, and probes what is
-large ("Source: a batch" in docs/internals/protocols/spark.md). What becomes of rows is timeline_rows.py's.
+"""Reads queues of engine timeline in bulk: plans splits by the index of parts and by put counts, and probes large
+partitions ("Source: a batch" in docs/internals/protocols/spark.md). timeline_rows.py handles the rows.
 
 It takes nothing: plain reads, no lease.
 """
@@ -40,9 +40,9 @@ T = TypeVar("T")
 
 READS_AT_ONCE = 64
 PROBED_MAX = 512
-"""So many partitions are probed, the heaviest first."""
+"""The maximum number of probed partitions, the heaviest first."""
 UNCOUNTED = 1.0
-"""What a part weighs of which nothing was counted: its producer died within a second, or counted nothing."""
+"""The weight of a part without counts: its producer died within a second, or counted nothing."""
 FAR = 2**63
 
 
@@ -75,7 +75,7 @@ class TimelineScan:
         return read_picked(queue.engine.host, queue.engine.settings, request, lane_name(lane), picks)
 
     async def pass_over(self, queue: Queue, lane: str) -> None:
-        """Take the lane for a moment, if it is free."""
+        """Take the lane for a short time, if it is free."""
         await pass_over_settled(queue.engine.host, queue.engine.producer.sender, lane_name(lane))
 
 
@@ -148,7 +148,7 @@ class _Planning:
         )
 
     async def _parts(self, generation: Generation, after: int) -> list[_Part]:
-        """Those that hold something in the range, with what was counted there."""
+        """Those that hold messages in the range, with their counts."""
         part_us, wanted = self._settings.part_us, self._request.wanted
         last = FAR if wanted.last is None else moment_us_of(position_at(wanted.last)) // part_us
         found = []
@@ -168,8 +168,8 @@ class _Planning:
     # ---- probing
 
     async def _probed(self, stretches: Sequence[Stretch], generation: Generation) -> list[Stretch]:
-        """Stretches of large parts as they are found to be filled: all of a part may lie in one shard, so what is
-        compared with the weight of a split is the part's."""
+        """Stretches of large parts, from their probed content. All of a part may be in one shard, so the part's
+        weight is compared with the weight of a split."""
         lanes = generation.shards
         of_part = [each.weight * lanes for each in stretches]
         chosen = heaviest(of_part, above=self._request.messages_per_split, most=PROBED_MAX)
@@ -213,7 +213,7 @@ class _Planning:
 
 
 async def _some_at_once(works: Sequence[Awaitable[T]]) -> list[T]:
-    """The results of all, so many at a time."""
+    """The results of all, this many at a time."""
     found: list[T] = []
     for start in range(0, len(works), READS_AT_ONCE):
         found += await asyncio.gather(*works[start : start + READS_AT_ONCE])

@@ -1,12 +1,12 @@
 """The rows of a split of a timeline queue as Arrow batches: live messages, or the history ("Source: a batch" in
 docs/internals/protocols/spark.md).
 
-Most rows are plain: neither cancelled nor moved, neither copy nor twin, with nothing on record. They go from the cell
-to Arrow, and those of one message each many at a time (alone_rows.py). The others are judged as the lane's reader
-judges them, one by one.
+Most rows are plain: neither cancelled nor moved, neither copy nor restamped, with nothing on record. They go from the
+cell to Arrow, and those of one message each many at a time (alone_rows.py). The others are judged one by one, as the
+lane's reader judges them.
 
-Invariants: the record of a part is read before the position that is believed for it, so that what was dropped from
-the record in between lies below the position; a message of the history is shown where it was first put, if it is
+Invariants: the record of a part is read before the position that it is combined with, so that everything dropped from
+the record in between is below the position. A message of the history is shown at its first place, if it is still
 there, and nowhere else.
 """
 
@@ -75,8 +75,8 @@ async def read_split(
     now_us: int,
     cancelled_too: bool = True,
 ) -> AsyncIterator[pa.RecordBatch]:
-    """The messages of a split, batch by batch. `now_us` tells what is due later; nothing else rests on it. Of history
-    what was cancelled can be left out; of what is live it always is."""
+    """The messages of a split, batch by batch. `now_us` separates delayed messages; nothing else depends on it.
+    Cancelled messages can be left out of history; live reads always leave them out."""
     builder = BatchBuilder(request.columns, SUFFIXES)
     is_live = request.state == LIVE
     reader = _Live(host, settings, builder, now_us) if is_live else _History(host, settings, builder)
@@ -99,7 +99,7 @@ async def read_split(
 async def read_picked(
     host: Host, settings: TimelineSettings, request: Request, lane: tuple[int, int], picks: Sequence[Pick]
 ) -> AsyncIterator[pa.RecordBatch]:
-    """Messages that are told by the keys of their rows and bits, whatever became of them since."""
+    """Messages given by the keys of their rows and bits, whatever their state now."""
     rows_of = _Rows(host, settings, BatchBuilder(request.columns, SUFFIXES))
     builder = rows_of.builder
     masks: dict[tuple[int, int], dict[bytes, int]] = {}
@@ -157,7 +157,7 @@ class Slices:
 
 
 class _Rows:
-    """What live reading and history share."""
+    """The common part of live reads and history."""
 
     def __init__(self, host: Host, settings: TimelineSettings, builder: BatchBuilder) -> None:
         self._host = host
@@ -187,11 +187,11 @@ class _Rows:
         self.builder.add_columns(columns, cut.payload_bytes(rows))
 
     def standing_of(self, cut: CutRows, rows: slice) -> pa.Array | str:
-        """How such rows stand: all alike, or each as told."""
+        """The states of such rows: all the same, or one for each."""
         return READY
 
     def _add_plain(self, cell: bytes, about: About) -> bool:
-        """Add all messages of a row, if it is no copy and no twin."""
+        """Add all messages of a row, if it is neither a copy nor restamped."""
         if _is_alone(cell):
             run = unpack(cell)
             if run.message_id is not None or run.replaces is not None:
@@ -213,7 +213,7 @@ class _Rows:
             self.builder.add(OpenRow(cell), about, wanted, but)
 
     def add_picked(self, stretch: Stretch, row: Any, wanted: int) -> None:
-        """Some messages of a row, as they lie there."""
+        """Some messages of a row, from their place."""
         about = self._about(stretch, row.due, READY)
         run = unpack(row.run)
         ids = {index: id_text(own) for index, own in enumerate(run.message_id or ()) if own}
@@ -228,7 +228,7 @@ class _Rows:
 
 
 class _Live(_Rows):
-    """Messages that are not settled, as peek tells them."""
+    """Unsettled messages, as peek shows them."""
 
     def __init__(self, host: Host, settings: TimelineSettings, builder: BatchBuilder, now_us: int) -> None:
         super().__init__(host, settings, builder)
@@ -257,13 +257,13 @@ class _Live(_Rows):
         return plain
 
     def standing_of(self, cut: CutRows, rows: slice) -> pa.Array | str:
-        """By what is due now."""
+        """By the messages that are due now."""
         if "standing" not in self.builder.columns:
             return READY
         return pc.if_else(pa.array(cut.moments_us()[rows] > self._now_us), LATER_STANDING, READY)
 
     async def _lane(self, stretch: Stretch) -> tuple[LaneView, LaneRows] | None:
-        """The lane with what is recorded of the part: first the record, then the position."""
+        """The lane with the record of the part: first the record, then the position."""
         part = (*stretch.lane, stretch.part)
         if part != self._part:
             seen = self._lanes.get(stretch.lane) or await self._look(stretch)
@@ -289,7 +289,7 @@ class _Live(_Rows):
         self._replaced = {first.bytes for due, first in families if due != first}
 
     def add(self, stretch: Stretch, row: Any) -> Any:
-        """Add what is live of a row; work to be awaited where it has to be looked into."""
+        """Add the live messages of a row; returns work to await where it needs a check."""
         if row.cancelled is not None:
             return None
         view, rows = self._lanes[stretch.lane]
@@ -319,7 +319,7 @@ class _Live(_Rows):
         self._add_some(row.run, about, bits_of(0, stands.count) & ~settled, but)
 
     async def _first_is_live(self, content: RowContent, view: LaneView) -> bool:
-        """Of a twin: whether its original lies above the position, so that it is shown there."""
+        """Of a restamped row: whether its original is above the position, so that the original is shown."""
         if content.run is None or content.run.replaces is None or position_order(content.first) <= view.position:
             return False
         return await self._is_there(Place.from_bytes(content.run.replaces).row)
@@ -338,7 +338,7 @@ class _History(_Rows):
             yield cut
 
     def are_plain(self, _: Stretch, cut: CutRows) -> Mask:
-        """All that are alone: nothing else has to be asked."""
+        """All that are alone: no other check is needed."""
         return np.ones(len(cut), np.bool_)
 
     def standing_of(self, cut: CutRows, rows: slice) -> pa.Array | str:
@@ -369,7 +369,7 @@ class _History(_Rows):
         self._add_some(row.run, about, wanted, Exceptions(ids, {}, {}))
 
     async def _is_first(self, own: bytes, here: RowPlace) -> bool:
-        """Whether a message that bears an id is shown here: its place is here, or holds nothing."""
+        """Whether a message with an id is shown at this place: it is the id's place, or that place holds nothing."""
         try:
             first = Place.from_bytes(own).row
         except SpecError:

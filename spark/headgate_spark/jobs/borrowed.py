@@ -1,10 +1,10 @@
-"""Jobs that take what waits: drain, move, redrive. A batch after the other, each by the same steps:
+"""Jobs that take the backlog: drain, move, redrive. One batch after the other, each by the same steps:
 
-    borrow ranges -> fix the batch -> note it (planned) -> work it -> note what became of it (committed)
-        -> dead letters -> settle -> give back -> note the end (idle)
+    reserve ranges -> fix the batch -> record it (planned) -> process it -> record the outcome (committed)
+        -> dead letters -> settle -> release -> record the end (idle)
 
-docs/internals/protocols/spark.md, "A batch", argues why whoever is killed between two of these loses nothing, and
-what may be done twice. This file is the driver's loop; what a batch is worked by is a `Work`.
+docs/internals/protocols/spark.md, "A batch", argues why a driver that is killed between two of these loses nothing,
+and which steps may run twice. This file is the driver's loop; a `Work` processes a batch.
 """
 
 from __future__ import annotations
@@ -51,30 +51,30 @@ from headgate_spark.worker_connection import WorkerConnection
 LANE_BYTES_MAX = 64 * 1024 * 1024
 LANE_ROWS_MAX = 50_000
 REDO_LEFT_US = 20_000_000
-"""So much has to be left of a loan for its batch to be begun again."""
+"""The time that has to be left of a reservation for its batch to be resumed."""
 RESTS = "rests"
-"""Under this the row tells which lanes a killed handler may still be at, and until when."""
+"""The key in the row for the lanes that a killed handler may still use, and until when."""
 REST_US = 3_000_000
-"""So long a lane is left alone of which another job has a range."""
+"""How long a lane is skipped of which another job has a range."""
 TRUSTED_WITHIN_S = 30.0
-"""So long a run waits for its clock; then it ends with the reason."""
+"""How long a run waits for its clock; then it ends with the reason."""
 SETTLE_TRIES = 20
 SETTLE_PAUSE_S = 1.0
 PACED_S = 5.0
-"""With a rate a batch is about so long."""
+"""With a rate, a batch takes about this time."""
 
 
 class WindowOver(Refused):
-    """The batch that was begun can not be ended without doubling messages: it is older than onceWindow."""
+    """The batch that was started cannot be finished without doubling messages: it is older than onceWindow."""
 
 
 class NotSettled(Unavailable):
-    """What a batch did could not be settled; the next run goes on with it."""
+    """The result of a batch could not be settled; the next run resumes it."""
 
 
 @dataclass(frozen=True)
 class Ground:
-    """What a run stands on."""
+    """The parts of a run."""
 
     request: JobRequest
     here: WorkerConnection
@@ -98,14 +98,14 @@ class BorrowingJob:
         self._rests: dict[str, int] = {}
         """Lanes that are left alone, and until when."""
         self._held: dict[str, RangePlan] = {}
-        """What is borrowed and in no batch that the next run would end."""
+        """The reserved ranges outside any batch that the next run would finish."""
 
     def run(self) -> None:
-        """Go on with what was begun, then drain the snapshot. Whatever ends it gives back what it holds."""
+        """Finish a batch that was started, then drain the snapshot. Any end releases the held ranges."""
         try:
             self._run()
         except JobTakenOver:
-            raise  # what was borrowed is the other run's by now
+            raise  # the reserved ranges are the other run's by now
         except BaseException:
             self._give_back(BatchPlan(tuple(self._held.values())))
             raise
@@ -128,7 +128,7 @@ class BorrowingJob:
             taken += plan.messages
             time.sleep(pause_s(taken, it.request.rate, time.monotonic() - began_s))
 
-    # ---- borrowing
+    # ---- reserving
 
     def _borrowed(self, lanes: Sequence[LentLane]) -> tuple[BatchPlan, list[LentLane]]:
         """The next batch, and the lanes that may have more."""
@@ -144,8 +144,9 @@ class BorrowingJob:
         return self._chosen(BatchPlan(ranges, it.here.headgate.now_us())), left
 
     async def _next(self, lane: LentLane, budget: Budget, deadline_us: int) -> tuple[bool, RangePlan | None]:
-        """Whether the lane may have more, and what was borrowed of it. One that another job works comes later, and so
-        does one that this process can not promise for now: it stood still, or its clock has to be compared anew."""
+        """Whether the lane may have more, and the range reserved of it. A lane that another job processes comes
+        later, and so does one that this process cannot promise now, because it was paused or its clock needs a new
+        comparison."""
         ground, skew_us = self._it.here.headgate.ground, self._it.queue.engine.settings.skew_us
         now_us = await ground.clock.until_trusted(TRUSTED_WITHIN_S, skew_us)
         if self._rests.get(lane.name, 0) > now_us:
@@ -167,7 +168,8 @@ class BorrowingJob:
         return True, plan
 
     def _chosen(self, plan: BatchPlan) -> BatchPlan:
-        """Those for which the predicate is true; it is asked once, so that a batch is the same at every try."""
+        """Those for which the predicate is true; it is evaluated once, so that a batch is the same at every
+        attempt."""
         it = self._it
         if it.where is None or not plan.messages:
             return plan
@@ -208,7 +210,8 @@ class BorrowingJob:
         return self._finished(row, committed), decided
 
     def _drop(self, row: BulkRow) -> None:
-        """It failed: the consumers have it again at once; what may be in a sink already, the next run ends."""
+        """It failed: the consumers get it again at once; if parts may be in a sink already, the next run finishes
+        it."""
         if self._it.work.redoes:
             return
         try:
@@ -231,15 +234,16 @@ class BorrowingJob:
         return row
 
     def _pass_over(self, plan: BatchPlan) -> None:
-        """Lanes that nobody works would else be read again from the same position by each batch. That it can not be
-        done now is no harm."""
+        """Otherwise each batch would read lanes without an owner from the same position again. A failure of this step
+        does no harm."""
         try:
             self._it.here.run(_all_over(self._it.lending, [one.lane for one in plan.ranges]))
         except Unavailable:
             return
 
     def _settle(self, plan: RangePlan) -> None:
-        """Within the loan; where that is over, what of it is live still by a loan of its own."""
+        """Within the reservation; where that is over, the messages that are still live, by a reservation of its
+        own."""
         it = self._it
         masks = {at: pick.mask for at, pick in enumerate(plan.picks)}
         if not masks:
@@ -263,7 +267,7 @@ class BorrowingJob:
         )
 
     def _give_back(self, plan: BatchPlan) -> None:
-        """What is not given back is so at its deadline."""
+        """A range that is not released ends at its deadline."""
         for one in plan.ranges:
             self._held.pop(one.lane, None)
             try:
@@ -272,7 +276,7 @@ class BorrowingJob:
             except Unavailable:
                 continue
 
-    # ---- going on with what an earlier run began
+    # ---- resuming an earlier run
 
     def _resumed(self, row: BulkRow) -> BulkRow:
         it = self._it
@@ -313,11 +317,11 @@ class BorrowingJob:
 
 
 Borrowed = tuple[bool, RangePlan | None]
-"""Whether a lane may have more, and what was borrowed of it."""
+"""Whether a lane may have more, and the range reserved of it."""
 
 
 async def _all(works: Sequence[Callable[[], Coroutine[Any, Any, Borrowed]]]) -> list[Borrowed]:
-    """All of them; the first error when all have ended, so that it is known what was borrowed."""
+    """All of them; the first error when all have ended, so that the reserved ranges are known."""
     ended = await asyncio.gather(*(work() for work in works), return_exceptions=True)
     for one in ended:
         if isinstance(one, BaseException):

@@ -1,10 +1,10 @@
-"""What a batch of a job holds, and what becomes of its messages: settled, dead, or left to the lane's owner.
+"""The content of a batch of a job, and the outcome of its messages: settled, dead, or left to the lane's owner.
 
-A batch is fixed before anything is done with it: for each borrowed range of a lane the rows, and in each row a bit
-for each message that is the job's. So whatever reads the batch, at whatever try, reads the same messages; and what
-was reported of them is judged here, once, after all of it has come.
+A batch is fixed before anything is done with it: for each reserved range of a lane the rows, and in each row a bit
+for each message of the job. So every attempt reads the same messages. Their reported outcomes are judged by this
+module, once, after all of them have come.
 
-Pure. What a row's key means only the engine knows.
+Pure. Only the engine knows the meaning of a row's key.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class OutcomeUnknown(SpecError):
 
 
 class IdUnknown(SpecError):
-    """A handler told the outcome of a message that is not in its batch."""
+    """A handler returned the outcome of a message that is not in its batch."""
 
 
 class Outcome(Enum):
-    """What a handler may say of a message. Of one that it says nothing about, it is RETURN."""
+    """The outcomes that a handler may return for a message. For a message without one, it is RETURN."""
 
     DONE = "done"
     RETURN = "return"
-    """It stays in the queue: the owner of its lane hands it out."""
+    """It stays in the queue: the owner of its lane delivers it."""
     DEAD = "dead"
-    """It goes to the dead letter queue, with the reason."""
+    """It goes to the dead-letter queue, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Pick:
 
 @dataclass(frozen=True)
 class RangePlan:
-    """The messages of one borrowed range of a lane."""
+    """The messages of one reserved range of a lane."""
 
     lane: str
     """As its engine names it."""
@@ -62,9 +62,10 @@ class RangePlan:
     deadline_us: int
     picks: tuple[Pick, ...]
     aliases: Mapping[bytes, tuple[int, int]] = field(default_factory=dict)
-    """Of messages whose id does not tell where they lie now: by their id, the pick and the index in its row."""
+    """For messages whose id does not determine their current place: by their id, the pick and the index in its
+    row."""
     span_us: int = 0
-    """From the first due moment to the last."""
+    """From the first due time to the last."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ Spot = tuple[int, int]
 
 @dataclass(frozen=True)
 class Reported:
-    """What was said of some messages of one row: the row as ids tell it, and a bit for each message."""
+    """The outcome of some messages of one row: the row as ids name it, and a bit for each message."""
 
     row: bytes
     outcome: str
@@ -107,12 +108,12 @@ class Reported:
 
 @dataclass
 class Decided:
-    """What becomes of a batch: for each pick, bits."""
+    """The outcome of a batch: for each pick, bits."""
 
     done: dict[Spot, int] = field(default_factory=dict)
     dead: dict[Spot, int] = field(default_factory=dict)
     reasons: dict[bytes, str] = field(default_factory=dict)
-    """Of what is dead: by its id, why."""
+    """The reason of each dead letter, by its id."""
     returned: int = 0
     """Messages that stay where they are."""
 
@@ -133,9 +134,9 @@ def outcome_of(text: object) -> Outcome:
 
 
 def decide_outcomes(plan: BatchPlan, rows: Mapping[bytes, Spot], reported: Iterable[Reported]) -> Decided:
-    """What becomes of each message of the batch. `rows` tells where the row lies that an id begins with.
+    """The outcome of each message of the batch. `rows` maps the beginning of an id to the place of its row.
 
-    What was told twice and not alike stays: nobody knows which of the two is meant.
+    A message with two different outcomes stays: the intended one is unknown.
     """
     said: dict[Outcome, dict[Spot, int]] = {outcome: {} for outcome in Outcome}
     dead: list[tuple[Spot, int, bytes, str]] = []
@@ -167,7 +168,7 @@ def _decide_row(decided: Decided, spot: Spot, mask: int, said: Sequence[int]) ->
 
 
 def without_dead(decided: Decided) -> Decided:
-    """There is no dead letter queue: what should go there stays."""
+    """There is no dead-letter queue: rejected messages stay."""
     dead = sum(mask.bit_count() for mask in decided.dead.values())
     return Decided(done=decided.done, returned=decided.returned + dead)
 
@@ -248,5 +249,5 @@ def pause_s(taken: int, rate: float | None, elapsed_s: float) -> float:
 
 
 def next_lanes(waiting: Sequence[str], borrowed_elsewhere: Mapping[str, int], now_us: int) -> list[str]:
-    """Lanes to borrow of now: those of another job wait until its deadline."""
+    """Lanes to reserve from now: those of another job wait until its deadline."""
     return [lane for lane in waiting if borrowed_elsewhere.get(lane, 0) <= now_us]

@@ -1,7 +1,7 @@
-"""Executors that do not come. Spark waits for them for ever and says so in warnings alone: a job whose pods are
-refused, or have no image or no room, would run for days and do nothing.
+"""Missing executors. Spark waits for them forever and only logs warnings: a job whose pods are rejected, or have no
+image or no resources, would run for days and do nothing.
 
-Looked for before anything is borrowed. Where executors come and go as they are needed, none has to be there.
+Checked before anything is reserved. With dynamic allocation, no executor has to exist.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from headgate.errors import Unavailable
 
 WITHIN_S: Final = 900.0
-"""A cluster that makes nodes as they are asked for takes minutes."""
+"""A cluster that creates nodes on demand takes minutes."""
 SAID_AFTER_S: Final = 45.0
 LOOK_EVERY_S: Final = 1.0
 REMEDY: Final = "run kubectl describe on the pods with spark-role=executor; if there are none, run kubectl get events"
@@ -26,7 +26,7 @@ class NoExecutor(Unavailable):
 
 
 def await_executor(spark: SparkSession, tell: Callable[[str], None], *, within_s: float = WITHIN_S) -> bool:
-    """Return once there is one, and whether it was said that there was none; raise at last."""
+    """Return once there is one, with whether their absence was reported; raise at last."""
     context = spark.sparkContext
     if str(context.master).startswith("local") or context.getConf().get("spark.dynamicAllocation.enabled") == "true":
         return False

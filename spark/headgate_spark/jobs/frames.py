@@ -1,4 +1,4 @@
-"""The messages of a job as DataFrames, and what Spark says when something is wrong with them, as one line of ours."""
+"""The messages of a job as DataFrames, and Spark's errors about them, as one line of ours."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINE_CHARACTERS_MAX = 400
 
 
 class PredicateWrong(SpecError):
-    """The predicate of `where` can not be used."""
+    """The predicate of `where` cannot be used."""
 
 
 class PredicateFailed(Surroundings):
@@ -39,7 +39,7 @@ class PredicateFailed(Surroundings):
 
 
 class HandlerWrong(SpecError):
-    """The handler does not give what a bulk job needs."""
+    """The handler's result does not fit a bulk job."""
 
 
 class HandlerFailed(Surroundings):
@@ -47,15 +47,15 @@ class HandlerFailed(Surroundings):
 
 
 class SinkFailed(Surroundings):
-    """What was to be written could not be; its batch stays in the queue."""
+    """The output could not be written; its batch stays in the queue."""
 
 
 class SparkFailed(Surroundings):
-    """Spark failed; what was not settled stays in the queue."""
+    """Spark failed; unsettled messages stay in the queue."""
 
 
 class SparkNotStarted(Surroundings):
-    """Spark can not be started."""
+    """Spark cannot be started."""
 
 
 class Frames:
@@ -71,12 +71,12 @@ class Frames:
         return self.spark.createDataFrame([], DDL_OF_JOBS)
 
     def picks(self, plan: BatchPlan) -> DataFrame:
-        """The messages of a batch; whatever reads them again reads the same."""
+        """The messages of a batch; every read of them returns the same."""
         shares = share_plans(plan, shares_of(plan, self.tasks))
         return self._numbered(len(shares)).mapInArrow(reads_picks(self._source, shares), DDL_OF_JOBS)
 
     def history(self, splits: Sequence[HistorySplit]) -> DataFrame:
-        """What is kept of some parts."""
+        """The history of some parts."""
         count = min(len(splits), self.tasks * 4)
         shares = [splits[number::count] for number in range(count)]
         return self._numbered(count).mapInArrow(reads_history(self._source, shares), DDL_OF_JOBS)
@@ -89,13 +89,13 @@ class Frames:
         if predicate is None:
             return lambda messages: messages
         try:
-            self.empty().where(predicate).schema  # noqa: B018 - Spark looks at it now
+            self.empty().where(predicate).schema  # noqa: B018 - Spark reads it now
         except PySparkException as error:
             raise PredicateWrong(where=predicate, why=first_line(error)) from None
         return lambda messages: messages.where(predicate)
 
     def handler(self, entry_point: str, columns: Sequence[str]) -> Callable[[DataFrame], DataFrame]:
-        """The user's function, tried on nothing, so that wrong columns are found before anything is taken."""
+        """The user's function, tried on an empty frame, so that wrong columns are found before anything is taken."""
         function = load(entry_point)
         try:
             given = function(self.empty())
@@ -129,14 +129,14 @@ class Frames:
         ]
 
     def reasons(self, reasons: dict[bytes, str]) -> DataFrame:
-        """Why messages are dead, by id."""
+        """The reasons of dead letters, by id."""
         rows = [(base64.b32encode(id_).decode().rstrip("=").lower(), reason) for id_, reason in reasons.items()]
         return self.spark.createDataFrame(rows, "id string, reason string")
 
 
 @contextmanager
 def told_as(error_type: type[HeadgateError], **facts: Any) -> Iterator[None]:
-    """What Spark raises within, as one line of ours. An error of ours that a task raised is told by its own line."""
+    """Spark's errors, as one line of ours. An error of ours that a task raised is reported by its own line."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -144,7 +144,7 @@ def told_as(error_type: type[HeadgateError], **facts: Any) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The line that says what is wrong: of a task's traceback the last one, else the first."""
+    """The line with the error: of a task's traceback the last one, else the first."""
     text = str(error)
     if isinstance(error, Py4JJavaError):
         text = str(error.java_exception.toString())
@@ -159,7 +159,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _is_raised(line: str) -> bool:
-    """Whether this line of a Python traceback tells the error: `package.Name: what`."""
+    """Whether this line of a Python traceback contains the error: `package.Name: message`."""
     name, colon, _ = line.partition(": ")
     last = name.rpartition(".")[2]
     return bool(colon) and last.isidentifier() and last[:1].isupper() and "Exception in" not in line

@@ -1,9 +1,9 @@
-"""Jobs that read what is kept, and take nothing: replay, export and rollup. A piece of the range after the other:
+"""Jobs that read history, and take nothing: replay, export and rollup. One piece of the range after the other:
 
     note which (planned) -> read, transform, write -> note that it is written (committed) -> publish -> note the end
 
-Each piece is some of the range's parts, so planning reads the index of the range and nothing else. An export goes on
-where the last one ended; a replay that was killed where it was, and one that had ended begins anew.
+Each piece is some of the range's parts, so planning reads the index of the range and nothing else. An export
+continues where the last one ended. A killed replay resumes, and a finished one starts again.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ PARTS_A_PIECE = 60
 
 @dataclass(frozen=True)
 class HistoryGround:
-    """What a run stands on."""
+    """The parts of a run."""
 
     here: WorkerConnection
     log: BulkLog
     sink: Sink
     progress: Progress
     splits: Callable[[int, int], Sequence[HistorySplit]]
-    """The pieces of a range of time, found without reading what is in them."""
+    """The pieces of a range of time, found without reading their messages."""
     messages: Callable[[Sequence[HistorySplit]], DataFrame]
-    """What these hold, after predicate and handler."""
+    """The messages of these, after predicate and handler."""
     from_us: int
     until_us: int
     goes_on: bool
@@ -77,8 +77,8 @@ class HistoryJob:
         return told, row
 
     def _piece(self, row: BulkRow, told: dict[str, Any]) -> BulkRow | None:
-        """The next one; None where there is none. One that was begun keeps its end and its number: what of it is put
-        already is found again by its keys."""
+        """The next one; None where there is none. A started one keeps its end and its number: its keys identify the
+        part that is put already."""
         it = self._it
         began_s = time.monotonic()
         begun = json.loads(row.plan) if row.stage is Stage.PLANNED else None
@@ -115,6 +115,6 @@ class HistoryJob:
 
 
 def first_parts(splits: Sequence[HistorySplit], parts: int) -> Sequence[HistorySplit]:
-    """Those of so many parts, the first ones."""
+    """Those of this many parts, the first ones."""
     wanted = sorted({split.where for split in splits})[:parts]
     return [split for split in splits if wanted and split.where <= wanted[-1]]

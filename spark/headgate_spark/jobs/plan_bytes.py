@@ -17,7 +17,7 @@ VERSION = 1
 
 
 class PlanBroken(HeadgateError):
-    """The plan of a batch can not be read."""
+    """The plan of a batch cannot be read."""
 
 
 def encode_plan(plan: BatchPlan) -> bytes:
@@ -58,7 +58,7 @@ def decode_plan(stored: bytes) -> BatchPlan:
 
 @dataclass(frozen=True)
 class Committed:
-    """A batch that is done for good: what is left to be settled of it, and what of that is dead, by its id with the
+    """A batch that is done for good: the messages left to settle, and the dead letters among them, by id with the
     reason."""
 
     settled: BatchPlan

@@ -1,6 +1,6 @@
 """How far a job is: a line on a terminal, the row that the operator shows in `status.bulk`, metrics.
 
-Nothing that is kept safe depends on it: a figure that could not be told is told with the next batch.
+No safety depends on it: a figure that could not be written is written with the next batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Progress:
 
     def __init__(self, here: WorkerConnection, job: UUID, title: str, stream: TextIO | None = None) -> None:
         self.done = 0
-        """Settled: what succeeded, and what went to the dead letter queue."""
+        """Settled: messages that succeeded, and messages that went to the dead-letter queue."""
         self.dead = 0
         self.returned = 0
         self.batches = 0
@@ -45,7 +45,7 @@ class Progress:
         self._graphite = None if wanted is None else Graphite(wanted, self.registry)
 
     def begin(self, total: int) -> None:
-        """About so many are to be done."""
+        """The estimated total."""
         self._total = total
 
     def batch(self, done: int, dead: int, returned: int, took_s: float) -> None:
@@ -73,7 +73,7 @@ class Progress:
         self._stream.flush()
 
     def line(self) -> str:
-        """As people read it."""
+        """In readable form."""
         taken = self.done + self.returned
         rate = taken / max(0.001, time.monotonic() - self._began_s)
         bar = ""
@@ -88,13 +88,13 @@ class Progress:
         return f"{self._title} {bar}{', '.join(facts)}"
 
     def warn(self, says: str) -> None:
-        """What holds it up, for people and for the operator."""
+        """The cause of a delay, for users and for the operator."""
         self._stream.write(f"{self._title}: {says}\n")
         self._stream.flush()
         self.tell(says)
 
     def tell(self, says: str) -> None:
-        """Where the operator reads it, and to Graphite if somebody wants that."""
+        """Where the operator reads it, and to Graphite on request."""
         if self._graphite is not None:
             self._here.run(self._graphite.ship())
         ground = self._here.headgate.ground

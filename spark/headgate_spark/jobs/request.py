@@ -1,6 +1,6 @@
-"""What a job is asked to do, as a value: from `spec.bulk` of a queue, or from the options of a command. Pure.
+"""The request of a job, as a value: from `spec.bulk` of a queue, or from the options of a command. Pure.
 
-The rules are those of the resource: `headgate.api.bulk` says what goes with what.
+The rules are those of the resource: `headgate.api.bulk` defines the valid combinations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headgate.errors import SpecError
 from headgate.store.catalogue_entry import Entry
 
 BORROWING: Final = ("drain", "move", "redrive")
-"""Modes that take what waits; the others read history, and take nothing."""
+"""Modes that take the backlog; the others read history, and take nothing."""
 FILES: Final = ("parquet", "json", "csv", "orc")
 PER_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LOAN_S = 300.0
@@ -28,7 +28,7 @@ BATCH_MESSAGES = 100_000
 
 
 class JobWrong(SpecError):
-    """The bulk job can not be done as it is written."""
+    """The bulk job is not valid."""
 
 
 class JobUnknown(SpecError):
@@ -60,18 +60,18 @@ class JobRequest:
     where: str | None = None
     rate: float | None = None
     loan_s: float = LOAN_S
-    """How long a batch may take; what a job that died had borrowed is the consumers' again after that."""
+    """Maximum duration of a batch; ranges that a dead job had reserved are the consumers' again after that."""
     batch_messages: int = BATCH_MESSAGES
     resume_at_once: bool = False
 
     @property
     def borrows(self) -> bool:
-        """Whether it takes what waits."""
+        """Whether it takes the backlog."""
         return self.mode in BORROWING
 
 
 def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
-    """What a bulk job of a queue asks for; JobWrong where it does not fit together."""
+    """The request in a bulk job of a queue; JobWrong where it is inconsistent."""
     _check(bulk)
     namespace = queue.partition("/")[0]
     sink = None
@@ -81,7 +81,7 @@ def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
     elif bulk.sink is not None:
         sink = SinkRequest(bulk.sink.format, bulk.sink.path, dict(bulk.sink.options or {}))
     if target == queue:
-        raise JobWrong("a queue cannot be its own target", queue=queue, remedy="name another target")
+        raise JobWrong("A queue cannot be its own target", queue=queue, remedy="name another target")
     return JobRequest(
         queue,
         bulk.name,
@@ -98,10 +98,10 @@ def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
 
 
 def sink_request_of(document: Mapping[str, Any]) -> SinkRequest:
-    """Files, for what is no queue's job."""
+    """Files, for a job that is not a queue's."""
     form = str(document["format"])
     if form not in FILES:
-        raise JobWrong("a rollup writes files", format=form, remedy=f"one of {', '.join(FILES)}")
+        raise JobWrong("A rollup writes files", format=form, remedy=f"one of {', '.join(FILES)}")
     return SinkRequest(form, str(document["path"]), dict(document.get("options") or {}))
 
 
@@ -125,14 +125,14 @@ def bulk_of_entry(entry: Entry, name: str) -> Bulk:
 
 
 def job_id(entry: Entry, name: str) -> UUID:
-    """Under which a job keeps its row and tells its figures: of a resource in Kubernetes by its uid, by which the
-    operator looks for it."""
+    """The key under which a job keeps its row and reports its figures: of a resource in Kubernetes its uid, by which
+    the operator finds it."""
     owner, _, uid = entry.owner.rpartition("/")
     return uuid5(UUID(uid) if owner.startswith("operator/") else entry.id, name)
 
 
 def rate_of(text: str | None) -> float | None:
-    """Messages a second."""
+    """Messages per second."""
     if text is None:
         return None
     count, _, unit = text.partition("/")
@@ -140,7 +140,7 @@ def rate_of(text: str | None) -> float | None:
 
 
 def moment_us(text: str | None, now_us: int) -> int | None:
-    """A moment, or an age counted back from now, in us since 1970."""
+    """A time, or an age counted back from now, in µs since 1970."""
     if text is None:
         return None
     age_ms = parse_duration_ms(text) if re.fullmatch(r"([0-9]+[dhms])+", text) else None
@@ -149,7 +149,7 @@ def moment_us(text: str | None, now_us: int) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise JobWrong("invalid time", given=text, remedy="write 2026-11-18T09:00:00Z, or an age: 24h") from None
+        raise JobWrong("Invalid time", given=text, remedy="write 2026-11-18T09:00:00Z, or an age: 24h") from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1_000_000)
 
@@ -172,7 +172,7 @@ def _check(bulk: Bulk) -> None:
             "export": "a sink, and neither handler nor target",
         }[bulk.mode]
         raise JobWrong(
-            "the bulk job has invalid sources or targets", mode=bulk.mode, remedy=f"{bulk.mode} needs {needs}"
+            "The bulk job has invalid sources or targets", mode=bulk.mode, remedy=f"{bulk.mode} needs {needs}"
         )
     if bulk.mode == "export" and bulk.sink is not None and bulk.sink.format not in FILES:
-        raise JobWrong("an export writes files", format=bulk.sink.format, remedy=f"one of {', '.join(FILES)}")
+        raise JobWrong("An export writes files", format=bulk.sink.format, remedy=f"one of {', '.join(FILES)}")

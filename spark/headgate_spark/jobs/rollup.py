@@ -1,7 +1,7 @@
 """Rollup: the windows of a counter, each key's merged value, written to files; each run what became final since.
 
 It is a job of history (history.py) whose parts are windows and whose lanes are buckets. A window is written once it
-is final: its mutators are silent, and all updates with tokens that it may hold are folded.
+is final: its mutators are silent, and all updates with tokens that it may contain are folded.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SCHEMA = pa.schema(
 ROWS_A_BATCH = 5_000
 TASKS_A_CORE = 4
 SPLITS_A_PIECE = 20_000
-"""Most windows of a first run may be empty: nobody keeps since when a counter is there."""
+"""Most windows of a first run may be empty: the start of a counter is not recorded."""
 
 
 class NoSuchWindows(SpecError):
@@ -57,7 +57,7 @@ class NoSuchWindows(SpecError):
 
 @dataclass(frozen=True)
 class RollupRequest:
-    """What is rolled up."""
+    """The rolled-up range."""
 
     counter: str
     grain_us: int

@@ -1,6 +1,6 @@
-"""Runs one job: opens what it needs, looks whether it can be done at all, does it, tells what came of it.
+"""Runs one job: opens its resources, checks that it is possible, runs it, reports the result.
 
-All that can be wrong with the request is found before anything is borrowed.
+All faults of the request are found before anything is reserved.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ MESSAGE_COLUMNS = ("id", "payload")
 
 
 def run_job(spark: SparkSession, here: WorkerConnection, request: JobRequest, job: UUID) -> Progress:
-    """From its checks to its end; what it did."""
+    """From its checks to its end; returns the result."""
     queue = here.queue(request.queue)
     if str(spark.sparkContext.master).startswith("local"):
         spark.sparkContext.environment.update(local_environment(here.environment))
     frames = Frames(spark, Source(told_environment(here.environment), request.queue))
     progress = Progress(here, job, f"{request.mode} {request.queue}")
-    progress.tell(BULK_RUNS)  # what an earlier run told is not this one's
+    progress.tell(BULK_RUNS)  # an earlier run's report is not this one's
     try:
         with told_as(SparkFailed):
             if await_executor(spark, progress.warn):
@@ -92,7 +92,8 @@ def _borrowing(
 
 
 def _predicate(here: WorkerConnection, request: JobRequest, queue: Queue) -> str | None:
-    """Of dead letters those are taken that tell where they died, if that is there still, unless a target is named."""
+    """Of dead letters those are taken that name their source queue, if that still exists, unless a target is
+    named."""
     if request.mode != "redrive" or request.target is not None:
         return request.where
     homes = [name for name in here.run(here.headgate.queues()) if name != queue.name]
@@ -121,7 +122,7 @@ def _history(
     from_us = max(moment_us(request.from_, now_us) or 0, kept_us)
     until_us = min(moment_us(request.to, now_us) or now_us, now_us)
     if from_us >= until_us:
-        raise JobWrong("the range is empty, or older than the retention", begins=request.from_, ends=request.to)
+        raise JobWrong("The range is empty, or older than the retention", begins=request.from_, ends=request.to)
     history = module_of(queue).history_of(queue)
     return HistoryJob(
         HistoryGround(

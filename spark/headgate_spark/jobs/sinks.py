@@ -1,12 +1,13 @@
-"""Where a job writes: a queue, files, a table behind JDBC. What each promises when a job is killed and run anew:
+"""The outputs of a job: a queue, files, a table behind JDBC. The guarantee of each when a job is killed and run
+again:
 
 | sink | promise | by what |
 |---|---|---|
-| headgate (a queue) | exactly once | once keys of job, batch and message; a batch that was begun is ended |
+| headgate (a queue) | exactly once | once keys of job, batch and message; a started batch is finished |
 | parquet, json, csv, orc | exactly once | written aside, committed in the job's row, then moved into place |
-| jdbc | at least once | what a task wrote before it died is written again |
+| jdbc | at least once | rows that a task wrote before it died are written again |
 
-A sink is given a batch with its number, under which it has to be told apart from all others of the job.
+A sink gets a batch with its number, which distinguishes it from all other batches of the job.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from headgate_spark.jobs.tasks import PUT_DDL, Puts, puts_messages
 from headgate_spark.schemas import DDL_OF_JOBS
 
 ASIDE = "_headgate"
-"""Files that are not committed lie here; readers of a folder pass over names that begin so."""
+"""Uncommitted files are in this folder; readers of a folder ignore names with this prefix."""
 KEYS_A_CLAIM = 200
 SCOPE_US_MIN, SCOPE_US_MAX = 1_000, 3_600_000_000
 
 
 @dataclass(frozen=True)
 class BatchName:
-    """By what a sink tells a batch from all others, and an attempt at it from another."""
+    """The key that distinguishes a batch from all others, and an attempt at it from another."""
 
     number: int
     attempt: str
     scope_us: int = SCOPE_US_MAX
-    """Messages whose first due moments lie in the same while of this length claim their once keys together."""
+    """Messages whose first due times fall into the same interval of this length claim their once keys together."""
 
 
 def scope_us_of(messages: int, span_us: int, lanes: int) -> int:
@@ -48,10 +49,10 @@ class Sink(Protocol):
     """Where batches go."""
 
     redoes: bool
-    """Whether a batch that was begun has to be ended: some of it may be there already, under its number."""
+    """Whether a started batch has to be finished: parts of it may be written already, under its number."""
 
     def check(self) -> None:
-        """Raise where it can not be written to at all."""
+        """Raise where it cannot be written to at all."""
         ...
 
     def write(self, messages: DataFrame, batch: BatchName) -> int:
@@ -59,16 +60,16 @@ class Sink(Protocol):
         ...
 
     def publish(self, number: int, attempt: str) -> None:
-        """The batch is committed: make it seen. Harmless twice."""
+        """The batch is committed: make it visible. Harmless twice."""
         ...
 
     def clear(self) -> None:
-        """Remove what attempts left that were not committed. Asked for when none is that was not published."""
+        """Remove the remains of uncommitted attempts. Called when no committed one is unpublished."""
         ...
 
 
 class QueueSink:
-    """Another queue, or the queues in which dead letters died."""
+    """Another queue, or the source queues of dead letters."""
 
     redoes = True
 
@@ -89,15 +90,15 @@ class QueueSink:
         return sum(row["messages"] for row in rows)
 
     def publish(self, number: int, attempt: str) -> None:
-        """What is put is seen."""
+        """Put messages are visible."""
 
     def clear(self) -> None:
-        """Nothing lies aside."""
+        """Nothing is stored aside."""
 
 
 class FileSink:
-    """Files of one folder. Each attempt writes into a folder of its own aside; a committed one is moved, file by
-    file, to names that tell job and batch, so that moving it twice is moving it once."""
+    """Files of one folder. Each attempt writes into a folder of its own aside. A committed one is moved, file by
+    file, to names that contain job and batch, so that moving it twice is moving it once."""
 
     redoes = False
 
@@ -108,7 +109,7 @@ class FileSink:
         self._partition_by = partition_by
 
     def check(self) -> None:
-        """A file can be made there: a folder may be there and take none, and some file systems only answer no."""
+        """A test file: a folder may exist and reject files, and some file systems only return false."""
         with told_as(SinkFailed, path=self._request.path):
             fs, probe = self._file(f"{ASIDE}/{self._job}/_probe")
             fs.create(probe, True).close()
@@ -127,7 +128,7 @@ class FileSink:
         return int(seen.get["messages"])
 
     def publish(self, number: int, attempt: str) -> None:
-        """Moves what is still aside."""
+        """Moves the files that are still aside."""
         with told_as(SinkFailed, path=self._request.path):
             fs, aside = self._file(self._aside(attempt))
             if not fs.exists(aside):
@@ -144,11 +145,11 @@ class FileSink:
                 _, target = self._file(f"{where}{self._job}-{number:08d}-{name}")
                 fs.mkdirs(target.getParent())
                 if not fs.rename(source, target) and not fs.exists(target):
-                    raise SinkFailed("a committed file could not be moved into place", file=source.toString())
+                    raise SinkFailed("A committed file could not be moved into place", file=source.toString())
             fs.delete(aside, True)
 
     def clear(self) -> None:
-        """What attempts of this job left aside."""
+        """The remains of this job's attempts aside."""
         with told_as(SinkFailed, path=self._request.path):
             fs, aside = self._file(f"{ASIDE}/{self._job}")
             if fs.exists(aside):
@@ -175,7 +176,7 @@ class JdbcSink:
         self._request = request
 
     def check(self) -> None:
-        """Writing nothing makes the table, or tells why not."""
+        """Writing nothing creates the table, or raises the reason."""
         self._write(self._spark.createDataFrame([], DDL_OF_JOBS))
 
     def write(self, messages: DataFrame, batch: BatchName) -> int:
@@ -186,10 +187,10 @@ class JdbcSink:
         return int(seen.get["messages"])
 
     def publish(self, number: int, attempt: str) -> None:
-        """What is written is seen."""
+        """Written rows are visible."""
 
     def clear(self) -> None:
-        """Nothing lies aside."""
+        """Nothing is stored aside."""
 
     def _write(self, messages: DataFrame) -> None:
         with told_as(SinkFailed, url=self._request.path):
@@ -198,7 +199,7 @@ class JdbcSink:
 
 
 def shaped(messages: DataFrame, form: str, partition_by: str | None) -> DataFrame:
-    """The columns as a form can hold them: only parquet, json and orc know maps; csv and tables get them as JSON."""
+    """The columns in a format's types: only parquet, json and orc know maps; csv and tables get them as JSON."""
     if partition_by is not None:
         moment = "due" if "due" in messages.columns else "window_start"
         messages = messages.withColumn(partition_by, f.to_date(moment))

@@ -1,7 +1,8 @@
-"""What tasks of a job do on executors: read the messages of a batch or of history, put messages, condense outcomes.
+"""The functions of a job's tasks on executors: read the messages of a batch or of history, put messages, condense
+outcomes.
 
-Each function here makes one that Spark sends to its Python workers: what it needs goes along, and it is found there
-by its module. It decides nothing; what a task is sent is the same at every try.
+Each function in this module creates one that Spark sends to its Python workers: its inputs go along, and its module
+is imported there. It decides nothing; a task gets the same inputs at every attempt.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ PUT_AT_ONCE = 1_000
 """Their keys, rows and bytes are made in one turn of the loop, which may take no second (clocks.md), also where four
 tasks share a core."""
 PUTS_AHEAD = 2
-"""So many of those may be under way while a task makes the next: each waits for Cassandra three times."""
+"""This many of those may be under way while a task creates the next: each waits for Cassandra three times."""
 TRIES, PAUSE_S = 5, 2.0
 LANE_LETTERS, ROW_LETTERS, INDEX_LETTERS = 14, 40, 4
-"""An id begins with engine, generation, shard and sub, then comes the row's moment, at last the index in the row."""
+"""An id begins with engine, generation, shard and sub, then comes the row's time, at last the index in the row."""
 OTHER_SCOPES = 64
 OUTCOME_DDL = "row binary, outcome string, mask binary, reason string"
 OUTCOME_SCHEMA = pa.schema(
@@ -63,7 +64,7 @@ class Source:
 
 
 Share = Sequence[tuple[str, RangePlan]]
-"""What one task reads: the name of a lane, and picks of it."""
+"""The input of one task: the name of a lane, and picks of it."""
 
 
 def share_plans(plan: BatchPlan, slices: Sequence[Sequence[tuple[int, int, int]]]) -> list[Share]:
@@ -114,7 +115,7 @@ def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
 
 
 def condense(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Outcomes by rows of the queue: thousands of messages become some bits. Reasons keep theirs apart."""
+    """Outcomes by rows of the queue: thousands of messages become some bits. Outcomes with reasons stay separate."""
     masks: dict[tuple[bytes, str, str], int] = {}
     for batch in batches:
         ids, outcomes, reasons = (batch.column(name).to_pylist() for name in ("id", "outcome", "reason"))
@@ -142,7 +143,7 @@ def _row_and_index(text: object) -> tuple[bytes, int]:
             return _decoded(given[:-INDEX_LETTERS]), int.from_bytes(_decoded(given[-INDEX_LETTERS:]), "little")
         stored = _decoded(given)
     except ValueError:
-        raise SpecError("the handler returned an invalid id", id=given[:80]) from None
+        raise SpecError("The handler returned an invalid id", id=given[:80]) from None
     return stored[:-2], int.from_bytes(stored[-2:], "little")
 
 
@@ -158,21 +159,21 @@ def _decoded(text: str) -> bytes:
 class Puts:
     """How messages are put into another queue, each once.
 
-    The key of a message is its id under the job and the batch, so a task that is tried again, or a job that goes on
-    with the batch, makes no second one. Keys are shared among scopes so that one conditional batch claims many.
+    The key of a message is its id under the job and the batch, so a repeated task, or a job that resumes the batch,
+    creates no second one. Keys are distributed over scopes so that one conditional batch claims many.
     """
 
     told: Mapping[str, str]
     target: str | None
-    """None: where each message died."""
+    """None: the source queue of each message."""
     job: str
     number: int
     scope_us: int
     rate: float | None = None
-    """The most messages a second, for each task."""
+    """Maximum rate per task, in messages per second."""
     keeps_death: bool = False
     dead_of: str | None = None
-    """These are dead letters of that queue; the column `reason` tells why."""
+    """These are dead letters of that queue; the column `reason` contains the reason."""
 
     def key_of(self, message_id: str) -> tuple[str, str]:
         """The once key and its scope: neighbours share one. Both follow from the id and the batch alone."""
@@ -181,8 +182,8 @@ class Puts:
 
 
 def scope_of(message_id: str, scope_us: int) -> str:
-    """Which messages claim their keys together: those that were put first into one lane within a while. An id that a
-    handler made up tells neither."""
+    """The messages that claim their keys together: those that were put first into one lane within an interval. An
+    invented id of a handler contains neither."""
     try:
         moment_us = _moment_us_of(message_id[:ROW_LETTERS])
     except ValueError:
@@ -220,7 +221,7 @@ def puts_messages(puts: Puts) -> ArrowTask:
 
 
 def _by_target(puts: Puts, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Put]]:
-    """What goes where. A message that tells no place where it died goes nowhere."""
+    """The target of each message. A message without a source queue goes nowhere."""
     by_target: dict[str, list[Put]] = {}
     for row in rows:
         target = puts.target or dict(row["attributes"] or ()).get(DIED_IN)
@@ -230,7 +231,7 @@ def _by_target(puts: Puts, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[
 
 
 async def _until_answered(queue: Queue, messages: Sequence[Put]) -> None:
-    """Put, and again where the end is not known: each has a once key, so what is there is found."""
+    """Put, and put again where the outcome is not known: each has a once key, so a stored message is found."""
     for attempt in range(1, TRIES + 1):
         try:
             await queue.put_many(messages)
@@ -265,7 +266,7 @@ def load(entry_point: str) -> Callable[..., Any]:
             found = getattr(found, name)
     except Exception as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())
-        raise SpecError("the handler cannot be loaded", handler=entry_point, why=why) from None
+        raise SpecError("The handler cannot be loaded", handler=entry_point, why=why) from None
     if not callable(found):
-        raise SpecError("the handler is not a function", handler=entry_point)
+        raise SpecError("The handler is not a function", handler=entry_point)
     return found  # type: ignore[no-any-return]

@@ -1,8 +1,8 @@
 """gc and repair by Spark: the passes of the CronJobs, shared out among tasks. A counter's pass is shared by buckets,
 so one with millions of keys is walked by all cores; repair by queues, since one process at a time repairs one.
 
-What a task does is what `headgate gc` and `headgate repair` do, and is noted where they note it; so a pass that was
-killed here is gone on with by the next CronJob, and the other way round.
+A task does the same as `headgate gc` and `headgate repair`, and records it in the same place. So the next CronJob
+resumes a killed pass of this job, and the other way round.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headgate.cli.collect import collect_counter
+from headgate.cli.output import Output
 from headgate.cli.passes import noted
 from headgate.cli.repair import repair_queue
 from headgate.client.counter import Counter
@@ -70,17 +71,19 @@ def repairs(told: Mapping[str, str], queues: Sequence[str]) -> ArrowTask:
     return task
 
 
-def collect(spark: SparkSession, here: WorkerConnection, told: Mapping[str, str], counter: str) -> bool:
+def collect(
+    spark: SparkSession, here: WorkerConnection, told: Mapping[str, str], counter: str, output: Output | None = None
+) -> bool:
     """One pass over a counter, noted; whether it was collected, or only has to wait."""
     entry = here.run(here.headgate.counter(counter)).entry
-    shared = partial(collect_counter, here.headgate, counter, partial(_shared_out, spark, here, told))
+    shared = partial(collect_counter, here.headgate, counter, partial(_shared_out, spark, here, told), output=output)
     return here.run(noted(here.headgate, entry, shared))
 
 
 def _collector(here: WorkerConnection, counter: Counter) -> Collector:
     hints = here.headgate.ground.hints
     if hints is None:
-        raise Refused("this connection has no Cassandra whose hint windows can be read")
+        raise Refused("This connection has no Cassandra whose hint windows can be read")
     return Collector(counter.handle.host, counter.handle.settings, counter.kind, hints)
 
 
@@ -102,7 +105,7 @@ async def _shared_out(
 
 
 def repair(spark: SparkSession, told: Mapping[str, str], queues: Sequence[str]) -> list[tuple[str, str, list[str]]]:
-    """One pass over each of these queues; of each what it came to and what went wrong."""
+    """One pass over each of these queues; returns the result and the error of each."""
     if not queues:
         return []
     tasks = spark.range(0, len(queues), 1, len(queues)).mapInArrow(repairs(told, queues), REPAIR_DDL)

@@ -1,4 +1,4 @@
-"""What a batch of waiting messages is worked by: the user's handler, or a sink."""
+"""The processors of a batch of pending messages: the user's handler, or a sink."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from headgate_spark.lanes.contract import module_of
 
 
 def name_of(plan: BatchPlan, number: int, attempt: str) -> BatchName:
-    """How sinks tell this batch: all of it but the attempt follows from the plan."""
+    """The name of this batch for sinks: all of it but the attempt follows from the plan."""
     return BatchName(number, attempt, scope_us_of(plan.messages, plan.span_us, len(plan.ranges)))
 
 
 class Work(Protocol):
-    """What a batch is worked by."""
+    """The processor of a batch."""
 
     @property
     def redoes(self) -> bool:
-        """Whether a batch that was begun has to be ended by the next run."""
+        """Whether the next run has to finish a started batch."""
         ...
 
     @property
     def handles(self) -> bool:
-        """Whether it hands messages to a handler: then a batch that was begun rests until its loan is over."""
+        """Whether it passes messages to a handler: then a started batch rests until its reservation is over."""
         ...
 
     def clear(self) -> None:
@@ -37,7 +37,7 @@ class Work(Protocol):
         ...
 
     def do(self, plan: BatchPlan, number: int, attempt: str) -> Decided:
-        """Work it; what became of its messages."""
+        """Process it; returns the outcome of its messages."""
         ...
 
     def publish(self, number: int, attempt: str) -> None:
@@ -81,7 +81,7 @@ class SinkWork:
         self.redoes = sink.redoes
 
     def clear(self) -> None:
-        """What was not committed."""
+        """The uncommitted parts."""
         self._sink.clear()
 
     def do(self, plan: BatchPlan, number: int, attempt: str) -> Decided:

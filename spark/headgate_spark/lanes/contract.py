@@ -1,11 +1,11 @@
-"""What a bulk job asks of an engine: to borrow ranges of its lanes, to settle, to give back; and to read history.
-An engine joins by one line in CARRIED: a module that has
+"""The interface of an engine for a bulk job: to reserve ranges of its lanes, to settle, to release; and to read
+history. An engine joins by one line in the table below: a module that has
 
     def lending_of(queue: Queue, job: UUID) -> Lending          the driver's side
-    def rows_by_id(plan: BatchPlan) -> dict[bytes, Spot]        where the rows lie that ids begin with
-    def history_of(queue: Queue) -> History                     what is kept, settled or not
+    def rows_by_id(plan: BatchPlan) -> dict[bytes, Spot]        the places of the rows that ids begin with
+    def history_of(queue: Queue) -> History                     the history, settled or not
 
-What was borrowed a task reads as the streaming source does: `EngineScan.read_picked`.
+A task reads a reserved range as the streaming source does: `EngineScan.read_picked`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class EngineWithoutBulk(Refused):
 
 @dataclass(frozen=True)
 class Budget:
-    """How much of a lane is borrowed at once."""
+    """The size of one reservation of a lane."""
 
     messages_max: int
     bytes_max: int
@@ -41,7 +41,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Preview:
-    """The next range of a lane, before it is borrowed. Orders are the engine's."""
+    """The next range of a lane, before it is reserved. Orders are the engine's."""
 
     first: Any
     last: Any
@@ -53,14 +53,15 @@ class LentLane(Protocol):
 
     name: str
     cursor: Any
-    """How far this run has come; set back where a range could not be borrowed."""
+    """The progress of this run; set back where a range could not be reserved."""
 
     async def preview(self, budget: Budget) -> Preview | None:
-        """What could be borrowed next; None where the snapshot ends."""
+        """The next range to reserve; None where the snapshot ends."""
         ...
 
     async def borrow(self, preview: Preview, deadline_us: int) -> RangePlan:
-        """Borrow it, and tell what of it may be worked. RangeTaken where another job has a range of the lane."""
+        """Reserve it, and return the part of it that may be processed. RangeTaken where another job has a range of
+        the lane."""
         ...
 
     async def settle(self, plan: RangePlan, masks: Mapping[int, int]) -> Settled:
@@ -68,11 +69,11 @@ class LentLane(Protocol):
         ...
 
     async def give_back(self, plan: RangePlan) -> None:
-        """What is not settled of it is the owner's again."""
+        """Its unsettled messages are the owner's again."""
         ...
 
     async def pass_over(self) -> None:
-        """Where nobody works the lane: move its position over what is settled, so that nobody reads it again."""
+        """Where the lane has no owner: move its position over settled rows, so that they are not read again."""
         ...
 
 
@@ -80,23 +81,24 @@ class Lending(Protocol):
     """The lanes of a queue, for the driver of a job."""
 
     async def lanes(self, *, from_us: int | None, until_us: int) -> Sequence[LentLane]:
-        """Those that hold anything, each with its backlog due from one moment to before another."""
+        """The lanes with messages, each with its backlog due from one time to before another."""
         ...
 
     async def lane(self, name: str) -> LentLane:
-        """One of them, to go on with what was borrowed of it by an earlier run."""
+        """One of them, to resume an earlier run's reservation of it."""
         ...
 
     async def settle_anew(self, plan: RangePlan, masks: Mapping[int, int], deadline_us: int) -> Settled:
-        """Settle what an earlier run of the job did, though its loan is over: what is still live of it."""
+        """Settle the result of the job's earlier run, though its reservation is over: the messages that are still
+        live."""
         ...
 
 
 class History(Protocol):
-    """What a queue keeps, settled or not."""
+    """The history of a queue, settled or not."""
 
     async def splits(self, from_us: int, until_us: int) -> Sequence[HistorySplit]:
-        """Pieces of a range of due moments, oldest first: found by the index of parts alone."""
+        """Pieces of a range of due times, oldest first: found by the index of parts alone."""
         ...
 
     def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:

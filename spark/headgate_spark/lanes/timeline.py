@@ -1,7 +1,7 @@
 """Lanes of timeline queues for bulk jobs: `contract.py` on `headgate.engines.borrowing`, and history by parts.
 
-A lane is named `generation/shard`. A job reads a lane from its position on, a range after the other; the range is
-looked at first, so that a loan is short, and then borrowed. What of it is the job's is told by `LentRange`.
+A lane is named `generation/shard`. A job reads a lane from its position on, one range after the other. The range is
+inspected first, so that a reservation is short, and then reserved. `LentRange` determines the job's part of it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ from headgate_spark.options import HISTORY
 
 SLICE_BYTES = 1024 * 1024
 OWNED = Budget(messages_max=20_000, bytes_max=3 * 1024 * 1024, rows_max=4_000)
-"""Of a lane that is worked no more is borrowed at once: what is lent counts as read ahead there, and as holes."""
+"""The maximum of one reservation of a lane that has an owner: reserved rows count as read ahead for it, and as
+holes."""
 
 
 def lending_of(queue: Queue, job: UUID) -> TimelineLending:
@@ -76,7 +77,7 @@ class TimelineLending:
         return TimelineLane(self._queue, self._job, _lane_name(name))
 
     async def settle_anew(self, plan: RangePlan, masks: Mapping[int, int], deadline_us: int) -> Settled:
-        """Borrow what the picks span, and settle what of them is live."""
+        """Reserve the span of the picks, and settle their live messages."""
         lane = await self.lane(plan.lane)
         orders = [_order_of(plan.picks[index].key) for index in masks]
         anew = await lane.borrow(Preview(min(orders), max(orders), 0), deadline_us)
@@ -96,7 +97,7 @@ class TimelineLane:
     def __init__(self, queue: Queue, job: UUID, lane: LaneName) -> None:
         self.name = f"{lane[0]}/{lane[1]}"
         self.cursor = 0
-        """All up to here was looked at by this run."""
+        """This run has inspected everything up to this order."""
         self.until = 0
         self._queue = queue
         self._job = job
@@ -121,7 +122,7 @@ class TimelineLane:
         )
 
     async def preview(self, budget: Budget) -> Preview | None:
-        """The next range, about as large as the budget allows; less of a lane that somebody works."""
+        """The next range, about as large as the budget allows; less of a lane with an owner."""
         seen = await self.lane.look()
         if seen is None or seen.is_retired or self.cursor >= self.until:
             return None
@@ -135,8 +136,9 @@ class TimelineLane:
         return preview if messages else None
 
     async def _reach(self, source: TimelineSource, budget: Budget) -> tuple[int, int]:
-        """How far the budget leads, to the row, and about how many messages lie there; what is passed over because
-        nothing of it is live costs none of it. What of a row was borrowed and settled before, the record tells."""
+        """The end of the budget, to the row, and the approximate number of messages up to it; skipped rows without
+        live messages cost none of it. The record lists the messages of a row that were reserved and settled
+        before."""
         reached, messages, bytes_, rows = self.cursor, 0, 0, 0
         facts: dict[Any, Facts] = {}
         while reached < self.until:
@@ -158,7 +160,7 @@ class TimelineLane:
         return reached, messages
 
     async def borrow(self, preview: Preview, deadline_us: int) -> RangePlan:
-        """What earlier runs of this job left lent is given back first: their driver drives it no more."""
+        """Reservations that earlier runs of this job left are released first: their driver no longer drives it."""
         source = self.source()
         await self._end_own_loan()
         borrower = Borrower(self._host, self.lane, source)
@@ -253,12 +255,12 @@ def rows_by_id(plan: BatchPlan) -> dict[bytes, Spot]:
 
 
 def history_of(queue: Queue) -> TimelineHistory:
-    """What this queue keeps."""
+    """The history of this queue."""
     return TimelineHistory(queue)
 
 
 class TimelineHistory:
-    """Messages by due moment, whatever became of them, each once, where it was first put: as the source does."""
+    """Messages by due time, whatever their state, each once, at its first place: as in the source."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -278,7 +280,7 @@ class TimelineHistory:
         return sorted(found, key=lambda split: (split.where, split.lane))
 
     def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
-        """All that was put there and not cancelled."""
+        """All messages put there and not cancelled."""
         after, up_to = (position_order(first_at(moment)) - 1 for moment in (split.from_us, split.until_us))
         lane, engine = _lane_name(split.lane), self._queue.engine
         stretches = [Stretch(*lane, split.where, sub, after, up_to, 0.0) for sub in split.subs]

@@ -6,6 +6,7 @@ never again: it stands for what users have stored. The tree must read the newest
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -67,6 +68,7 @@ def this_version() -> str:
     return version
 
 
+_CLASS = re.compile(r"\b[A-Z]\w*\(")
 KEPT = sorted(FOLDER.glob("*.yaml"), key=lambda path: version_of(path.stem))
 
 
@@ -202,7 +204,7 @@ def unread(kept: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"document {name}: {what}" for what in _lost(document, found, ""))
     for name, cell in kept["bytes"].items():
         read = READERS[name](bytes.fromhex(cell["stored"])) if name in READERS else "nothing: its reader is gone"
-        if read != cell["reads"]:
+        if _CLASS.sub("(", str(read)) != _CLASS.sub("(", str(cell["reads"])):  # what a class is called is not stored
             yield f"{name}: {cell['reads']} is read as {read}"
 
 

@@ -100,7 +100,7 @@ def _bytes_of_text(text: str) -> int:
 
 
 def _brackets(value: Sized) -> int:
-    """What a map or a list takes without what is inside: its brackets, and the commas between that."""
+    """The size of a map or a list without its items: its brackets and commas."""
     return 1 + max(1, len(value))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headgate.api.counters import Counter
-from headgate.api.model import GROUP, VERSION, Model
+from headgate.api.model import GROUP, VERSION, Model, kind_of
 from headgate.api.queues import Queue
 from headgate.api.rules import Rule, rules_of
 from headgate.api.shapes import KEY, DurationRange, Shape, SizeRange
@@ -75,7 +75,7 @@ _COLUMNS: Final[dict[str, list[Schema]]] = {
 
 def build_crd(model: type[Model]) -> Schema:
     """The CustomResourceDefinition of a kind."""
-    kind = model.__name__
+    kind = kind_of(model)
     plural = PLURALS[kind]
     subresources: Schema = {"status": {}}
     if kind == "Queue":
@@ -123,7 +123,7 @@ def build_structural_schema(model: type[Model]) -> Schema:
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string", "description": "headgate.io/v1beta1."},
-            "kind": {"type": "string", "description": f"{model.__name__}."},
+            "kind": {"type": "string", "description": f"{kind_of(model)}."},
             "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},  # so that a rule may blame it
             "spec": _structural(properties["spec"], made["$defs"]),
             "status": _structural(properties["status"], made["$defs"]),

@@ -22,7 +22,7 @@ def field_at(model: type[BaseModel], path: str) -> FieldInfo:
 
 
 def default_of(model: type[BaseModel], path: str) -> str | int | bool | None:
-    """What a field is when it is absent, as it would be written; None where absence has a meaning of its own."""
+    """The value of an absent field, as it would be written; None where absence has a meaning of its own."""
     found = field_at(model, path).get_default(call_default_factory=False)
     return found.text if isinstance(found, Written) else found
 

@@ -17,7 +17,7 @@ import yaml
 
 from headgate.api.crd import KINDS, PLURALS, build_crd
 from headgate.api.json_schema import build_json_schema
-from headgate.api.model import GROUP
+from headgate.api.model import GROUP, kind_of
 from headgate.api.reference import build_reference
 
 _HEADER = (
@@ -38,9 +38,9 @@ def generated_files() -> dict[str, str]:
     files = {"docs/reference.md": build_reference()}
     for model in KINDS:
         crd = yaml.dump(build_crd(model), Dumper=_Plain, sort_keys=False, width=120, allow_unicode=True)
-        files[f"crds/{PLURALS[model.__name__]}.{GROUP}.yaml"] = _HEADER + crd
+        files[f"crds/{PLURALS[kind_of(model)]}.{GROUP}.yaml"] = _HEADER + crd
         schema = json.dumps(build_json_schema(model), indent=1, ensure_ascii=False)
-        files[f"docs/schema/{model.__name__.lower()}.json"] = schema + "\n"
+        files[f"docs/schema/{kind_of(model).lower()}.json"] = schema + "\n"
     return files
 
 

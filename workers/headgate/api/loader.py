@@ -8,6 +8,7 @@ counted. This module knows YAML; parse.py checks the resources.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from headgate.api.parse import Resource, check_resource, is_ours
 from headgate.api.rules import Fault
 from headgate.errors import SpecError, Surroundings
 
+STANDARD_INPUT: Final = "-"
+"""The path of standard input."""
 _BYTES_MAX: Final = 16 * 1024 * 1024
 _NODES_MAX: Final = 1_000_000
 _DEPTH_MAX: Final = 100
@@ -40,7 +43,7 @@ class Located:
 
 @dataclass(frozen=True)
 class Reading:
-    """What files hold: resources in their order, faults, and how many documents were somebody else's."""
+    """The content of files: resources in their order, faults, and the number of other documents."""
 
     resources: tuple[Resource, ...] = ()
     faults: tuple[Located, ...] = ()
@@ -69,15 +72,16 @@ def load_files(paths: Iterable[Path]) -> tuple[Resource, ...]:
 
 
 def read_files(paths: Iterable[Path]) -> Reading:
-    """What these files hold, right and wrong; a resource that is there twice is wrong."""
+    """The content of these files, valid or not; a duplicate resource is a fault."""
     reading = Reading()
     for path in paths:
-        reading += read_text(_read_file(path), str(path))
+        name = "standard input" if str(path) == STANDARD_INPUT else str(path)
+        reading += read_text(_read_file(path), name)
     return reading + Reading(faults=tuple(_twice(reading.resources)))
 
 
 def read_text(text: str, file: str) -> Reading:
-    """What a text holds."""
+    """The content of a text."""
     reading = Reading()
     try:
         loader = _Loader(text)
@@ -100,6 +104,8 @@ def read_text(text: str, file: str) -> Reading:
 
 
 def _read_file(path: Path) -> str:
+    if str(path) == STANDARD_INPUT:
+        return _read_standard_input()
     try:
         if path.stat().st_size > _BYTES_MAX:
             raise SpecError("The file is too large for resources", file=path, bytes_max=_BYTES_MAX)
@@ -112,6 +118,16 @@ def _read_file(path: Path) -> str:
         raise SpecError(f"{path} is not text in UTF-8") from None
     except OSError as error:
         raise Surroundings(f"{path} cannot be read", reason=error.strerror) from None
+
+
+def _read_standard_input() -> str:
+    content = sys.stdin.buffer.read(_BYTES_MAX + 1)
+    if len(content) > _BYTES_MAX:
+        raise SpecError("standard input is too large for resources", bytes_max=_BYTES_MAX)
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise SpecError("standard input is not text in UTF-8") from None
 
 
 def _read_document(loader: _Loader, node: yaml.Node, file: str, label: str) -> Reading:

@@ -1,4 +1,4 @@
-"""What all resource models share: camelCase outside, snake_case inside, frozen, and nothing unknown let through.
+"""The base of all resource models: camelCase outside, snake_case inside, frozen, unknown fields refused.
 
 Numbers and flags are strict, as the API server is: `shards: "4"` is a mistake there, so it is one here.
 """
@@ -19,6 +19,11 @@ Flag = Annotated[bool, Strict()]
 
 Pass = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
 """A piece of somebody else's resource, handed on as it is."""
+
+
+def kind_of(model: type[BaseModel]) -> str:
+    """The kind of a resource, by its model."""
+    return str(model.model_fields["kind"].default)
 
 
 class Model(BaseModel):

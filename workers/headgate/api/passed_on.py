@@ -26,7 +26,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
 
 
 def says_too_long(field: str) -> str:
-    """What is wrong with a list of this name, and what to do."""
+    """The fault of a list of this name, and the remedy."""
     remedy = _REMEDIES.get(field)
     return f"must have at most {ITEMS_MAX} items" + (f"; {remedy}" if remedy else "")
 

@@ -25,7 +25,7 @@ REMEDIES: Final[dict[Reason, str]] = {
     Reason.TABLES_MISSING: "Wait. If it stays, a table was dropped by hand: restore a backup.",
     Reason.TABLES_DRIFTED: "Run the CQL of the message, or restore what it names.",
     Reason.TOO_MANY_TABLES: "Recreate the resource with `storage.tables: shared`.",
-    Reason.RIGHTS_MISSING: "Let an administrator run the CQL of the message (`headgate apply --print`).",
+    Reason.RIGHTS_MISSING: "Let an administrator run the CQL of the message (`headgate apply --dry-run`).",
     Reason.LANES_UNPROCESSED: "Check the workers, if the extra worker that was started does not help.",
     Reason.LANE_OWNER_STALLED: "Find the handler that blocks the worker's event loop, in the worker's log.",
     Reason.LANE_HELD: "Settle or cancel the message that holds the lane.",

@@ -7,7 +7,7 @@ from typing import Any
 
 from headgate.api.conditions_section import build_conditions_section
 from headgate.api.crd import KINDS, PLURALS, build_structural_schema
-from headgate.api.model import API_VERSION, Model
+from headgate.api.model import API_VERSION, Model, kind_of
 from headgate.api.rules import rules_of
 
 Schema = dict[str, Any]
@@ -35,7 +35,7 @@ def build_reference() -> str:
 
 
 def _kind(model: type[Model]) -> str:
-    schema, kind = build_structural_schema(model), model.__name__
+    schema, kind = build_structural_schema(model), kind_of(model)
     short = {"Queue": "hgq", "Counter": "hgc"}[kind]
     parts = [f"## {kind}\n\n{schema['description']} Plural `{PLURALS[kind]}`, short name `{short}`.\n"]
     for part in ("spec", "status"):

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from headgate.api import expressions as e
 from headgate.api.counters import CounterSpec
 from headgate.api.defaults import default_of
-from headgate.api.model import Model
+from headgate.api.model import Model, kind_of
 from headgate.api.names import NAME_LENGTH_MAX
 from headgate.api.queues import QueueSpec
 
@@ -408,4 +408,4 @@ COUNTER_RULES: Final[tuple[Rule, ...]] = (
 
 def rules_of(model: type[Model]) -> tuple[Rule, ...]:
     """The rules of a kind."""
-    return {"Queue": QUEUE_RULES, "Counter": COUNTER_RULES}[model.__name__]
+    return {"Queue": QUEUE_RULES, "Counter": COUNTER_RULES}[kind_of(model)]

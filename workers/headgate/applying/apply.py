@@ -120,7 +120,7 @@ class Applier:
     schema: SchemaPort
     catalogue: Catalogue
     store_in: Callable[[str], Store]
-    """The store of a keyspace: lanes are made where the tables are."""
+    """The store of a keyspace: lanes are created in the keyspace of the tables."""
     surroundings: Surroundings
     carried: Mapping[str, str] = field(default_factory=lambda: CARRIED)
     tables_max: int = TABLES_MAX
@@ -194,7 +194,7 @@ class Applier:
                 performed = await performer.perform(step)
             except RightsMissing as refused:
                 cql = [each.cql for each in steps if isinstance(each, SchemaStep)]
-                raise SchemaRightsMissing(cql, str(refused.facts.get("said", ""))) from refused
+                raise SchemaRightsMissing(cql, str(refused.facts.get("cause", ""))) from refused
             course.add(step, performed.change)
             if performed.entry is not None and found.entry is not None:
                 before, after = found.entry, performed.entry

@@ -44,7 +44,7 @@ Resources = str | Path | Document | Iterable[str | Path | Document]
 
 
 class ApplyOutcome(Enum):
-    """What became of one resource."""
+    """The result for one resource."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -61,7 +61,7 @@ class ApplyResult:
     """`namespace/name`."""
     outcome: ApplyOutcome
     notes: tuple[str, ...] = ()
-    """Why the resource was refused, or what is left for later."""
+    """Why the resource was rejected, or which work is left for later."""
     drifts: tuple[str, ...] = ()
     """Differences between its tables and their declaration, one per line."""
     tables: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ def apply_sync(
 
 def read_resources(resources: Resources) -> tuple[Resource, ...]:
     """The resources of these files and documents, in order; an error with a line for each fault."""
-    from headgate.api.loader import load_files  # here, so that documents need no YAML
+    from headgate.api.loader import load_files  # imported in the function, so that documents need no YAML
 
     several = [resources] if isinstance(resources, str | Path | Mapping) else list(resources)
     read: list[Resource] = []
@@ -158,7 +158,7 @@ def read_resources(resources: Resources) -> tuple[Resource, ...]:
             read += load_files([Path(each)])
         else:
             raise SpecError(
-                "apply takes paths of YAML files, and documents",
+                "Only paths of YAML files and documents can be applied",
                 remedy="pass a path or a dict",
                 given=type(each).__name__,
             )
@@ -185,8 +185,8 @@ async def open_applier(
     adopting: bool = False,
     driver_session: Any = None,
 ) -> AsyncIterator[tuple[Applier, Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]]]:
-    """A connection that may find no keyspace yet, its clock and what applies; and a way to work that waits while the
-    clock is in doubt. What is begun again does what is left."""
+    """A connection that may find no keyspace yet, its clock and its applier; and a way to work that waits while the
+    clock is in doubt. A repeated call does the remaining steps."""
     from headgate.store.cassandra import CassandraStore
     from headgate.store.cassandra_schema import CassandraSchema
     from headgate.store.cassandra_times import CassandraTimes

@@ -162,7 +162,7 @@ class Adopt:
 
 @dataclass(frozen=True)
 class Retain:
-    """Its resource is gone, and all of it stays: puts and receives are refused from now on."""
+    """Its resource was deleted, and its data stays: puts and receives are refused from now on."""
 
     entry: Entry
 
@@ -176,7 +176,7 @@ class MarkDeleting:
 
 @dataclass(frozen=True)
 class DropTable:
-    """Drop a table of a creation that is being deleted; the note that it was made stays."""
+    """Drop a table of a creation under deletion; the record of its creation stays."""
 
     entry: Entry
     keyspace: str
@@ -219,7 +219,7 @@ class Found:
     """The state of one resource in Cassandra, as it was read."""
 
     entry: Entry | None = None
-    """None where there is none, or only one that is gone."""
+    """None where there is none, or only a deleted one."""
     keyspace_there: bool = True
     """Whether the keyspace of its tables exists."""
     there: frozenset[str] = frozenset()
@@ -243,7 +243,7 @@ class Decided:
     by_hand: tuple[Drift, ...] = ()
     """Differences that only a person can fix: no step is taken before."""
     carried: bool = True
-    """Whether this release has its engine; of another only the entry is made."""
+    """Whether this release has its engine; of another only the entry is created."""
     again_at_us: int | None = None
     """When the next step is due, if nothing else changes."""
 
@@ -410,7 +410,7 @@ def _elsewhere(wanted: Wanted, data_center: str) -> StorageElsewhere:
 
 
 def _no_room(wanted: Wanted, found: Found, tables_max: int, carried: Mapping[str, str]) -> TooManyTables | None:
-    """Before the entry is made, so that nothing of it is left."""
+    """Before the entry is created, so that nothing of it is left."""
     needed = tables_of(wanted.resource, _ANY_CREATION, carried=carried)
     if wanted.place.tables != "dedicated" or not needed or found.tables_total + len(needed) <= tables_max:
         return None

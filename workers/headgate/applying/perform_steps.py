@@ -56,7 +56,7 @@ class StepPerformer:
     catalogue: Catalogue
     """Of any owner: steps name the owner they act for."""
     store_in: Callable[[str], Store]
-    """The store of a keyspace: rows are made where the tables are."""
+    """The store of a keyspace: rows are created in the keyspace of the tables."""
     carried: Mapping[str, str] = field(default_factory=lambda: CARRIED)
 
     async def perform(self, step: Step) -> Performed:
@@ -91,7 +91,7 @@ class StepPerformer:
             case Announce() | MakeSure() | Turn():
                 return Performed(await self._bring_on(step))
             case _:
-                raise Bug("unknown kind of step", step=type(step).__name__)
+                raise Bug("Unknown kind of step", step=type(step).__name__)
         return Performed()
 
     async def _make_keyspace(self, step: CreateKeyspace) -> None:

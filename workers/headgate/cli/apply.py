@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -15,7 +16,13 @@ from headgate.api.loader import load_files
 from headgate.api.parse import Resource
 from headgate.applying.apply import Applied, Applier
 from headgate.applying.wanted import Surroundings
-from headgate.cli.connection import connection_options, environment_with
+from headgate.cli.arguments import define_command, files_of, files_option
+from headgate.cli.connection import read_environment
+from headgate.cli.documents import applied_document
+from headgate.cli.exit_codes import ExitCode, exit_code_for
+from headgate.cli.output import Output, output_option
+from headgate.cli.terminal.progress import show_progress
+from headgate.cli.validate import resource_name
 from headgate.errors import SpecError
 from headgate.store.cassandra import CassandraStore
 from headgate.store.cassandra_schema import CassandraSchema
@@ -29,16 +36,14 @@ from headgate.store.schema import SchemaRightsMissing
 
 OWNER = "headgate"
 OWNER_LENGTH_MAX = 63
-EXIT_REFUSED = 2
-EXIT_DRIFTED = 1
 CLOCK_TRIES = 10
 CLOCK_WITHIN_S = 10.0
 
 T = TypeVar("T")
 
 
-@click.command("apply")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@define_command("apply")
+@files_option
 @click.option(
     "--as",
     "owner",
@@ -46,36 +51,38 @@ T = TypeVar("T")
     envvar="HEADGATE_OWNER",
     show_default=True,
     metavar="NAME",
-    help="Who manages these resources: only the same name changes them again. [HEADGATE_OWNER]",
+    help="Manager of the resources. [HEADGATE_OWNER]",
 )
-@click.option(
-    "--adopt",
-    is_flag=True,
-    help="Take over what another name manages, or what was kept when its resource was deleted in Kubernetes.",
-)
-@click.option("--print", "only_print", is_flag=True, help="Print the CQL of what is missing, and change nothing.")
-@connection_options
-def command(files: tuple[Path, ...], owner: str, *, adopt: bool, only_print: bool, **options: Any) -> None:
-    """Make in Cassandra what the Queues and Counters of FILES need: keyspace, tables, and their catalogue entries.
+@click.option("--adopt", is_flag=True, help="Take over resources of another manager.")
+@click.option("--dry-run", is_flag=True, help="Print the missing CQL. Change nothing.")
+@output_option
+def command(owner: str, *, adopt: bool, dry_run: bool, output: Output, **options: tuple[Path, ...]) -> None:
+    """Create Queues and Counters of files.
 
-    One line a resource: created, updated, unchanged or refused. Applying again does what is left to do. An existing
-    keyspace is never altered, and nothing is ever dropped. Exit code 2 if a resource was refused, 1 if a table is not
-    as it should be and only a person can mend that.
+    FILES are YAML; - is standard input. The keyspace, the tables and the catalogue entries are created where they
+    are missing. One line per resource: created, updated, unchanged or refused. A second run completes an interrupted
+    one. An existing keyspace is never altered, and nothing is ever dropped.
+
+    Only the manager (--as) that created a resource may change it. --adopt also takes over what was retained when its
+    resource was deleted in Kubernetes. Exit code 2 if every resource was refused, 4 if some were, and 1 if a table
+    differs from its declaration in a way that only a person can fix.
     """
+    files = files_of(options)
     resources = load_files(files)
     if not resources:
-        raise SpecError("no Queue and no Counter in there", files=", ".join(map(str, files)))
-    settings = read_settings(environment_with(options))
-    applying = _apply(resources, settings, _checked_owner(owner), adopting=adopt, only_print=only_print)
+        raise SpecError("The files have no Queue and no Counter", files=", ".join(map(str, files)))
+    settings = read_settings(read_environment())
+    applying = _apply(resources, settings, _checked_owner(owner), output, adopting=adopt, dry_run=dry_run)
     try:
         results = asyncio.run(applying)
     except SchemaRightsMissing as refused:
-        click.echo("\n".join(f"{statement};" for statement in refused.cql))
+        click.echo("\n".join(f"{statement};" for statement in refused.cql), err=not output.is_table)
         raise
-    if any(result.refused for result in results):
-        raise SystemExit(EXIT_REFUSED)
+    refused_count = sum(result.refused for result in results)
+    if refused_count:
+        raise SystemExit(exit_code_for(len(results) - refused_count, refused_count, if_none=ExitCode.INVALID))
     if any(result.unmended for result in results):
-        raise SystemExit(EXIT_DRIFTED)
+        raise SystemExit(ExitCode.FAILED)
 
 
 def _checked_owner(owner: str) -> str:
@@ -85,7 +92,13 @@ def _checked_owner(owner: str) -> str:
 
 
 async def _apply(
-    resources: Sequence[Resource], settings: ConnectionSettings, owner: str, *, adopting: bool, only_print: bool
+    resources: Sequence[Resource],
+    settings: ConnectionSettings,
+    owner: str,
+    output: Output,
+    *,
+    adopting: bool,
+    dry_run: bool,
 ) -> list[Applied]:
     store = await CassandraStore.connect(settings, must_exist=False)
     try:
@@ -95,23 +108,25 @@ async def _apply(
         async with Clock(CassandraTimes(store), bounds=Bounds(max_skew_us=skew_us)) as clock:
             catalogue = Catalogue(store, now_us=clock.require, owner=owner)
             applier = Applier(schema, catalogue, store.in_keyspace, surroundings, adopting=adopting)
-            if only_print:
-                for line in await _patiently(clock, partial(applier.print_plan, resources)):
-                    click.echo(line)
+            if dry_run:
+                cql = list(await _patiently(clock, partial(applier.print_plan, resources)))
+                output.show({"cql": cql}, table=lambda: cql, names=[])
                 return []
             _tell_drifts("the catalogue", (await applier.prepare()).drifts)
             results = []
-            for resource in resources:
-                results.append(await _patiently(clock, partial(applier.apply_one, resource)))
-                _tell(results[-1])
+            with show_progress("apply", len(resources), quiet=sys.stdout.isatty()) as progress:
+                for resource in resources:
+                    results.append(await _patiently(clock, partial(applier.apply_one, resource)))
+                    progress.advance()
+                    _show(results[-1], output)
             return results
     finally:
         await store.close()
 
 
 async def _patiently(clock: Clock, work: Callable[[], Awaitable[T]]) -> T:
-    """On a busy machine this process stands still now and then, and has to compare clocks anew: what is begun again
-    does what is left."""
+    """A process on a busy machine pauses now and then, and has to compare clocks again. A second try does what is
+    left."""
     for _ in range(CLOCK_TRIES - 1):
         await clock.until_trusted(CLOCK_WITHIN_S)
         with contextlib.suppress(ClockNotTrusted):
@@ -120,14 +135,18 @@ async def _patiently(clock: Clock, work: Callable[[], Awaitable[T]]) -> T:
     return await work()
 
 
-def _tell(result: Applied) -> None:
-    """One line; a refusal has its reasons behind it, one line each where there are several."""
+def _show(result: Applied, output: Output) -> None:
+    """One line; a refusal goes to standard error, one line per reason."""
+    name = result.name
+    line = [] if result.refused else [f"{name} {result.outcome}{_facts(result)}"]
+    if not (result.refused and output.form in ("table", "name")):
+        names = resource_name(name.kind, name.namespace, name.name)
+        output.show_item(applied_document(result), table=lambda: line, name=names)
     if result.refused:
         for note in result.notes:
-            click.echo(f"{result.name} refused: {note}", err=True)
+            click.echo(f"{name} refused: {note}", err=True)
         return
-    click.echo(f"{result.name} {result.outcome}{_facts(result)}")
-    _tell_drifts(str(result.name), result.drifts)
+    _tell_drifts(str(name), result.drifts)
 
 
 def _facts(result: Applied) -> str:

@@ -1,35 +1,42 @@
-"""`headgate cancel`: takes messages back before they are due."""
+"""`headgate cancel`: cancels messages before they are due."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from headgate.cli.queues import connection_options, on_queue, queue_option
+from headgate.cli.arguments import define_command, queue_argument
+from headgate.cli.connection import run_on_queue
+from headgate.cli.exit_codes import exit_code_for
+from headgate.cli.output import Output, output_option
 from headgate.client.queue import Queue
 
-EXIT_TOO_LATE = 1
 
-
-@click.command("cancel")
-@queue_option
+@define_command("cancel")
+@queue_argument
 @click.argument("message_ids", metavar="ID...", nargs=-1, required=True)
-@connection_options
-def command(message_ids: tuple[str, ...], **options: Any) -> None:
-    """Never deliver the messages ID, where that can still be promised.
+@output_option
+def command(queue: str, message_ids: tuple[str, ...], output: Output) -> None:
+    """Cancel delayed messages before they are due.
 
-    Only a message that was put for later can be cancelled, and only before it is due. Exit code 1 if it was too late
-    for one of them.
+    Exit code 1 if it was too late for all of them, 4 if it was too late for some.
     """
 
-    async def cancel(queue: Queue) -> bool:
-        all_cancelled = True
+    async def cancel(opened: Queue) -> int:
+        count = 0
         for message_id in message_ids:
-            cancelled = await queue.cancel(message_id)
-            all_cancelled &= cancelled
-            click.echo(f"{message_id} {'cancelled' if cancelled else 'too late'}")
-        return all_cancelled
+            is_cancelled = await opened.cancel(message_id)
+            count += is_cancelled
+            _show(message_id, output, is_cancelled=is_cancelled)
+        return count
 
-    if not on_queue(options, cancel):
-        raise SystemExit(EXIT_TOO_LATE)
+    count = run_on_queue(queue, cancel)
+    if count < len(message_ids):
+        raise SystemExit(exit_code_for(count, len(message_ids) - count))
+
+
+def _show(message_id: str, output: Output, *, is_cancelled: bool) -> None:
+    output.show_item(
+        {"id": message_id, "cancelled": is_cancelled},
+        table=lambda: [f"{message_id} {'cancelled' if is_cancelled else 'too late'}"],
+        name=message_id,
+    )

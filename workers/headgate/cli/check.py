@@ -12,13 +12,15 @@ import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import click
 from pydantic import BaseModel
 
-from headgate.cli.connection import connection_options, environment_with
-from headgate.cli.queues import SPAN
+from headgate.cli.arguments import DURATION, counter_argument, define_command, queue_argument
+from headgate.cli.connection import read_environment
+from headgate.cli.output import Output, output_option
 from headgate.client.blocking import SyncHeadgate, connect_sync
 from headgate.client.connection import Headgate, connect
 from headgate.errors import Refused, SpecError, Surroundings, Unavailable
@@ -60,23 +62,36 @@ def count(told: Told) -> None:
 # ---- the command
 
 
-@click.command("check")
-@click.option("--queue", required=True, help="The queue, namespace/name; its handler is headgate.cli.check:count.")
-@click.option("--counter", required=True, help="The counter, namespace/name, of type sum.")
-@click.option("--messages", type=click.IntRange(1, 10_000), default=10, show_default=True, help="So many are put.")
-@click.option("--timeout", "within", type=SPAN, default="120s", show_default=True, help="How long it may take.")
-@connection_options
-def command(**options: Any) -> None:
-    """Put messages through a queue to its workers, and see that each is counted once."""
-    within_s = options["within"].total_seconds()
+@define_command("check", hidden=True)
+@queue_argument
+@counter_argument
+@click.option(
+    "--messages",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    default=10,
+    show_default=True,
+    help="Number of messages.",
+)
+@click.option("--timeout", "within", type=DURATION, default="120s", show_default=True, help="Maximum time.")
+@output_option
+def command(*, queue: str, counter: str, messages: int, within: timedelta, output: Output) -> None:
+    """Test a queue, its workers and a counter.
+
+    Messages are put into the queue. Its worker has the handler headgate.cli.check:count, which adds each to the
+    counter, of type sum. `helm test` runs this command.
+    """
+    options = {"queue": queue, "counter": counter, "messages": messages}
     began_s = time.monotonic()
-    asyncio.run(_check(options, began_s + within_s))
+    asyncio.run(_check(options, began_s + within.total_seconds()))
     took_s = time.monotonic() - began_s
-    click.echo(f"{options['messages']} messages came through {options['queue']}, each counted once: {took_s:.1f} s")
+    line = f"{messages} messages passed through {queue}, each counted once: {took_s:.1f} s"
+    document = {"queue": queue, "counter": counter, "messages": messages, "took_s": round(took_s, 3)}
+    output.show(document, table=lambda: [line], names=[queue])
 
 
 async def _check(options: dict[str, Any], until_s: float) -> None:
-    connection = connect(environment_with(options))
+    connection = connect(read_environment())
     await _until_there(connection.open, until_s)  # the keyspace may be made only now
     try:
         await _through(connection, options, until_s)
@@ -90,7 +105,7 @@ async def _through(connection: Headgate, options: dict[str, Any], until_s: float
     key, messages = uuid.uuid4().hex, int(options["messages"])
     told = [Told(counter=options["counter"], key=key, token=counter.token()) for _ in range(messages)]
     await queue.put_many([each.model_dump() for each in told])
-    click.echo(f"{messages} messages are put into {options['queue']}")
+    click.echo(f"put {messages} messages into {options['queue']}", err=True)
     while (found := await counter.value(key)) < messages:
         if time.monotonic() > until_s:
             resource = f"queue/{queue.name.rpartition('/')[2]}"
@@ -108,6 +123,6 @@ async def _until_there(ask: Callable[[], Awaitable[There]], until_s: float) -> T
         except (SpecError, Surroundings, Unavailable, Refused) as missing:
             if time.monotonic() > until_s:
                 raise NotThrough(
-                    said=str(missing), remedy="see `kubectl get hgq,hgc` and the operator's log"
+                    cause=str(missing), remedy="see `kubectl get hgq,hgc` and the operator's log"
                 ) from None
         await asyncio.sleep(AGAIN_S)

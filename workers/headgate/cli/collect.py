@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import click
 
 from headgate.api.counters import Collect
-from headgate.cli.passes import Group, check_whom, in_words, note, noted, pass_over_all, schedule_of
-from headgate.cli.queues import connection_options, on_connection
+from headgate.cli.arguments import NAME_METAVAR, complete_counter, define_command, namespace_option
+from headgate.cli.connection import run_connected
+from headgate.cli.exit_codes import ExitCode, exit_code_for
+from headgate.cli.output import Output, output_option
+from headgate.cli.passes import (
+    Group,
+    check_whom,
+    in_words,
+    note,
+    noted,
+    pass_over_all,
+    schedule_of,
+    schedule_option,
+    show_pass,
+)
 from headgate.cli.showing import age
 from headgate.client.connection import Headgate
 from headgate.client.counter import Counter
@@ -19,44 +31,46 @@ from headgate.counters.collector import PassReport
 from headgate.engines.summary.standing import CollectionResult
 from headgate.store.catalogue_entry import Entry, State
 
-EXIT_FAILED = 1
 DEFAULT_SCHEDULE = Collect().schedule
 
 
-@click.command("gc")
-@click.option("--counter", metavar="NAMESPACE/NAME", help="This counter alone.")
-@click.option("--namespace", help="Every counter of this namespace ...")
-@click.option("--schedule", metavar="CRON", help="... that has this gc schedule. Unset: whatever schedule it has.")
-@connection_options
-def command(counter: str | None, namespace: str | None, schedule: str | None, **options: Any) -> None:
-    """Merge the shards of counters that have ended into tallies, so that reads stay fast. No value changes.
+@define_command("gc")
+@click.argument("counter", metavar=f"[{NAME_METAVAR}]", required=False, shell_complete=complete_counter)
+@namespace_option
+@schedule_option
+@output_option
+def command(counter: str | None, namespace: str | None, schedule: str | None, output: Output) -> None:
+    """Compact a counter, or those of a namespace.
 
-    Harmless twice, and side by side; a pass that was broken off goes on where it was. What not all replicas answer
-    for is skipped, counted, and tried again by the next pass. The exit code is 1 if a counter could not be collected
-    at all: gc.after is not above a node's hint window, or a full pass is overdue.
+    Shards of counters that have ended are merged into tallies, so that reads stay fast. No value changes. It is
+    harmless to run it twice, also at the same time; an interrupted pass is resumed. Keys for which a replica does
+    not answer are skipped and counted, and the next pass tries them again.
+
+    Exit code 1 if a counter could not be compacted (gc.after is not above a node's hint window, or a full pass is
+    overdue), 4 if some could not.
     """
     check_whom("gc", "counter", counter, namespace, schedule)
 
-    async def work(connection: Headgate) -> bool:
+    async def work(connection: Headgate) -> ExitCode:
         if namespace is None:
-            return await collect_counter(connection, str(counter))
+            return exit_code_for(0, int(not await collect_counter(connection, str(counter), output=output)))
         entries = await scheduled_counters(connection, namespace, schedule)
         if not entries:
-            has = f" has the gc schedule {schedule!r}" if schedule is not None else ""
-            click.echo(f"no counter in {namespace}{has}")
+            which = f" has the gc schedule {schedule!r}" if schedule is not None else ""
+            click.echo(f"no counter in {namespace}{which}", err=True)
 
         async def one(name: str) -> bool:
-            return await noted(connection, entries[name], lambda: collect_counter(connection, name))
+            return await noted(connection, entries[name], lambda: collect_counter(connection, name, output=output))
 
         return await pass_over_all(list(entries), one)
 
-    if not on_connection(options, work):
-        raise SystemExit(EXIT_FAILED)
+    code = run_connected(work)
+    if code:
+        raise SystemExit(code)
 
 
 async def scheduled_counters(connection: Headgate, namespace: str, schedule: str | None) -> dict[str, Entry]:
-    """The counters with that schedule and of this group, as the catalogue tells, by name; none of them is opened for
-    it."""
+    """The counters with that schedule and of this group, by name, from the catalogue alone."""
     wanted, group = None if schedule is None else in_words(schedule), Group.of(os.environ)
     await connection.ground.clock.until_trusted(PATIENCE_S)
     return {
@@ -72,21 +86,21 @@ MakePass = Callable[[Counter], Awaitable[PassReport]]
 """Makes a pass, or a part of one."""
 
 
-async def collect_counter(connection: Headgate, name: str, collect: MakePass = Counter.run_collector) -> bool:
-    """Whether it was collected, or only has to wait. `collect` may share the pass out, as Spark does."""
+async def collect_counter(
+    connection: Headgate, name: str, collect: MakePass = Counter.run_collector, *, output: Output | None = None
+) -> bool:
+    """Whether it was compacted, or only has to wait. `collect` may divide the pass, as Spark does."""
     counter = await connection.counter(name)
     report = await collect(counter)
     await note(connection, counter.entry.id, await _result(counter, report, connection.now_us()))
-    if report.refused is not None:
-        click.echo(f"{name}: {report.refused}", err=True)
-        return False
-    click.echo(f"{name}: {_told(report)}")
-    if not report.full and (owed_us := await _overdue_us(counter, connection.now_us())) is not None:
-        click.echo(
-            f"{name}: no pass has seen every key for {age(owed_us)}: mend the replicas that do not answer", err=True
-        )
-        return False
-    return True
+    problems = [] if report.refused is None else [report.refused]
+    if not problems and not report.full:
+        owed_us = await _overdue_us(counter, connection.now_us())
+        if owed_us is not None:
+            problems.append(f"no pass has read every key for {age(owed_us)}: fix the replicas that do not answer")
+    message = report.refused or _told(report)
+    show_pass("counter", name, output or Output(), message=message, problems=problems)
+    return not problems
 
 
 async def _result(counter: Counter, report: PassReport, now_us: int) -> CollectionResult:
@@ -118,14 +132,14 @@ async def _overdue_us(counter: Counter, now_us: int) -> int | None:
 def _told(report: PassReport) -> str:
     facts = [
         f"{report.keys} keys, {report.shards} shards",
-        f"{report.collected} of {report.expired} that ended were collected",
+        f"{report.collected} of {report.expired} ended shards merged",
     ]
     if report.minutes:
-        facts.append(f"{report.minutes} minutes of updates with tokens were folded")
+        facts.append(f"{report.minutes} minutes of updates with tokens merged")
     if report.skipped:
-        facts.append(f"{report.skipped} keys were skipped, since not all replicas answered")
+        facts.append(f"{report.skipped} keys skipped, because not all replicas answered")
     if report.unreachable:
-        facts.append("broken off, since replicas are away")
+        facts.append("aborted, because replicas are unavailable")
     if report.waits is not None:
-        facts.append(f"it waits: {report.waits}")
+        facts.append(f"waiting: {report.waits}")
     return "; ".join(facts)

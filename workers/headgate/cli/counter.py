@@ -1,112 +1,170 @@
-"""`headgate counter`: add to a counter, and look at what it holds."""
+"""`headgate counter`: add to a counter, and read its values."""
 
 from __future__ import annotations
 
 import base64
 import heapq
 import json
-import sys
-from contextlib import nullcontext
-from pathlib import Path
-from typing import Any, TextIO
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
-from headgate.cli.queues import MOMENT, connection_options, on_connection
+from headgate.cli.arguments import (
+    Group,
+    counter_argument,
+    limit_option,
+    namespace_option,
+    since_option,
+    until_option,
+)
+from headgate.cli.connection import run_connected
+from headgate.cli.output import Output, output_option, output_option_of
 from headgate.cli.showing import table
 from headgate.client.connection import Headgate
 from headgate.client.counter import Counter, CounterState
 from headgate.counters.types.contract import QuestionInvalid, plain
-from headgate.errors import SpecError, Surroundings
+from headgate.errors import SpecError
 
-ORDERED_BY = ("estimate", "number", "count", "total")
-"""Which field of a value tells how great it is, where it has more than one."""
-HOWS = {"or": "__or__", "and": "__and__", "not": "__sub__"}
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+LIMIT_MAX: Final = 10_000
+ORDERED_BY: Final = ("estimate", "number", "count", "total")
+"""The field of a value by which keys are ordered, where it has more than one."""
+HOWS: Final = {"or": "__or__", "and": "__and__", "not": "__sub__"}
+
+parameter_option = click.option(
+    "--param", "parameters", multiple=True, metavar="NAME=JSON", help="Parameter of the value, such as limit=20."
+)
 
 
-@click.group("counter", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("counter", cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Add to counters, and look at what they hold. A counter is named NAMESPACE/NAME."""
+    """Add to counters and read them."""
+
+
+@command.command("list")
+@namespace_option
+@output_option
+def list_counters(namespace: str | None, output: Output) -> None:
+    """List counters."""
+    names = sorted(run_connected(lambda connection: connection.counters(namespace)))
+    output.show([{"name": name} for name in names], table=lambda: names or ["no counters"], names=names)
 
 
 @command.command("add", context_settings={"ignore_unknown_options": True})
-@click.argument("counter")
+@counter_argument
 @click.argument("key")
-@click.argument("words", nargs=-1, metavar="[ARGUMENT]...")
-@click.option("--verb", help="What to do instead of adding: `remove` from a set. A register is set.")
-@click.option("--json", "as_json", is_flag=True, help='The arguments are JSON: 5, "text", {"a": 1}.')
-@click.option("--once", is_flag=True, help="Make a token and print it, so that a repetition counts once.")
-@click.option("--token", help="The token of an earlier attempt: if that was counted, this is not.")
-@connection_options
+@click.argument("words", nargs=-1, metavar="[VALUE]...")
+@click.option("--verb", help="Other action, such as remove.")
+@click.option("--json-values", is_flag=True, help="Values as JSON, such as 5 or [1, 2].")
+@click.option("--new-token", is_flag=True, help="Make an idempotency token, print it.")
+@click.option("--token", help="Idempotency token of an earlier attempt.")
 def add(counter: str, key: str, words: tuple[str, ...], **options: Any) -> None:
-    """Add to KEY: `add shop/page-views home 3`. Without an argument a sum grows by 1."""
-    if options["once"] and options["token"] is not None:
-        raise SpecError("--once makes a token, and one is given", remedy="give one of --once and --token")
+    """Add to a key.
+
+    For example `headgate counter add shop/page-views home 3`. Without a value a sum grows by 1. With a token, the
+    same update counts once, also if it is repeated.
+    """
+    if options["new_token"] and options["token"] is not None:
+        raise SpecError("--new-token and --token exclude each other", remedy="give one of them")
 
     async def work(connection: Headgate) -> None:
-        found = await connection.counter(counter)
-        arguments = [_json(word) for word in words] if options["as_json"] else found.kind.read_words(words)
+        opened = await connection.counter(counter)
+        values = [_json(word) for word in words] if options["json_values"] else opened.kind.read_words(words)
         token = options["token"]
-        if options["once"]:
-            token = found.token()
+        if options["new_token"]:
+            token = opened.token()
             click.echo(f"token {token}", err=True)
-        await found.update(options["verb"] or found.kind.verbs[0], key, *arguments, token=token)
+        await opened.update(options["verb"] or opened.kind.verbs[0], key, *values, token=token)
 
-    on_connection(options, work)
+    run_connected(work)
 
 
 @command.command("get")
-@click.argument("counter")
+@counter_argument
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
-@click.option("--since", type=MOMENT, help="Only what was counted from then on; for counters with windows.")
-@click.option("--until", type=MOMENT, help="Only what was counted before.")
-@click.option(
-    "--ask", multiple=True, metavar="NAME=JSON", help="What the type answers to: ranks=[0.5,0.99], limit=20."
-)
-@connection_options
-def get(counter: str, keys: tuple[str, ...], **options: Any) -> None:
-    """Print the value of each KEY: a line a key, JSON where it is more than a number or a text."""
-    question = _question(options["ask"])
+@since_option
+@until_option
+@parameter_option
+@output_option
+def get(
+    *,
+    counter: str,
+    keys: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    parameters: tuple[str, ...],
+    output: Output,
+) -> None:
+    """Print the value of keys.
 
-    async def work(connection: Headgate) -> None:
-        found = await connection.counter(counter)
-        for key in keys:
-            value = await found.value(key, since=options["since"], until=options["until"], **question)
-            click.echo(_shown(value) if len(keys) == 1 else f"{key}\t{_shown(value)}")
+    --since and --until select updates by time, for counters with windows.
+    """
+    question = _question(parameters)
 
-    on_connection(options, work)
+    async def work(connection: Headgate) -> list[_Row]:
+        opened = await connection.counter(counter)
+        return [_Row(key, await opened.value(key, since=since, until=until, **question)) for key in keys]
+
+    rows = run_connected(work)
+    for row in rows:
+        line = format_value(row.value) if len(rows) == 1 else f"{row.key}\t{format_value(row.value)}"
+        output.show_item(row.document(), table=partial(list, [line]), name=row.name)
 
 
 @command.command("top")
-@click.argument("counter")
+@counter_argument
 @click.argument("key", required=False)
-@click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 10_000), help="At most so many.")
-@connection_options
-def top(counter: str, key: str | None, limit: int, **options: Any) -> None:
-    """The keys with the greatest values, from a look at all of them; or, of type topk, the items that came most often
-    under KEY."""
+@limit_option(maximum=LIMIT_MAX)
+@output_option
+def top(counter: str, key: str | None, limit: int, output: Output) -> None:
+    """Show the keys with the greatest values.
 
-    async def work(connection: Headgate) -> None:
-        found = await connection.counter(counter)
-        for line in await (_top_items(found, key, limit) if key is not None else _top_keys(found, limit)):
-            click.echo(line)
+    All keys are read. For a counter of type topk and a KEY: the most frequent items of the key.
+    """
 
-    on_connection(options, work)
+    async def work(connection: Headgate) -> tuple[list[_Row], list[str]]:
+        opened = await connection.counter(counter)
+        if key is not None:
+            return await _top_items(opened, key, limit)
+        rows = await _top_keys(opened, limit)
+        return rows, table(("KEY", "VALUE"), [(row.key, format_value(row.value)) for row in rows])
+
+    rows, lines = run_connected(work)
+    output.show([row.document() for row in rows], table=lambda: lines, names=[row.name for row in rows])
 
 
-async def _top_items(counter: Counter, key: str, limit: int) -> list[str]:
+class _Row(NamedTuple):
+    """A key and its value."""
+
+    key: str | None
+    value: Any
+
+    @property
+    def name(self) -> str:
+        return "" if self.key is None else self.key
+
+    def document(self) -> dict[str, Any]:
+        return {"key": self.key, "value": plain(self.value)}
+
+
+async def _top_items(counter: Counter, key: str, limit: int) -> tuple[list[_Row], list[str]]:
     try:
         value = await counter.value(key, limit=limit)
     except QuestionInvalid:
         raise SpecError(
-            "only of type topk a key has items", type=counter.kind.name, remedy="leave the key out to compare keys"
+            "Only keys of type topk have items", type=counter.kind.name, remedy="omit the key to compare keys"
         ) from None
     rows = [(each.item, each.count, each.low, each.high) for each in value.items]
-    return table(("ITEM", "COUNT", "LOW", "HIGH"), rows)
+    items = [_Row(str(item), {"count": count, "low": low, "high": high}) for item, count, low, high in rows]
+    return items, table(("ITEM", "COUNT", "LOW", "HIGH"), rows)
 
 
-async def _top_keys(counter: Counter, limit: int) -> list[str]:
-    """No more than so many keys are kept at a time."""
+async def _top_keys(counter: Counter, limit: int) -> list[_Row]:
+    """At most `limit` keys are in memory at a time."""
     best: list[tuple[Any, str, Any]] = []
     async for key, state in counter.scan():
         value = state.value()
@@ -116,7 +174,7 @@ async def _top_keys(counter: Counter, limit: int) -> list[str]:
         elif item[:2] > best[0][:2]:
             heapq.heapreplace(best, item)
     best.sort(key=lambda each: each[:2], reverse=True)
-    return table(("KEY", "VALUE"), [(key, _shown(value)) for _, key, value in best])
+    return [_Row(key, value) for _, key, value in best]
 
 
 def _greatness(counter: Counter, value: Any) -> Any:
@@ -127,89 +185,94 @@ def _greatness(counter: Counter, value: Any) -> Any:
     for name in ORDERED_BY:
         if getattr(value, name, None) is not None:
             return getattr(value, name)
-    raise SpecError("values of this type have no order", type=counter.kind.name)
+    raise SpecError("Values of this type have no order", type=counter.kind.name)
 
 
 @command.command("merge")
-@click.argument("counter")
+@counter_argument
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
-@click.option("--with", "others", nargs=2, multiple=True, metavar="COUNTER KEY", help="And this key of another one.")
 @click.option(
-    "--how",
-    type=click.Choice(list(HOWS)),
-    default="or",
-    show_default=True,
-    help="or: all together, for every type. Of audiences also and: who is in each; not: who is in the first alone.",
+    "--with", "others", nargs=2, multiple=True, metavar="COUNTER KEY", help="Also a key of another counter."
 )
-@click.option("--ask", multiple=True, metavar="NAME=JSON", help="As of `get`.")
-@connection_options
-def merge(counter: str, keys: tuple[str, ...], others: tuple[tuple[str, str], ...], how: str, **options: Any) -> None:
-    """Print the value of several keys together, of one counter or of several of one type. Nothing is changed."""
+@click.option(
+    "--how", type=click.Choice(list(HOWS)), default="or", show_default=True, help="Operation on the values."
+)
+@parameter_option
+@output_option
+def merge(
+    *,
+    counter: str,
+    keys: tuple[str, ...],
+    others: tuple[tuple[str, str], ...],
+    how: str,
+    parameters: tuple[str, ...],
+    output: Output,
+) -> None:
+    """Print the value of several keys together.
+
+    The keys are of one counter or of several of one type. Nothing is changed. `--how or` combines everything, for
+    every type. For sets, `and` is what all have in common, and `not` is what only the first has.
+    """
     places = [*((counter, key) for key in keys), *others]
     if not places:
-        raise SpecError("there is nothing to merge", remedy="name keys, or --with COUNTER KEY")
-    question = _question(options["ask"])
+        raise SpecError("A merge needs keys", remedy="name keys, or give --with COUNTER KEY")
+    question = _question(parameters)
 
-    async def work(connection: Headgate) -> None:
-        found: CounterState | None = None
+    async def work(connection: Headgate) -> Any:
+        merged: CounterState | None = None
         for name, key in places:
             state = await (await connection.counter(name)).state(key)
-            found = state if found is None else getattr(found, HOWS[how])(state)
-        assert found is not None  # noqa: S101  there is at least one place
-        click.echo(_shown(found.value(**question)))
+            merged = state if merged is None else getattr(merged, HOWS[how])(state)
+        assert merged is not None  # noqa: S101  there is at least one place
+        return merged.value(**question)
 
-    on_connection(options, work)
+    value = run_connected(work)
+    output.show(_Row(None, value).document(), table=lambda: [format_value(value)], names=[key for _, key in places])
 
 
 @command.command("export")
-@click.argument("counter")
-@click.option("--output", type=click.Path(path_type=Path), help="A file to write to. Unset: standard output.")
-@click.option("--states", is_flag=True, help="With each state, as base64.")
-@connection_options
-def export(counter: str, output: Path | None, *, states: bool, **options: Any) -> None:
-    """Print every key and its value, a JSON object a line. A key's value is of the moment in which it is read."""
+@counter_argument
+@click.option("--states", is_flag=True, help="Also each state, as base64.")
+@output_option_of("json")
+def export(counter: str, *, states: bool, output: Output) -> None:
+    """Print every key and its value.
+
+    One JSON object per line. A value is as of the time at which its key is read.
+    """
 
     async def work(connection: Headgate) -> None:
-        found = await connection.counter(counter)
-        with _opened(output) as file:
-            async for key, state in found.scan():
-                line = {"key": key, "value": plain(state.value())}
-                if states:
-                    line["state"] = base64.b64encode(state.dump()).decode()
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        opened = await connection.counter(counter)
+        async for key, state in opened.scan():
+            row = _Row(key, state.value())
+            document = row.document()
+            if states:
+                document["state"] = base64.b64encode(state.dump()).decode()
+            line = f"{key}\t{format_value(row.value)}"
+            output.show_item(document, table=partial(list, [line]), name=key)
 
-    on_connection(options, work)
-
-
-def _opened(output: Path | None) -> Any:
-    if output is None:
-        return nullcontext(sys.stdout)
-    try:
-        file: TextIO = output.open("w", encoding="utf-8")
-    except OSError as error:
-        raise Surroundings("the file can not be written", file=output, said=error.strerror) from None
-    return file
+    run_connected(work)
 
 
-def _question(asked: tuple[str, ...]) -> dict[str, Any]:
-    found = {}
-    for each in asked:
+def _question(parameters: tuple[str, ...]) -> dict[str, Any]:
+    question = {}
+    for each in parameters:
         name, equals, value = each.partition("=")
         if not equals or not name.isidentifier():
-            raise SpecError("--ask is NAME=JSON", given=each)
-        found[name] = _json(value)
-    return found
+            raise SpecError("--param is NAME=JSON", given=each)
+        question[name] = _json(value)
+    return question
 
 
 def _json(word: str) -> Any:
     try:
         return json.loads(word)
     except ValueError:
-        raise SpecError("this is no JSON", given=word[:80], remedy='a text is written "so"') from None
+        raise SpecError("The value is not JSON", given=word[:80], remedy='write a text as "text"') from None
 
 
-def _shown(value: Any) -> str:
-    told = plain(value)
-    if isinstance(told, str | int | float) and not isinstance(told, bool):
-        return str(told)
-    return json.dumps(told, ensure_ascii=False)
+def format_value(value: Any) -> str:
+    """A value in a line: JSON where it is more than a number or a text."""
+    simple = plain(value)
+    if isinstance(simple, str | int | float) and not isinstance(simple, bool):
+        return str(simple)
+    return json.dumps(simple, ensure_ascii=False)

@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import click
 
-from headgate.cli.connection import connection_options, environment_with
+from headgate.cli.arguments import define_command
+from headgate.cli.connection import read_environment
 from headgate.errors import SpecError
 
 
-@click.command("dev")
+@define_command("dev")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--queue", metavar="[NAMESPACE/]NAME", help="Queue to run without a file.")
 @click.option("--handler", metavar="MODULE:FUNCTION", help="Handler of its messages.")
 @click.option("--fresh", is_flag=True, help="Begin with an empty Cassandra.")
-@connection_options
-def command(files: tuple[Path, ...], *, queue: str | None, handler: str | None, fresh: bool, **options: Any) -> None:
-    """Run what FILES declare on this machine: a Cassandra, the queues, a worker for each consumer, repair.
+@click.option("--put", "payload", metavar="PAYLOAD", help="First message, put when the workers run.")
+@click.option("--until-handled", is_flag=True, help="End when the message of --put is handled.")
+def command(
+    files: tuple[Path, ...],
+    *,
+    queue: str | None,
+    handler: str | None,
+    fresh: bool,
+    payload: str | None,
+    until_handled: bool,
+) -> None:
+    """Run queues on this machine, with a Cassandra.
 
-    Handlers are imported from the current directory. Where HEADGATE_CONTACT_POINTS is set that Cassandra is used,
-    else one is started; its data stay for the next time. A file that is changed is applied again; where the code of
-    a handler is changed, its worker is restarted. Without a file: --queue shop/emails --handler mailer:send.
+    FILES declare the queues; each consumer gets a worker, and repair runs too. Handlers are imported from the current
+    directory. Where HEADGATE_CONTACT_POINTS is set that Cassandra is used, else one is started; its data stay for the
+    next time. A file that is changed is applied again; where the code of a handler is changed, its worker is
+    restarted. Without a file: --queue shop/emails --handler mailer:send.
     """
-    from headgate.local.stack import Stack, write_first_queue
+    from headgate.local.stack import FirstMessage, Stack, write_first_queue
 
     if bool(files) == (queue is not None) or (queue is None) != (handler is None):
-        raise SpecError("nothing says what to run", remedy="name FILES, or give both --queue and --handler")
+        raise SpecError("There is nothing to run", remedy="name FILES, or give both --queue and --handler")
     if queue is not None and handler is not None:
         files = (write_first_queue(queue, handler),)
-    asyncio.run(Stack(files, environment_with(options), fresh=fresh).run())
+    if until_handled and payload is None:
+        raise SpecError("--until-handled needs a message", remedy="give one with --put")
+    first = None if payload is None else FirstMessage(payload, then_end=until_handled)
+    asyncio.run(Stack(files, read_environment(), fresh=fresh, first=first).run())

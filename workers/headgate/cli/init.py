@@ -6,27 +6,28 @@ from pathlib import Path
 
 import click
 
+from headgate.cli.arguments import define_command
 from headgate.errors import SpecError
 from headgate.local.first_queue import format_first_queue
 
 
-@click.command("init")
+@define_command("init")
 @click.argument("file", default="queues.yaml", type=click.Path(path_type=Path))
 @click.option("--queue", default="emails", show_default=True, metavar="[NAMESPACE/]NAME", help="Name of the queue.")
 @click.option(
     "--handler", default="handlers:handle", show_default=True, metavar="MODULE:FUNCTION", help="Handler of messages."
 )
 def command(file: Path, *, queue: str, handler: str) -> None:
-    """Write FILE with a queue, its worker and its dead-letter queue.
+    """Write a first file for headgate dev.
 
-    An existing file stays as it is.
+    It declares a queue, its worker and its dead-letter queue. An existing file stays as it is.
     """
     text = format_first_queue(queue, handler, file=str(file))
     try:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
     except FileExistsError:
-        raise SpecError("the file exists", file=file, remedy="name another, or remove it") from None
+        raise SpecError("The file exists", file=file, remedy="name another, or remove it") from None
     except OSError as error:
-        raise SpecError("the file cannot be written", file=file, said=error.strerror) from None
+        raise SpecError("The file cannot be written", file=file, cause=error.strerror) from None
     click.echo(f"wrote {file}: queue {queue}, handled by {handler}\nnext: headgate dev {file}")

@@ -1,14 +1,14 @@
-"""`headgate`: the door of the command line. A command is one file of this package that has a `command`.
+"""`headgate`: the entry of the command line. A command is one module of this package with a `command`.
 
-To add one: write the file, and name it in COMMANDS with the first sentence of its help. It is imported when it is
-called, so that `headgate --help` and completion in a shell are fast and need neither a driver nor a cluster. Others
-who stand on the data plane add commands by the entry point group `headgate.commands`: a name, and where its click
-command is. Every HeadgateError becomes one line (or one a fault) on stderr and an exit code that tells whose fault it
-is; a traceback is a bug of ours.
+To add one: write the module, and name it in COMMANDS with the first line of its help. It is imported when it is
+called, so that `headgate --help` and a shell's completion are fast and need neither a driver nor a cluster. Other
+packages of the distribution add commands by the entry point group `headgate.commands`: a name, and its click command.
+Every HeadgateError becomes one line on standard error (or one per fault) and an exit code; a traceback is a bug.
 """
 
 from __future__ import annotations
 
+import difflib
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any, Final, NamedTuple, NoReturn
@@ -16,105 +16,55 @@ from typing import Any, Final, NamedTuple, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from headgate.cli.connection import connection_options
+from headgate.cli.exit_codes import exit_code_of
 from headgate.errors import HeadgateError, SpecError, Surroundings
+
+SUMMARY_CHARACTERS_MAX: Final = 45
+SIMILARITY_MIN: Final = 0.65
 
 
 class Listed(NamedTuple):
-    """A command as the list shows it, without an import of it."""
+    """A command as `headgate --help` lists it, without an import of it."""
 
-    module: str
+    section: str
     summary: str
-    """The first sentence of its help; a test compares the two."""
+    """The first line of its help, at most 45 characters; a test compares the two."""
+    module: str = ""
+    """Empty for a command that another package adds."""
+    hidden: bool = False
 
 
+SECTIONS: Final = ("Messages", "Queues", "Run", "Check", "Counters", "Maintenance", "Spark", "Other")
 COMMANDS: Final = {
-    "apply": Listed(
-        "headgate.cli.apply",
-        "Make in Cassandra what the Queues and Counters of FILES need: keyspace, tables, and their catalogue "
-        "entries.",
-    ),
-    "cancel": Listed(
-        "headgate.cli.cancel",
-        "Never deliver the messages ID, where that can still be promised.",
-    ),
-    "check": Listed(
-        "headgate.cli.check",
-        "Put messages through a queue to its workers, and see that each is counted once.",
-    ),
-    "counter": Listed(
-        "headgate.cli.counter",
-        "Add to counters, and look at what they hold.",
-    ),
-    "dev": Listed(
-        "headgate.cli.dev",
-        "Run what FILES declare on this machine: a Cassandra, the queues, a worker for each consumer, repair.",
-    ),
-    "gc": Listed(
-        "headgate.cli.collect",
-        "Merge the shards of counters that have ended into tallies, so that reads stay fast.",
-    ),
-    "init": Listed(
-        "headgate.cli.init",
-        "Write FILE with a queue, its worker and its dead-letter queue.",
-    ),
-    "peek": Listed(
-        "headgate.cli.peek",
-        "Show live messages by the moment they are due, without taking them; also those due later.",
-    ),
-    "purge": Listed(
-        "headgate.cli.purge",
-        "Settle everything that is in the queue now, also what is due later.",
-    ),
-    "receive": Listed(
-        "headgate.cli.receive",
-        "Receive messages and show them.",
-    ),
-    "redrive": Listed(
-        "headgate.cli.redrive",
-        "Put the dead letters that lie in --queue back into the queue they came from, to be tried anew.",
-    ),
-    "repair": Listed(
-        "headgate.cli.repair",
-        "Look again at what was passed, put late writes anew, bring generations on.",
-    ),
-    "send": Listed(
-        "headgate.cli.send",
-        "Put PAYLOAD into a queue, and print its id.",
-    ),
-    "stats": Listed(
-        "headgate.cli.stats",
-        "Count what a queue holds: due, in hands, due later; how old the oldest is; how far repair is.",
-    ),
-    "top": Listed(
-        "headgate.cli.top",
-        "Show how all queues stand, what is behind first.",
-    ),
-    "validate": Listed(
-        "headgate.cli.validate",
-        "Check the Queues and Counters of FILES (YAML, several documents each).",
-    ),
-    "where": Listed(
-        "headgate.cli.where",
-        "Tell where the message ID lies, and what became of it.",
-    ),
-    "worker": Listed(
-        "headgate.cli.worker",
-        "Drain a queue: receive its messages, have each handled, settle it.",
-    ),
+    "put": Listed("Messages", "Put a message into a queue, print its id.", "headgate.cli.put"),
+    "receive": Listed("Messages", "Receive messages and show them.", "headgate.cli.receive"),
+    "peek": Listed("Messages", "Show messages without taking them.", "headgate.cli.peek"),
+    "locate": Listed("Messages", "Show the state and place of a message.", "headgate.cli.locate"),
+    "cancel": Listed("Messages", "Cancel delayed messages before they are due.", "headgate.cli.cancel"),
+    "apply": Listed("Queues", "Create Queues and Counters of files.", "headgate.cli.apply"),
+    "queues": Listed("Queues", "List queues.", "headgate.cli.queues"),
+    "stats": Listed("Queues", "Count the messages of a queue.", "headgate.cli.stats"),
+    "top": Listed("Queues", "Watch all queues, the longest backlog first.", "headgate.cli.top"),
+    "redrive": Listed("Queues", "Move dead letters back to their source.", "headgate.cli.redrive"),
+    "purge": Listed("Queues", "Delete all messages of a queue.", "headgate.cli.purge"),
+    "worker": Listed("Run", "Run a handler for each message.", "headgate.cli.worker"),
+    "dev": Listed("Run", "Run queues on this machine, with a Cassandra.", "headgate.cli.dev"),
+    "init": Listed("Run", "Write a first file for headgate dev.", "headgate.cli.init"),
+    "validate": Listed("Check", "Check Queues and Counters in files.", "headgate.cli.validate"),
+    "check": Listed("Check", "Test a queue, its workers and a counter.", "headgate.cli.check", hidden=True),
+    "counter": Listed("Counters", "Add to counters and read them.", "headgate.cli.counter"),
+    "repair": Listed("Maintenance", "Repair a queue, or those of a namespace.", "headgate.cli.repair"),
+    "gc": Listed("Maintenance", "Compact a counter, or those of a namespace.", "headgate.cli.collect"),
 }
-JOINED_SUMMARIES: Final = {
-    "headgate_operator.plan_command:command": (
-        "Show what the operator would do with files."
-    ),
-    "headgate_spark.bulk_program:command": "Work on many messages at once, by Spark.",
+ADDED: Final = {
+    "headgate_operator.plan_command:command": Listed("Check", "Show what the operator would do with files."),
+    "headgate_spark.bulk_program:command": Listed("Spark", "Work on many messages at once."),
 }
-"""The summaries of commands that other packages of this distribution join, by their entry point."""
+"""Commands that other packages of this distribution add, by their entry point."""
 
 JOINING: Final = "headgate.commands"
-"""The entry point group of commands that are not of this package. One of ours keeps its name."""
-EXIT_SPEC = 2
-"""What was asked for is wrong; also click's own code for a wrong option."""
-EXIT_FAILED = 1
+"""The entry point group of commands of other packages. A command of this package keeps its name."""
 
 
 class CommandUnusable(Surroundings):
@@ -122,84 +72,105 @@ class CommandUnusable(Surroundings):
 
 
 class Group(click.Group):
-    """Commands that are imported when they are called. The list of them and a shell's completion need no import."""
+    """Commands that are imported when they are called. Their list and a shell's completion need no import."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*COMMANDS, *_joined()})
+        return sorted({*COMMANDS, *_added()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            joined = _joined().get(cmd_name)
-            return None if joined is None else _load(joined)
+            entry = _added().get(cmd_name)
+            return None if entry is None else _load(entry)
         module = COMMANDS[cmd_name].module
-        found = import_module(module).command
-        assert isinstance(found, click.Command), f"{module} has no command"  # noqa: S101  ours to keep
-        return found
+        command = import_module(module).command
+        assert isinstance(command, click.Command), f"{module} has no command"  # noqa: S101  ours to keep
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        known = self.list_commands(ctx)
+        if name in known or name.startswith("-") or not name:
+            return super().resolve_command(ctx, args)
+        close = [
+            each for each in difflib.get_close_matches(name, known, cutoff=SIMILARITY_MIN) if not _is_hidden(each)
+        ]
+        hint = f" Did you mean {' or '.join(close)}?" if close else ""
+        raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        commands = self._summarized(ctx)
-        width = formatter.width - 6 - max(len(name) for name, _ in commands)
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(width)) for name, command in commands])
+        commands = self._listed(ctx)
+        name_width = max(len(name) for name in commands)
+        for section in SECTIONS:
+            rows = [
+                (name.ljust(name_width), listed.summary)
+                for name, listed in commands.items()
+                if listed.section == section
+            ]
+            if rows:
+                with formatter.section(section):
+                    formatter.write_dl(rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         commands = [
-            CompletionItem(name, help=command.get_short_help_str())
-            for name, command in self._summarized(ctx)
+            CompletionItem(name, help=listed.summary)
+            for name, listed in sorted(self._listed(ctx).items())
             if name.startswith(incomplete)
         ]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
-    def _summarized(self, ctx: click.Context) -> list[tuple[str, click.Command]]:
-        """Every command by name: with its summary alone where that is known, else imported."""
-        joined = _joined()
-        summaries = {name: listed.summary for name, listed in COMMANDS.items()}
-        for name, entry in joined.items():
-            if entry.value in JOINED_SUMMARIES:
-                summaries[name] = JOINED_SUMMARIES[entry.value]
-        found = []
-        for name in self.list_commands(ctx):
-            command = click.Command(name, help=summaries[name]) if name in summaries else self.get_command(ctx, name)
-            if command is not None and not command.hidden:
-                found.append((name, command))
-        return found
+    def _listed(self, ctx: click.Context) -> dict[str, Listed]:
+        """Every command that is not hidden, in the order of the list; imported only where it is not known."""
+        listed = {name: each for name, each in COMMANDS.items() if not each.hidden}
+        for name, entry in _added().items():
+            if entry.value in ADDED:
+                listed[name] = ADDED[entry.value]
+            elif (command := self.get_command(ctx, name)) is not None and not command.hidden:
+                listed[name] = Listed("Other", command.get_short_help_str(SUMMARY_CHARACTERS_MAX))
+        return listed
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except HeadgateError as error:
-            _leave(error)
+            leave(error)
 
 
-def _joined() -> dict[str, EntryPoint]:
+def _added() -> dict[str, EntryPoint]:
     """Commands of other packages, by name."""
     return {each.name: each for each in entry_points(group=JOINING) if each.name not in COMMANDS}
 
 
+def _is_hidden(name: str) -> bool:
+    return name in COMMANDS and COMMANDS[name].hidden
+
+
 def _load(entry: EntryPoint) -> click.Command:
-    """One of them. What it lacks is said in a line, and keeps nobody from the list of commands."""
+    """A command of another package. If it cannot be imported, it prints the reason when it is called."""
     try:
-        found = entry.load()
+        command = entry.load()
     except (ImportError, AttributeError) as error:
         return _unusable(entry, str(error))
-    return found if isinstance(found, click.Command) else _unusable(entry, f"{entry.value} is no command")
+    return command if isinstance(command, click.Command) else _unusable(entry, f"{entry.value} is no command")
 
 
-def _unusable(entry: EntryPoint, why: str) -> click.Command:
+def _unusable(entry: EntryPoint, reason: str) -> click.Command:
     distribution = entry.dist.name if entry.dist is not None else "headgate"
-    remedy = f"install {distribution} anew, with the extra that `{entry.name}` belongs to"
+    remedy = f"install {distribution} again, with the extra for `{entry.name}`"
 
     def refuse() -> NoReturn:
-        raise CommandUnusable(command=entry.name, why=why, remedy=remedy)
+        raise CommandUnusable(command=entry.name, reason=reason, remedy=remedy)
 
     settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-    return click.Command(entry.name, context_settings=settings, callback=refuse, help=f"Not usable: {why}.")
+    return click.Command(entry.name, context_settings=settings, callback=refuse, help=f"Not usable: {reason}.")
 
 
-def _leave(error: HeadgateError) -> NoReturn:
+def leave(error: HeadgateError) -> NoReturn:
+    """End the process with the error's line and exit code."""
     for line in str(error).splitlines():
         click.echo(f"headgate: {line}" if not isinstance(error, SpecError) else line, err=True)
-    raise SystemExit(EXIT_SPEC if isinstance(error, SpecError) else EXIT_FAILED)
+    raise SystemExit(exit_code_of(error))
 
 
 def _version() -> str:
@@ -209,10 +180,15 @@ def _version() -> str:
         return "unknown"
 
 
-@click.command(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@connection_options
 @click.version_option(_version(), prog_name="headgate")
-def main() -> None:
-    """Durable queues and counters on Cassandra."""
+def main(**options: str | None) -> None:
+    """Durable queues and counters on Cassandra.
+
+    A queue or counter is NAMESPACE/NAME, such as shop/emails. HEADGATE_QUEUE and HEADGATE_COUNTER are the defaults.
+    Each option below has a variable: HEADGATE_CONTACT_POINTS and so on.
+    """
 
 
 if __name__ == "__main__":

@@ -1,19 +1,21 @@
-"""What `headgate repair` and `headgate gc` have in common: a pass is asked for one resource, or for all of a
-namespace with a schedule, many are made side by side, and what each came to is noted where the operator reads it.
+"""What `headgate repair` and `headgate gc` share: passes over one resource, or over those with a schedule.
 
-Of several CronJobs with one schedule each has a group of its own: the operator tells it in the environment, by the
-Secret and by the image that resources name. Who names none belongs to the Secret `headgate-connection`, and to the
-default image. Unset variables leave none out, so in doubt a pass is made twice, which is harmless.
+Some passes run at the same time. The result of each is written where the operator reads it.
+
+Of several CronJobs with one schedule, each has a group of its own. The operator names the group in the environment,
+by the Secret and the image that resources name. A resource that names none belongs to the Secret
+`headgate-connection` and to the default image. Variables that are not set exclude nothing, so in doubt a pass runs
+twice, which is harmless.
 
     HEADGATE_CONNECTION       the Secret of this group
     HEADGATE_IMAGE            the image of this group
-    HEADGATE_DEFAULT_IMAGE    the image of who names none
+    HEADGATE_DEFAULT_IMAGE    the image of resources that name none
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import sample
 from typing import Any
@@ -22,6 +24,9 @@ from uuid import UUID
 import click
 
 from headgate.api.cron import SAYS, accepts
+from headgate.cli.documents import pass_document
+from headgate.cli.exit_codes import ExitCode, exit_code_for
+from headgate.cli.output import Output
 from headgate.client.connection import Headgate
 from headgate.engines.summary.standing import Failure, Result, write_standing
 from headgate.errors import HeadgateError, SpecError
@@ -34,7 +39,7 @@ DEFAULT_CONNECTION = "headgate-connection"
 
 @dataclass(frozen=True)
 class Group:
-    """Which resources a CronJob looks after, beside their schedule; None: whatever they name."""
+    """Which resources a CronJob handles, in addition to their schedule; None: whatever they name."""
 
     connection: str | None = None
     image: str | None = None
@@ -42,7 +47,7 @@ class Group:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Group:
-        """As the environment tells it; what is empty is not told."""
+        """From the environment; an empty variable is not set."""
         names = ("HEADGATE_CONNECTION", "HEADGATE_IMAGE", "HEADGATE_DEFAULT_IMAGE")
         return cls(*(environment.get(name) or None for name in names))
 
@@ -53,14 +58,29 @@ class Group:
         return self.connection in (None, connection) and (self.image is None or image in (None, self.image))
 
 
+schedule_option = click.option("--schedule", metavar="CRON", help="Only those with this schedule.")
+
+
 def check_whom(command: str, kind: str, name: str | None, namespace: str | None, schedule: str | None) -> None:
-    """Refuse what does not say clearly whom it means; `kind` is queue or counter."""
+    """Refuse a request that is not clear about its target; `kind` is queue or counter."""
     if (name is None) == (namespace is None):
-        raise SpecError(f"{command} needs to know what", remedy=f"give either --{kind}, or --namespace")
+        raise SpecError(f"{command} needs one target", remedy=f"name a {kind} as NAMESPACE/NAME, or give --namespace")
     if schedule is not None and namespace is None:
-        raise SpecError(f"--schedule picks {kind}s of a namespace", remedy="give --namespace too")
+        raise SpecError(f"--schedule selects {kind}s of a namespace", remedy="give --namespace too")
     if schedule is not None and not accepts(in_words(schedule)):
         raise SpecError(f"--schedule {SAYS}", given=repr(schedule))
+
+
+def show_pass(kind: str, name: str, output: Output, *, message: str, problems: Sequence[str]) -> None:
+    """The result of one pass; its problems also on standard error."""
+    is_refused = message in problems
+    output.show_item(
+        pass_document(kind, name, message=message, problems=problems),
+        table=lambda: [] if is_refused else [f"{name}: {message}"],
+        name=name,
+    )
+    for problem in problems if output.is_table or output.form == "name" else ():
+        click.echo(f"{name}: {problem}", err=True)
 
 
 def schedule_of(entry: Entry, block: str, default: str) -> str:
@@ -89,17 +109,17 @@ async def noted(connection: Headgate, entry: Entry | None, work: Callable[[], Aw
 
 
 async def note(connection: Headgate, id_: UUID, result: Result) -> None:
-    """Tell what a pass came to. That this can not be told is no failure of the pass: the next one tells it."""
+    """Write the result of a pass. A failed write is no failure of the pass: the next one writes its own."""
     ground = connection.ground
     try:
         await write_standing(ground.store_in(ground.keyspace), id_, result)
     except HeadgateError as error:
-        click.echo(f"the result of a pass could not be noted: {error}", err=True)
+        click.echo(f"The result of a pass could not be written: {error}", err=True)
 
 
-async def pass_over_all(names: list[str], make: Callable[[str], Awaitable[bool]]) -> bool:
-    """Some at a time, in an order of chance, so that none is always the one for which no time is left. Even a bug
-    that one of them meets is told only when all have ended."""
+async def pass_over_all(names: list[str], make: Callable[[str], Awaitable[bool]]) -> ExitCode:
+    """Some at a time, in a random order, so that it is not always the same one for which no time is left. A bug that
+    one of them meets is raised only when all have ended."""
     at_once = asyncio.Semaphore(AT_ONCE)
 
     async def one(name: str) -> bool:
@@ -114,4 +134,5 @@ async def pass_over_all(names: list[str], make: Callable[[str], Awaitable[bool]]
     for each in ended:
         if isinstance(each, BaseException):
             raise each
-    return all(ended)
+    failed = sum(not each for each in ended)
+    return exit_code_for(len(ended) - failed, failed)

@@ -1,44 +1,51 @@
-"""`headgate peek`: looks at messages without taking them."""
+"""`headgate peek`: shows messages without taking them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
 
-import click
-
-from headgate.cli.queues import MOMENT, connection_options, on_queue, queue_option
+from headgate.cli.arguments import define_command, limit_option, queue_argument, since_option
+from headgate.cli.connection import run_on_queue
+from headgate.cli.documents import peeked_document, reason_of
+from headgate.cli.output import Output, output_option
 from headgate.cli.showing import age, payload_line, table
 from headgate.client.queue import LIMIT_MAX, Queue
-from headgate.client.redriving import DIED_OF
 from headgate.engines.contract import Peeked
 
 REASON_CHARACTERS = 120
+PAYLOAD_CHARACTERS = 60
+EMPTY = "no messages"
 
 
-@click.command("peek")
-@queue_option
-@click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=10, show_default=True, help="At most so many.")
-@click.option("--since", type=MOMENT, help="From this moment on. Unset: from the oldest that is not settled.")
-@connection_options
-def command(**options: Any) -> None:
-    """Show live messages by the moment they are due, without taking them; also those due later."""
-    for line in on_queue(options, lambda queue: _peek(queue, options)):
-        click.echo(line)
+@define_command("peek")
+@queue_argument
+@limit_option(maximum=LIMIT_MAX)
+@since_option
+@output_option
+def command(*, queue: str, limit: int, since: datetime | None, output: Output) -> None:
+    """Show messages without taking them.
+
+    They are in the order in which they are due; delayed messages are among them. The table shows the end of a
+    payload's reason; `-o json` shows payloads and reasons in full.
+    """
+
+    async def peek(opened: Queue) -> tuple[list[Peeked], int]:
+        return await opened.read_peeked(limit, since=since), opened.now_us()
+
+    messages, now_us = run_on_queue(queue, peek)
+    output.show(
+        [peeked_document(each) for each in messages],
+        table=lambda: format_table(messages, now_us) if messages else [EMPTY],
+        names=[each.message_id for each in messages],
+    )
 
 
-async def _peek(queue: Queue, options: dict[str, Any]) -> list[str]:
-    found = await queue.read_peeked(options["limit"], since=options["since"])
-    now_us = queue.now_us()
-    if not found:
-        return ["nothing waits"]
-    return shown(found, now_us)
-
-
-def shown(found: Sequence[Peeked], now_us: int) -> list[str]:
-    """A line a message; of dead letters with the end of what they died of, where the error itself stands."""
-    heads = ("id", "standing", "due since", "attempts", "group", "payload")
-    reasons = [str(each.attributes.get(DIED_OF, "")).strip() for each in found]
+def format_table(messages: Sequence[Peeked], now_us: int) -> list[str]:
+    """A line per message; dead letters have the last line of their reason, where the error is."""
+    heads = ("id", "state", "due since", "attempts", "group", "payload")
+    reasons = [reason_of(each) for each in messages]
+    has_reasons = any(reasons)
     rows = [
         (
             each.message_id,
@@ -46,9 +53,9 @@ def shown(found: Sequence[Peeked], now_us: int) -> list[str]:
             age(now_us - each.due_us),
             each.attempt,
             each.group or "-",
-            payload_line(each.payload, 60),
-            *([reason.splitlines()[-1][:REASON_CHARACTERS] if reason else "-"] if any(reasons) else []),
+            payload_line(each.payload, PAYLOAD_CHARACTERS),
+            *([reason.splitlines()[-1][:REASON_CHARACTERS] if reason else "-"] if has_reasons else []),
         )
-        for each, reason in zip(found, reasons, strict=True)
+        for each, reason in zip(messages, reasons, strict=True)
     ]
-    return table((*heads, "died of") if any(reasons) else heads, rows)
+    return table((*heads, "reason") if has_reasons else heads, rows)

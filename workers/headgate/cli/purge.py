@@ -1,27 +1,63 @@
-"""`headgate purge`: settles all that is in a queue."""
+"""`headgate purge`: deletes all messages of a queue."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import click
 
-from headgate.cli.queues import MOMENT, connection_options, on_queue, queue_option
+from headgate.cli.arguments import define_command, queue_argument, until_option, yes_option
+from headgate.cli.connection import run_on_queue
+from headgate.cli.documents import iso_time
+from headgate.cli.output import Output, output_option
+from headgate.cli.terminal.progress import show_progress
+from headgate.client.queue import Queue
+from headgate.engines.contract import Stats
 
 
-@click.command("purge")
-@queue_option
-@click.option("--before", type=MOMENT, help="Only what was put before this moment. Unset: now.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@connection_options
-def command(*, before: datetime | None, yes: bool, **options: Any) -> None:
-    """Settle everything that is in the queue now, also what is due later. Nothing put after this is touched.
+@define_command("purge")
+@queue_argument
+@until_option
+@yes_option
+@output_option
+def command(*, queue: str, until: datetime | None, yes: bool, output: Output) -> None:
+    """Delete all messages of a queue.
 
-    There is no way back.
+    Delayed messages are deleted too. Messages put after the start, or after --until, stay. The command shows the
+    number of messages and asks for confirmation. A purge cannot be undone.
     """
+
+    async def count(opened: Queue) -> Stats:
+        return await opened.read_stats()
+
+    stats = run_on_queue(queue, count)
     if not yes:
-        what = "everything" if before is None else f"what was put before {before.isoformat()}"
-        click.confirm(f"settle {what} in {options['queue']}?", abort=True)
-    purged = on_queue(options, lambda queue: queue.purge(before=before))
-    click.echo(f"purged what was put before {purged.isoformat()}")
+        click.confirm(f"Delete {describe(stats, until)} in {queue}?", abort=True, err=True)
+
+    async def purge(opened: Queue) -> datetime:
+        with show_progress("purge") as progress:
+            purged = await opened.purge(before=until)
+            progress.advance(_total(stats))
+            return purged
+
+    purged = run_on_queue(queue, purge)
+    document = {
+        "queue": queue,
+        "until": iso_time(round(purged.timestamp() * 1_000_000)),
+        "expected": _total(stats),
+    }
+    output.show(document, table=lambda: [f"deleted messages put before {purged.isoformat()}"], names=[queue])
+
+
+def describe(stats: Stats, until: datetime | None) -> str:
+    """What a purge is about to delete, in words."""
+    total = _total(stats)
+    number = f"{'' if stats.complete else 'at least '}{total:,} message{'' if total == 1 else 's'}"
+    kinds = f"{stats.backlog:,} ready, {stats.in_flight:,} in flight, {stats.delayed:,} delayed"
+    if until is not None:
+        return f"up to {number} ({kinds}), those put before {until.isoformat()},"
+    return f"{number} ({kinds})"
+
+
+def _total(stats: Stats) -> int:
+    return stats.backlog + stats.in_flight + stats.delayed

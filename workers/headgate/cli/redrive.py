@@ -1,31 +1,83 @@
-"""`headgate redrive`: puts dead letters back where they came from."""
+"""`headgate redrive`: moves dead letters back into their source queues."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
 
 import click
 
-from headgate.cli.queues import connection_options, on_connection, queue_option
-from headgate.client.connection import Headgate
-from headgate.client.redriving import Redriven, redrive
+from headgate.cli.arguments import define_command, limit_option, queue_argument, target_option
+from headgate.cli.connection import run_on_queue
+from headgate.cli.documents import redriven_document
+from headgate.cli.exit_codes import ExitCode
+from headgate.cli.output import Output, output_option
+from headgate.cli.terminal.progress import show_progress
+from headgate.client.message import Received
+from headgate.client.queue import Queue
+from headgate.client.redriving import DIED_OF, RedriveResult, SkipReason
 
 
-@click.command("redrive")
-@queue_option
-@click.option("--to", metavar="NAMESPACE/NAME", help="Where to. Unset: the queue that each of them died in.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many. Unset: all that is there now.")
-@connection_options
-def command(to: str | None, limit: int | None, **options: Any) -> None:
-    """Put the dead letters that lie in --queue back into the queue they came from, to be tried anew.
+@define_command("redrive")
+@queue_argument
+@click.option("--id", "ids", multiple=True, metavar="ID", help="Only this message. Repeatable.")
+@click.option("--reason", metavar="TEXT", help="Only messages with TEXT in their reason.")
+@target_option
+@limit_option(default=None)
+@output_option
+def command(
+    *, queue: str, ids: tuple[str, ...], reason: str | None, to: str | None, limit: int | None, output: Output
+) -> None:
+    """Move dead letters back to their source.
 
-    Each is put back once, also when this is interrupted and run again. What does not tell where it came from,
-    or came from a queue that is gone, stays, unless --to says where it goes.
+    NAMESPACE/NAME is the dead-letter queue. Each message is moved once, also if the command is interrupted and
+    started again. A message without a source queue stays, unless --to names a target. `-o name` prints the ids of
+    messages that stay. Exit code 3 if none of the ids is in the queue, 4 if some messages stay.
     """
 
-    async def work(connection: Headgate) -> Redriven:
-        return await redrive(connection, options["queue"], to=to, limit=limit)
+    async def redrive(opened: Queue) -> RedriveResult:
+        total = len(ids) or (None if reason else await _count(opened, limit))
+        with show_progress("redrive", total) as progress:
+            return await opened.redrive(
+                ids=ids or None,
+                matching=None if reason is None else lambda message: has_reason(message, reason),
+                to=to,
+                limit=limit,
+                on_moved=progress.advance,
+            )
 
-    done = on_connection(options, work)
-    left = f", {done.left} left: they tell no queue, or one that is gone; give --to" if done.left else ""
-    click.echo(f"redriven {done.moved}{left}")
+    result = run_on_queue(queue, redrive)
+    output.show(
+        redriven_document(queue, result),
+        table=lambda: format_lines(result),
+        names=[each.message_id for each in result.skipped],
+    )
+    if result.skipped or not result.complete:
+        raise SystemExit(_exit_code(result))
+
+
+async def _count(queue: Queue, limit: int | None) -> int:
+    stats = await queue.read_stats()
+    waiting = stats.backlog + stats.in_flight
+    return waiting if limit is None else min(limit, waiting)
+
+
+def has_reason(message: Received, text: str) -> bool:
+    """Whether the reason of a dead letter contains a text, in any case."""
+    return text.casefold() in str(message.attributes.get(DIED_OF, "")).casefold()
+
+
+def format_lines(result: RedriveResult) -> list[str]:
+    """The number of messages moved, and of those that stay by their reason."""
+    lines = [f"moved {result.moved}"]
+    for reason, count in Counter(each.reason for each in result.skipped).items():
+        lines.append(f"skipped {count}: {reason.value}")
+    if not result.complete:
+        lines.append("stopped: too many messages stay; run it again, or redrive by --id")
+    return lines
+
+
+def _exit_code(result: RedriveResult) -> ExitCode:
+    if result.moved:
+        return ExitCode.PARTLY_DONE
+    is_absent = all(each.reason is SkipReason.NOT_FOUND for each in result.skipped)
+    return ExitCode.NOT_FOUND if result.skipped and is_absent else ExitCode.PARTLY_DONE

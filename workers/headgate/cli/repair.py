@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import click
 
 from headgate.api.queues import Repair
-from headgate.cli.passes import Group, check_whom, in_words, note, noted, pass_over_all, schedule_of
-from headgate.cli.queues import connection_options, on_connection
+from headgate.cli.arguments import NAME_METAVAR, complete_queue, define_command, namespace_option
+from headgate.cli.connection import run_connected
+from headgate.cli.exit_codes import ExitCode, exit_code_for
+from headgate.cli.output import Output, output_option
+from headgate.cli.passes import (
+    Group,
+    check_whom,
+    in_words,
+    note,
+    noted,
+    pass_over_all,
+    schedule_of,
+    schedule_option,
+    show_pass,
+)
 from headgate.cli.showing import age
 from headgate.client.connection import Headgate
 from headgate.client.directory import KIND
@@ -18,46 +30,45 @@ from headgate.engines.contract import PassEnd, Repaired
 from headgate.engines.summary.standing import RepairResult
 from headgate.store.catalogue_entry import Entry, State
 
-EXIT_FAILED = 1
 DEFAULT_SCHEDULE = Repair().schedule
 READY = (State.ACTIVE,)
 
 
-@click.command("repair")
-@click.option("--queue", metavar="NAMESPACE/NAME", help="This queue alone.")
-@click.option("--namespace", help="Every queue of this namespace ...")
-@click.option(
-    "--schedule", metavar="CRON", help="... that has this repair schedule. Unset: whatever schedule it has."
-)
-@connection_options
-def command(queue: str | None, namespace: str | None, schedule: str | None, **options: Any) -> None:
-    """Look again at what was passed, put late writes anew, bring generations on.
+@define_command("repair")
+@click.argument("queue", metavar=f"[{NAME_METAVAR}]", required=False, shell_complete=complete_queue)
+@namespace_option
+@schedule_option
+@output_option
+def command(queue: str | None, namespace: str | None, schedule: str | None, output: Output) -> None:
+    """Repair a queue, or those of a namespace.
 
-    Harmless twice: one process at a time repairs a queue, and what is done is not done again. A queue that fails does
-    not stop the others; the exit code is 1 then.
+    Repair finds messages that were written late and delivers them, and completes changes of the number of shards.
+    It is harmless to run it twice: one process at a time repairs a queue. With --namespace, a queue that fails does
+    not stop the others. Exit code 1 if all failed, 4 if some did.
     """
     check_whom("repair", "queue", queue, namespace, schedule)
 
-    async def work(connection: Headgate) -> bool:
+    async def work(connection: Headgate) -> ExitCode:
         if namespace is None:
-            return await _repair(connection, str(queue))
+            return exit_code_for(0, int(not await _repair(connection, str(queue), output)))
         entries = await scheduled_queues(connection, namespace, schedule)
         if not entries:
-            has = f" has the repair schedule {schedule!r}" if schedule is not None else ""
-            click.echo(f"no queue in {namespace}{has}")
+            which = f" has the repair schedule {schedule!r}" if schedule is not None else ""
+            click.echo(f"no queue in {namespace}{which}", err=True)
 
         async def one(name: str) -> bool:
-            return await noted(connection, entries[name], lambda: _repair(connection, name))
+            return await noted(connection, entries[name], lambda: _repair(connection, name, output))
 
         return await pass_over_all(list(entries), one)
 
-    if not on_connection(options, work):
-        raise SystemExit(EXIT_FAILED)
+    code = run_connected(work)
+    if code:
+        raise SystemExit(code)
 
 
 async def scheduled_queues(connection: Headgate, namespace: str, schedule: str | None) -> dict[str, Entry]:
-    """The queues with that schedule and of this group, as the catalogue tells, by name; none of them is opened for
-    it. What is being made or deleted, or retained, has nothing to be looked at."""
+    """The queues with that schedule and of this group, by name, from the catalogue alone. A queue that is being
+    created or deleted, or that is retained, needs no repair."""
     wanted, group = None if schedule is None else in_words(schedule), Group.of(os.environ)
     await connection.ground.clock.until_trusted(PATIENCE_S)
     return {
@@ -69,12 +80,10 @@ async def scheduled_queues(connection: Headgate, namespace: str, schedule: str |
     }
 
 
-async def _repair(connection: Headgate, name: str) -> bool:
-    """Whether nothing went wrong in its pass."""
-    told, problems = await repair_queue(connection, name)
-    click.echo(f"{name}: {told}")
-    for problem in problems:
-        click.echo(f"{name}: {problem}", err=True)
+async def _repair(connection: Headgate, name: str, output: Output) -> bool:
+    """Whether its pass had no problem."""
+    message, problems = await repair_queue(connection, name)
+    show_pass("queue", name, output, message=message, problems=problems)
     return not problems
 
 
@@ -101,14 +110,14 @@ def _result(done: Repaired, now_us: int) -> RepairResult:
 def _told(done: Repaired, now_us: int) -> str:
     if done.end is PassEnd.BUSY:
         return str(done.end.value)
-    facts = [f"looked at {done.looked} parts", f"{done.put_anew} of {done.late} late rows put anew"]
+    facts = [f"checked {done.looked} parts", f"{done.put_anew} of {done.late} late rows put again"]
     if done.lanes_retired:
         facts.append(f"{done.lanes_retired} lanes retired")
     facts += [f"generation {number} left" for number in done.generations_left]
     if done.waits_for_all:
-        facts.append("last looks wait until all replicas answer")
+        facts.append("final checks wait until all replicas answer")
     if done.oldest_owed_us is not None:
-        facts.append(f"owed since {age(now_us - done.oldest_owed_us)}")
+        facts.append(f"overdue for {age(now_us - done.oldest_owed_us)}")
     if done.end is PassEnd.STOPPED:
         facts.append("to be continued")
     return "; ".join(facts)

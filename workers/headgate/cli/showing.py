@@ -27,7 +27,7 @@ def age(us: int | None) -> str:
 
 
 def moment(us: int | None) -> str:
-    """A moment, to the millisecond, in UTC."""
+    """A time, to the millisecond, in UTC."""
     if us is None:
         return "-"
     return datetime.fromtimestamp(us / SECOND_US, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{us // 1000 % 1000:03d}Z"

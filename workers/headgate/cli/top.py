@@ -1,63 +1,105 @@
-"""`headgate top`: what is behind, of all queues, from the summary alone."""
+"""`headgate top`: the backlog of all queues, read from the summary alone."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from headgate.cli.queues import SPAN, connection_options, on_connection
+from headgate.cli.arguments import DURATION, define_command, namespace_option
+from headgate.cli.connection import run_connected
+from headgate.cli.documents import iso_time, overview_document, stats_document
+from headgate.cli.output import Output, output_option
 from headgate.cli.showing import age, table
+from headgate.cli.terminal.live import LiveScreen, is_screen_possible
 from headgate.client.connection import Headgate
 from headgate.client.overview import QueueOverview
 from headgate.client.queue import PATIENCE_S
 from headgate.errors import Unavailable
 
-HEADS = ("queue", "backlog", "in flight", "oldest", "rate/s", "workers", "lanes", "held back", "next due in", "")
-CLEAR = "\033[H\033[J"
+HEADS = ("queue", "backlog", "in flight", "oldest", "rate/s", "workers", "lanes", "blocked", "next due in", "")
+INTERVAL_S_MIN = 0.1
 
 
-@click.command("top")
-@click.option("--namespace", help="Only the queues of this one.")
-@click.option("--every", type=SPAN, default="2s", show_default=True, help="How often to look.")
-@click.option("--once", is_flag=True, help="Look once.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a look, in one line.")
-@connection_options
-def command(**options: Any) -> None:
-    """Show how all queues stand, what is behind first. It reads a small table that producers and workers write to, a
-    second or two behind; `headgate stats` counts exactly."""
-    on_connection(options, lambda connection: _show(connection, options))
+@define_command("top")
+@namespace_option
+@click.option("--every", type=DURATION, default="2s", show_default=True, help="Interval between readings.")
+@click.option("--snapshot", is_flag=True, help="Read once, print, exit.")
+@output_option
+@click.pass_context
+def command(ctx: click.Context, *, namespace: str | None, every: timedelta, snapshot: bool, output: Output) -> None:
+    """Watch all queues, the longest backlog first.
+
+    On a terminal this is a screen: arrow keys select a queue, enter opens it, b, a, f, r and n sort, q quits.
+    Without a terminal it prints one JSON document per interval, and with --snapshot one table.
+
+    The numbers come from a small table that producers and workers write, a second or two late. `headgate stats`
+    counts exactly.
+    """
+    every_s = max(every.total_seconds(), INTERVAL_S_MIN)
+    is_form_chosen = ctx.get_parameter_source("output") is not ParameterSource.DEFAULT
+    if snapshot or is_form_chosen:
+        form = output
+    elif not sys.stdout.isatty():
+        form = Output("json")
+    elif is_screen_possible():
+        run_connected(lambda connection: _show_screen(connection, namespace, every_s))
+        return
+    else:
+        click.echo("headgate: install headgate[cli] for a screen with keys", err=True)
+        form = output
+    run_connected(lambda connection: _print(connection, namespace, form, None if snapshot else every_s))
 
 
-async def _show(connection: Headgate, options: dict[str, Any]) -> None:
-    every: timedelta = options["every"]
-    clears = not options["once"] and not options["as_json"] and sys.stdout.isatty()
+async def _show_screen(connection: Headgate, namespace: str | None, every_s: float) -> None:
+    async def read_queues() -> Sequence[Mapping[str, Any]]:
+        return [overview_document(each) for each in await connection.read_overview(namespace)]
+
+    async def read_stats(name: str) -> Mapping[str, Any]:
+        queue = await connection.queue(name)
+        return stats_document(name, await queue.read_stats(), None, queue.now_us())
+
+    await connection.ground.clock.until_trusted(PATIENCE_S)
+    try:
+        await LiveScreen(read_queues, read_stats, every_s=every_s).run()
+    except asyncio.CancelledError:  # Ctrl-C is a way to quit
+        return
+
+
+async def _print(connection: Headgate, namespace: str | None, output: Output, every_s: float | None) -> None:
     await connection.ground.clock.until_trusted(PATIENCE_S)
     while True:
         try:
-            found = ranked(await connection.read_overview(options["namespace"]))
-            click.echo((CLEAR if clears else "") + (as_json(found) if options["as_json"] else as_text(found)))
+            _show(rank_queues(await connection.read_overview(namespace)), output)
         except Unavailable as error:
-            if options["once"]:
+            if every_s is None:
                 raise
             click.echo(f"headgate: {error}", err=True)
-        if options["once"]:
+        if every_s is None:
             return
         try:
-            await asyncio.sleep(max(every.total_seconds(), 0.1))
-        except asyncio.CancelledError:  # it is how one leaves
+            await asyncio.sleep(every_s)
+        except asyncio.CancelledError:  # Ctrl-C is a way to quit
             return
 
 
-def ranked(found: list[QueueOverview]) -> list[QueueOverview]:
-    """What is behind first: by backlog, then by age, then what is in hands; nobody's queues before idle ones."""
+def _show(queues: list[QueueOverview], output: Output) -> None:
+    document = {
+        "at": iso_time(queues[0].at_us) if queues else None,
+        "queues": [overview_document(each) for each in queues],
+    }
+    output.show(document, table=lambda: format_table(queues), names=[each.name for each in queues])
+
+
+def rank_queues(queues: list[QueueOverview]) -> list[QueueOverview]:
+    """By backlog, then by the age of the oldest message, then by messages in flight; queues without workers first."""
     return sorted(
-        found,
+        queues,
         key=lambda each: (
             -(each.figures.backlog or 0),
             -(each.oldest_age_us or 0),
@@ -68,17 +110,9 @@ def ranked(found: list[QueueOverview]) -> list[QueueOverview]:
     )
 
 
-def as_json(found: list[QueueOverview]) -> str:
-    """All that is known, for programs."""
-    queues = [{"queue": each.name, **asdict(each.figures)} for each in found]
-    return json.dumps({"at_us": found[0].at_us if found else None, "queues": queues})
-
-
-def as_text(found: list[QueueOverview]) -> str:
+def format_table(queues: list[QueueOverview]) -> list[str]:
     """For people."""
-    if not found:
-        return "there are no queues"
-    return "\n".join(table(HEADS, [_row(each) for each in found]))
+    return table(HEADS, [_row(each) for each in queues]) if queues else ["no queues"]
 
 
 def _row(each: QueueOverview) -> tuple[object, ...]:
@@ -94,7 +128,7 @@ def _row(each: QueueOverview) -> tuple[object, ...]:
         figures.lanes,
         figures.held,
         "-" if next_us is None else age(next_us - each.at_us),
-        "" if each.is_worked else "nobody at work" + _since_put(each),
+        "" if each.is_worked else "no active workers" + _since_put(each),
     )
 
 

@@ -1,31 +1,67 @@
-"""`headgate validate FILE...`: say, with no server near, what the API server would refuse."""
+"""`headgate validate FILE...`: reports, without a server, what the API server would refuse."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import click
 
 from headgate.api.loader import FilesInvalid, Reading, read_files
+from headgate.cli.arguments import define_command, files_of, files_option
+from headgate.cli.exit_codes import ExitCode
+from headgate.cli.output import Output, output_option
 
 
-@click.command("validate")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-def command(files: tuple[Path, ...]) -> None:
-    """Check the Queues and Counters of FILES (YAML, several documents each).
+@define_command("validate")
+@files_option
+@output_option
+def command(output: Output, **options: tuple[Path, ...]) -> None:
+    """Check Queues and Counters in files.
 
-    One line for every fault: file and line, document, field, and what would be right. Exit code 2 if there is one.
+    FILES are YAML, of several documents each; - is standard input. One line per fault: file and line, document,
+    field, and what would be right. Exit code 2 if there is a fault.
     """
-    reading = read_files(files)
-    if reading.faults:
+    reading = read_files(files_of(options))
+    if reading.faults and output.is_table:
         raise FilesInvalid(reading.faults)
-    click.echo(_summary(reading))
+    names = [resource_name(each.kind, each.metadata.namespace, each.metadata.name) for each in reading.resources]
+    output.show(_document(reading), table=lambda: [_summary(reading)], names=names)
+    if reading.faults:
+        for fault in reading.faults if output.form == "name" else ():
+            click.echo(str(fault), err=True)
+        raise SystemExit(ExitCode.INVALID)
+
+
+def resource_name(kind: str, namespace: str, name: str) -> str:
+    """A resource of either kind, for `-o name`: `queue/shop/emails`."""
+    return f"{kind.lower()}/{namespace}/{name}"
+
+
+def _document(reading: Reading) -> dict[str, Any]:
+    return {
+        "valid": not reading.faults,
+        "resources": [
+            {"kind": each.kind, "name": f"{each.metadata.namespace}/{each.metadata.name}"}
+            for each in reading.resources
+        ],
+        "faults": [
+            {
+                "file": each.file,
+                "line": each.line or None,
+                "document": each.document or None,
+                "path": each.fault.path,
+                "message": str(each.fault),
+            }
+            for each in reading.faults
+        ],
+        "ignored": reading.passed_over,
+    }
 
 
 def _summary(reading: Reading) -> str:
     counts = Counter(resource.kind for resource in reading.resources)
     parts = [f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(counts.items())]
-    said = f"valid: {', '.join(parts)}" if parts else "no Queue and no Counter in there"
-    others = f"; {reading.passed_over} of other kinds passed over" if reading.passed_over else ""
-    return said + others
+    summary = f"valid: {', '.join(parts)}" if parts else "the files have no Queue and no Counter"
+    return summary + (f"; {reading.passed_over} of other kinds ignored" if reading.passed_over else "")

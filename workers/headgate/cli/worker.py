@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
+from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
 
-from headgate.api.durations import parse_duration_ms
-from headgate.cli.connection import connection_options, environment_with
+from headgate.cli.arguments import DURATION, RATE, define_command, queue_argument
+from headgate.cli.connection import read_environment
 from headgate.cli.extras import require_extra
 from headgate.errors import SpecError
 from headgate.telemetry.logs import FORMATS, LEVELS
 
 HTTP_TIMEOUT_S = 300.0
 PREFETCH_MAX = 1_000
-_RATE = re.compile(r"([1-9][0-9]{0,6})/([smh])")
-_SECONDS = {"s": 1, "m": 60, "h": 3_600}
-
-
-def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Seconds, written as `90s` or `1h30m`."""
-    found_ms = None if value is None else parse_duration_ms(value)
-    if value is not None and found_ms is None:
-        raise click.BadParameter(f"{value!r} is not a duration such as 500ms, 90s or 1h30m")
-    return None if found_ms is None else found_ms / 1_000
-
-
-def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Messages a second, written as `50/s`, `600/m` or `1000/h`."""
-    if value is None:
-        return None
-    found = _RATE.fullmatch(value)
-    if found is None:
-        raise click.BadParameter(f"{value!r} is not a rate such as 50/s, 600/m or 1000/h")
-    return int(found[1]) / _SECONDS[found[2]]
 
 
 class VersionTooFar(SpecError):
@@ -59,90 +39,59 @@ def _require_version() -> None:
         raise VersionTooFar(worker=own, operator=operators, remedy=why)
 
 
-@click.command("worker")
-@click.option("--queue", required=True, metavar="NAMESPACE/NAME", help="The queue to drain.")
-@click.option("--handler", metavar="MODULE:FUNCTION", help="A Python function, called with each message.")
-@click.option("--http", metavar="URL", help="A handler in any language: each message is posted there.")
+@define_command("worker")
+@queue_argument
+@click.option("--handler", metavar="MODULE:FUNCTION", help="Python function for each message.")
+@click.option("--http", metavar="URL", help="URL to which messages are posted.")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 10_000), default=16, show_default=True, help="Handlers at the same time."
+    "--concurrency",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    default=16,
+    show_default=True,
+    help="Maximum handlers at a time.",
 )
 @click.option(
-    "--prefetch",
-    type=click.IntRange(0, PREFETCH_MAX),
-    help="Messages in hand beyond these, so that no handler waits. Unset: what is handled in 50 ms, at least as many "
-    "as --concurrency.",
+    "--prefetch", type=click.IntRange(0, PREFETCH_MAX), metavar="N", help="Messages in advance. Default: adaptive."
 )
 @click.option(
     "--batch-size",
     type=click.IntRange(1, 10_000),
+    metavar="N",
     default=100,
     show_default=True,
-    help="The most messages that a handler of batches is called with.",
+    help="Messages per batch.",
 )
-@click.option(
-    "--rate",
-    callback=_rate,
-    metavar="RATE",
-    help="Maximum rate of all workers of the queue together, as 50/s or 600/m. Default: no limit.",
-)
-@click.option(
-    "--rate-per-worker",
-    callback=_rate,
-    metavar="RATE",
-    help="Maximum rate of this worker. Default: no limit.",
-)
-@click.option(
-    "--timeout",
-    callback=_duration,
-    metavar="DURATION",
-    help="A handler that takes longer is stopped, and its message delivered again. Unset: no limit for a Python "
-    "handler, 5m for one over HTTP.",
-)
-@click.option(
-    "--grace",
-    callback=_duration,
-    metavar="DURATION",
-    default="25s",
-    show_default=True,
-    help="After SIGTERM, so long may run what was begun. Less than terminationGracePeriodSeconds.",
-)
-@click.option(
-    "--visibility",
-    callback=_duration,
-    metavar="DURATION",
-    help="The most that a message is hidden at a time. Unset: the queue's.",
-)
-@click.option(
-    "--backoff",
-    callback=_duration,
-    metavar="DURATION",
-    default="1s",
-    show_default=True,
-    help="The bound of the first delay after a failure; it doubles each time.",
-)
-@click.option(
-    "--backoff-max",
-    callback=_duration,
-    metavar="DURATION",
-    default="5m",
-    show_default=True,
-    help="Where the doubling ends.",
-)
+@click.option("--rate", type=RATE, help="Maximum rate of all workers together.")
+@click.option("--rate-per-worker", type=RATE, help="Maximum rate of this worker.")
+@click.option("--timeout", type=DURATION, help="Maximum handler time. Default: see below.")
+@click.option("--grace", type=DURATION, default="25s", show_default=True, help="Time for handlers after SIGTERM.")
+@click.option("--visibility", type=DURATION, help="Visibility timeout. Default: the queue's.")
+@click.option("--backoff", type=DURATION, default="1s", show_default=True, help="First retry delay (upper bound).")
+@click.option("--backoff-max", type=DURATION, default="5m", show_default=True, help="Maximum retry delay.")
 @click.option(
     "--health",
     envvar="HEADGATE_HEALTH",
     metavar="HOST:PORT",
-    help="Address of /livez, /readyz and /metrics, or off. Default: 0.0.0.0:9090, or a free port where that is "
-    "taken. [HEADGATE_HEALTH]",
+    help="Address of the probes. [HEADGATE_HEALTH]",
 )
-@click.option("--log", "log_form", type=click.Choice(FORMATS), default="json", show_default=True, help="Log lines.")
-@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="The least to log.")
-@connection_options
-def command(**options: Any) -> None:
-    """Drain a queue: receive its messages, have each handled, settle it.
+@click.option(
+    "--log", "log_form", type=click.Choice(FORMATS), default="json", show_default=True, help="Format of log lines."
+)
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="Minimum level.")
+def command(queue: str, **options: Any) -> None:
+    """Run a handler for each message.
 
-    The handler is either a Python function or whatever answers at a URL. SIGTERM drains: what was begun may end, the
-    rest goes back. A second SIGTERM ends at once.
+    The handler is a Python function (--handler) or an HTTP endpoint in any language (--http). An HTTP request takes
+    at most 5m; a Python handler has no limit unless --timeout sets one. A handler that takes longer is stopped, and
+    its message is delivered again.
+
+    Rates are written as 50/s, 600/m or 1000/h. Retry delays double from --backoff to --backoff-max. By default
+    --prefetch is the number of messages handled in 50 ms, and at least --concurrency.
+
+    SIGTERM drains the worker: running handlers have --grace to finish, and other messages return to the queue. Keep
+    --grace below terminationGracePeriodSeconds. A second SIGTERM stops at once. --health serves /livez, /readyz and
+    /metrics; `off` serves nothing. Default: 0.0.0.0:9090, or a free port where that is taken.
     """
     _require_version()
     require_extra("worker", component="a worker")
@@ -154,15 +103,16 @@ def command(**options: Any) -> None:
     from headgate.telemetry.graphite import read_graphite
 
     if (options["handler"] is None) == (options["http"] is None):
-        raise SpecError("a worker needs a handler", remedy="give either --handler MODULE:FUNCTION or --http URL")
+        raise SpecError("A worker needs a handler", remedy="give either --handler MODULE:FUNCTION or --http URL")
     if options["rate"] is not None and options["rate_per_worker"] is not None:
-        raise SpecError("a worker has one rate", remedy="give either --rate or --rate-per-worker")
-    timeout_s = options["timeout"]
+        raise SpecError("A worker has one rate", remedy="give either --rate or --rate-per-worker")
+    timeout_s = _seconds(options["timeout"])
     if timeout_s is None and options["http"] is not None:
         timeout_s = HTTP_TIMEOUT_S
-    environment = environment_with(options)
+    first_s = options["backoff"].total_seconds()
+    environment = read_environment()
     told = WorkerOptions(
-        queue=options["queue"],
+        queue=queue,
         handler=options["handler"],
         http=options["http"],
         terms=WorkerTerms(
@@ -172,8 +122,8 @@ def command(**options: Any) -> None:
             rate_per_s=options["rate"] or options["rate_per_worker"],
             rate_is_shared=options["rate"] is not None,
             timeout_s=timeout_s or None,
-            grace_s=options["grace"],
-            backoff=Backoff(first_s=options["backoff"], cap_s=max(options["backoff_max"], options["backoff"])),
+            grace_s=options["grace"].total_seconds(),
+            backoff=Backoff(first_s=first_s, cap_s=max(options["backoff_max"].total_seconds(), first_s)),
         ),
         health=read_address(options["health"] or DEFAULT_ADDRESS),
         health_may_move=options["health"] is None,
@@ -182,6 +132,10 @@ def command(**options: Any) -> None:
         log_form=options["log_form"],
         log_level=options["log_level"],
     )
-    visibility_s = options["visibility"]
+    visibility_s = _seconds(options["visibility"])
     visibility_us = None if visibility_s is None else round(visibility_s * 1_000_000)
     run_worker(told, opening_by_client(told, environment, visibility_us))
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()

@@ -22,7 +22,7 @@ ENDING_WITHIN_S = 20.0
 
 
 class WaitsForItself(Refused):
-    """A call from the connection's own thread would wait for itself for ever."""
+    """A call from the connection's own thread would wait for itself forever."""
 
 
 class BackgroundLoop:
@@ -50,7 +50,7 @@ class BackgroundLoop:
             if threading.current_thread() is self._thread:
                 raise WaitsForItself
             if self._loop.is_closed():
-                raise Bug("work was submitted to an event loop that has ended")
+                raise Bug("Work was submitted to an event loop that has ended")
         except BaseException:
             work.close()
             raise
@@ -101,7 +101,7 @@ class _Ending:
         self._watching = False
 
     def keep(self, closer: Closer) -> None:
-        """Call its `close` at the end, unless it was let go of by then."""
+        """Call its `close` at the end, unless it was closed by then."""
         with self._lock:
             self.open.add(closer)
             if not self._watching:

@@ -35,6 +35,7 @@ from headgate.client.put_many import (
     results_of,
 )
 from headgate.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue
+from headgate.client.redriving import Filter, RedriveResult
 from headgate.client.settle_commands import SettleCommand
 from headgate.client.values import (
     MessageStatus,
@@ -210,7 +211,7 @@ class SyncQueue:
         return [SyncMessage(each, self._connection) for each in found]
 
     def __iter__(self) -> Iterator[SyncMessage]:
-        """Messages one by one, for ever."""
+        """Messages one by one, forever."""
         while True:
             yield from self.receive(1, wait=ITERATION_WAIT_S)
 
@@ -251,6 +252,17 @@ class SyncQueue:
     def purge(self, *, before: datetime | None = None) -> datetime:
         """As `Queue.purge`."""
         return self._background.run(self.queue.purge(before=before))
+
+    def redrive(
+        self,
+        *,
+        ids: Iterable[str] | None = None,
+        matching: Filter | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+    ) -> RedriveResult:
+        """As `Queue.redrive`."""
+        return self._background.run(self.queue.redrive(ids=ids, matching=matching, to=to, limit=limit))
 
     @property
     def _background(self) -> BackgroundLoop:

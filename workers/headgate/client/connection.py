@@ -75,7 +75,7 @@ class _Open:
 
 
 class Headgate:
-    """A connection to Headgate. `connect()` makes it."""
+    """A connection to Headgate. `connect()` creates it."""
 
     def __init__(self, open_ground: Callable[[], Awaitable[Ground]], *, namespace: str = NAMESPACE) -> None:
         self._open_ground = open_ground

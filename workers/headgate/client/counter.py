@@ -89,7 +89,7 @@ class CounterState:
         found = getattr(self.kind, name, None)
         if found is None:
             raise TypesDiffer(
-                "values of this type only support merge",
+                "Values of this type only support merge",
                 type=self.kind.name,
                 remedy="use a counter of type audience",
             )
@@ -148,7 +148,7 @@ class Counter:
         """It is gone: every later call raises the reason."""
         if self.ended is None:
             self.ended = why
-            log.warning("%s", why)
+            log.warning("counter ended", extra={"counter": self.name, "reason": str(why)})
             self._ending = asyncio.get_running_loop().create_task(self._close())
 
     async def flush(self) -> None:
@@ -165,9 +165,9 @@ class Counter:
         try:
             await self.handle.close(CLOSE_WITHIN_S)
         except HeadgateError as error:
-            log.warning("%s was not closed cleanly: %r", self.name, error)
+            log.warning("counter not closed cleanly", extra={"counter": self.name, "error": repr(error)})
         if self.ended is None:
-            self.ended = Refused("the counter was closed", counter=self.name)
+            self.ended = Refused("The counter was closed", counter=self.name)
 
     # ---- updates
 
@@ -262,7 +262,7 @@ class Counter:
         """The value with its age, as this process read it within this time. Default and maximum: one second."""
         staleness_s = span_us(staleness, "staleness") / SECOND_US
         if staleness_s > STALENESS_S_MAX:
-            raise SpecError(f"staleness is at most {STALENESS_S_MAX} s", given=staleness)
+            raise SpecError(f"The staleness is at most {STALENESS_S_MAX} s", given=staleness)
         found = await self._tried(lambda: self.handle.read_cached(_checked(key), staleness_s))
         return Cached(self.kind.value(found.state, question), found.age_s)
 
@@ -285,7 +285,7 @@ class Counter:
         settings = self.handle.settings
         if not settings.grains_us:
             raise SpecError(
-                "this counter has no windows",
+                "This counter has no windows",
                 counter=self.name,
                 remedy="read the value without since and until, or create a counter with spec.windows",
             )
@@ -294,7 +294,7 @@ class Counter:
         from_us = now_us - settings.retention_us if since is None else moment_us(since, "since")
         to_us = now_us if until is None else moment_us(until, "until")
         if from_us >= to_us:
-            raise SpecError("since must be before until", since=since, until=until)
+            raise SpecError("The time `since` must be before `until`", since=since, until=until)
         return from_us // grain_us * grain_us, -(-to_us // grain_us) * grain_us
 
     async def scan(self) -> AsyncIterator[tuple[str, CounterState]]:
@@ -320,7 +320,7 @@ class Counter:
 
     def _collector(self) -> Collector:
         if self._hints is None:
-            raise Refused("this connection has no Cassandra whose hint windows can be read")
+            raise Refused("This connection has no Cassandra whose hint windows can be read")
         return Collector(self.handle.host, self.handle.settings, self.kind, self._hints)
 
     # ---- within
@@ -362,4 +362,4 @@ def _checked(key: str) -> str:
 
 
 def _no_key(key: object) -> SpecError:
-    return SpecError("a key must be a string", given=repr(key)[:60])
+    return SpecError("A key must be a string", given=repr(key)[:60])

@@ -19,7 +19,7 @@ from headgate.client.ground import Bound, Ground
 from headgate.counters.counter import CounterHandle
 from headgate.counters.settings import CounterSettings, settings_of
 from headgate.counters.types.registry import type_of
-from headgate.errors import Conflict, HeadgateError, Refused, SpecError, Unavailable
+from headgate.errors import Conflict, HeadgateError, NotFound, Refused, SpecError, Unavailable
 from headgate.store.catalogue import Catalogue
 from headgate.store.catalogue_entry import Entry, Known, Name, State
 from headgate.supervised_loop import SupervisedLoop
@@ -32,7 +32,7 @@ RETRY_EVERY_S = 1.0
 PATIENCE_S = 10.0
 
 
-class CounterUnknown(SpecError):
+class CounterUnknown(NotFound):
     """There is no such counter."""
 
 
@@ -49,7 +49,7 @@ class CounterRetained(CounterDeleted):
 
 
 class CounterMadeAgain(Conflict):
-    """The counter was deleted, and another was made under its name."""
+    """The counter was deleted, and another was created under its name."""
 
 
 class Counters:
@@ -71,7 +71,7 @@ class Counters:
         """`namespace/name`, or a name in the connection's namespace."""
         parts = text.split("/")
         if len(parts) > 2 or not all(parts):
-            raise SpecError("a counter is named NAMESPACE/NAME", remedy="write shop/page-views", given=text)
+            raise SpecError("A counter is named NAMESPACE/NAME", remedy="write shop/page-views", given=text)
         return Name(KIND, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
 
     async def names(self, namespace: str | None = None) -> list[str]:
@@ -92,7 +92,7 @@ class Counters:
     def _usable(self, known: Known) -> CounterSettings:
         entry = known.entry
         if entry.state is State.DELETING:
-            raise CounterDeleted("the counter is being deleted", counter=_shown(entry.name))
+            raise CounterDeleted("The counter is being deleted", counter=_shown(entry.name))
         if entry.state is State.RETAINED:
             raise CounterRetained(counter=_shown(entry.name), remedy=ADOPT)
         if entry.state is State.MAKING:
@@ -173,7 +173,7 @@ class Counters:
         except HeadgateError as error:
             if self._said.get(counter.name) != str(error):
                 self._said[counter.name] = str(error)
-                log.warning("%s: the catalogue cannot be read: %s", counter.name, error)
+                log.warning("catalogue cannot be read", extra={"counter": counter.name, "error": str(error)})
             return error
         self._said.pop(counter.name, None)
         memory_bytes = counter.handle.settings.memory_bytes_max

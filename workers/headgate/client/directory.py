@@ -11,7 +11,7 @@ from uuid import UUID
 
 from headgate.engines.timeline.from_catalogue import settings_of
 from headgate.engines.timeline.settings import TimelineSettings
-from headgate.errors import Conflict, Refused, SpecError, Unavailable
+from headgate.errors import Conflict, NotFound, Refused, SpecError, Unavailable
 from headgate.store.catalogue import Catalogue
 from headgate.store.catalogue_entry import Entry, Known, Name, State
 
@@ -20,7 +20,7 @@ CARRIED = ("timeline",)
 ADOPT = "apply its resource again, with the annotation headgate.io/adopt: by-name, or by `headgate apply --adopt`"
 
 
-class QueueUnknown(SpecError):
+class QueueUnknown(NotFound):
     """There is no such queue."""
 
 
@@ -37,7 +37,7 @@ class QueueRetained(QueueDeleted):
 
 
 class QueueMadeAgain(Conflict):
-    """The queue was deleted, and another was made under its name."""
+    """The queue was deleted, and another was created under its name."""
 
 
 class EngineNotCarried(Refused):
@@ -51,11 +51,11 @@ class Found:
     entry: Entry
     settings: TimelineSettings
     read_us: int
-    """When the read began: that is how old it is (rule R6)."""
+    """The start of the read, which determines its age (rule R6)."""
 
 
 class Directory:
-    """Looks queues up for one process."""
+    """Finds queues for one process."""
 
     def __init__(self, catalogue: Catalogue, *, data_center: str, namespace: str) -> None:
         self._catalogue = catalogue
@@ -66,7 +66,7 @@ class Directory:
         """`namespace/name`, or a name in the connection's namespace."""
         parts = text.split("/")
         if len(parts) > 2 or not all(parts):
-            raise SpecError("a queue is named NAMESPACE/NAME", remedy="write shop/emails", given=text)
+            raise SpecError("A queue is named NAMESPACE/NAME", remedy="write shop/emails", given=text)
         return Name(KIND, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
 
     async def find(self, name: Name) -> Found:
@@ -107,7 +107,7 @@ class Directory:
     def _usable(self, known: Known) -> Found:
         entry = known.entry
         if entry.state is State.DELETING:
-            raise QueueDeleted("the queue is being deleted", queue=_shown(entry.name))
+            raise QueueDeleted("The queue is being deleted", queue=_shown(entry.name))
         if entry.state is State.RETAINED:
             raise QueueRetained(queue=_shown(entry.name), remedy=ADOPT)
         engine = str(entry.spec.get("engine"))

@@ -41,7 +41,7 @@ class Freshness:
         self._said: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Read for all that are open, for ever."""
+        """Read for all open queues, forever."""
         while True:
             failures = await self.refresh_all()
             await asyncio.sleep(RETRY_EVERY_S if failures else REFRESH_EVERY_S)
@@ -110,7 +110,7 @@ class Freshness:
             self._say(queue.name, f"the catalogue cannot be read: {error}")
             return error
         if self._said.pop(queue.name, None) is not None:
-            log.info("%s: the catalogue is readable again", queue.name)
+            log.info("catalogue is readable again", extra={"queue": queue.name})
         queue.bound.max_skew_us = found.settings.skew_us
         self._ground.clock.serve(queue.bound.max_skew_us)
         queue.found = found
@@ -146,4 +146,4 @@ class Freshness:
         """Once, not every second."""
         if self._said.get(about) != what:
             self._said[about] = what
-            log.warning("%s: %s", about, what)
+            log.warning("queue refresh failed", extra={"queue": about, "error": what})

@@ -25,5 +25,5 @@ class CatalogueGenerations:
         await self._catalogue.turn(self._entry, skew_us=self._skew_us())
 
     async def retire(self, number: int) -> None:
-        """Forget a generation that holds nothing and was looked at for the last time."""
+        """Delete a generation that holds nothing and has had its last scan."""
         await self._catalogue.retire(self._entry, number)

@@ -1,4 +1,5 @@
-"""What the SDK stands on in one process: stores, a clock, the catalogue, chance. On Cassandra, or simulated.
+"""The shared context of the SDK in one process: stores, a clock, the catalogue, randomness. On Cassandra, or
+simulated.
 
 It is the only file of the SDK that opens anything; the driver is imported when a connection is opened, not before.
 """
@@ -37,11 +38,11 @@ class ReliableClock(Protocol):
         ...
 
     async def until_trusted(self, within_s: float, max_skew_us: int | None = None) -> int:
-        """Wait so long until it can be relied on; else the reason why not."""
+        """Wait this long until it can be trusted; else raise the reason."""
         ...
 
     def serve(self, max_skew_us: int) -> None:
-        """From now on something with this bound stands on this clock too."""
+        """From now on a resource with this bound depends on this clock too."""
         ...
 
     def figures(self) -> ClockFigures:
@@ -65,7 +66,7 @@ class Ground:
     """One process, connected."""
 
     name: str
-    """Of the process, for people: it stands in logs and in the list of members."""
+    """The name of the process for display, in logs and in the list of members."""
     store_in: Callable[[str], Store]
     """The store of a keyspace, on the connections that all share."""
     keyspace: str
@@ -78,14 +79,14 @@ class Ground:
     chance: Random = field(default_factory=Random)
     positions: Positions = field(default_factory=Positions)
     batches: Batches | None = None
-    """What is known of batches that the application makes and sends itself."""
+    """The facts about batches that the application builds and sends itself."""
     hints: HintWindows | None = None
     """For how long nodes keep hints: without it nothing of a counter is collected."""
     read_budget: ReadBudget = field(default_factory=ReadBudget)
     """Of all lanes that this process holds."""
 
     def catalogue(self) -> Catalogue:
-        """For reading, and for what anybody may write."""
+        """For reads, and for the writes that any process may make."""
         return Catalogue(self.store_in(self.keyspace), now_us=self.clock.require, new_uuid=self.new_uuid)
 
     def host_of(self, keyspace: str, bound: Bound) -> Host:

@@ -178,7 +178,7 @@ def raise_unless_done(settled: Settled, message_id: str) -> None:
     if settled is Settled.STALE:
         raise StaleReceipt(message=message_id)
     if settled is Settled.UNKNOWN:
-        raise Unknown("the message may be settled, or may be delivered again", message=message_id)
+        raise Unknown("The message may be settled, or may be delivered again", message=message_id)
 
 
 def reason_of(error: BaseException) -> str:

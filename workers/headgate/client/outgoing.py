@@ -42,13 +42,15 @@ def encode_put(put: Put, now_us: int) -> Message:
     if form is not None and CONTENT_TYPE not in attributes:
         attributes = {**attributes, CONTENT_TYPE: form}
     if put.once_scope is not None and put.once is None:
-        raise SpecError("once_scope was passed without `once`, whose key it scopes", remedy="pass once too")
+        raise SpecError(
+            "The option once_scope was passed without `once`, whose key it scopes", remedy="pass once too"
+        )
     return Message(payload, _due_us(put, now_us), attributes, put.group, put.once, put.once_scope)
 
 
 def _due_us(put: Put, now_us: int) -> int | None:
     if put.delay is not None and put.deliver_at is not None:
-        raise SpecError("delay and deliver_at both set the delivery time", remedy="pass one of them")
+        raise SpecError("Both delay and deliver_at set the delivery time", remedy="pass one of them")
     if put.delay is not None:
         return now_us + span_us(put.delay, "delay")
     return None if put.deliver_at is None else moment_us(put.deliver_at, "deliver_at")
@@ -56,10 +58,10 @@ def _due_us(put: Put, now_us: int) -> int | None:
 
 def _checked(attributes: Attributes) -> Attributes:
     if not isinstance(attributes, Mapping):
-        raise SpecError("attributes must map names to strings or bytes", given=type(attributes).__name__)
+        raise SpecError("Attributes must map names to strings or bytes", given=type(attributes).__name__)
     for name, value in attributes.items():
         if not isinstance(name, str) or not isinstance(value, str | bytes):
             raise SpecError(
-                "an attribute must be a string or bytes under a name", name=name, type=type(value).__name__
+                "An attribute must be a string or bytes under a name", name=name, type=type(value).__name__
             )
     return attributes

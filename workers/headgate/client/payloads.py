@@ -48,7 +48,7 @@ def encode_payload(payload: Payload) -> tuple[bytes, str | None]:
         return _write_json(payload).encode(), JSON
     except (TypeError, ValueError, RecursionError) as error:
         said = str(error).partition("\n")[0]
-        raise PayloadUnfit(type=type(payload).__name__, said=said) from None
+        raise PayloadUnfit(type=type(payload).__name__, cause=said) from None
 
 
 def _convert_value(value: Any) -> Any:
@@ -71,7 +71,7 @@ def read_text(payload: bytes) -> str:
     try:
         return payload.decode()
     except UnicodeDecodeError as error:
-        raise PayloadUnreadable("the payload is not UTF-8", at=error.start) from None
+        raise PayloadUnreadable("The payload is not UTF-8", at=error.start) from None
 
 
 def read_json(payload: bytes) -> Any:
@@ -79,7 +79,7 @@ def read_json(payload: bytes) -> Any:
     try:
         return json.loads(payload)
     except ValueError as error:
-        raise PayloadUnreadable("the payload is not JSON", said=error) from None
+        raise PayloadUnreadable("The payload is not JSON", cause=error) from None
 
 
 def read_model(payload: bytes, model: type[Model]) -> Model:
@@ -88,4 +88,4 @@ def read_model(payload: bytes, model: type[Model]) -> Model:
         return model.model_validate_json(payload)
     except ValidationError as invalid:
         said = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in invalid.errors())
-        raise PayloadUnreadable(f"the payload is not a {model.__name__}", said=said) from None
+        raise PayloadUnreadable(f"The payload is not a {model.__name__}", cause=said) from None

@@ -153,7 +153,9 @@ def read_chunks(source: Iterable[Put | Payload], now_us: Callable[[], int]) -> I
     """The chunks of a source. Where the source raises, what it gave before comes first."""
     if isinstance(source, str | bytes | Put) or not isinstance(source, Iterable):
         raise SpecError(
-            "put_many takes an iterable of messages", remedy="put one message with put", given=type(source).__name__
+            "The messages of put_many must be an iterable",
+            remedy="put one message with put",
+            given=type(source).__name__,
         )
     builder = ChunkBuilder(now_us)
     some: list[Put | Payload] = []

@@ -32,6 +32,7 @@ from headgate.client.put_many import (
     read_chunks_async,
     results_of,
 )
+from headgate.client.redriving import Filter, RedriveResult, redrive
 from headgate.client.settle_commands import SettleCommand, build_settles
 from headgate.client.values import (
     MessageStatus,
@@ -111,6 +112,10 @@ class Upkeep(Protocol):
         """The time."""
         ...
 
+    async def queue(self, name: str) -> Queue:
+        """Another queue of the connection."""
+        ...
+
     @property
     def batches(self) -> Batches | None:
         """The facts about the application's own batches; None where they are not supported."""
@@ -136,7 +141,7 @@ class Queue:
         """It is gone: every later call raises the reason."""
         if self.ended is None:
             self.ended = why
-            log.warning("%s", why)
+            log.warning("queue ended", extra={"queue": self.name, "reason": str(why)})
             self._ending = asyncio.get_running_loop().create_task(self._close())
 
     async def close(self) -> None:
@@ -149,7 +154,7 @@ class Queue:
         try:
             await asyncio.wait_for(self.engine.close(), CLOSE_WITHIN_S)
         except (HeadgateError, TimeoutError) as error:
-            log.warning("%s was not closed cleanly, its lane leases will expire: %r", self.name, error)
+            log.warning("queue not closed cleanly", extra={"queue": self.name, "error": repr(error)})
 
     @property
     def name(self) -> str:
@@ -180,9 +185,9 @@ class Queue:
     ) -> str:
         """Put one message, and return its id: durable on a quorum of the home data centre by then.
 
-        Bytes go as they are. A text, a model, a dataclass, or any other value that pydantic writes as JSON is
-        encoded, and `content-type` names the form.
-        Messages of one group come one after the other. The same `once` key makes one message within onceWindow.
+        Bytes are unchanged. A string, a model, a dataclass, or any other value that pydantic writes as JSON is
+        encoded, and `content-type` names the form. Messages of one group come one after the other. The same `once`
+        key creates one message within onceWindow.
         """
         traced = is_traced()
         if (
@@ -302,7 +307,7 @@ class Queue:
         """
         batches = self._upkeep.batches
         if batches is None:
-            raise Refused("this connection has no Cassandra that could execute a batch")
+            raise Refused("This connection has no Cassandra that could execute a batch")
         within_us = span_us(within, "within")
         put = message
         if not isinstance(put, Put):
@@ -330,7 +335,7 @@ class Queue:
     ) -> RescheduleResult:
         """Deliver the message at another time: the outcome, and the id that the message has from now on."""
         if (delay is None) == (deliver_at is None):
-            raise SpecError("a reschedule needs exactly one due time", remedy="pass delay or deliver_at")
+            raise SpecError("A reschedule needs exactly one due time", remedy="pass delay or deliver_at")
         if deliver_at is not None:
             due_us = moment_us(deliver_at, "deliver_at")
         else:
@@ -436,8 +441,24 @@ class Queue:
         """Settle all messages that were put before a given time, or before now; returns that time."""
         before_us = None if before is None else moment_us(before, "before")
         if before_us is not None and before_us > self.now_us():
-            raise SpecError("a purge needs an enqueue time in the past", before=before)
+            raise SpecError("A purge needs an enqueue time in the past", before=before)
         return moment_of(await self._tried(lambda: self.engine.purge(before_us)))
+
+    async def redrive(
+        self,
+        *,
+        ids: Iterable[str] | None = None,
+        matching: Filter | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+        on_moved: Callable[[int], None] | None = None,
+    ) -> RedriveResult:
+        """Move the messages of this dead-letter queue back into their source queues, each once: all that is in it
+        now, these ids, those that `matching` accepts, or up to `limit`. `to` names another target; `on_moved` is
+        called with the number of messages of each step."""
+        return await redrive(
+            self._upkeep, self.name, ids=ids, matching=matching, to=to, limit=limit, on_moved=on_moved
+        )
 
     # ---- within
 
@@ -486,7 +507,7 @@ def _carry_trace(messages: Iterable[Sent]) -> None:
 
 def _checked_limit(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
-        raise SpecError(f"limit must be a number from 1 to {LIMIT_MAX}", given=limit)
+        raise SpecError(f"The limit must be a number from 1 to {LIMIT_MAX}", given=limit)
     return limit
 
 

@@ -1,29 +1,40 @@
-"""Puts dead letters back into their source queues, each once.
+"""Moves dead letters back into the queue they came from, each once.
 
-A dead letter is received like any message, put under a once key that is derived from its id and its death, and then
-settled. If the process dies in between, the message is received again, and the second put has no effect.
+A dead letter is received like any message, put under a once key made of its id and its due time in the dead-letter
+queue, and then settled. A process that dies in between leaves a message that is received again and put no second
+time.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headgate.client.directory import QueueDeleted, QueueUnknown
-from headgate.client.message import Message
+from headgate.client.message import Message, Received
 from headgate.client.outgoing import Put
-from headgate.client.queue import Queue
-from headgate.engines.contract import Ack, Nack, Settle
+from headgate.engines.contract import Ack, Fate, Nack, Settle
 from headgate.errors import SpecError
 
-DIED_IN = "headgate.dead.queue"
-DIED_OF = "headgate.dead.reason"
-DEATH = "headgate.dead."
-AT_ONCE = 200
-WAIT_S = 8.0
-"""Longer than it takes to acquire the lanes of a queue without workers."""
-IDLE_S = 2.0
+if TYPE_CHECKING:
+    from headgate.client.queue import Queue
+
+DIED_IN: Final = "headgate.dead.queue"
+DIED_OF: Final = "headgate.dead.reason"
+DEATH: Final = "headgate.dead."
+AT_ONCE: Final = 200
+WAIT_S: Final = 8.0
+"""Longer than it takes to get the lanes of a queue that has no consumers."""
+IDLE_S: Final = 2.0
+IDS_MAX: Final = 10_000
+HELD_MAX: Final = 10_000
+"""Messages that are received and stay are held until the end; at this number the redrive stops."""
+
+Filter = Callable[[Received], bool]
 
 
 class Connection(Protocol):
@@ -34,69 +45,186 @@ class Connection(Protocol):
         ...
 
 
-@dataclass
-class Redriven:
-    """The result."""
+class SkipReason(Enum):
+    """Why a message stays in the dead-letter queue."""
+
+    NO_SOURCE = "it has no source queue; give a target"
+    SOURCE_NOT_FOUND = "its source queue does not exist; give a target"
+    NOT_FOUND = "it is not in this queue"
+    NOT_RECEIVED = "it was not received in time; it may be in flight elsewhere"
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedMessage:
+    """A message that stays."""
+
+    message_id: str
+    reason: SkipReason
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveResult:
+    """What a redrive did: the number of messages moved, and those that stay though they were meant."""
 
     moved: int = 0
-    left: int = 0
-    """These name no source queue, or one that was deleted."""
+    skipped: tuple[SkippedMessage, ...] = ()
+    complete: bool = True
+    """False where it stopped because it held too many messages that stay; run it again after it."""
 
 
-async def redrive(connection: Connection, dead: str, *, to: str | None = None, limit: int | None = None) -> Redriven:
-    """All messages that are in the queue `dead` now, or up to `limit` of them."""
-    graves = await connection.queue(dead)
-    if to is not None and (await connection.queue(to)).name == graves.name:
-        raise SpecError("a dead-letter queue cannot be redriven into itself", queue=dead)
-    done = Redriven()
-    homeless: dict[str, Message] = {}
-    until_us = graves.now_us()
+@dataclass
+class _Run:
+    """One redrive, while it runs: which messages are meant, and what became of them."""
+
+    wanted: set[str] | None
+    """Ids that were not received yet; None: any."""
+    matching: Filter | None
+    limit: int | None
+    moved: int = 0
+    held: dict[str, Message] = field(default_factory=dict)
+    """Received messages that stay: they are returned at the end, so that none is received twice."""
+    skipped: dict[str, SkipReason] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to move, or no room to hold what stays."""
+        return self._is_full(self.moved) or self.wanted == set() or len(self.held) >= HELD_MAX
+
+    @property
+    def at_once(self) -> int:
+        """How many to receive: no more than the limit, where every message counts."""
+        if self.limit is None or self.wanted is not None or self.matching is not None:
+            return AT_ONCE
+        return min(AT_ONCE, self.limit - self.moved)
+
+    def select(self, received: Sequence[Message]) -> list[Message]:
+        """Those to move; the others are held."""
+        selected: list[Message] = []
+        for message in received:
+            if self._is_meant(message) and not self._is_full(self.moved + len(selected)):
+                selected.append(message)
+            else:
+                self.held[message.id] = message
+        if self.wanted is not None:
+            self.wanted -= {message.id for message in received}
+        return selected
+
+    def skip(self, message: Message, reason: SkipReason) -> None:
+        """It stays."""
+        self.held[message.id] = message
+        self.skipped[message.id] = reason
+
+    def result(self) -> RedriveResult:
+        """At the end."""
+        missing = () if self._is_full(self.moved) else sorted(self.wanted or ())
+        reasons = self.skipped | dict.fromkeys(missing, SkipReason.NOT_RECEIVED)
+        skipped = tuple(SkippedMessage(id_, reason) for id_, reason in reasons.items())
+        return RedriveResult(self.moved, skipped, complete=len(self.held) < HELD_MAX)
+
+    def _is_meant(self, message: Message) -> bool:
+        if self.wanted is not None and message.id not in self.wanted:
+            return False
+        return self.matching is None or self.matching(message)
+
+    def _is_full(self, count: int) -> bool:
+        return self.limit is not None and count >= self.limit
+
+
+async def redrive(
+    connection: Connection,
+    dead_letters: str,
+    *,
+    ids: Iterable[str] | None = None,
+    matching: Filter | None = None,
+    to: str | None = None,
+    limit: int | None = None,
+    on_moved: Callable[[int], None] | None = None,
+) -> RedriveResult:
+    """Move what is in the queue `dead_letters` now: all of it, these ids, what `matching` accepts, or up to `limit`.
+
+    `to` is the target; by default each message returns to its source queue. `on_moved` is called with the number of
+    messages of each step.
+    """
+    source = await connection.queue(dead_letters)
+    if to is not None and (await connection.queue(to)).name == source.name:
+        raise SpecError("A dead-letter queue is not its own target", queue=dead_letters, remedy="name another queue")
+    run = _Run(None, matching, limit)
+    if ids is not None:
+        run.wanted = await _existing(source, ids, run)
+    mover = _Mover(connection, source, to, run)
+    until_us = source.now_us()
     wait_s = WAIT_S
-    while limit is None or done.moved < limit:
-        found = await graves.receive(AT_ONCE if limit is None else min(AT_ONCE, limit - done.moved), wait=wait_s)
-        wait_s = IDLE_S
-        if not found:
-            break
-        done.moved += await _move(connection, graves, found, to, homeless)
-        if min(message.delivery.due_us for message in found) > until_us:
-            break
-    if homeless:
-        await graves.settle([Nack(message.receipt, charged=False) for message in homeless.values()])
-    done.left = len(homeless)
-    return done
-
-
-async def _move(
-    connection: Connection, graves: Queue, found: list[Message], to: str | None, homeless: dict[str, Message]
-) -> int:
-    """Put back the messages that name a source queue; returns their number. The others stay in flight, so that they
-    do not come again."""
-    by_target: dict[str, list[Message]] = defaultdict(list)
-    for message in found:
-        target = to or message.attributes.get(DIED_IN)
-        if isinstance(target, str) and target != graves.name:
-            by_target[target].append(message)
-        else:
-            homeless[message.id] = message
-    settled: list[Settle] = []
     try:
-        for target, messages in by_target.items():
-            try:
-                await (await connection.queue(target)).put_many(_put(message) for message in messages)
-            except (QueueUnknown, QueueDeleted):
-                if to is not None:
-                    raise
-                homeless |= {message.id: message for message in messages}
-                continue
-            settled += [Ack(message.receipt) for message in messages]
+        while not run.is_over:
+            received = await source.receive(run.at_once, wait=wait_s)
+            wait_s = IDLE_S
+            if all(message.id in run.held for message in received):
+                break  # none is left, or those that stay come again
+            moved = await mover.move(run.select(received))
+            if on_moved is not None and moved:
+                on_moved(moved)
+            if min(message.delivery.due_us for message in received) > until_us:
+                break
     finally:
-        if settled:
-            await graves.settle(settled)
-    return len(settled)
+        if run.held:
+            await asyncio.shield(source.settle([Nack(each.receipt, charged=False) for each in run.held.values()]))
+    return run.result()
+
+
+async def _existing(source: Queue, ids: Iterable[str], run: _Run) -> set[str]:
+    """Those of the ids that are live messages of the queue."""
+    wanted = dict.fromkeys(ids)
+    if not wanted or len(wanted) > IDS_MAX:
+        raise SpecError(f"A redrive takes from 1 to {IDS_MAX} ids", given=len(wanted))
+    existing = set()
+    for id_ in wanted:
+        if (await source.read_whereabouts(id_)).fate in (Fate.WAITING, Fate.IN_FLIGHT, Fate.LATE):
+            existing.add(id_)
+        else:
+            run.skipped[id_] = SkipReason.NOT_FOUND
+    return existing
+
+
+class _Mover:
+    """Puts messages into their targets and settles them in the dead-letter queue."""
+
+    def __init__(self, connection: Connection, source: Queue, to: str | None, run: _Run) -> None:
+        self._connection = connection
+        self._source = source
+        self._to = to
+        self._run = run
+
+    async def move(self, messages: list[Message]) -> int:
+        """How many were moved; the others are skipped."""
+        by_target: dict[str, list[Message]] = defaultdict(list)
+        for message in messages:
+            target = self._to or message.attributes.get(DIED_IN)
+            if isinstance(target, str) and target != self._source.name:
+                by_target[target].append(message)
+            else:
+                self._run.skip(message, SkipReason.NO_SOURCE)
+        settles: list[Settle] = []
+        try:
+            for target, group in by_target.items():
+                try:
+                    queue = await self._connection.queue(target)
+                    await queue.put_many(_put(message) for message in group)
+                except (QueueUnknown, QueueDeleted):
+                    if self._to is not None:
+                        raise
+                    for message in group:
+                        self._run.skip(message, SkipReason.SOURCE_NOT_FOUND)
+                    continue
+                settles += [Ack(message.receipt) for message in group]
+        finally:
+            if settles:
+                await self._source.settle(settles)
+        self._run.moved += len(settles)
+        return len(settles)
 
 
 def _put(message: Message) -> Put:
-    """The message without the attributes of its death; the key distinguishes this death from any later one."""
+    """The message as it was before its death; the key differs from that of any later death."""
     attributes = {name: value for name, value in message.attributes.items() if not name.startswith(DEATH)}
     once = f"redrive {message.id} {message.delivery.due_us}"
     return Put(message.payload, group=message.group, once=once, attributes=attributes)

@@ -1,4 +1,5 @@
-"""What whoever brings a counter to Cassandra, or removes one, needs to know of counters (engines/registry.py)."""
+"""The facts about counters that code needs to apply a counter to Cassandra, or to remove one
+(engines/registry.py)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """The collector: merges the final shards of each key into its tally, and deletes them. The prose is "Collecting" in
-docs/internals/protocols/counters.md; what is decided is in decide_shards.py.
+docs/internals/protocols/counters.md; the decisions are in decide_shards.py.
 
-It is an optimisation: whenever something is away, it waits. A pass goes over the buckets one by one and over their
-keys in order, a page at a time, and notes how far it has come, so that the next one, of whatever process, goes on
-there. Any number may run at once.
+It is an optimisation: whenever a replica is unavailable, it waits. A pass visits the buckets one by one and their
+keys in order, a page at a time. It records its progress, so that the next one, in any process, continues from that
+point. Any number may run at once.
 
 Invariants: a key is decided on by one read at ALL; `folded` comes from a read that had ended before that; nothing is
-collected while a hint may still be on its way; what can not be read at ALL is skipped and counted.
+collected while a hint may still be on its way; a key that cannot be read at ALL is skipped and counted.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ KEYS_AT_ONCE = 8
 COLLECTED_AT_ONCE_MAX = 1_000
 """Shards of one key that one batch takes in: the oldest ones, so that the rest is as final as before."""
 SKIPPED_IN_A_ROW_MAX = 20
-"""After so many keys that could not be read at ALL, the rest of a pass would wait as long in vain."""
+"""After this many keys that could not be read at ALL, the rest of a pass would wait as long in vain."""
 HINTS_KNOWN_US = 60_000_000
 
 
 @dataclass
 class PassReport:
-    """What one run of the collector did."""
+    """The result of one run of the collector."""
 
     pass_us: int = 0
     keys: int = 0
@@ -66,10 +66,10 @@ class PassReport:
     minutes: int = 0
     """Minutes of updates with tokens that were folded."""
     full: bool = False
-    """Whether the pass that this run belongs to has now seen every key and skipped none."""
+    """Whether the pass of this run has now visited every key and skipped none."""
     refused: str | None = None
     waits: str | None = None
-    """Why nothing was collected this time: a node did not tell its hint window."""
+    """Why nothing was collected this time: a node did not report its hint window."""
     unreachable: bool = False
     """Whether it was broken off, since too many keys in a row could not be read at ALL."""
     buckets: int = 0
@@ -110,7 +110,7 @@ class Collector:
         self._hints_read_us: int | None = None
 
     def settings_changed(self, settings: CounterSettings) -> None:
-        """What a later read of the catalogue told; what is fixed is fixed."""
+        """The result of a later read of the catalogue; fixed fields stay fixed."""
         self.settings = settings
         self.reader.settings_changed(settings)
         self.folder.settings_changed(settings)
@@ -119,7 +119,8 @@ class Collector:
     # ---- one key
 
     async def collect(self, key: str) -> int:
-        """Collect one key; how many shards went. For whoever has read it, and met more than one that is final."""
+        """Collect one key; returns the number of deleted shards. For a caller that has read it, and found more than
+        one final shard."""
         await self._require_hint_windows()
         bucket = bucket_of(key, self.settings.buckets)
         folded, _ = await self.reader.read_marks(bucket)
@@ -160,7 +161,7 @@ class Collector:
     # ---- all keys
 
     async def run(self) -> PassReport:
-        """Go on with the pass that is under way, or begin one. What is refused is told in the report, and noted."""
+        """Continue the current pass, or start one. Rejections are in the report, and recorded."""
         report = PassReport()
         try:
             await self._require_hint_windows(fresh=True)
@@ -187,20 +188,20 @@ class Collector:
         return report
 
     async def _look_over(self, report: PassReport) -> None:
-        """What needs no replica but a quorum: minutes are folded, and what would be collected is counted as skipped.
-        Nothing is noted, so that the pass that is under way goes on where it was."""
+        """The part that needs no replica but a quorum: minutes are folded, and collectable keys are counted as
+        skipped. Nothing is recorded, so that the current pass continues where it was."""
         run = _Run(report)
         for bucket in range(self.settings.buckets):
             await self._pass_bucket(run, BucketMark(bucket))
 
     async def begin(self) -> int:
-        """The pass that is under way, or a new one, for those who share it out by buckets. Refused, with the reason,
-        where nothing may be collected."""
+        """The current pass, or a new one, for callers that divide it by buckets. Refused, with the reason, where
+        nothing may be collected."""
         await self._require_hint_windows(fresh=True)
         return next_pass(await self.read_standing(), self.host.now_us(), self.settings.buckets)
 
     async def run_share(self, pass_us: int, buckets: Iterable[int]) -> PassReport:
-        """These buckets of a pass that was begun, as far as they are not done."""
+        """These buckets of a started pass, as far as they are not done."""
         await self._require_hint_windows()
         report = PassReport(pass_us=pass_us)
         run = _Run(report)
@@ -235,7 +236,7 @@ class Collector:
             )
 
     async def _pass_bucket(self, run: _Run, mark: BucketMark) -> None:
-        """Its minutes first, so that they bound what is final as little as can be; then its keys."""
+        """Its minutes first, so that they limit the final shards as little as possible; then its keys."""
         bucket, report = mark.bucket, run.report
         try:
             folded = await self.folder.fold(bucket)
@@ -268,8 +269,8 @@ class Collector:
     async def _page(self, bucket: int, after: str | None) -> _Page:
         """The next keys of a bucket, and the ends of their shards: enough to see where it is worth reading at ALL.
 
-        By one replica: where several differ, read repair would bring to one what the others know of the ids and not
-        of the states, so a batch that deletes shards and writes their tally would be torn there."""
+        By one replica. Where several differ, read repair would copy to one the ids of the others and not the states,
+        so it would tear a batch that deletes shards and writes their tally."""
         partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
         within = Slice("key", Bound(after, False)) if after is not None else None
         select = Select(
@@ -325,10 +326,10 @@ class Collector:
             run.report.skipped += 1
             run.in_a_row += 1
 
-    # ---- what stands about passes
+    # ---- the record of passes
 
     async def read_standing(self) -> Standing:
-        """How far passes have come, whoever made them."""
+        """The progress of passes, of any process."""
         rows = await self.host.store.read(Select(self.settings.tables.passes, {"counter": self.settings.counter}))
         return Standing.of(rows)
 

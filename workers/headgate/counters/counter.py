@@ -1,11 +1,11 @@
-"""One counter in one process: what the SDK, the gateway and tools call.
+"""One counter in one process: the interface of the SDK, the gateway and tools.
 
     counter = CounterHandle(host, settings, hints=...)
     await counter.add("home", update)                              counted, durably
     await counter.add("home", update, token=counter.new_token())   counted once, however often it is sent
-    await counter.read("home")                                     what was acknowledged before is in it
+    await counter.read("home")                                     includes updates acknowledged before it
 
-Updates and states are those of the counter's type (`types/contract.py`): whoever calls parses and tells values.
+Updates and states are those of the counter's type (`types/contract.py`): the caller parses and formats values.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ CACHED_MAX = 10_000
 READS_AT_ONCE = 32
 COLLECTIONS_WAITING_MAX = 1_000
 COLLECT_AGAIN_US = 10 * SECOND_US
-"""After one that could not be made: what stands in its way is asked for by requests of their own."""
+"""After a write that failed: the missing parts are requested separately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cached:
-    """A state, and how old it may be: the read that told it began so long ago."""
+    """A state, and its maximum age: the read that returned it started this long ago."""
 
     state: Any
     age_s: float
 
 
 class CounterHandle:
-    """One counter. It belongs to the event loop that runs when it is made."""
+    """One counter. It belongs to the event loop that runs when it is created."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class CounterHandle:
         self._collect_from_us = 0
 
     def settings_changed(self, settings: CounterSettings) -> None:
-        """What a later read of the catalogue told; what is fixed is fixed."""
+        """The result of a later read of the catalogue; fixed fields stay fixed."""
         self.settings = settings
         for part in (self.mutator, self.tokens, self.reader, self._collector):
             if part is not None:
@@ -87,20 +87,20 @@ class CounterHandle:
         return self.tokens.add(key, update, token if isinstance(token, Token) else Token.parse(token))
 
     def new_token(self, name: str | None = None) -> Token:
-        """For an update that was never sent before; `str` of it is what is kept and passed on."""
+        """For an update that was never sent before; `str` of it is the form to store and pass on."""
         return self.tokens.new_token(name)
 
     # ---- values
 
     async def read(self, key: str) -> Any:
-        """The state of a key: all that was acknowledged before this began is in it."""
+        """The state of a key: it includes all updates acknowledged before the start of this call."""
         found = await self.reader.read(key)
         self._may_collect(key, found.rows)
         return found.state
 
     async def read_cached(self, key: str, staleness_s: float = STALENESS_S_MAX) -> Cached:
-        """The same, but it may be as old as that, a second at most (or as one read takes, where that is more). Reads
-        that are asked for meanwhile share one."""
+        """The same, but it may have this age, a second at most (or the duration of one read, where that is longer).
+        Concurrent reads share one."""
         began_us = self.host.now_us()  # a pause of the machine counts as well, so no other clock will do
         oldest_us = began_us - round(min(staleness_s, STALENESS_S_MAX) * SECOND_US)
         for _ in range(2):
@@ -109,11 +109,11 @@ class CounterHandle:
             now_us = self.host.now_us()
             if read_us >= began_us or now_us - read_us <= STALENESS_S_MAX * SECOND_US:
                 break
-            oldest_us = began_us  # it was under way when this began, and took too long
+            oldest_us = began_us  # it was under way at this start, and took too long
         return Cached(state, (now_us - read_us) / SECOND_US)
 
     def _shared_read(self, key: str, oldest_us: int) -> tuple[int, asyncio.Future[Any]]:
-        """A read that began at that moment or later; another begins if there is none."""
+        """A read that started at that time or later; another starts if there is none."""
         known = self._cached.get(key)
         if known is None or known[0] < oldest_us or _failed(known[1]):
             known = self._cached[key] = (self.host.now_us(), asyncio.ensure_future(self.read(key)))
@@ -140,7 +140,7 @@ class CounterHandle:
                     yield key, found.state
 
     async def read_between(self, key: str, from_us: int, to_us: int) -> Any:
-        """What was counted in [from, to): at whole windows of the finest grain."""
+        """The updates counted in [from, to): at whole windows of the finest grain."""
         return await self.reader.read_between(key, from_us, to_us)
 
     # ---- collecting after reads
@@ -181,7 +181,8 @@ class CounterHandle:
         await asyncio.gather(self.mutator.flush(), self.tokens.flush())
 
     async def close(self, within_s: float = 10.0) -> None:
-        """Write what waits; what is not known by then is given up, and its callers were told."""
+        """Write pending updates; writes with an unknown outcome by then are abandoned, and their callers are
+        notified."""
         if self._collecting is not None:
             self._collecting.cancel()
             await asyncio.gather(self._collecting, return_exceptions=True)

@@ -1,5 +1,5 @@
-"""For how long the nodes keep hints: what the collector has to know before it takes a shard for final. Pure; who asks
-the nodes is the store's matter (`store/cassandra_hints.py`, or the simulation).
+"""How long the nodes keep hints: the collector has to know it before it considers a shard final. Pure; the store
+queries the nodes (`store/cassandra_hints.py`, or the simulation).
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from headgate.errors import Refused, Unavailable
 
 
 class HintWindows(Protocol):
-    """What is asked of the nodes."""
+    """The query to the nodes."""
 
     async def read(self) -> Mapping[str, int]:
-        """By node, in us; Unavailable if one of them does not tell."""
+        """By node, in µs; Unavailable if one of them does not report it."""
         ...
 
 
 class GcAfterTooShort(Refused):
-    """gc.after is not longer than a node's hint window plus maxClockSkew: a late hint could be lost."""
+    """The setting gc.after is not longer than a node's hint window plus maxClockSkew: a late hint could be lost."""
 
 
 class HintWindowsNotTold(Unavailable):
-    """Not every node tells its hint window, so nothing can be taken for final."""
+    """Not every node reports its hint window, so nothing can be considered final."""
 
 
 def check_hint_windows(windows_us: Mapping[str, int], *, after_us: int, skew_us: int) -> None:

@@ -1,6 +1,6 @@
-"""The life of a mutator: when it takes updates, until when it may say that one is counted. Pure.
+"""The life of a mutator: when it takes updates, and until when it may acknowledge one. Pure.
 
-    born                              refuses from here       silent from here        end
+    born                              rejects from now on   silent from now on      end
      |------- takes updates --------------|--- acknowledges -----|--------------------|--- gc.after ---> final
 
 The collector waits `gc.after` past the end, by its own clock, and the mutator is silent half of `refuseWithin` before
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LifeTerms:
-    """How long mutators live, as the resource says."""
+    """The lifetime of mutators, from the resource."""
 
     lifetime_us: int
     refuse_within_us: int
@@ -22,7 +22,7 @@ class LifeTerms:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """From birth to end; what was promised at birth holds until the end, whatever the resource says meanwhile."""
+    """From birth to end; the promise at birth holds until the end, whatever the resource sets meanwhile."""
 
     born_us: int
     end_us: int
@@ -35,7 +35,7 @@ class Life:
 
     @property
     def silent_after_us(self) -> int:
-        """From here on nothing is acknowledged, nor sent again."""
+        """From this time on nothing is acknowledged, nor sent again."""
         return self.end_us - self.refuse_within_us // 2
 
     def accepts(self, now_us: int) -> bool:
@@ -48,6 +48,6 @@ class Life:
 
 
 def next_stamp_us(now_us: int, last_us: int) -> int:
-    """Strictly growing, also when the clock stands still or was stepped back: of two writes of one mutator the later
-    wins, in whatever order they land."""
+    """Strictly growing, also when the clock stands still or was set back: of two writes of one mutator the later
+    wins, in any order of arrival."""
     return max(now_us, last_us + 1)

@@ -1,7 +1,7 @@
 """How far the collector's passes over a counter have come, and whether one is overdue. Pure.
 
-A pass is named by the moment of its beginning. It is full when every bucket was walked to its end and no key of it
-had to be skipped; a full one is owed within half of gc_grace."""
+A pass is named by its start time. It is full when every bucket was visited to its end and no key of it had to be
+skipped; a full one is due within half of gc_grace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 DAY_US = 86_400_000_000
 PASS_US_MAX = DAY_US
-"""A pass that is older is not gone on with: another begins."""
+"""An older pass is not continued: another starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class BucketMark:
 
 @dataclass(frozen=True)
 class Standing:
-    """What all passes have left."""
+    """The record of all passes."""
 
     marks: dict[int, dict[int, BucketMark]] = field(default_factory=dict)
     """By pass, then by bucket."""
@@ -54,7 +54,7 @@ class Standing:
 
     @property
     def last_pass_us(self) -> int | None:
-        """The pass that was begun last."""
+        """The pass that was started last."""
         return max(self.marks, default=None)
 
     def is_over(self, pass_us: int, buckets: int) -> bool:
@@ -89,7 +89,7 @@ def next_pass(standing: Standing, now_us: int, buckets: int) -> int:
 
 
 def places_left(standing: Standing, pass_us: int, buckets: int) -> list[BucketMark]:
-    """Where that pass goes on."""
+    """The place where that pass continues."""
     marks = standing.marks.get(pass_us, {})
     places = [marks.get(bucket, BucketMark(bucket)) for bucket in range(buckets)]
     return [mark for mark in places if not mark.done]

@@ -11,7 +11,7 @@ from headgate.counters.decide_windows import Window, window_at
 
 
 def final_before_us(now_us: int, *, refuse_within_us: int, token_window_us: int, skew_us: int) -> int:
-    """Windows that end by this moment are final, once all minutes that can be folded now are."""
+    """Windows that end by this time are final, once all minutes that can be folded now are."""
     silent_us = now_us - refuse_within_us - 2 * skew_us
     folded_us = (last_foldable(now_us, token_window_us, skew_us) + 1) * MINUTE_US
     return min(silent_us, folded_us)

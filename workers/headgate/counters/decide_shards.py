@@ -1,10 +1,10 @@
-"""Shards of a key: whose they are, which are counted already, which are final, and the batch that collects them.
+"""Shards of a key: their mutators, which are counted already, which are final, and the batch that collects them.
 Pure.
 
-A mutator's id is 16 bytes: the end of its life in us, big-endian, then 8 that tell it from others of the same end. So
-ids sort by end, and one range holds all that ended before a moment. The tally of a key is the row whose id is one
-zero byte, which sorts before all of them; its one cell holds `through`, the highest end that it has taken in, and the
-state.
+A mutator's id is 16 bytes: the end of its life in µs, big-endian, then 8 that distinguish it from others of the same
+end. So ids sort by end, and one range holds all that ended before a given time. The tally of a key is the row whose
+id is one zero byte, which sorts before all of them. Its one cell holds `through`, the highest end that it has
+included, and the state.
 
 Invariant: a shard whose end is at or below the tally's `through` is counted in it, and nowhere else (attack B3).
 """
@@ -24,7 +24,7 @@ THROUGH_BYTES = 8
 LOW_MAX = 2**64 - 1
 DAY_US = 86_400_000_000
 LIFETIME_US_MAX = 30 * DAY_US
-"""The longest life that a resource can ask for (headgate.api.counters)."""
+"""The longest life that a resource can set (headgate.api.counters)."""
 FORGET_MARGIN_US = DAY_US
 """An update is dated at its call, and may wait a while for its write."""
 
@@ -62,7 +62,7 @@ def tally_cell(through_us: int, state: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What was collected: everything up to `through_us`."""
+    """The collected part: everything up to `through_us`."""
 
     through_us: int
     state: bytes
@@ -71,13 +71,13 @@ class Tally:
 def tally_of(cell: bytes) -> Tally:
     """Of the cell of a tally."""
     if len(cell) <= THROUGH_BYTES:
-        raise ShardBroken("a tally without a state", bytes=len(cell))
+        raise ShardBroken("A tally without a state", bytes=len(cell))
     return Tally(int.from_bytes(cell[:THROUGH_BYTES], "big"), cell[THROUGH_BYTES:])
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What one mutator has written of a key."""
+    """One mutator's writes to a key."""
 
     mutator: bytes
     end_us: int
@@ -98,17 +98,17 @@ class KeyRows:
 
     @property
     def counted(self) -> list[Shard]:
-        """The shards that count beside the tally."""
+        """The shards that count in addition to the tally."""
         through_us = self.through_us
         return [shard for shard in self.shards if shard.end_us > through_us]
 
     def states(self) -> list[bytes]:
-        """What a value is merged of."""
+        """The inputs of a value's merge."""
         found = [shard.state for shard in self.counted]
         return [self.tally.state, *found] if self.tally is not None else found
 
     def covers(self, end_us: int, mutator: bytes) -> bool:
-        """Whether what that mutator counted is in the tally, or here as a shard."""
+        """Whether that mutator's updates are in the tally, or present as a shard."""
         return end_us <= self.through_us or any(shard.mutator == mutator for shard in self.shards)
 
 
@@ -138,11 +138,11 @@ def is_worth_collecting(rows: KeyRows, cutoff: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """What becomes of a key's final shards: all of them are deleted by one range, and this is the tally."""
+    """The end of a key's final shards: one range deletes all of them, and this is the tally."""
 
     through_us: int
     states: tuple[bytes, ...]
-    """What the tally's state is merged of."""
+    """The inputs of the tally's merge."""
     collected: int
     """How many rows go."""
 
@@ -153,8 +153,8 @@ class Collection:
 
     @property
     def forget_before_us(self) -> int:
-        """No shard that is not in this tally has taken an update from before that moment. It follows from `through`,
-        so that two collectors of the same shards write the same."""
+        """No shard outside this tally has an update from before that time. It follows from `through`, so that two
+        collectors of the same shards write the same."""
         return self.through_us - LIFETIME_US_MAX - FORGET_MARGIN_US
 
 

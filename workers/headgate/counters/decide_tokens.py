@@ -5,8 +5,8 @@
         accepted until close - 2 skew | folded from close + 2 skew
 
 E(m) follows from the minute alone, and from nothing that a resource could change: two folders write the same shard
-(attack B3). It lies beyond every close, so that a token which is acknowledged after a collector's read can not belong
-to a minute which that collector took for folded.
+(attack B3). It is later than every close, so that a token acknowledged after a collector's read cannot belong to a
+minute that this collector considered folded.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MINUTE_S = 60
 SECOND_US = 1_000_000
 MINUTE_US = MINUTE_S * SECOND_US
 TOKEN_WINDOW_US_MAX = 86_400_000_000
-"""The longest window that a resource can ask for (headgate.api.counters)."""
+"""The longest window that a resource can set (headgate.api.counters)."""
 NAME_CHARACTERS_MAX = 200
 KEPT_US = 3_600_000_000
-"""For how long the rows of a folded minute stay: a reader that began before may still need them."""
+"""How long the rows of a folded minute stay: a reader that started before may still need them."""
 
 
 class TokenInvalid(SpecError):
@@ -32,7 +32,7 @@ class TokenInvalid(SpecError):
 
 
 class TokenTooOld(Refused):
-    """The token's window has passed: nobody can tell any more whether the update was counted."""
+    """The token's window has passed: it is no longer known whether the update was counted."""
 
 
 class TokenAhead(Refused):
@@ -41,7 +41,7 @@ class TokenAhead(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The name of one update, for good: the second of its first attempt, and what the caller calls it."""
+    """The permanent name of one update: the second of its first attempt, and the caller's name for it."""
 
     second: int
     name: str
@@ -58,7 +58,7 @@ class Token:
         """Refuse what could not be kept."""
         if not 0 < len(self.name) <= NAME_CHARACTERS_MAX or not 0 <= self.second < 10**10:
             raise TokenInvalid(
-                "a token's name has 1 to 200 characters", given=self.name[:60], characters=len(self.name)
+                "A token's name has 1 to 200 characters", given=self.name[:60], characters=len(self.name)
             )
         return self
 
@@ -69,7 +69,7 @@ class Token:
 
     @property
     def moment_us(self) -> int:
-        """The moment from which its update is dated, whoever sends it."""
+        """The time at which its update is dated, whatever process sends it."""
         return self.second * SECOND_US
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ def close_us(minute: int, window_us: int) -> int:
 
 
 def silent_after_us(minute: int, window_us: int, skew_us: int) -> int:
-    """From here on no update of that minute is acknowledged (attack B5)."""
+    """From this time on no update of that minute is acknowledged (attack B5)."""
     return close_us(minute, window_us) - 2 * skew_us
 
 
@@ -95,7 +95,7 @@ def check_token(token: Token, *, now_us: int, window_us: int, skew_us: int) -> N
 
 
 def last_foldable(now_us: int, window_us: int, skew_us: int) -> int:
-    """The last minute of which nothing is acknowledged any more, whatever the clock of who acknowledges."""
+    """The last minute of which nothing is acknowledged any more, by any acknowledging process's clock."""
     return (now_us - window_us - 2 * skew_us) // MINUTE_US - 1
 
 
@@ -117,16 +117,15 @@ def fold_stamp_us(minute: int) -> int:
 def first_unfolded_end_us(tokened: int | None, folded_before: int | None) -> int | None:
     """E of the first minute that may hold acknowledged updates and is not folded; None if there is none.
 
-    `tokened` comes from the read that decides: a later token belongs to a minute that closes after it.
-    `folded_before` is what a read told that had ended before that read began: only then are all shards up to it in
-    it."""
+    `tokened` comes from the deciding read: a later token belongs to a minute that closes after it. `folded_before`
+    comes from a read that ended before that read started: only then are all shards up to it in it."""
     if tokened is None or (folded_before is not None and tokened <= folded_before):
         return None
     return fold_end_us(folded_before + 1 if folded_before is not None else 0)
 
 
 def removable(folded_us: int | None, *, now_us: int, skew_us: int) -> bool:
-    """Whether the rows of a folded minute can go: nobody who began to read before it was folded still reads."""
+    """Whether the rows of a folded minute can be deleted: no reader that started before the fold still reads."""
     return folded_us is not None and now_us >= folded_us + KEPT_US + skew_us
 
 

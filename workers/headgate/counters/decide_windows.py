@@ -17,7 +17,7 @@ WINDOWS_MAX = 20_000
 
 
 class StretchInvalid(SpecError):
-    """No such stretch of time can be told from the windows of this counter."""
+    """The windows of this counter cannot represent such a range of time."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,28 +29,28 @@ class Window:
 
     @property
     def end_us(self) -> int:
-        """It holds what was counted before this moment."""
+        """It holds the updates from before this time."""
         return self.start_us + self.grain_us
 
 
 def window_at(moment_us: int, grain_us: int) -> Window:
-    """The window of that grain that holds a moment."""
+    """The window of that grain that contains a given time."""
     return Window(moment_us - moment_us % grain_us, grain_us)
 
 
 def ttl_s(window: Window, retention_us: int, now_us: int) -> int:
-    """For how long what is written now has to stay; not above zero where it would be gone already."""
+    """The time to live of a write now; zero or less where it would be expired already."""
     return -(-(window.end_us + retention_us - now_us) // SECOND_US)
 
 
 def windows_between(from_us: int, to_us: int, grains_us: Sequence[int]) -> list[Window]:
     """The fewest whole windows that make up [from, to): coarse ones where they fit, finer ones at the ends."""
     if not grains_us:
-        raise StretchInvalid("this counter has no windows", remedy="create one with spec.windows")
+        raise StretchInvalid("This counter has no windows", remedy="create one with spec.windows")
     finest = min(grains_us)
     if from_us >= to_us or from_us % finest or to_us % finest:
         raise StretchInvalid(
-            "a range must begin and end at whole windows of the finest grain", grain_s=finest / SECOND_US
+            "A range must begin and end at whole windows of the finest grain", grain_s=finest / SECOND_US
         )
     found: list[Window] = []
     _cover(from_us, to_us, sorted(grains_us, reverse=True), found)
@@ -66,12 +66,12 @@ def _cover(from_us: int, to_us: int, grains_us: Sequence[int], found: list[Windo
         _cover(from_us, to_us, finer, found)
         return
     if len(found) + (last - first) // grain > WINDOWS_MAX:
-        raise StretchInvalid("too many windows for one read", most=WINDOWS_MAX, remedy="read a shorter range")
+        raise StretchInvalid("Too many windows for one read", most=WINDOWS_MAX, remedy="read a shorter range")
     found.extend(Window(start, grain) for start in range(first, last, grain))
     _cover(from_us, first, finer, found)
     _cover(last, to_us, finer, found)
 
 
 def _divides(finer: Sequence[int], first: int, last: int) -> bool:
-    """Whether the ends that are left can be told by the finer grains at all."""
+    """Whether the finer grains can represent the remaining ends at all."""
     return not finer or all(end % min(finer) == 0 for end in (first, last))

@@ -1,12 +1,12 @@
 """Folding: the updates with tokens of a minute become one shard for each key, once nothing of it is acknowledged any
-more. The prose is "Tokens" in docs/internals/protocols/counters.md; what is decided is in decide_tokens.py.
+more. The prose is "Tokens" in docs/internals/protocols/counters.md; the decisions are in decide_tokens.py.
 
-Whoever comes folds; several at once, and one that was stopped in between, do no harm: shards, their ids and
-timestamps follow from the minute, so folding it again writes the same.
+Any process folds. Concurrent and interrupted folds do no harm: shards, their ids and timestamps follow from the
+minute, so folding it again writes the same.
 
 Invariants: minutes of a bucket are folded in order; `folded` is written only when all shards of its minute are
-durable, and in a write of its own; the rows of a minute go only an hour after that was durable, whole partitions at a
-time."""
+durable, and in a write of its own; the rows of a minute are deleted only an hour after that was durable, whole
+partitions at a time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WRITES_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What one fold of a bucket did."""
+    """The result of one fold of a bucket."""
 
     minutes: int = 0
     keys: int = 0
@@ -56,11 +56,11 @@ class Folder:
         self._shape = insert_shape(settings.tables.shards, names, False)
 
     def settings_changed(self, settings: CounterSettings) -> None:
-        """What a later read of the catalogue told; what is fixed is fixed."""
+        """The result of a later read of the catalogue; fixed fields stay fixed."""
         self.settings = settings
 
     async def fold(self, bucket: int) -> Folded:
-        """All minutes of a bucket that can be folded now; and let go the rows of those that were, long enough ago."""
+        """All minutes of a bucket that can be folded now; and delete the rows of those folded long enough ago."""
         folded, tokened = await self._reader.read_marks(bucket)
         if tokened is None:
             return Folded()
@@ -178,7 +178,7 @@ class Folder:
     # ---- letting go
 
     async def _remove(self, bucket: int, folded: int | None) -> int:
-        """Rows of minutes that were folded an hour ago; of those that were just folded, note when."""
+        """Rows of minutes that were folded an hour ago; for those that were just folded, record the time."""
         if folded is None:
             return 0
         tables, partition = self.settings.tables, self._partition(bucket)

@@ -1,8 +1,8 @@
-"""Removes what a counter that is being deleted keeps in shared tables: everything but its windows, which expire.
+"""Removes the data of a counter under deletion from shared tables: everything except its windows, which expire.
 
-Partition by partition, each by one delete that is stamped ahead of what mutators may still write: a counter's id is
-never used again. Updates with tokens lie in partitions of minutes: those that are marked, and where there are any,
-those of the last hour too, since a mark may be late.
+Partition by partition, each by one delete that is stamped ahead of the mutators' possible writes: a counter's id is
+never used again. Updates with tokens are in partitions of minutes: the marked ones, and if there are any, those of
+the last hour too, since a mark may be late.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LATE_MINUTES = 60
 
 
 async def forget_rows(entry: Entry, making: Making) -> None:
-    """Remove its shards and tallies, its updates with tokens, and what the collector noted."""
+    """Remove its shards and tallies, its updates with tokens, and the collector's record."""
     settings = settings_of(entry, data_center=entry.place.data_center)
     at_once = asyncio.Semaphore(BUCKETS_AT_ONCE)
 

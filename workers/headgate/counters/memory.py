@@ -1,8 +1,8 @@
-"""The states that a mutator keeps in memory, within a budget: the one used least recently goes first, and is known to
-have been there, so that its key is read back when it is updated again (attack B7).
+"""The states that a mutator keeps in memory, within a budget. The least recently used one is evicted first, and its
+key is remembered, so that it is read back at the next update (attack B7).
 
-It does no I/O, and knows no type. Invariant: a state whose write waits, or is not known to have landed, is pinned,
-and never goes."""
+It does no I/O, and knows no type. Invariant: a state whose write is pending, or not known to have landed, is pinned,
+and never evicted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 STATE_OVERHEAD_BYTES = 300
-"""What a state costs beside its bytes: objects, key, two entries in tables."""
+"""The cost of a state besides its bytes: objects, key, two entries in tables."""
 TOTAL = (0, 0)
 """The place of a key's total, as (grain, start)."""
 
@@ -35,7 +35,7 @@ class Slot:
 
 
 class Gone:
-    """Which keys may have gone: a Bloom filter. It forgets none; one that it takes for gone in error costs a read."""
+    """The keys that may have been evicted: a Bloom filter. It forgets none; a false positive costs a read."""
 
     __slots__ = ("_bits", "_cells", "count")
 
@@ -76,7 +76,7 @@ class Memory:
         return len(self._slots)
 
     def find(self, key: str, place: Place) -> Slot | None:
-        """The slot, if it is here."""
+        """The slot, if it is in memory."""
         return self._slots.get((key, place))
 
     def may_have_gone(self, key: str, place: Place) -> bool:
@@ -84,7 +84,7 @@ class Memory:
         return (key, place) in self._gone
 
     def put(self, key: str, place: Place, state: Any) -> Slot:
-        """A slot for a key that has none here."""
+        """A slot for a key that has none in memory."""
         slot = Slot(key, place, state)
         slot.size = STATE_OVERHEAD_BYTES + len(key)
         self._slots[key, place] = slot
@@ -104,7 +104,7 @@ class Memory:
         slot.pins += 1
 
     def hold_all(self, keys: Iterable[str], places: Iterable[Place]) -> list[Slot]:
-        """All of them that are here, held."""
+        """All of them that are in memory, pinned."""
         found = [slot for key in keys for place in places if (slot := self._slots.get((key, place))) is not None]
         for slot in found:
             slot.pins += 1
@@ -122,7 +122,7 @@ class Memory:
             self.culled += 1
 
     def cull(self) -> None:
-        """Let go what was used least recently, until all is within the budget."""
+        """Evict the least recently used, until all is within the budget."""
         tries = len(self._slots)
         while self.bytes > self._bytes_max and tries:
             tries -= 1

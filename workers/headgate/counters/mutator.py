@@ -1,18 +1,18 @@
-"""The updates of one process to one counter: applied to states in memory, and written whole, a bucket at a time. The
-prose is "Mutators" in docs/internals/protocols/counters.md; what is decided is in decide_life.py.
+"""The updates of one process to one counter: applied to states in memory, and written whole, one bucket at a time.
+The prose is "Mutators" in docs/internals/protocols/counters.md; the decisions are in decide_life.py.
 
-An update costs its caller one future and no task: it waits in the room of its bucket until the write that is under
-way there has landed, and then leaves with all others that came meanwhile, as one batch on one partition.
+An update costs its caller one future and no task. It waits in the buffer of its bucket until the current write of the
+bucket has landed. Then it leaves with all others that arrived meanwhile, as one batch on one partition.
 
     mutator.add(key, update) -> future        done once the update is durable, or with the reason why that is not
     known
 
-It does not know what a state means, who calls, or how values are read.
+It does not know the meaning of a state, its callers, or how values are read.
 
-Invariants: of a bucket one write is under way at a time; timestamps grow strictly; an update is applied when its
-write is made, not before, so that one which was never sent can be told from one that may have been; what was sent is
-sent again, the same bytes and timestamp, until it is known to have landed or this mutator has to be silent; it is
-acknowledged only while the mutator may speak (R2)."""
+Invariants: of a bucket one write is under way at a time; timestamps grow strictly. An update is applied when its
+write is built, not before, so that an update that was never sent is distinguishable from one that may have been. A
+sent write is sent again, with the same bytes and timestamp, until it is known to have landed or this mutator has to
+be silent. It is acknowledged only while the mutator may acknowledge (R2)."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ WAITING_MAX = 500_000
 READS_AT_ONCE = 16
 ROOMS_KNOWN_MAX = 20_000
 WRITE_WITHIN_S = 10.0
-"""After so long without an answer, callers hear that it is not known; the write itself goes on."""
+"""After this time without an answer, callers get an unknown outcome; the write itself continues."""
 AGAIN_S = 1.0
 CLOCK_WITHIN_S = 10.0
 CLOCK_PAUSE_S = 0.05
 WINDOWS_FORGOTTEN_EVERY_US = 60_000_000
 
 Waiting = tuple[str, Any, "asyncio.Future[None]"]
-"""Key, update, and who waits for it."""
+"""Key, update, and the waiting caller."""
 
 
 class KeyInvalid(SpecError):
@@ -86,7 +86,7 @@ class _Living:
         self.memory = memory
 
     def id_in(self, place: Place) -> bytes:
-        """In a window it ends with that, so that nothing of it is ever taken for younger than it is."""
+        """In a window it ends with that, so that nothing of it ever seems younger than it is."""
         return self.id if place == TOTAL else mutator_id(sum(place) + self.life.refuse_within_us, self.low)
 
 
@@ -102,7 +102,7 @@ class _Room:
 
 
 class _Flight:
-    """What leaves together: whoever waits for it, and the states that it writes."""
+    """One batch: the waiting callers, and the states that it writes."""
 
     __slots__ = ("callers", "living", "slots", "writes")
 
@@ -114,7 +114,7 @@ class _Flight:
 
 
 class Mutator:
-    """The updating side of one counter in one process. It belongs to the event loop that runs when it is made."""
+    """The updating side of one counter in one process. It belongs to the event loop that runs when it is created."""
 
     def __init__(self, host: Host, settings: CounterSettings, kind: CounterType[Any, Any]) -> None:
         self.host = host
@@ -136,17 +136,17 @@ class Mutator:
         self._flights: set[asyncio.Task[None]] = set()
 
     def settings_changed(self, settings: CounterSettings) -> None:
-        """What a later read of the catalogue told; what is fixed is fixed. A mutator that lives keeps its terms."""
+        """The result of a later read of the catalogue; fixed fields stay fixed. A living mutator keeps its terms."""
         self.settings = settings
 
     @property
     def culled(self) -> int:
-        """How many states the mutator that lives has let go."""
+        """The number of states that the living mutator has evicted."""
         return self._living.memory.culled if self._living is not None else 0
 
     @property
     def memory_bytes(self) -> int:
-        """What its states take, as far as it is counted."""
+        """The memory of its states, as far as it is counted."""
         return self._living.memory.bytes if self._living is not None else 0
 
     # ---- the way of an update
@@ -165,7 +165,7 @@ class Mutator:
         return future
 
     def _room_for(self, key: str) -> _Room:
-        """Its bucket's; kept for keys that come again, since a look costs less than a sum over the key."""
+        """Its bucket's; cached for recurring keys, since a lookup costs less than a sum over the key."""
         room = self._rooms[bucket_of(key, self.settings.buckets)]
         if len(self._room_of) >= ROOMS_KNOWN_MAX:
             self._room_of.clear()
@@ -193,9 +193,9 @@ class Mutator:
                 if flight is not None:
                     await self._land(room, flight)
         except BaseException as error:
-            broken = UpdateUnknown("write aborted", error=repr(error))
+            broken = UpdateUnknown("Write aborted", error=repr(error))
             _tell([future for _, _, future in taken], broken)
-            self._fail_waiting(room, Bug("write failed", error=repr(error)))
+            self._fail_waiting(room, Bug("Write failed", error=repr(error)))
             raise
         finally:
             room.busy = False
@@ -213,7 +213,7 @@ class Mutator:
             places = self._places(now_us)
             missing = self._missing(memory, taken, places)
             if missing:
-                # What is here may not go while the rest is read back, nor what was read back while more is.
+                # States in memory may not be evicted while the rest is read back, nor those read back while more is.
                 held = memory.hold_all({each[0] for each in taken}, places)
                 taken = await self._bring_back(living, room, missing, taken, held)
                 now_us = await trusted_now_us(self.host)
@@ -235,7 +235,7 @@ class Mutator:
 
     @staticmethod
     def _missing(memory: Memory, taken: Iterable[Waiting], places: Sequence[Place]) -> set[SlotKey]:
-        """States that this mutator has let go, as far as it can tell, and needs now."""
+        """States that this mutator has evicted, as far as it knows, and needs now."""
         if not memory.culled:
             return set()
         return {
@@ -270,7 +270,8 @@ class Mutator:
     async def _bring_back(
         self, living: _Living, room: _Room, missing: set[SlotKey], taken: list[Waiting], held: list[Slot]
     ) -> list[Waiting]:
-        """Read one's own shards back; who waits for one that can not be read is told, and was not sent."""
+        """Read this mutator's own shards back; the callers of one that cannot be read get an error, and nothing was
+        sent."""
         failed: dict[str, HeadgateError] = {}
         wanted = sorted(missing)
         for first in range(0, len(wanted), READS_AT_ONCE):
@@ -280,7 +281,7 @@ class Mutator:
             )
             for (key, place), state in zip(some, found, strict=True):
                 if isinstance(state, HeadgateError):
-                    failed[key] = NotSent("the state could not be read back; nothing was sent", last=state.message)
+                    failed[key] = NotSent("The state could not be read back; nothing was sent", last=state.message)
                 elif isinstance(state, BaseException):
                     raise state
                 else:
@@ -293,7 +294,7 @@ class Mutator:
         return [each for each in taken if each[0] not in failed]
 
     async def _read_own(self, living: _Living, bucket: int, key: str, place: Place) -> Any:
-        """Exact: all its writes were acknowledged before it went, and nobody else writes that row."""
+        """Exact: all its writes were acknowledged before it was evicted, and nobody else writes that row."""
         tables = self.settings.tables
         partition: dict[str, Any] = {"counter": self.settings.counter, "bucket": bucket}
         if place != TOTAL:
@@ -311,7 +312,7 @@ class Mutator:
         changed: dict[Slot, None] = {}
         callers: list[asyncio.Future[None]] = []
         for key, update, future in taken:
-            if future.done():  # who waited for it went away, and nothing of it was sent
+            if future.done():  # its callers were cancelled, and nothing of it was sent
                 continue
             part = False
             try:
@@ -322,8 +323,8 @@ class Mutator:
                     slot.state = apply(slot.state, update)
                     changed[slot] = None
                     part = True
-            except Exception as error:  # a type of a user's own may raise what it likes
-                future.set_exception(UpdateUnknown("the update was counted in part", said=error) if part else error)
+            except Exception as error:  # a custom type may raise anything
+                future.set_exception(UpdateUnknown("The update was counted in part", cause=error) if part else error)
                 continue
             callers.append(future)
         return _Flight(living, callers, list(changed))
@@ -341,7 +342,7 @@ class Mutator:
         self._stamp_us = stamp_us = next_stamp_us(now_us, self._stamp_us)
         living = flight.living
         if stamp_us >= living.life.silent_after_us:
-            raise Bug("a mutator's timestamps are past its end", stamp_us=stamp_us)
+            raise Bug("A mutator's timestamps are past its end", stamp_us=stamp_us)
         dumped = [(slot, self.kind.dump(slot.state)) for slot in flight.slots]
         too_large = {slot.key for slot, state in dumped if len(state) > STATE_BYTES_MAX}
         if too_large:
@@ -357,7 +358,7 @@ class Mutator:
     def _leave_out(
         flight: _Flight, dumped: list[tuple[Slot, bytes]], taken: Sequence[Waiting], too_large: set[str]
     ) -> list[tuple[Slot, bytes]]:
-        """What is too large is let go as it is: the key goes on with the state that was written last."""
+        """A state that is too large is evicted unchanged: the key continues with the state that was written last."""
         refused = {future for key, _, future in taken if key in too_large}
         for future in refused:
             _tell([future], StateTooLarge(bytes_max=STATE_BYTES_MAX, remedy="spread the updates over several keys"))
@@ -394,7 +395,7 @@ class Mutator:
         else:
             landed = all(await asyncio.gather(*(self._send(room, flight, each) for each in writes)))
         if not landed:
-            return  # its states are dead with it
+            return  # its states are lost with it
         memory = flight.living.memory
         for slot in flight.slots:
             memory.unpin(slot)
@@ -402,10 +403,10 @@ class Mutator:
         try:
             speaks = flight.living.life.acknowledges(await trusted_now_us(self.host))
         except Unavailable as error:
-            _tell(flight.callers, UpdateUnknown("the time of the answer is unknown", last=error.message))
+            _tell(flight.callers, UpdateUnknown("The time of the answer is unknown", last=error.message))
             return
         if not speaks:
-            _tell(flight.callers, UpdateUnknown("the mutator ended before the answer"))
+            _tell(flight.callers, UpdateUnknown("The mutator ended before the answer"))
             return
         for future in flight.callers:
             if not future.done():
@@ -433,7 +434,7 @@ class Mutator:
             self.unknown_writes -= again
 
     async def _may_send_again(self, life: Life) -> bool:
-        """While the clock can not be relied on nothing is sent; once this mutator is silent nothing is, for good."""
+        """While the clock is not trusted nothing is sent; once this mutator is silent nothing is sent, for good."""
         while True:
             await self.host.store.pause(AGAIN_S)
             try:
@@ -457,7 +458,8 @@ class Mutator:
                 await asyncio.sleep(0)
 
     async def close(self, within_s: float = WRITE_WITHIN_S) -> None:
-        """Write what waits; what is not known by then is given up, and its callers were told."""
+        """Write pending updates; writes with an unknown outcome by then are abandoned, and their callers are
+        notified."""
         try:
             async with asyncio.timeout(within_s):
                 await self.flush()
@@ -471,7 +473,7 @@ class Mutator:
 
 
 async def trusted_now_us(host: Host) -> int:
-    """The time; where it is in doubt, as after a pause, nobody is sent away before it was compared again."""
+    """The time; where it is in doubt, as after a pause, no caller is rejected before the next comparison."""
     until_s: float | None = None
     while True:
         try:
@@ -497,7 +499,7 @@ def _window_shape_of(settings: CounterSettings) -> InsertShape:
 
 
 def _take(room: _Room) -> list[Waiting]:
-    """What waits, up to a bound."""
+    """The pending updates, up to a bound."""
     taken = room.waiting
     if len(taken) <= FLUSH_UPDATES_MAX:
         room.waiting = []
@@ -507,7 +509,7 @@ def _take(room: _Room) -> list[Waiting]:
 
 
 def _tell(callers: Iterable[asyncio.Future[None]], error: BaseException) -> None:
-    """Those who were not told yet."""
+    """The callers that were not notified yet."""
     for future in callers:
         if not future.done():
             future.set_exception(error)

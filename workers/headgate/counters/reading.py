@@ -1,12 +1,11 @@
 """Values: all that counts of a key, merged. The prose is "Reading" in docs/internals/protocols/counters.md.
 
-A read of a key is one unpaged slice at LOCAL_QUORUM; where its bucket has updates with tokens that are not folded,
-those are read next, and then the slice again. It never writes, and knows neither updates nor what a state means.
+A read of a key is one unpaged slice at LOCAL_QUORUM. If its bucket has updates with tokens that are not folded, those
+are read next, and then the slice again. It never writes, and knows neither updates nor the meaning of a state.
 
-Invariants: `folded` is believed only if it was read by a read that had ended before the one that it is used for
-began: a slice is not a snapshot, and one replica may tell of a fold whose shards another has not yet told (attack
-B4). A minute's updates count by its shard where the slice shows one or the tally covers it, and by their rows
-elsewhere."""
+Invariants: `folded` is trusted only if a read returned it that had ended before the dependent read started: a slice
+is not a snapshot, and one replica may return a fold whose shards another has not yet returned (attack B4). A minute's
+updates count by its shard where the slice shows one or the tally covers it, and by their rows elsewhere."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ from headgate.store.types import Value
 
 PAGE_ROWS = 500
 WHOLE = ("key", "mutator", "state")
-"""All of a row. Every read of shards by more than one replica asks for it: read repair mends what was asked for, and
-nothing else, so one that asked for ids alone would bring a batch's deletions to a replica, and not its tally."""
+"""All of a row. Every read of shards by more than one replica requests it: read repair repairs the requested columns,
+and nothing else. A read of ids alone would copy a batch's deletions to a replica, and not its tally."""
 MINUTES_AT_ONCE = 32
 """Where more than that are not folded, their marks are read first."""
 READS_AT_ONCE = 32
@@ -38,12 +37,12 @@ READS_TRIED_MAX = 3
 
 
 class ReadTooSlow(Unavailable):
-    """A read took so long that rows which it needed may have gone meanwhile."""
+    """A read took too long: rows it needed may have been deleted meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyState:
-    """What counts of a key, and what the collector may want to know of it."""
+    """The counted part of a key, and the facts for the collector."""
 
     state: Any
     rows: KeyRows
@@ -67,7 +66,7 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What one slice told: rows by key, and the static cells."""
+    """The result of one slice: rows by key, and the static cells."""
 
     rows: dict[str, list[tuple[bytes, bytes]]]
     keys: list[str]
@@ -86,7 +85,7 @@ class Reader:
         """By bucket: the highest `folded` of all reads that have ended."""
 
     def settings_changed(self, settings: CounterSettings) -> None:
-        """What a later read of the catalogue told; what is fixed is fixed."""
+        """The result of a later read of the catalogue; fixed fields stay fixed."""
         self.settings = settings
 
     # ---- totals
@@ -135,7 +134,7 @@ class Reader:
     async def _with_tokens(
         self, bucket: int, span: _Span, known: int | None, first: _Found
     ) -> dict[str, tuple[KeyRows, Sequence[bytes]]]:
-        """What counts: the slice alone, where all updates with tokens are known to be in it."""
+        """The counted part: the slice alone, where all updates with tokens are known to be in it."""
         for _ in range(READS_TRIED_MAX):
             folded = latest((known, first.folded))
             if first.folded is not None:
@@ -151,8 +150,8 @@ class Reader:
         raise ReadTooSlow(tried=READS_TRIED_MAX)
 
     async def _slice(self, bucket: int, span: _Span, limit: int | None = None) -> _Found:
-        """Rows and static cells. A slice of keys that shows no row shows no static cell either: they are asked
-        for."""
+        """Rows and static cells. A slice of keys without rows shows no static cells either: they are read
+        separately."""
         partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
         key = partition if span.key is None else {**partition, "key": span.key}
         rows = await self.host.store.read(
@@ -220,7 +219,7 @@ class Reader:
     # ---- windows
 
     async def read_between(self, key: str, from_us: int, to_us: int) -> Any:
-        """What was counted of a key in [from, to), which begins and ends at whole windows of the finest grain."""
+        """The updates of a key counted in [from, to), which begins and ends at whole windows of the finest grain."""
         windows = windows_between(from_us, to_us, self.settings.grains_us)
         bucket = bucket_of(key, self.settings.buckets)
         known = self._folded.get(bucket)
@@ -265,7 +264,7 @@ class Reader:
                 ]
         return states
 
-    # ---- for those who fold and collect
+    # ---- for folding and collecting
 
     async def read_whole(self, bucket: int, key: str, limit: int) -> tuple[KeyRows, int | None]:
         """All rows of a key (the oldest, past a limit) at ALL, sent once: a read that decides. And `tokened`."""
@@ -285,7 +284,7 @@ class Reader:
 def _combined(
     rows: Mapping[str, Sequence[tuple[bytes, bytes]]], tokens: Mapping[int, Sequence[tuple[str, bytes]]]
 ) -> dict[str, tuple[KeyRows, Sequence[bytes]]]:
-    """The slice, and of the minutes what it does not show as their shard."""
+    """The slice, and the minutes that it does not show as their shard."""
     whole = {key: rows_of_key(found) for key, found in rows.items()}
     beside: dict[str, list[bytes]] = {}
     for minute, found in tokens.items():

@@ -1,7 +1,7 @@
-"""What a counter is set to, as its parts need it: from the catalogue's entry, in the units they work in. Pure.
+"""The settings of a counter, as its parts need them: from the catalogue's entry, in their units. Pure.
 
-The document may have been written by a newer release: fields that this one does not know are passed over. What was
-fixed when the counter was made (tables, keyspace, data centre) is taken from the entry.
+A newer release may have written the document: fields unknown to this one are ignored. The fields fixed at creation
+(tables, keyspace, data center) come from the entry.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CounterSettings:
 
 
 def settings_of(entry: Entry, *, data_center: str) -> CounterSettings:
-    """What a process whose coordinators are in that data centre needs of it; refused elsewhere (rule R5)."""
+    """The settings for a process whose coordinators are in that data center; refused elsewhere (rule R5)."""
     entry.require_home(data_center)
     spec = counter_of(entry).spec
     return CounterSettings(
@@ -74,7 +74,7 @@ def counter_of(entry: Entry) -> Counter:
 
 
 def tables_of_entry(entry: Entry) -> CounterTables:
-    """The tables that were chosen when it was made."""
+    """The tables that were chosen at its creation."""
     return shared_tables() if entry.place.tables == "shared" else dedicated_tables(entry.id)
 
 

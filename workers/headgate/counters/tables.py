@@ -1,5 +1,5 @@
 """The tables of a counter. Every partition key begins with the counter's id, so that shared tables differ from
-dedicated ones in the name alone. What each is for, and why nothing in them needs an LWT:
+dedicated ones in the name alone. The purpose of each, and why nothing in them needs an LWT:
 docs/internals/protocols/counters.md.
 """
 
@@ -28,7 +28,7 @@ TIME_WINDOW = (
 
 SHARDS = Table(
     "shards",
-    "what each mutator has counted of each key, and the tally of those that have ended",
+    "each mutator's counts per key, and the tally of those that have ended",
     partition=(COUNTER, BUCKET),
     clustering=(KEY, MUTATOR),
     columns=(STATE, Column("folded", Type.BIGINT, static=True), Column("tokened", Type.BIGINT, static=True)),

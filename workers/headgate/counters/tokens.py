@@ -1,8 +1,8 @@
 """Updates with a token: each is a row of its own in its minute, so that sending it twice changes nothing. The prose
-is "Tokens" in docs/internals/protocols/counters.md; what is decided is in decide_tokens.py.
+is "Tokens" in docs/internals/protocols/counters.md; the decisions are in decide_tokens.py.
 
-Updates of one bucket and minute that come in the same turn of the loop, or while a write is under way there, share
-the next. Nothing is kept of them: who hears that one is unknown sends it again, to whatever process.
+Updates of one bucket and minute that arrive in the same turn of the loop, or during a write, share the next write.
+Nothing is kept of them: a caller that gets an unknown outcome sends the update again, to any process.
 
 Invariant: an update is acknowledged only when its row, the mark of its minute and the bucket's `tokened` are durable,
 and that before the minute's close - 2 maxClockSkew (attack B5).
@@ -70,7 +70,7 @@ class TokenWriter:
         self._shape = insert_shape(settings.tables.tokens, names, False)
 
     def settings_changed(self, settings: CounterSettings) -> None:
-        """What a later read of the catalogue told; what is fixed is fixed."""
+        """The result of a later read of the catalogue; fixed fields stay fixed."""
         self.settings = settings
 
     def new_token(self, name: str | None = None) -> Token:
@@ -88,7 +88,7 @@ class TokenWriter:
                 raise KeyInvalid(given=key[:60])
             self._check_early(token)
             state = self.kind.dump(self.kind.apply(self.kind.zero(), update))
-        except Exception as error:  # a type of a user's own may raise what it likes
+        except Exception as error:  # a custom type may raise anything
             future.set_exception(error)
             return future
         place = bucket_of(key, self.settings.buckets), token.minute
@@ -99,7 +99,7 @@ class TokenWriter:
         return future
 
     def _check_early(self, token: Token) -> None:
-        """Where the time can not be told, it is checked before the write is sent."""
+        """Where the time is not known, it is checked before the write is sent."""
         try:
             now_us = self.host.now_us()
         except Unavailable:
@@ -124,7 +124,7 @@ class TokenWriter:
                     if taken:
                         await self._land(place, taken)
         except BaseException as error:
-            _tell([*taken, *self._rooms.pop(place, [])], TokenUnknown("write aborted", error=repr(error)))
+            _tell([*taken, *self._rooms.pop(place, [])], TokenUnknown("Write aborted", error=repr(error)))
             raise
         finally:
             self._busy.discard(place)
@@ -140,17 +140,17 @@ class TokenWriter:
             _tell(taken, error)
             return
         for answer in answers:
-            if isinstance(answer, Unavailable):  # another of the writes may have landed, so nobody can tell
+            if isinstance(answer, Unavailable):  # another of the writes may have landed, so the outcome is unknown
                 _tell(taken, TokenUnknown(last=answer.message))
                 return
             if isinstance(answer, BaseException):
-                _tell(taken, TokenUnknown("write failed", said=answer))
-                raise Bug("writing tokens failed", error=repr(answer)) from answer
+                _tell(taken, TokenUnknown("Write failed", cause=answer))
+                raise Bug("Writing tokens failed", error=repr(answer)) from answer
         self._marked.add(place)
         await self._acknowledge(place, taken)
 
     async def _acknowledge(self, place: Place, taken: Sequence[_Waiting]) -> None:
-        """If that may still be said: from the close on, its minute may be folded without it."""
+        """If that may still be acknowledged: from the close on, its minute may be folded without it."""
         settings = self.settings
         try:
             now_us = await trusted_now_us(self.host)
@@ -158,15 +158,15 @@ class TokenWriter:
             _tell(taken, TokenUnknown(last=error.message))
             return
         if now_us >= silent_after_us(place[1], settings.token_window_us, settings.skew_us):
-            _tell(taken, TokenUnknown("the token's minute was closed before the answer"))
+            _tell(taken, TokenUnknown("The token's minute was closed before the answer"))
             return
         for each in taken:
             if not each.future.done():
                 each.future.set_result(None)
 
     def _writes(self, place: Place, taken: Sequence[_Waiting]) -> list[Write]:
-        """The rows, and the marks that are not known to stand. Timestamps follow from the tokens and the minute: who
-        repeats an update writes the same."""
+        """The rows, and the marks that are not known to exist. Timestamps follow from the tokens and the minute: a
+        repeated update writes the same."""
         bucket, minute = place
         tables, counter = self.settings.tables, self.settings.counter
         rows = RowsOf(
@@ -200,7 +200,8 @@ class TokenWriter:
                 await asyncio.sleep(0)
 
     async def close(self, within_s: float = WRITE_WITHIN_S) -> None:
-        """Write what waits; what is not known by then is given up, and its callers were told."""
+        """Write pending updates; writes with an unknown outcome by then are abandoned, and their callers are
+        notified."""
         self._closed = True
         try:
             async with asyncio.timeout(within_s):

@@ -1,6 +1,6 @@
-"""All keys of one window in one bucket, merged: for who exports a time series whole. One key is reading.py's.
+"""All keys of one window in one bucket, merged: for callers that export a whole time series. One key is reading.py's.
 
-Whole once the window is final (decide_rollup.py) and its bucket's minutes were folded, which is done here first.
+Whole once the window is final (decide_rollup.py) and its bucket's minutes were folded; this module folds them first.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The engines: how a queue is laid out in tables, and what happens to a message on its way."""
+"""The engines: the layout of a queue in tables, and the path of a message through it."""

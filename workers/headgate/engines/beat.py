@@ -1,7 +1,7 @@
-"""The beat of a process: loops that look for something every so often wake at the same moments, so that a process
-with a hundred lanes wakes a few times a second, not hundreds of times, and what they ask for goes out together.
+"""The beat of a process: periodic loops wake at the same times, so that a process with a hundred lanes wakes a few
+times per second, not hundreds of times, and their requests go out together.
 
-Each process has a phase of its own, so that many on one machine do not wake at once. It decides nothing: who is on
+Each process has a phase of its own, so that many on one machine do not wake at once. It decides nothing: a loop on
 the beat turns as often as without it.
 """
 
@@ -11,17 +11,17 @@ import asyncio
 from dataclasses import dataclass
 
 TOO_NEAR = 1 / 8
-"""A moment nearer than this part of the time between two is the one that was waited for, and not another."""
+"""A time nearer than this part of the interval is the one that was waited for, and not the next."""
 
 
 @dataclass(frozen=True)
 class Beat:
-    """Moments that are multiples of whatever time lies between two of them, by the event loop's clock."""
+    """Times that are multiples of any given interval, by the event loop's clock."""
 
     phase_s: float = 0.0
 
     def until_next_s(self, every_s: float) -> float:
-        """How long it is to the next moment."""
+        """How long it is to the next one."""
         left_s = every_s - (asyncio.get_running_loop().time() - self.phase_s) % every_s
         return left_s if left_s >= every_s * TOO_NEAR else left_s + every_s
 

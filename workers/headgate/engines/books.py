@@ -1,12 +1,12 @@
-"""The books of one lane: which messages are ready, in flight, held or settled, and how far everything is settled.
+"""The books of one lane: which messages are ready, in flight, held or settled, and up to where everything is settled.
 
-A pure state machine: rows, hand-outs and settles go in with the moment at which they happen; deliveries, facts to be
-made durable and copies to be written come out. It does no I/O, knows no engine and no table; `dispatcher.py` is the
-loop around it, docs/internals/protocols/dispatcher.md the prose. Keep the states there and here in step.
+A pure state machine. Rows, deliveries and settles go in with their times; deliveries, facts to make durable and
+copies to write come out. It does no I/O, knows no engine and no table; `dispatcher.py` is the loop around it,
+docs/internals/protocols/dispatcher.md the prose. Keep the states in both in step.
 
 Invariants:
 - each message of a row that was added is in exactly one state: unread, ready, in flight, held, moving, settled;
-- at most one hand-out of a message is open, and only that one settles it;
+- at most one delivery of a message is open, and only that one settles it;
 - of a group at most one message is in flight or held, and those before it in the lane are settled;
 - the position is below the lowest message whose settling is not durable.
 """
@@ -93,10 +93,10 @@ class Books:
         self._suspects_alone: deque[tuple[_State, int]] = deque()
         self._kept_back: list[tuple[_State, int]] = []
         self._lent: list[tuple[Any, Any]] = []
-        """Ranges, the oldest first: one that was given back counts until it is known what was settled there."""
+        """Ranges, the oldest first: a range that was given back counts until its settles are known."""
         self._timers: list[tuple[int, int, bytes, Sequence[int], int]] = []
-        """At its moment, by a ticket: a row's key, its messages, and the attempt whose visibility ends; 0 where
-        messages are held. By its key, since a row that was passed is not to be kept for the visibility it had."""
+        """At its time, by a ticket: a row's key, its messages, and the attempt whose visibility ends; 0 where
+        messages are held. By its key, so that a passed row is not kept for its visibility."""
         self._ticket = counter()
         self._groups: dict[bytes, deque[tuple[_State, int]]] = {}
         self._news: dict[_State, RowFacts] = {}
@@ -114,7 +114,7 @@ class Books:
     # ---- rows
 
     def add(self, row: LaneRow, known: RowFacts | None = None, *, suspect: bool = False, now_us: int) -> None:
-        """Take in the next row of the lane, with what records of earlier tenures tell of it."""
+        """Add the next row of the lane, with the facts of earlier tenures' records."""
         facts = known or NOTHING_KNOWN
         state = _State(row, 0, suspect=suspect)
         self._rows.append(state)
@@ -141,7 +141,7 @@ class Books:
                 self._line_up(state, index)
 
     def reached(self, order: Any) -> None:
-        """The engine has read everything up to here, whether or not there were rows."""
+        """The engine has read everything up to this order, with or without rows."""
         self._horizon = order
         if self._groups_open_at is not None and order >= self._groups_open_at:
             self._open_groups()
@@ -166,7 +166,7 @@ class Books:
         self._budget.held_bytes += size_bytes
 
     def let_go(self) -> None:
-        """The tenure is over: other lanes may have the memory that these books held."""
+        """The tenure is over: other lanes may use the memory of these books."""
         self._hold(-self.bytes_held)
         self._budget = ReadBudget()
 
@@ -176,7 +176,7 @@ class Books:
         self._moves.append((state, index))
 
     def _finish_move(self, state: _State, index: int, place: bytes, now_us: int) -> None:
-        """Its row shows where it was moved to: it is never handed out here, whatever records tell."""
+        """Its row shows where it was moved to: it is never delivered from this lane, whatever the records state."""
         if index not in state.moving:
             self._moves.append((state, index))
         state.moving[index] = _Moving(state.attempts_before(index), Why.MOVED, now_us, "", place)
@@ -200,12 +200,12 @@ class Books:
             self._suspects.append((state, index))
 
     def _goes_alone(self, attempt: int) -> bool:
-        """Whether a suspect is in nobody's hands beside another: it was charged before, or can not bear a charge."""
+        """Whether a crash suspect must be in flight alone: it was charged before, or cannot bear a charge."""
         return attempt > 1 or self.terms.max_receives <= CHARGES_BORNE
 
     def open_groups_at(self, order: Any) -> None:
-        """Earlier generations are drained: groups may go once the lane has been read up to here, since what they left
-        is due by then."""
+        """Earlier generations are drained. Groups may be delivered once the lane has been read up to this order,
+        since the remaining messages of the earlier generations are due by then."""
         if self.groups_held and self._groups_open_at is None:
             self._groups_open_at = order
 
@@ -215,13 +215,13 @@ class Books:
         return self._groups_open_at is not None
 
     def open_groups_if_allowed(self) -> None:
-        """No more can be read before something is given out: what is left to be read may come late in its group."""
+        """No more can be read before messages are delivered: the rest may come late in its group."""
         if self._groups_open_at is not None:
             self._open_groups()
 
     def _open_groups(self) -> None:
-        """Each in the order in which its messages were first put: a twin, or what moved here when it was due already,
-        comes where its original would."""
+        """Each in the order in which its messages were first put: a restamped row, or one that moved to this lane
+        when it was due already, takes the place of its original."""
         self.groups_held, self._groups_open_at = False, None
         self._groups = {group: deque(sorted(line, key=_turn)) for group, line in self._groups.items()}
         for line in self._groups.values():
@@ -245,8 +245,9 @@ class Books:
         suspects: bool = False,
         together: bool = False,
     ) -> list[HandOut]:
-        """Up to `limit` messages, none beyond `reach`. Suspects are given only when asked for, one at a time; those
-        that were never charged also several together, to who runs each in a process that dies of it alone."""
+        """Up to `limit` messages, none beyond `reach`. Crash suspects are included only on request, one at a time.
+        Those that were never charged are also delivered several together, to a caller that runs each in a process of
+        its own."""
         self.tick(now_us)
         given: list[HandOut] = []
         until_us = now_us + visibility_us
@@ -271,11 +272,12 @@ class Books:
         return given
 
     def is_held(self) -> bool:
-        """Whether so much is settled above one message that nothing new may be handed out (LaneHeld)."""
+        """Whether too many messages are settled above one message, so that nothing new may be delivered
+        (LaneHeld)."""
         return self.holes > self.terms.holes_max
 
     def _may_give(self, state: _State, index: int, now_us: int) -> bool:
-        """Whether this one goes now. One that is hidden goes to the timers, one that is lent is kept back."""
+        """Whether this one can be delivered now. A hidden one goes to the timers, a lent one is kept back."""
         if (state.durable | state.accepted) >> index & 1:
             self._free_group(state, index)
             return False
@@ -322,7 +324,8 @@ class Books:
     def _give_run(
         self, state: _State, indexes: Sequence[int], until_us: int, now_us: int, given: list[HandOut]
     ) -> None:
-        """Messages of a row that nobody has had yet: the usual case, with one timer and one fact for all of them."""
+        """Messages of a row without earlier deliveries: the usual case, with one timer and one fact for all of
+        them."""
         state.flights.update(dict.fromkeys(indexes, _Flight(1, until_us)))
         self.in_flight += len(indexes)
         self._time_all(until_us, state, indexes, 1)
@@ -350,7 +353,7 @@ class Books:
         given.append(HandOut(state.row, index, attempt, until_us, state.suspect, told))
 
     def tick(self, now_us: int) -> None:
-        """Let what is due by now happen: visibilities end, held messages become ready."""
+        """Process everything that is due by now: visibilities end, held messages become ready."""
         while self._timers and self._timers[0][0] <= now_us:
             at_us, _, key, indexes, attempt = heapq.heappop(self._timers)
             state = self._by_key.get(key)
@@ -376,7 +379,7 @@ class Books:
     # ---- settling
 
     def holds(self, key: bytes, index: int, attempt: int) -> bool:
-        """Whether that delivery is open here: a receipt of any other is stale."""
+        """Whether that delivery is open: a receipt of any other is stale."""
         return self._holder(key, index, attempt) is not None
 
     def _holder(self, key: bytes, index: int, attempt: int) -> _State | None:
@@ -404,7 +407,7 @@ class Books:
         now_us: int,
         charged: bool = True,
     ) -> bool:
-        """It failed, or was not tried and is given back without charge. False if the receipt is stale."""
+        """It failed, or was not tried and is returned without charge. False if the receipt is stale."""
         if not self.holds(key, index, attempt):
             return False
         state = self._by_key[key]
@@ -416,7 +419,7 @@ class Books:
         return True
 
     def reject(self, key: bytes, index: int, attempt: int, *, delay_us: int, reason: str, now_us: int) -> bool:
-        """It will never succeed: a dead letter at once, or a failure where there is no queue for it."""
+        """It can never succeed: a dead letter at once, or a failure without a dead-letter queue."""
         if not self.holds(key, index, attempt):
             return False
         state = self._by_key[key]
@@ -453,7 +456,7 @@ class Books:
             self._again_later(state, index, attempt, delay_us, reason, now_us)
 
     def _again_later(self, state: _State, index: int, attempt: int, delay_us: int, reason: str, now_us: int) -> None:
-        """Once more after a while, so many attempts being charged to it."""
+        """Once more after a delay, with this many attempts charged to it."""
         state.tried[index] = attempt
         group = state.row.groups[index] if state.row.groups is not None else b""
         if not group and delay_us > self.terms.hold_us_max:
@@ -492,13 +495,13 @@ class Books:
     # ---- copies
 
     def _move(self, state: _State, index: int, attempt: int, why: Why, due_us: int, reason: str) -> None:
-        """What is answered now has to be known by the next owner too, who may come before a place is fixed."""
+        """The next owner, which may come before a place is fixed, has to know everything that is answered now."""
         state.moving[index] = _Moving(attempt, why, due_us, reason)
         self._tell(state, index, attempt, due_us)
         self._moves.append((state, index))
 
     def take_moves(self) -> list[Move]:
-        """The copies to be seen to, each once; one that fails is given back by `move_failed`."""
+        """The copies to write, each once; `move_failed` returns one that fails."""
         moves, self._moves = self._moves, []
         return [
             Move(state.row, index, it.attempt, it.why, it.due_us, it.reason, it.place)
@@ -538,8 +541,8 @@ class Books:
         return state if state is not None and index in state.moving else None
 
     def strike(self, row: LaneRow, settled: int) -> None:
-        """The engine knows now that these need no handing out (a purge): open deliveries of them are void, and copies
-        that are under way are of no concern any more."""
+        """The engine knows now that these need no delivery (a purge): their open deliveries are void, and copies
+        under way no longer matter."""
         state = self._by_key[row.key]
         fresh = settled & ~state.durable & state.full
         self._settle_durably(state, fresh)
@@ -563,7 +566,7 @@ class Books:
         return News(news)
 
     def give_back(self, news: News) -> None:
-        """The write failed: the facts are to be written again, with whatever came since."""
+        """The write failed: the facts have to be written again, with all later ones."""
         for state, facts in news.facts.items():
             later = self._news.get(state)
             if later is not None:
@@ -571,7 +574,7 @@ class Books:
             self._news[state] = facts
 
     def durable(self, news: News) -> None:
-        """These facts stand in the store."""
+        """These facts are in the store."""
         for state, facts in news.facts.items():
             fresh = facts.settled & ~state.durable
             state.accepted &= ~fresh
@@ -598,7 +601,7 @@ class Books:
 
     @property
     def lowest_unsettled(self) -> LaneRow | None:
-        """What the position may not pass, and what holds it."""
+        """The bound of the position, and its cause."""
         return self._rows[0].row if self._rows else None
 
     @property
@@ -611,7 +614,7 @@ class Books:
         return (state.row for state in self._rows)
 
     def order_after(self, messages: int) -> Any | None:
-        """The order of the row that ends the first so many unsettled messages; None if there are not so many."""
+        """The order of the row that ends the first `count` unsettled messages; None if there are fewer."""
         for state in self._rows:
             messages -= state.row.count - state.durable.bit_count()
             if messages <= 0:
@@ -619,13 +622,13 @@ class Books:
         return None
 
     def hand_over(self) -> None:
-        """Tell the next owner of every delivery that is open: it hides them for as long as we promised."""
+        """Report every open delivery to the next owner: it hides them for the promised time."""
         for state in self._rows:
             for index, flight in state.flights.items():
                 self._tell(state, index, flight.attempt, flight.until_us)
 
     def has_moves(self) -> bool:
-        """Whether copies wait to be seen to."""
+        """Whether copies wait to be written."""
         return bool(self._moves)
 
     def waits_for_consumers(self) -> bool:
@@ -644,10 +647,10 @@ class Books:
         """Whether messages wait that may have killed their process."""
         return bool(self._suspects or self._suspects_alone)
 
-    # ---- looked at from outside
+    # ---- views from outside
 
     def stand_of(self, key: bytes) -> RowStand | None:
-        """How the messages of a row stand; None if the row is not in the books (any more)."""
+        """The states of a row's messages; None if the row is not in the books (any more)."""
         state = self._by_key.get(key)
         if state is None:
             return None
@@ -656,7 +659,7 @@ class Books:
         return RowStand(state.durable | state.accepted, tried, hidden, frozenset(state.moving))
 
     def hidden_at(self, now_us: int) -> int:
-        """How many messages are not in flight, and are not handed out before a later moment or while they move."""
+        """The number of messages that are not in flight, and not ready before a later time or while they move."""
         return sum(
             sum(
                 until_us > now_us and index not in state.flights and not (state.durable | state.accepted) >> index & 1
@@ -666,15 +669,15 @@ class Books:
             if state.hidden
         )
 
-    # ---- lending a range to a bulk job
+    # ---- reserving a range for a bulk job
 
     def lend(self, first: Any, last: Any) -> None:
         """Hand out nothing more from `first` to `last`."""
         self._lent.append((first, last))
 
     def open_in_loan(self) -> list[tuple[LaneRow, int, int]]:
-        """Row, index and attempt of what stays ours in the range lent last: in flight, or on its way to another
-        place."""
+        """Row, index and attempt of the messages that stay with this owner in the latest reserved range: in flight,
+        or on their way to another place."""
         return [
             (state.row, index, attempt)
             for state in self._rows
@@ -686,9 +689,9 @@ class Books:
         ]
 
     def take_back(self, settled: Mapping[bytes, RowFacts]) -> dict[bytes, RowFacts]:
-        """The oldest loan is over: what the job settled is settled, the rest is handed out as before, unless another
-        loan has begun there. Returned are the facts of rows that are not in the books; they count when such a row is
-        added."""
+        """The oldest reservation is over: the job's settles are applied, the rest is delivered as before, unless
+        another reservation has started in that range. Returns the facts of rows that are not in the books; they count
+        when such a row is added."""
         del self._lent[:1]
         unread: dict[bytes, RowFacts] = {}
         for key, facts in settled.items():
@@ -708,7 +711,7 @@ class Books:
 
     @property
     def is_lending(self) -> bool:
-        """Whether a range is lent."""
+        """Whether a range is reserved."""
         return bool(self._lent)
 
     def _is_lent(self, state: _State) -> bool:
@@ -719,14 +722,14 @@ class Books:
 
 
 def _lies_in(state: _State, lent: tuple[Any, Any]) -> bool:
-    """Also where it stands for a row in the range: that one may have landed late, and be the job's."""
+    """Also where it represents a row in the range: that one may have landed late, and belong to the job."""
     first, last = lent
     stands_at = state.row.stands_at
     return first <= state.row.order <= last or (stands_at is not None and first <= stands_at <= last)
 
 
 def _turn(waiting: tuple[_State, int]) -> tuple[Any, Any, int]:
-    """Where a message stands in the line of its group, while nothing of that was given out."""
+    """A message's place in the line of its group, while nothing of that was delivered."""
     state, index = waiting
     stands_at = state.row.order if state.row.stands_at is None else state.row.stands_at
     return stands_at, state.row.order, index
@@ -734,8 +737,8 @@ def _turn(waiting: tuple[_State, int]) -> tuple[Any, Any, int]:
 
 @dataclass(frozen=True, slots=True)
 class RowStand:
-    """How the messages of a row stand with their owner: bits of the settled, attempts, until when each is hidden, and
-    which are on their way to another place."""
+    """The states of a row's messages at their owner: bits of the settled ones, attempts, the end of each visibility,
+    and those on their way to another place."""
 
     settled: int
     tried: Mapping[int, int]

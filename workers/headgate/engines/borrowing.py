@@ -1,13 +1,14 @@
-"""The job's side of a loan: a bulk job borrows a range of a lane, reads it, settles what it did, and gives it back
-(docs/internals/protocols/dispatcher.md, "Lending a range"; the owner's side is loans.py). It knows no engine.
+"""The job's side of a range reservation: a bulk job reserves a range of a lane, reads it, settles its messages, and
+returns it (docs/internals/protocols/dispatcher.md, "Lending a range"; the owner's side is loans.py). It knows no
+engine.
 
-`Borrower` is the driver's: it reserves the range and waits until the owner has answered, or nobody owns the lane.
-`LentRange` is a task's: it reads rows and settles messages under a writer uuid of its own, as a promise that ends
-with the loan's deadline. `Lent` passes from the one to the others.
+`Borrower` is the driver's part: it reserves the range and waits until the owner has answered, or nobody owns the
+lane. `LentRange` is a task's part: it reads rows and settles messages under a writer uuid of its own, as a promise
+that ends with the reservation's deadline. `Lent` passes from the driver to the tasks.
 
-Invariants: a task starts only after the answer; it touches nothing that was open with the owner, hidden, on its way
-elsewhere or settled by then, and of a group nothing behind such a message; nothing is confirmed after the deadline.
-What it does not settle is the owner's again, whatever becomes of the job.
+Invariants: a task starts only after the answer. It touches no message that was open with the owner, hidden, on its
+way elsewhere or settled by then, and of a group nothing behind such a message. Nothing is confirmed after the
+deadline. Messages that it does not settle belong to the owner again, whatever happens to the job.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ SLICE_BYTES = 1024 * 1024
 
 
 class RangeTaken(Conflict):
-    """Another job has borrowed a range of this lane."""
+    """Another job has reserved a range of this lane."""
 
 
 class LoanNotGranted(Unavailable):
-    """The lane's owner did not answer before the loan's deadline."""
+    """The lane's owner did not answer before the reservation's deadline."""
 
 
 class LoanOver(Refused):
-    """The loan is over: its deadline has passed, or somebody else has the range by now."""
+    """The reservation is over: its deadline has passed, or another job has the range by now."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Lent:
     """As the lane's row shows it."""
     epoch: int
     opened: frozenset[tuple[bytes, int]]
-    """Row and index of what the owner keeps."""
+    """Row and index of the messages that the owner keeps."""
 
     def promise(self, sent_us: int) -> Promise:
         """The owner takes the range back two clock differences after the deadline."""
@@ -62,7 +63,7 @@ class Lent:
 
 
 class Borrower:
-    """Borrows one range of one lane. A job that dies and begins again with the same loan goes on with it."""
+    """Reserves one range of one lane. A job that dies and restarts with the same reservation resumes it."""
 
     def __init__(self, host: Host, lane: Lane, source: LaneSource) -> None:
         self._host = host
@@ -70,7 +71,7 @@ class Borrower:
         self._source = source
 
     async def borrow(self, loan: Loan) -> Lent:
-        """Reserve the range, and wait until it may be worked. What is not granted is given back."""
+        """Reserve the range, and wait until it may be processed. A reservation that is not granted is released."""
         stored = self._source.stored_loan(loan)
         await self._reserve(loan, stored)
         while self._host.now_us() < loan.deadline_us:
@@ -86,14 +87,14 @@ class Borrower:
         raise LoanNotGranted(job=loan.job, remedy="set the reservation longer than a lease and its renewal interval")
 
     async def give_back(self, lent: Lent) -> bool:
-        """What was not settled is the owner's again. False where it was not ours any more."""
+        """Unsettled messages belong to the owner again. False if the reservation was no longer ours."""
         return await self._lane.end_loan(lent.stored)
 
     async def _reserve(self, loan: Loan, stored: bytes) -> None:
         for _ in range(TRIES):
             seen = await self._lane.look()
             if seen is None or seen.is_retired:
-                raise Refused("the lane no longer exists", remedy="read the queue's generations again")
+                raise Refused("The lane no longer exists", remedy="read the queue's generations again")
             if seen.lent == stored:
                 return
             if seen.lent is not None:
@@ -102,7 +103,7 @@ class Borrower:
                 up_to = max(loan.last, self._source.order_of(seen.lent_to))
                 if await self._lane.lend(stored, seen, up_to=self._source.stored(up_to)):
                     return
-        raise Unavailable("the lane changed too often to reserve a range", remedy="try again")
+        raise Unavailable("The lane changed too often to reserve a range", remedy="try again")
 
     async def _end_if_overdue(self, lent: bytes) -> None:
         other = self._source.loan_of(lent)
@@ -120,8 +121,8 @@ class Borrower:
         return seen
 
     async def _answer_in_place(self, seen: LaneState, stored: bytes) -> None:
-        """Nobody owns the lane: take it, so that the owner before is over for sure, answer, and let it go. What may
-        have killed that owner stays suspect."""
+        """Nobody owns the lane: take it, so that the previous owner is over for sure, answer, and release it.
+        Messages that may have killed that owner stay crash suspects."""
         tenure: Tenure | None = await self._lane.take(seen)
         if tenure is None:
             return
@@ -140,7 +141,7 @@ class LentRow:
 
 @dataclass
 class _Known:
-    """What was settled, hidden or on its way elsewhere before the job began."""
+    """The messages that were settled, hidden or on their way elsewhere before the job started."""
 
     facts: Facts
     begin: Any
@@ -148,7 +149,7 @@ class _Known:
 
 
 class LentRange:
-    """A lent range, for one task. `source` writes under the task's own uuid: two tasks never share one."""
+    """A reserved range, for one task. `source` writes under the task's own uuid: two tasks never share one."""
 
     def __init__(self, host: Host, lane: Lane, source: LaneSource, lent: Lent) -> None:
         self._host = host
@@ -178,7 +179,7 @@ class LentRange:
             after, more = piece.reached, piece.more
 
     async def _begin(self) -> _Known:
-        """First what is recorded, then the position: what was dropped from the record by then is below it."""
+        """First the record, then the position: everything dropped from the record by then is below it."""
         seen = await self._lane.look()
         if seen is None or seen.lent != self._lent.stored:
             raise LoanOver(remedy="reserve the range again")
@@ -192,7 +193,8 @@ class LentRange:
         return _Known(facts, self._source.order_of(seen.last))
 
     def _mine(self, row: LaneRow, known: _Known) -> int:
-        """The bits of what the job may handle. Rows before the range tell which groups wait for others."""
+        """The bits of the messages that the job may handle. Rows before the range show which groups wait for
+        others."""
         facts = known.facts.get(row.key, RowFacts())
         settled = row.settled | facts.settled
         in_range = not row.order < self.loan.first
@@ -218,8 +220,8 @@ class LentRange:
         return mine
 
     async def settle(self, done: Iterable[LentRow]) -> Settled:
-        """Make durable that these messages (`mine` of each) are done. Stale: the loan was over before anything was
-        sent. Unknown: it may count, or not; they may come again."""
+        """Make durable that these messages (`mine` of each) are done. Stale: the reservation was over before anything
+        was sent. Unknown: it may count, or not; they may come again."""
         by_where: dict[Any, dict[bytes, RowFacts]] = {}
         for each in done:
             facts = by_where.setdefault(each.row.where, {}).setdefault(each.row.key, RowFacts())

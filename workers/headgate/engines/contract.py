@@ -1,4 +1,4 @@
-"""The contract of an engine: what every kind of queue offers, and the values that cross it (DESIGN section 5).
+"""The contract of an engine: the interface of every kind of queue, and the values that cross it (DESIGN section 5).
 
 At least once, always; never silently lost. One conformance suite runs on every engine (tests/conformance/engines).
 """
@@ -17,10 +17,10 @@ Attributes = Mapping[str, str | bytes]
 
 @dataclass(slots=True)
 class Message:
-    """What a producer puts. `due_us` is the moment it asks for, in us since 1970; None is "now".
+    """A message to put. `due_us` is its requested due time, in µs since 1970; None is "now".
 
-    A value, not to be changed once it was handed to `put`. It is not frozen, since one is made for each message, and
-    making a frozen one takes four times as long.
+    A value, not to be changed once it was passed to `put`. It is not frozen, since one is created for each message,
+    and creating a frozen one takes four times as long.
     """
 
     payload: bytes
@@ -33,9 +33,9 @@ class Message:
 
 @dataclass(slots=True)
 class Delivery:
-    """A message in the hands of a consumer. Only this delivery's receipt settles it.
+    """A message in flight at a consumer. Only this delivery's receipt settles it.
 
-    `epoch` is the fencing token: who acts on the outside world for this message checks that it has seen no higher.
+    `epoch` is the fencing token: an external system that acts for this message checks that it has seen no higher one.
     """
 
     message_id: str
@@ -60,10 +60,10 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """It failed: again after this delay, or to the dead letter queue when it was received too often.
+    """It failed: retry after this delay, or move to the dead-letter queue after too many receives.
 
-    Not `charged`: it was not tried, and this delivery does not count. Its next one may have the same receipt, so who
-    gives back without charge uses the receipt no more.
+    Not `charged`: it was not tried, and this delivery does not count. Its next delivery may have the same receipt, so
+    a caller that returns a message without charge must not use the receipt again.
     """
 
     receipt: str
@@ -74,7 +74,7 @@ class Nack:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """The message will never succeed: it goes to the dead-letter queue at once, or comes again after this delay where
+    """The message can never succeed: it goes to the dead-letter queue at once, or comes again after this delay where
     the queue has none."""
 
     receipt: str
@@ -117,20 +117,20 @@ class StaleReceipt(Refused):
 
 
 class Standing(Enum):
-    """How a live message stands."""
+    """The visibility of a live message."""
 
     READY = "ready"
     """It may be handed out now (one of a group, when those before it are settled)."""
     IN_FLIGHT = "in flight"
-    """Hidden: handed out, or failed and waiting for its next attempt. What is hidden for less than a lease is known
-    to the owner of its lane alone; who asks elsewhere sees it as ready."""
+    """Hidden: delivered, or failed and waiting for its next attempt. If it is hidden for less than a lease, only the
+    owner of its lane knows; other processes report it as ready."""
     LATER = "later"
     """Not due yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peeked:
-    """A live message, looked at without taking it. `attempt`: how often it was received, as far as is recorded."""
+    """A live message, read without taking it. `attempt`: the number of recorded receives."""
 
     message_id: str
     payload: bytes
@@ -144,25 +144,25 @@ class Peeked:
 
 
 class Fate(Enum):
-    """What became of a message."""
+    """The state of a message."""
 
     NOT_FOUND = "not found"
-    """Never put here, or expired, or put without an acknowledgement."""
+    """Never put into this queue, or expired, or put without an acknowledgement."""
     WAITING = "waiting"
     IN_FLIGHT = "in flight"
     SETTLED = "settled"
     CANCELLED = "cancelled"
     PURGED = "purged"
     DEAD = "dead letter"
-    """It went to the dead letter queue, under the same id."""
+    """It is in the dead-letter queue, under the same id."""
     LATE = "late"
-    """It lies where its lane has passed already: repair puts it anew."""
+    """Its lane has passed its place already: repair restamps it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where a message lies, and what became of it. `places`: its first place and each one that it moved to, in the
-    engine's own words."""
+    """The place of a message, and its state. `places`: its first place and each one that it moved to, in the engine's
+    own terms."""
 
     message_id: str
     fate: Fate
@@ -174,13 +174,13 @@ class Whereabouts:
 
 @dataclass(frozen=True, slots=True)
 class LaneStats:
-    """One lane as its control row shows it. What is waiting and in flight is known where this process owns it;
-    `hidden` and `settled_above` are counted from the records of others' lanes, which tell a little late."""
+    """One lane as its control row shows it. The waiting and in-flight messages are known where this process owns the
+    lane. `hidden` and `settled_above` come from the records of other lanes, and lag a little behind."""
 
     generation: int
     shard: int
     owner: str | None
-    """The taking that holds it; None when nobody does."""
+    """The tenure that holds it; None without an owner."""
     epoch: int
     last_us: int
     reach_us: int
@@ -189,7 +189,7 @@ class LaneStats:
     """The lowest message above `last` that is due."""
     is_mine: bool = False
     is_held: bool = False
-    """LaneHeld: so much is settled above one message that it hands out nothing new."""
+    """LaneHeld: too many messages are settled above one message, so it delivers nothing new."""
     is_stopped: bool = False
     is_lent: bool = False
     is_retired: bool = False
@@ -197,9 +197,9 @@ class LaneStats:
     """Read ahead and not handed out."""
     in_flight: int | None = None
     lease_left_us: int | None = None
-    """Until its lease ends, if it is not renewed; None where nobody holds it."""
+    """Until its lease ends, unless renewed; None without an owner."""
     progress: int = 0
-    """The turns of its owner's loop in this tenure: one that stands still hangs."""
+    """The turns of its owner's loop in this tenure: a count that stands still means that it hangs."""
     hidden: int = 0
     """Handed out for longer than a lease lasts, or waiting for the next attempt."""
     settled_above: int = 0
@@ -208,24 +208,24 @@ class LaneStats:
 
 @dataclass(frozen=True, slots=True)
 class RepairStanding:
-    """How far repair is, as its own records show. A look that is due and not taken yet is owed; the oldest of them
-    says for how long repair has been behind."""
+    """The progress of repair, from its own records. A due scan that has not run yet is owed; the oldest of them shows
+    how long repair has been behind."""
 
     runs_now: bool
     """A process holds the lease of it."""
     passes: int
-    """How many were begun, ever."""
+    """The total number of scans started."""
     last_pass_us: int | None
-    """When the last one was seen at work; None where there never was one."""
+    """When the last one was last active; None without any."""
     looked_to_us: int | None
-    """The parts of every lane that end by then had their first look; None where one had none."""
+    """The parts of every lane that end by then had their first scan; None where one had none."""
     owed_since_us: int | None
 
 
 @dataclass(frozen=True)
 class Stats:
-    """What a queue holds; each live message is counted once. How exact each number is and what it costs:
-    the engine's page. `complete` is False where there was more to count than one call may read."""
+    """The contents of a queue; each live message is counted once. The engine's page states how exact each number is
+    and its cost. `complete` is False if there was more to count than one call may read."""
 
     backlog: int
     """Due, and to be handed out."""
@@ -237,7 +237,7 @@ class Stats:
     lanes: tuple[LaneStats, ...] = ()
     complete: bool = True
     repair: RepairStanding | None = None
-    """None where it was not asked for."""
+    """None where it was not requested."""
 
 
 class PassEnd(Enum):
@@ -250,9 +250,9 @@ class PassEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What one pass of repair did, and what it left. `late`: messages' rows that nobody had met where they lay;
-    `owed_us`: since when a look has been due that could not be taken, `waits_for_all_us`: since when one has been
-    that only waits until all replicas answer; None where there is none, as far as this pass saw."""
+    """The result of one pass of repair, and the remaining work. `late`: rows of messages that no reader had read at
+    their place. `owed_us`: since when a due scan could not run. `waits_for_all_us`: since when a scan has waited only
+    until all replicas answer. Both are None where this pass found no such scan."""
 
     end: PassEnd
     looked: int = 0
@@ -272,7 +272,7 @@ class Repaired:
 
     @property
     def waits_for_all(self) -> bool:
-        """Whether a look waits until all replicas answer."""
+        """Whether a scan waits until all replicas answer."""
         return self.waits_for_all_us is not None
 
 
@@ -301,26 +301,26 @@ class Engine(Protocol):
         ...
 
     async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
-        """Deliver it at another moment; the id under which it goes on."""
+        """Deliver it at another time; returns the id under which it continues."""
         ...
 
     async def peek(self, limit: int, *, from_us: int | None = None) -> list[Peeked]:
-        """Look without taking: live messages by their due moments, also later ones; from the oldest unsettled on, or
-        from a moment."""
+        """Read without taking: live messages by due time, including delayed ones; from the oldest unsettled on, or
+        from a given time."""
         ...
 
     async def where(self, message_id: str) -> Whereabouts:
-        """Where a message lies, and what became of it."""
+        """The place of a message, and its state."""
         ...
 
     async def stats(self) -> Stats:
-        """What the queue holds, and how far repair is."""
+        """The contents of the queue, and the progress of repair."""
         ...
 
     async def purge(self, before_us: int | None = None) -> int:
-        """Settle what was put before a moment, or before now; the moment."""
+        """Settle all messages put before a given time, or before now; returns the time."""
         ...
 
     async def repair(self) -> Repaired:
-        """One pass over what is owed: late rows put anew, far ones moved, lanes retired."""
+        """One pass over all owed work: late rows restamped, far ones moved, lanes retired."""
         ...

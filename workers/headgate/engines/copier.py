@@ -1,7 +1,8 @@
-"""Writes the copies that a lane's books ask for: retries with a long backoff, and dead letters.
+"""Writes the copies that a lane's books request: retries with a long backoff, and dead letters.
 
 A copy's place is fixed, and durable as such, before the copy is written; only then is the original settled (rule R7).
-So whoever dies in between leaves a place at which the next owner writes the same copy once more, and no second one.
+So if the process dies in between, it leaves a place at which the next owner writes the same copy once more, and no
+second one.
 """
 
 from __future__ import annotations
@@ -49,9 +50,8 @@ class Copier:
                 await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _fix(self, moves: list[Move]) -> bool:
-        """Whether every place is durable, as what is on its way into the record is not yet. A place that was chosen
-        stays chosen, also when this fails: none can be while the clock, or what is known of the catalogue, is not to
-        be relied on."""
+        """Whether every place is durable, unlike a place on its way into the record. A chosen place stays chosen,
+        also when this fails: none can be chosen while the clock or the knowledge of the catalogue is not trusted."""
         try:
             for number, move in enumerate(moves):
                 if move.place is None:

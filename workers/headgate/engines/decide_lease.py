@@ -1,5 +1,5 @@
-"""The lease of a lane: who may work it, until when, and what an answer to a touch means. The rules, the argument and
-what may fail stand in docs/internals/protocols/lease.md; keep the two in step.
+"""The lease of a lane: which process may work it, until when, and the meaning of the answer to a renewal. The rules,
+the argument and the possible failures are in docs/internals/protocols/lease.md; keep the two in step.
 
 Pure: rows of the table `lanes` in, decisions out. `lane.py` reads, writes and sleeps.
 """
@@ -30,7 +30,7 @@ class LeaseTerms:
     def __post_init__(self) -> None:
         if self.ttl_s * SECOND_US < SECOND_US + 2 * self.skew_us + 2 * self.touch_us:
             raise SpecError(
-                "lease.ttl must exceed 1 s, twice the clock skew, and twice lease.touch",
+                "The setting lease.ttl must exceed 1 s, twice the clock skew, and twice lease.touch",
                 remedy="raise lease.ttl or lower lease.touch",
                 ttl_s=self.ttl_s,
                 touch_us=self.touch_us,
@@ -38,13 +38,13 @@ class LeaseTerms:
             )
 
     def promise(self, sent_us: int) -> Promise:
-        """What a take or touch sent at this moment allows its owner."""
+        """The rights that a take or renewal sent at this time gives its owner."""
         return Promise.of_ttl(sent_us, self.ttl_s, self.skew_us)
 
 
 @dataclass(frozen=True)
 class LaneState:
-    """A lane as a serial read or a refused LWT shows it. What `last` and `reach` hold is the engine's."""
+    """A lane as a serial read or a rejected LWT shows it. The engine defines the contents of `last` and `reach`."""
 
     lock: UUID | None
     epoch: int
@@ -53,13 +53,13 @@ class LaneState:
     last: Any = None
     reach: Any = None
     released: int | None = None
-    """The last epoch whose owner gave the lane back; then nothing of it is suspect."""
+    """The last epoch whose owner released the lane; then nothing of it is a crash suspect."""
     progress: int = 0
     touched_us: int = 0
     purged_before_us: int = 0
     lent_seen: bytes | None = None
     lent_to: Any = None
-    """The end of all that was ever lent: up to there jobs may have settled something."""
+    """The end of all ranges ever reserved: up to this order jobs may have settled messages."""
 
     @property
     def is_retired(self) -> bool:
@@ -69,7 +69,7 @@ class LaneState:
 
 @dataclass(frozen=True)
 class Tenure:
-    """One taking of a lane: from the moment its take was applied to its end."""
+    """One tenure of a lane: from the time when its take was applied to its end."""
 
     lock: UUID
     epoch: int
@@ -82,7 +82,7 @@ class Tenure:
     """When the take had been answered: no earlier owner acts any more."""
 
     def may_act(self, now_us: int) -> bool:
-        """Whether the lease still holds; asked before each hand-out, and again when each settle is acknowledged."""
+        """Whether the lease still holds; checked before each delivery, and again when each settle is acknowledged."""
         return self.promise.still_holds(now_us)
 
     def renewed(self, promise: Promise) -> Tenure:
@@ -91,7 +91,7 @@ class Tenure:
 
 
 class Touched(Enum):
-    """What the answer to a touch means."""
+    """The meaning of the answer to a renewal."""
 
     RENEWED = "renewed"
     UNKNOWN = "unknown"
@@ -103,12 +103,12 @@ class Touched(Enum):
 
 
 def may_take(seen: LaneState) -> bool:
-    """Whether a lane is free; the condition of the take says the same."""
+    """Whether a lane is free; the condition of the take is the same."""
     return seen.lock is None and seen.epoch > RETIRED
 
 
 def judge_touch(tenure: Tenure, *, applied: bool, known: bool, seen: LaneState | None, now_us: int) -> Touched:
-    """What to make of the answer to a touch, at the moment it came."""
+    """The decision on the answer to a renewal, at the time it came."""
     if not tenure.may_act(now_us):
         return Touched.TOO_LATE
     if applied:

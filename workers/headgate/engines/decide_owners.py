@@ -1,11 +1,11 @@
-"""Two owners of one lane: what each member says of its lanes, and when that can not be true of both.
+"""Two owners of one lane: each member's claims of lanes, and when two claims cannot both be true.
 
-Leases make it impossible (docs/internals/protocols/lease.md). This is the net below them, for a bug, a row changed
-by hand or a
-restored table: docs/internals/protocols/balance.md, "Two owners". It names a lane only where the rules of the lease
-were broken for sure, and asks only an earlier owner to stop, so that who owns a lane by right is never troubled.
+Leases make it impossible (docs/internals/protocols/lease.md). This is the net below them, for a bug, a manually
+changed row or a restored table: docs/internals/protocols/balance.md, "Two owners". It reports a lane only where the
+rules of the lease were certainly broken, and stops only an earlier owner, so that a rightful owner is never
+disturbed.
 
-Pure: what members wrote in, lanes and epochs out.
+Pure: the members' claims in, lanes and epochs out.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Claim:
     lane: LaneName
     epoch: int
     since_us: int
-    """When its taking had been answered: what came before may have been another's."""
+    """When its take had been answered: earlier work may have been another owner's."""
 
 
 @dataclass(frozen=True)
 class Claims:
-    """All that one member takes for its own, at one moment of its clock at which their leases held."""
+    """All lanes that one member claims, at a time of its clock at which their leases held."""
 
     member: UUID
     at_us: int
@@ -51,10 +51,10 @@ class TwoOwners:
 
 
 def two_owners(told: Iterable[Claims], skew_us: int) -> list[TwoOwners]:
-    """The lanes of which two members were owners at one moment, whatever their clocks show within the skew.
+    """The lanes that two members owned at the same time, within the clock skew.
 
-    An owner by right says nothing after its trust; the next is answered after that, so by the clock of the one the
-    latest word lies at most a skew after the other's beginning.
+    A rightful owner claims nothing after its trust ends; the next one is answered after that. So by one clock, its
+    latest claim is at most a skew after the other's start.
     """
     by_lane: dict[LaneName, list[tuple[Claim, int]]] = {}
     for claims in told:
@@ -83,7 +83,7 @@ def encode_claims(lanes: Iterable[Claim]) -> bytes:
 
 
 def decode_claims(stored: bytes | None) -> tuple[Claim, ...]:
-    """What `encode_claims` wrote; of another version nothing is known."""
+    """The output of `encode_claims`; of another version nothing is known."""
     if stored is None or stored[:1] != VERSION:
         return ()
     whole = len(stored) - 1 - (len(stored) - 1) % _CLAIM.size

@@ -1,8 +1,8 @@
-"""How lanes are shared among the members that want them, and when a lane is given back.
+"""How lanes are distributed among the members that want them, and when a lane is released.
 docs/internals/protocols/balance.md.
 
-Pure: lists of members and lanes in, names of lanes out. Every member computes the same sharing from the same lists.
-It knows neither leases nor tables: a sharing that is wrong for a while costs time, never a message.
+Pure: lists of members and lanes in, names of lanes out. Every member computes the same distribution from the same
+lists. It knows neither leases nor tables: a wrong distribution costs time for a while, never a message.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from uuid import UUID
 
 SECOND_US = 1_000_000
 GIVE_BACK_AFTER_US = 10 * SECOND_US
-"""So long a sharing has to say that a lane is another's before it is given back."""
+"""How long a lane must belong to another member's share before it is released."""
 UNPROCESSED_US = 15 * SECOND_US
-"""A lane that nobody holds, with work due for so long, is taken by whoever has room."""
+"""A lane without an owner, with work due for this long, is taken by any member with capacity."""
 EXTRA_KEPT_US = 300 * SECOND_US
-"""A lane taken so is kept as long, before it is offered again to whose share it is."""
+"""A lane taken so is kept for this long, before it is offered again to the member whose share it is."""
 STILL_US = 30 * SECOND_US
-"""An owner whose loop made no turn for so long, and that has work due, is ordered to stop."""
+"""An owner whose loop made no turn for this long, and that has due work, is stopped."""
 
 WATCHERS = 3
-"""So many members look at each lane from time to time: its owner may be one, and another may hang."""
+"""The number of members that check each lane from time to time: its owner may be one, and another may hang."""
 
 LaneName = tuple[int, int]
 """Generation and shard."""
@@ -31,14 +31,15 @@ LaneName = tuple[int, int]
 
 @dataclass(frozen=True, order=True)
 class Member:
-    """Somebody who wants lanes, and the most that he may hold."""
+    """A member that wants lanes, and its maximum number."""
 
     id: UUID
     room: int = field(compare=False, default=1_000)
 
 
 def share(lanes: Collection[LaneName], members: Collection[Member]) -> dict[LaneName, UUID]:
-    """To each lane its member, as evenly as room allows; a lane for which nobody has room is in nobody's share."""
+    """Assigns each lane a member, as evenly as the maxima allow; a lane that no member has capacity for is in
+    nobody's share."""
     shares = _sizes(len(lanes), members)
     shared: dict[LaneName, UUID] = {}
     for lane in sorted(lanes, key=lambda each: (_weight(b"lane", each), each)):
@@ -52,13 +53,13 @@ def share(lanes: Collection[LaneName], members: Collection[Member]) -> dict[Lane
 
 
 def watchers(lane: LaneName, members: Collection[Member]) -> set[UUID]:
-    """Who keeps an eye on a lane of somebody else's: a few, so that not everybody reads all lanes."""
+    """The members that watch another member's lane: a few, so that not every member reads all lanes."""
     ranked = sorted(members, key=lambda member: (_weight(b"watch" + member.id.bytes, lane), member.id))
     return {member.id for member in ranked[:WATCHERS]}
 
 
 def _sizes(lanes: int, members: Collection[Member]) -> dict[Member, int]:
-    """How many lanes each gets: equal but for one, unless room is short."""
+    """The number of lanes of each: equal but for one, unless a maximum is reached."""
     left = lanes
     sizes = dict.fromkeys(sorted(members), 0)
     takers = [member for member in sizes if member.room > 0]
@@ -79,20 +80,20 @@ def _weight(who: bytes, lane: LaneName) -> bytes:
 
 @dataclass
 class GivingBack:
-    """Since when a lane that is held has been somebody else's."""
+    """Since when an owned lane has been in another member's share."""
 
     since_us: dict[LaneName, int] = field(default_factory=dict)
     extra_until_us: dict[LaneName, int] = field(default_factory=dict)
     """Lanes that were taken because their member did not take them: kept for a while, or they would come and go."""
 
     def took_extra(self, lane: LaneName, *, now_us: int) -> None:
-        """This one is another's, who did not come for it."""
+        """This one is another member's, which did not take it."""
         self.extra_until_us[lane] = now_us + EXTRA_KEPT_US
 
     def decide(
         self, held: Collection[LaneName], shared: Mapping[LaneName, UUID], me: UUID, *, now_us: int
     ) -> Sequence[LaneName]:
-        """The lanes to give back now: those that have been another's for long enough, without a break."""
+        """The lanes to release now: those that have been another member's for long enough, without a break."""
         self.extra_until_us = {lane: until for lane, until in self.extra_until_us.items() if until > now_us}
         others = {lane for lane in held if shared.get(lane, me) != me and lane not in self.extra_until_us}
         self.since_us = {lane: self.since_us.get(lane, now_us) for lane in others}
@@ -101,7 +102,7 @@ class GivingBack:
 
 @dataclass(frozen=True)
 class Look:
-    """A lane of somebody else's, as it was seen at one moment. `due_us`: the oldest work above its position."""
+    """A lane of another member, at the time of a read. `due_us`: the oldest work above its position."""
 
     lane: LaneName
     at_us: int
@@ -114,15 +115,15 @@ class Look:
 
 @dataclass
 class Watch:
-    """What was seen of others' lanes, and what follows from it."""
+    """The observations of others' lanes, and the conclusions."""
 
     touch_us: int
     free_since_us: dict[LaneName, int] = field(default_factory=dict)
     still_since: dict[LaneName, tuple[int, int, int]] = field(default_factory=dict)
-    """Epoch, progress, and since when both have been seen."""
+    """Epoch, progress, and since when both have been unchanged."""
 
     def is_unprocessed(self, look: Look) -> bool:
-        """Nobody holds it, and work has been due for long."""
+        """Nobody owns it, and work has been due for long."""
         if look.locked:
             self.free_since_us.pop(look.lane, None)
             return False

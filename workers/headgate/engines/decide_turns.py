@@ -1,4 +1,4 @@
-"""Whose turn it is among the lanes that a process holds, and how much each may give in one turn. Pure.
+"""The next lane among those that a process owns, and the share of each in one turn. Pure.
 
 A lane that has much must not keep the others waiting: all of them have their turn within CYCLE_S, as fast as messages
 are taken now. Where they are taken fast a turn is long, since a long run of one lane costs least; where they are
@@ -21,17 +21,18 @@ class Turns:
         self._before = 0
 
     def order(self, lanes: int) -> list[int]:
-        """The places of so many lanes, in the order in which they are asked now."""
+        """The indexes of this many lanes, in their order for this turn."""
         start = self._next % lanes
         return [*range(start, lanes), *range(start)]
 
     def share(self, limit: int, lanes: int) -> int:
-        """The most that one of so many lanes gives in a turn, when up to `limit` are wanted of all."""
+        """The most that one of this many lanes delivers in a turn, when up to `limit` are wanted of all."""
         rate = max(self._before, self._in_window) / WINDOW_S
         return max(1, limit // lanes, int(rate * CYCLE_S / lanes))
 
     def gave(self, count: int, *, last: int, now_s: float) -> None:
-        """So many were taken; the lane at `last` was the last that gave some, so the next after it is asked first."""
+        """This many were taken; the lane at `last` was the last that delivered some, so the turn passes to the one
+        after it."""
         if count:
             self._next = last + 1
         passed = int((now_s - self._window_s) / WINDOW_S)

@@ -1,10 +1,9 @@
-"""Works one lane for the length of one tenure: reads ahead, hands out, settles, moves the position, gives it back.
+"""Works one lane for the length of one tenure: reads ahead, delivers, settles, moves the position, releases it.
 
-The loops around `Books` (pure) and `Lane` (the control row): docs/internals/protocols/dispatcher.md and lease.md.
-It knows no
-engine; rows, records and copies are a `LaneSource`'s. It survives an unavailable store (it waits, the lease goes on
-or runs out), a pause of its process (trust is asked before each hand-out and after each write), and its own end at
-any await: what it had not recorded, the next owner does again.
+The loops around `Books` (pure) and `Lane` (the control row): docs/internals/protocols/dispatcher.md and lease.md. It
+knows no engine; rows, records and copies are a `LaneSource`'s. It survives an unavailable store (it waits, the lease
+holds or expires), a pause of its process (trust is checked before each delivery and after each write), and its own
+end at any await: the next owner repeats all work that was not recorded.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ RETIRED = "retired"
 TURN_S = 1.0
 """A lane's row is written at most once in this time."""
 TOUCHES_IN_A_ROW = 4
-"""So often a touch is sent again at once that meets another loan each time."""
+"""The number of times that a renewal is resent at once when it meets another reservation each time."""
 NEARLY = 0.9
-"""Of a time that has passed so much of it counts as all of it: timers of the beat may be a little early."""
+"""The part of an interval that counts as all of it: timers of the beat may be a little early."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +53,15 @@ class DispatchTerms:
     poll_s_min: float = 0.05
     poll_s_max: float = 0.4
     pause_s_max: float = 2.0
-    """Reads that fail are tried again after a pause that doubles from `poll_s_max` to this."""
+    """Failed reads are retried after a pause that doubles from `poll_s_max` to this."""
     reach_messages_min: int = 500
     reach_lead_us: int = 3_000_000
 
 
 @dataclass(slots=True)
 class Told:
-    """A settle, and the delivery that its receipt names. A value; not frozen, since one is made for each message."""
+    """A settle, and the delivery that its receipt names. A value; not frozen, since one is created for each
+    message."""
 
     key: bytes
     index: int
@@ -71,7 +71,7 @@ class Told:
 
 
 class Dispatcher:
-    """One tenure of one lane. Made by `Dispatcher.start`."""
+    """One tenure of one lane. Created by `Dispatcher.start`."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Dispatcher:
         self.books = Books(terms.books, tenure.epoch, groups_held=groups_held, budget=host.read_budget)
         self.progress = 0
         self.answered = 0
-        """Deliveries whose answers were honoured."""
+        """Deliveries whose answers were accepted."""
         self.failed_reads = 0
         self.ended: str | None = None
         self.failure: Exception | None = None
@@ -110,7 +110,7 @@ class Dispatcher:
             lead_us=terms.reach_lead_us,
         )
         self._known: Facts = {}
-        """What is recorded of rows that are yet to be read."""
+        """The recorded facts of rows that are not read yet."""
         self.loans = Loans(
             self.books,
             source,
@@ -122,7 +122,7 @@ class Dispatcher:
         )
         self._suspect_up_to = None if tenure.clean else self.position.reach
         self.marking = asyncio.Lock()
-        """While rows that lie ahead are marked as moved no range is lent, and the lane not given back."""
+        """While rows ahead are marked as moved, no range is reserved and the lane is not released."""
         self.on_change: Callable[[], None] | None = None
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
@@ -145,7 +145,7 @@ class Dispatcher:
         groups_held: bool = False,
         beat: Beat | None = None,
     ) -> Dispatcher:
-        """Take up a lane as it was when it was taken: read what is known of it, and begin."""
+        """Start with a lane in its state at the take: read its records, and begin."""
         self = cls(host, lane, source, terms, tenure, seen, groups_held=groups_held, beat=beat)
         lent_to = source.order_of(seen.lent_to)
         self._known = await source.known(self.position.last, max(self.position.reach, lent_to))
@@ -171,18 +171,20 @@ class Dispatcher:
             return False
 
     def is_over(self) -> bool:
-        """Whether the lane is not ours any more. While the clock is in doubt nobody can tell, and it is kept."""
+        """Whether this process no longer owns the lane. While the clock is in doubt this is unknown, and the lane is
+        kept."""
         try:
             return self.ended is not None or not self.tenure.may_act(self.host.now_us())
         except Unavailable:
             return False
 
     def owns_at(self, now_us: int) -> bool:
-        """Whether the lane is ours at that moment, which is now or was a moment ago."""
+        """Whether this process owns the lane at that time, which is now or slightly earlier."""
         return self.ended is None and self.tenure.may_act(now_us)
 
     async def has_lost(self) -> bool:
-        """Ask the lane's row whose it is; where it is another's, or nobody's, this ends, whatever the lease was."""
+        """Read the owner from the lane's row; if it is another process, or none, this tenure ends, whatever the lease
+        was."""
         seen = await self.lane.look()
         if self.ended is not None or seen is None or seen.lock == self.tenure.lock:
             return False
@@ -194,25 +196,25 @@ class Dispatcher:
         await self._over.wait()
 
     def drain(self) -> None:
-        """Hand out nothing more; what is open can still be settled."""
+        """Deliver nothing more; open deliveries can still be settled."""
         self._draining = True
         self._tell_change()
 
     def resume(self) -> None:
-        """Hand out again: the lane is not given back after all."""
+        """Deliver again: the lane is not released after all."""
         self._draining = False
         self._tell_change()
 
     async def give_back(self) -> bool:
-        """End the tenure cleanly: everything settled is recorded, deliveries still open stay hidden as promised."""
+        """End the tenure cleanly: all settles are recorded, open deliveries stay hidden as promised."""
         self.drain()
-        async with self.marking:  # who takes the lane next sees all that was marked
+        async with self.marking:  # the next owner of the lane reads all marks
             self.books.hand_over()
         released = False
         if self.may_act() and await self.recorder.flush():
             await self.position.advance()
             last, reach = self.position.last, self.position.reach
-            self._end("given back")  # before it may be another's: what is settled from here on, the next owner misses
+            self._end("given back")  # before it may have another owner: the next owner misses settles from here on
             released = await self.lane.release(
                 self.tenure,
                 last=self.source.stored(last),
@@ -223,7 +225,7 @@ class Dispatcher:
         return released
 
     def _leaves_suspects(self) -> bool:
-        """Whether some of what the owner before may have died of is unread or unsettled."""
+        """Whether some of the messages that may have killed the previous owner are unread or unsettled."""
         if self._suspect_up_to is None:
             return False
         read_to = self.position.last if self.books.horizon is None else self.books.horizon
@@ -234,7 +236,7 @@ class Dispatcher:
         return self.books.lowest_unsettled is None and not self.position.last < order
 
     async def retire(self) -> bool:
-        """Leave the lane for good: all that it held is settled, or lies elsewhere. False when that is not known."""
+        """Leave the lane for good: all its messages are settled, or elsewhere. False when that is not known."""
         if not self.may_act() or self.books.lowest_unsettled is not None or self.tenure.lent is not None:
             return False
         if not await self.lane.retire(self.tenure, last=self.source.stored(self.position.last)):
@@ -249,19 +251,19 @@ class Dispatcher:
 
     @property
     def holds_groups(self) -> bool:
-        """Whether groups wait for earlier generations, as far as is known here."""
+        """Whether groups wait for earlier generations, as far as this process knows."""
         return self.books.groups_held and not self.books.groups_may_open
 
     def open_groups(self) -> None:
-        """Earlier generations are drained: what they left for this lane is due by now."""
+        """Earlier generations are drained: their remaining messages for this lane are due by now."""
         self.books.open_groups_at(self.source.order_at(self.host.now_us()))
 
     def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Another loop of this tenure: it ends with it, and if it breaks, the tenure does."""
+        """Another loop of this tenure: it ends with the tenure, and its failure ends the tenure."""
         self._tasks.append(asyncio.get_running_loop().create_task(self._guard(work)))
 
     def may_mark(self) -> bool:
-        """Whether rows that lie ahead may be marked as moved; asked with `marking` held."""
+        """Whether rows ahead may be marked as moved; called with `marking` held."""
         return self.tenure.lent is None and not self._draining and self.may_act()
 
     def abandon(self) -> None:
@@ -280,7 +282,7 @@ class Dispatcher:
                 task.cancel()
 
     async def _guard(self, loop: Coroutine[Any, Any, None]) -> None:
-        """A loop that breaks ends the tenure: the lane goes to somebody whose loop works."""
+        """A loop that breaks ends the tenure: the lane goes to a process whose loop works."""
         try:
             await loop
         except Exception as error:
@@ -298,7 +300,7 @@ class Dispatcher:
         suspects: bool = False,
         together: bool = False,
     ) -> list[Delivery]:
-        """Up to `limit` messages, waiting at most `wait_us` for the first. Suspects come when asked for: see
+        """Up to `limit` messages, waiting at most `wait_us` for the first. Crash suspects come on request: see
         `Books.hand_out`."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_us / 1_000_000
@@ -315,7 +317,7 @@ class Dispatcher:
                 self.position.gave(len(given))
                 try:
                     given = await self._remember(given)
-                except asyncio.CancelledError:  # the caller will never know of them
+                except asyncio.CancelledError:  # the caller never learns of them
                     self._take_back(given)
                     raise
                 if self.may_act():
@@ -329,8 +331,8 @@ class Dispatcher:
         return []
 
     async def _remember(self, given: list[HandOut]) -> list[HandOut]:
-        """What the next owner has to know of these is durable before they are answered; else they are taken back, as
-        if they had not been tried."""
+        """The facts that the next owner needs are durable before these are answered; otherwise they are taken back,
+        as if they had not been tried."""
         if not any(each.told for each in given):
             return given
         if not await self.recorder.flush():
@@ -405,7 +407,7 @@ class Dispatcher:
                 await self._changed.wait()
 
     async def _wait_for_moves(self) -> None:
-        """Until a copy is wanted. Visibilities end also while nobody receives, and may ask for one."""
+        """Until a copy is wanted. Visibilities end also without a receive, and may request one."""
         while not self.books.has_moves():
             try:
                 await self._wait_for_change(self._beat.until_next_s(self.terms.poll_s_max))
@@ -447,7 +449,7 @@ class Dispatcher:
             for turn, row in enumerate(piece.rows, 1):
                 if turn % ROWS_A_TURN == 0:
                     await asyncio.sleep(0)
-                if self.tenure.purged_before_us != purged_before_us:  # it may have been looked at before the purge
+                if self.tenure.purged_before_us != purged_before_us:  # it may have been inspected before the purge
                     row.settled |= self.source.put_before(row, self.tenure.purged_before_us)
                 suspect = self._suspect_up_to is not None and not row.order > self._suspect_up_to
                 self.books.add(row, self._known.pop(row.key, None), suspect=suspect, now_us=now_us)
@@ -470,13 +472,13 @@ class Dispatcher:
         return room if room > 0 or self.books.unsettled else 1
 
     def _log_refusal(self, what: str, error: Exception) -> None:
-        """Once a tenure for each kind. A store that does not answer is reported by its own metrics."""
+        """Once per tenure for each kind. A store that does not answer is reported by its own metrics."""
         if isinstance(error, Unavailable) or type(error) in self._logged:
             return
         self._logged.add(type(error))
         log.error(what, extra={"lane": str(self.lane.key), "error": str(error)})
 
-    # ---- the position, and the lease apart from it: a slow store must not cost the lease
+    # ---- the position, and the lease separate from it: a slow store must not cost the lease
 
     async def _keep_moving(self) -> None:
         while True:
@@ -495,8 +497,8 @@ class Dispatcher:
             await self._beat.next(TURN_S)
 
     async def _touch(self) -> None:
-        """Renew, and move what may be moved; ends the tenure when the lane is not ours any more. Where only a loan or
-        a purge was met it is sent again at once: a job that borrows all the time must not cost the lease."""
+        """Renew, and move the position; ends the tenure when the lane has another owner. If it met only a reservation
+        or a purge it is sent again at once: a job that reserves all the time must not cost the lease."""
         try:
             for _ in range(TOUCHES_IN_A_ROW):
                 if not await self._touch_once():
@@ -505,7 +507,7 @@ class Dispatcher:
             self._log_refusal("the lease of a lane cannot be renewed", error)
 
     async def _touch_once(self) -> bool:
-        """Whether it was refused for something that is obeyed by now."""
+        """Whether it was rejected for a change that is obeyed by now."""
         reach = self.position.wanted_reach(self.host.now_us())
         last, marked = self.position.last, self.position.mark()
         touched, self.tenure, seen = await self.lane.touch(
@@ -528,7 +530,7 @@ class Dispatcher:
         return False
 
     def _purge(self, before_us: int) -> None:
-        """What was put before that moment counts as settled from now on, also what is open or still to be read."""
+        """Messages put before that time count as settled from now on, including open and unread ones."""
         for row in list(self.books.rows()):
             self.books.strike(row, self.source.put_before(row, before_us))
         self.source.purge(before_us)

@@ -1,7 +1,7 @@
-"""What a process brings to an engine: a store, a clock that may be relied on, and chance.
+"""The environment of an engine in a process: a store, a trusted clock, and randomness.
 
-Everything that depends on time or chance comes from here, so that an engine runs in the simulated world as it does on
-a machine. Sleeping is the event loop's, which is virtual there too.
+Everything that depends on time or randomness comes from it, so that an engine runs in the simulated world as it does
+on a machine. Sleeping is the event loop's, which is virtual in a simulation too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The control row of a lane: taken, touched, released, stopped and lent by LWT. The rules:
+"""The control row of a lane: taken, renewed, released, stopped and reserved by LWT. The rules:
 docs/internals/protocols/lease.md.
 
-Thin: `decide_lease.py` says what an answer means; this sends and reads. It knows no engine: what `last` and `reach`
-hold is given and returned as the table keeps it.
+Thin: `decide_lease.py` interprets an answer; this module sends and reads. It knows no engine: `last` and `reach` are
+passed and returned as the table stores them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from headgate.store.types import Value
 
 TAKE_WITHIN_S = 5.0
 ANSWER_WITHIN_S = 2.0
-"""Longer than a coordinator goes on trying (cas_contention_timeout, 1.8 s): what is looked for after that is over."""
+"""Longer than a coordinator keeps trying (cas_contention_timeout, 1.8 s): a request is over when it is looked up
+after that."""
 
 
 class Lane:
@@ -47,7 +48,7 @@ class Lane:
         return lane_state(rows[0]) if rows and rows[0].epoch is not None else None
 
     async def take(self, seen: LaneState) -> Tenure | None:
-        """Take the lane as it was seen, if it is still so; None if somebody else was first."""
+        """Take the lane in the state that was read, if it is still so; None if another process was first."""
         if not may_take(seen):
             return None
         lock = self.host.uuid()
@@ -59,7 +60,7 @@ class Lane:
                 self._update(
                     {"epoch": epoch, "taken": sent_us, "touched": sent_us, "progress": 0},
                     is_("epoch", seen.epoch),
-                    is_("purged_before", seen.purged_before_us),  # who purged it meanwhile saw no owner to wait for
+                    is_("purged_before", seen.purged_before_us),  # a purge meanwhile saw no owner to wait for
                     attempt=attempt,
                 ),
                 self._update({"lock": lock}, is_("lock", None), attempt=attempt, ttl_s=self.terms.ttl_s),
@@ -76,11 +77,11 @@ class Lane:
     async def touch(
         self, tenure: Tenure, *, last: Value, reach: Value, progress: int
     ) -> tuple[Touched, Tenure, LaneState | None]:
-        """Renew the lease and move the position, in one conditional batch; what that meant, and the lane if it was
-        refused.
+        """Renew the lease and move the position, in one conditional batch; returns its meaning, and the lane if it
+        was rejected.
 
-        A touch that was given up may still be applied, after later ones: IF touched < its own moment it is refused
-        then, so `last` never goes back.
+        An abandoned renewal may still be applied, after later ones. IF touched < its own time rejects it then, so
+        `last` never goes back.
         """
         sent_us = self.host.now_us()
         attempt = self.host.uuid()
@@ -113,8 +114,8 @@ class Lane:
         return touched, tenure, seen
 
     async def release(self, tenure: Tenure, *, last: Value, reach: Value, clean: bool = True) -> bool:
-        """Give the lane back, saying that nothing in it is suspect, unless suspects of an earlier owner are left.
-        False if it was not ours any more."""
+        """Release the lane, with the statement that nothing in it is a crash suspect, unless suspects of an earlier
+        owner remain. False if this process no longer owned it."""
         final: dict[str, Value] = {"lock": None, "last": last, "reach": reach}
         if clean:
             final["released"] = tenure.epoch
@@ -123,8 +124,8 @@ class Lane:
         return outcome is not None and outcome.applied
 
     async def retire(self, tenure: Tenure, *, last: Value) -> bool:
-        """Leave the lane for good: nobody takes it again. False where it was not ours any more, a range of it is
-        lent, or the end is not known; then a look tells, or the next owner does it again."""
+        """Leave the lane for good: nobody takes it again. False where this process no longer owned it, a range of it
+        is reserved, or the end is not known; then a scan resolves it, or the next owner does it again."""
         final = {"lock": None, "epoch": RETIRED, "last": last}
         update = self._update(final, is_("lock", tenure.lock), is_("lent", None), attempt=self.host.uuid())
         outcome = await self._decide(update)
@@ -136,15 +137,15 @@ class Lane:
         return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
 
     async def stop_earlier(self, epoch: int, *, seen: LaneState) -> bool:
-        """Order whoever still acts by an epoch before the one that was seen to stop. Who owns the lane now goes on:
-        its touches ask for a stop below its own epoch."""
+        """Stop every process that still acts by an epoch before the one that was read. The current owner continues:
+        its renewals accept a stop below its own epoch."""
         conditions = (is_("epoch", seen.epoch), below("stop", epoch))
         update = self._update({"stop": epoch}, *conditions, attempt=self.host.uuid())
         return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
 
     async def lend(self, lent: bytes, seen: LaneState, *, up_to: Value) -> bool:
-        """Reserve a range for a bulk job, if the lane is as it was seen and nothing is lent. `up_to` is the end of
-        all that was ever lent of it: whoever owns it reads the record that far."""
+        """Reserve a range for a bulk job, if the lane is as it was read and nothing is reserved. `up_to` is the end
+        of all ranges ever reserved of it: every owner reads the record that far."""
         conditions = (is_("epoch", seen.epoch), is_("lent", None), is_("lent_to", seen.lent_to))
         to: dict[str, Value] = {"lent": lent, "lent_seen": None, "lent_to": up_to}
         update = self._update(to, *conditions, attempt=self.host.uuid())
@@ -156,14 +157,14 @@ class Lane:
         return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
 
     async def answer_loan(self, tenure: Tenure, lent: bytes, seen: bytes) -> bool:
-        """Tell the job what the owner still has in flight in its range."""
+        """Report to the job the messages that the owner still has in flight in its range."""
         conditions = (is_("lock", tenure.lock), is_("lent", lent))
         update = self._update({"lent_seen": seen}, *conditions, attempt=self.host.uuid())
         outcome = await self._decide(update)
         return outcome is not None and outcome.applied
 
     async def purge(self, before_us: int) -> bool:
-        """What was put before this moment counts as settled. It only grows; lanes are made with 0."""
+        """Messages put before this time count as settled. It only grows; lanes are created with 0."""
         conditions = below("purged_before", before_us)
         update = self._update({"purged_before": before_us}, conditions, attempt=self.host.uuid())
         return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
@@ -200,7 +201,7 @@ def lane_state(row: Any) -> LaneState:
 
 
 def refusal_state(row: Any, tenure: Tenure) -> LaneState:
-    """What a refused touch shows: the columns of its conditions and no others."""
+    """The content of a rejected renewal: the columns of its conditions and no others."""
     return LaneState(
         lock=row.lock,
         epoch=tenure.epoch,

@@ -1,10 +1,12 @@
-"""Obeys a range that a bulk job has reserved on a lane: hands out nothing there, tells the job what is still open,
-and takes the range back when the job gives it back or its deadline is over (docs/internals/protocols/dispatcher.md).
+"""Obeys a range reservation of a bulk job on a lane: delivers nothing from it, reports the open messages to the job,
+and takes the range back when the job releases it or its deadline is over (docs/internals/protocols/dispatcher.md).
 
-What is obeyed at once is decided where the touch learns of it; what takes a while (making durable what was accepted,
-answering, reading what the job settled) is done beside the touches, so that a slow store does not cost the lease.
+Immediate reactions are decided where the renewal learns of the reservation. Longer work (making accepted settles
+durable, answering, reading the job's settles) runs next to the renewals, so that a slow store does not cost the
+lease.
 
-Invariant: before the answer stands, everything accepted in the range is on record, and what is open there is in it.
+Invariant: before the answer is written, every accepted settle in the range is on record, and the answer contains all
+open messages of the range.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ RETRY_PAUSE_S = 0.3
 
 
 class Loans:
-    """The loan of one lane, if there is one, for one tenure."""
+    """The reservation of one lane, if there is one, for one tenure."""
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class Loans:
         self._owed = asyncio.Event()
 
     def obey(self, lent: bytes | None, *, answered: bool = False) -> None:
-        """From now on this is lent, and nothing else: hand out nothing more of it."""
+        """From now on this is reserved, and nothing else: deliver nothing more of it."""
         if lent == self._lent:
             return
         if self._loan is not None:
@@ -67,7 +69,7 @@ class Loans:
         self._owed.set()
 
     def watch(self, now_us: int) -> None:
-        """Take a range back whose job let its deadline pass."""
+        """Take back a range whose job let its deadline pass."""
         if self._loan is None:
             return
         skew_us = 2 * self._lane.terms.skew_us
@@ -76,7 +78,7 @@ class Loans:
             self._owed.set()
 
     async def run(self) -> None:
-        """See to what is owed, until cancelled."""
+        """Do the owed work, until cancelled."""
         while True:
             await self._owed.wait()
             self._owed.clear()
@@ -93,13 +95,14 @@ class Loans:
             del self._returned[0]
             self._owed.set()
         elif self._overdue and self._lent is not None:
-            # applied or not, the next touch tells what is lent then
+            # applied or not, the next renewal returns the reservation of that time
             await self._lane.end_loan(self._lent)
         elif self._unanswered and self._lent is not None:
             await self._answer(self._lent)
 
     async def _answer(self, lent: bytes) -> None:
-        """Tell the job what it must leave alone. Nothing is added to that after it was put together."""
+        """Report to the job the messages that it must not touch. Nothing is added to them after they were
+        collected."""
         told = await self._recorder.flush()
         opened = [(row.key, index, attempt) for row, index, attempt in self._books.open_in_loan()]
         if lent != self._lent:
@@ -110,7 +113,7 @@ class Loans:
             self._owed.set()
 
     async def _take_back(self, loan: Loan) -> None:
-        """What the job settled is settled, also in rows that are yet to be read; the rest is handed out as before."""
+        """The job's settles are applied, also in rows that are not read yet; the rest is delivered as before."""
         known = await self._source.known(max(loan.first, self._last()), loan.last)
         for row in list(self._books.rows()):
             self._books.strike(row, self._source.settled_elsewhere(row, known))

@@ -1,9 +1,8 @@
-"""A run of messages in one cell: the packed row of docs/internals/formats.md, which is what another language would
-read.
+"""A run of messages in one cell: the packed row of docs/internals/formats.md, which another language would read.
 
-Columnar: payloads lie one after the other behind their offsets, as Arrow lays out binary arrays, so a row of a
-hundred messages costs a few calls and no loop over messages. Pure: bytes in, columns out; it does not know tables.
-A row that fails its checksum, or is of a later version, is refused whole with the reason.
+Columnar: payloads follow each other after their offsets, as Arrow lays out binary arrays, so a row of a hundred
+messages costs a few calls and no loop over messages. Pure: bytes in, columns out; it does not know tables. A row that
+fails its checksum, or is of a later version, is rejected whole with the reason.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ COMPRESS_FROM_BYTES = 512
 COMPRESS_SAVES_MIN = 8
 """Compression is kept when it saves at least one eighth."""
 MESSAGE_MEMORY_BYTES = 100
-"""What a message takes in memory beside its content: an object for its payload, a place in some lists."""
+"""The memory of a message besides its content: an object for its payload, a place in some lists."""
 
 _HEADER = struct.Struct("<BBHII")
 _CHECKED = 8
-"""The checksum covers the four bytes before itself and everything from here on."""
+"""The checksum covers the four bytes before itself and everything from this offset on."""
 _ENTRY = struct.Struct("<HHII")
 _COUNT = struct.Struct("<I")
 _NUMBER = struct.Struct("<q")
@@ -39,21 +38,21 @@ _ALONE = struct.Struct("<IIHHIIHHIIHHIIqqii")
 """The length of the body, its directory of three columns, and all columns up to the payload itself."""
 _ALONE_BYTES = _ALONE.size - _COUNT.size
 ALONE_PAYLOAD_AT = _HEADER.size + _ALONE_BYTES
-"""Where the payload lies in a cell as `pack_alone` makes it, uncompressed."""
+"""The offset of the payload in a cell of `pack_alone`, uncompressed."""
 _PLAIN, _LZ4 = 0, 1
 _CONSTANT, _NUMBERS, _BYTES, _ROW = 1, 2, 3, 4
 _DUE, _PUT, _ATTEMPT, _PAYLOAD, _ATTRIBUTES, _GROUP, _ID, _REPLACES = range(1, 9)
 
 
 class RowBroken(HeadgateError):
-    """A stored row can not be read."""
+    """A stored row cannot be read."""
 
 
 @dataclass(slots=True)
 class PackedRun:
     """The columns of a row. A column of byte strings that is None holds nothing for any message.
 
-    A value, not to be changed; not frozen, since one is made for each row, and many rows are of one message.
+    A value, not to be changed; not frozen, since one is created for each row, and many rows are of one message.
     """
 
     due_us: Sequence[int]
@@ -73,7 +72,7 @@ def pack(run: PackedRun) -> bytes:
     """The cell that holds this run."""
     count = len(run)
     if not 0 < count <= MESSAGES_MAX:
-        raise SpecError("a row must hold 1 to 65,535 messages", messages=count)
+        raise SpecError("A row must hold 1 to 65,535 messages", messages=count)
     if _is_alone(run):
         return pack_alone(run.payload[0], due_us=run.due_us[0], put_us=run.put_us[0])
     return _sealed(count, _body(_columns(run)))
@@ -92,8 +91,8 @@ def _is_alone(run: PackedRun) -> bool:
 
 
 def pack_alone(payload: bytes, *, due_us: int, put_us: int) -> bytes:
-    """The cell that holds one message and nothing else: what is due later is alone in its row, and there are many
-    such. The same bytes as of the columns one by one, at once."""
+    """The cell of one message and nothing else: delayed messages are alone in their row, and there are many of them.
+    The same bytes as from the columns one by one, in one step."""
     length = len(payload)
     padding = -length % 8
     body_length = _ALONE_BYTES + length + padding
@@ -105,8 +104,7 @@ def pack_alone(payload: bytes, *, due_us: int, put_us: int) -> bytes:
 
 
 def _unpack_alone(cell: bytes) -> PackedRun | None:
-    """The one message of a cell as `pack_alone` makes it; None where something is otherwise, which is then looked
-    into by the columns."""
+    """The one message of a cell from `pack_alone`; None for any other form, which is then decoded by the columns."""
     if len(cell) < _HEADER.size + _ALONE_BYTES:
         return None
     _, *columns, bytes_length, due_us, put_us, start, length = _ALONE.unpack_from(cell, _CHECKED)
@@ -154,7 +152,7 @@ def unpack(cell: bytes) -> PackedRun:
     found = {column: (kind, body[start : start + length]) for column, kind, start, length in directory(body)}
     for column in (_DUE, _PUT, _PAYLOAD):
         if column not in found:
-            raise RowBroken("a stored row lacks a column", column=column)
+            raise RowBroken("A stored row lacks a column", column=column)
     byte_columns = {
         column: _split(found[column], count) if column in found else None for column in (_ATTRIBUTES, _GROUP, _ID)
     }
@@ -173,22 +171,22 @@ def unpack(cell: bytes) -> PackedRun:
 def open_row(cell: bytes) -> tuple[int, memoryview]:
     """The number of messages and the body, checked and decompressed; columns are views into it."""
     if len(cell) < _HEADER.size:
-        raise RowBroken("a stored row is truncated", length=len(cell))
+        raise RowBroken("A stored row is truncated", length=len(cell))
     version, compression, count, checksum, length = _HEADER.unpack_from(cell)
     if version != VERSION:
-        raise RowBroken("a stored row has an unsupported version", remedy="upgrade this process", version=version)
+        raise RowBroken("A stored row has an unsupported version", remedy="upgrade this process", version=version)
     if zlib.crc32(memoryview(cell)[_CHECKED:], zlib.crc32(cell[:4])) != checksum:
-        raise RowBroken("a stored row fails its checksum", checksum=checksum)
+        raise RowBroken("A stored row fails its checksum", checksum=checksum)
     stored = memoryview(cell)[_HEADER.size :]
     if compression == _LZ4:
         stored = memoryview(lz4.block.decompress(stored, uncompressed_size=length))
     elif compression != _PLAIN:
-        raise RowBroken("a stored row has an unsupported compression", compression=compression)
+        raise RowBroken("A stored row has an unsupported compression", compression=compression)
     return count, stored
 
 
 def memory_of(cell: bytes) -> int:
-    """About how many bytes a cell's messages take in memory: a compressed one may take ten times what it is."""
+    """The approximate memory of a cell's messages: a compressed cell may take ten times its size."""
     count: int
     length: int
     _, _, count, _, length = _HEADER.unpack_from(cell)
@@ -252,18 +250,18 @@ def _spread(found: tuple[int, memoryview], count: int) -> Sequence[int]:
     if sys.byteorder == "big":
         numbers.byteswap()
     if kind != _NUMBERS or len(numbers) != count:
-        raise RowBroken("a column of a stored row has an unexpected length", kind=kind, messages=count)
+        raise RowBroken("A column of a stored row has an unexpected length", kind=kind, messages=count)
     return numbers
 
 
 def _split(found: tuple[int, memoryview], count: int) -> list[bytes]:
     kind, content = found
     if kind != _BYTES:
-        raise RowBroken("a column of a stored row has an unexpected type", kind=kind)
+        raise RowBroken("A column of a stored row has an unexpected type", kind=kind)
     offsets = array("i", bytes(content[: 4 * (count + 1)]))
     if sys.byteorder == "big":
         offsets.byteswap()
     data = bytes(content[4 * (count + 1) :])
     if len(offsets) != count + 1 or offsets[-1] != len(data):
-        raise RowBroken("a stored row has offsets beyond its data", messages=count)
+        raise RowBroken("A stored row has offsets beyond its data", messages=count)
     return [data[start:end] for start, end in pairwise(offsets)]

@@ -1,8 +1,9 @@
-"""How far a lane is settled, how far it may be handed out, and making durable what is passed before it is passed.
+"""The position up to which a lane is settled, the bound up to which it may be delivered, and the facts to make
+durable before they are passed.
 
-`last` moves to the lowest settled end, never beyond a row whose passing is not on record; `reach` bounds how much a
-process that dies may have had in its hands (attack D3). Both only grow. What stands in the lane's row lags behind by
-a touch; facts below `last` are dropped only once it is known to stand there (attack D5).
+`last` moves to the lowest settled end, never beyond a row whose passing is not on record. `reach` limits the messages
+that a dying process may have had in flight (attack D3). Both only grow. The lane's row lags behind by a renewal;
+facts below `last` are dropped only once the row is known to contain it (attack D5).
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ class Position:
         self._given = 0
         self._given_before = 0
         self._has_stood = False
-        """Whether a touch of this tenure was applied: until then the reach of the one before bounds what is given."""
+        """Whether a renewal of this tenure was applied: until then the previous reach limits the deliveries."""
         self._to_be_passed: list[LaneRow] = []
         self._passed: list[LaneRow] = []
 
     def gave(self, messages: int) -> None:
-        """So many were handed out: what is handed out between two touches tells how far reach has to lead."""
+        """The number of deliveries: those between two renewals show how far reach has to lead."""
         self._given += messages
 
     @property
@@ -56,7 +57,7 @@ class Position:
         return bool(moved or not self._has_stood)
 
     async def advance(self) -> None:
-        """Pass what is settled, after making durable that it was passed."""
+        """Pass settled rows, after making durable that they were passed."""
         self._to_be_passed += self._books.advance()
         if self._to_be_passed:
             passing = self._to_be_passed
@@ -79,11 +80,11 @@ class Position:
         return self.reach if bound is None else max(self.reach, bound)
 
     def mark(self) -> list[LaneRow]:
-        """What is below the `last` that is about to be sent."""
+        """The facts below the `last` that is about to be sent."""
         return list(self._passed)
 
     def stands(self, reach: Any, marked: list[LaneRow]) -> None:
-        """A touch with this reach was applied: so was the `last` that it carried."""
+        """A renewal with this reach was applied: so was its `last`."""
         self.reach = reach
         self._has_stood = True
         self._given_before, self._given = self._given, 0

@@ -16,7 +16,7 @@ HELD_BYTES_MAX = 64 * 1024 * 1024
 
 
 class ReadBudget:
-    """The bytes that all lanes of a process hold in their books."""
+    """The bytes in the books of all lanes of a process."""
 
     def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
@@ -29,8 +29,8 @@ class ReadBudget:
 
     @contextmanager
     def reserve(self, expected_bytes: int) -> Iterator[None]:
-        """Count what a read is expected to bring, for as long as it is under way: of many lanes that begin at once,
-        each sees what the others are about to bring."""
+        """Count the expected size of a read while it is under way: of many lanes that start at once, each includes
+        the expected sizes of the others."""
         self.held_bytes += expected_bytes
         try:
             yield

@@ -1,13 +1,13 @@
-"""Receipts: what only one delivery holds, and what settles only that delivery.
+"""Receipts: each belongs to one delivery, and settles only that delivery.
 
-A receipt names queue, lane, row, index, attempt and epoch, and is keyed (HMAC), so that nobody can make one up or
-change one. All deliveries of a row by one owner at one attempt share the beginning of their receipts, and one HMAC:
-it is drawn out (SHAKE-256) to a seal of twelve bytes for each message of the row. So a receipt costs two slices of
-text, and the one that a process wrote itself is known again without computing anything.
+A receipt names queue, lane, row, index, attempt and epoch, and is keyed (HMAC), so that it cannot be forged or
+changed. All deliveries of a row by one owner at one attempt share the beginning of their receipts, and one HMAC,
+which is expanded (SHAKE-256) to a seal of twelve bytes for each message of the row. So a receipt costs two slices of
+text, and a process recognizes its own receipts without any computation.
 
     head (base64 of the fields, the row's key, and fill up to a multiple of three) + index (4 letters) + seal (16)
 
-What is remembered is bounded and only saves work: what is not remembered is computed again. Pure.
+The cache is bounded and only saves work: other receipts are computed again. Pure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INDEXES = 65_536
 _TAIL = _INDEX_LETTERS + _SEAL_LETTERS
 _URL_LETTERS = bytes.maketrans(b"+/", b"-_")
 REMEMBERED_MESSAGES = 65_536
-"""Of so many messages, and up to twice as many, the seals are remembered: 16 bytes each."""
+"""The seals of at least this many messages, and of up to twice as many, are cached: 16 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class RowReceipts:
 
 
 class Receipts:
-    """Writes and reads the receipts of one queue, and remembers what it wrote lately. Made by `receipts_of`."""
+    """Writes and reads the receipts of one queue, and caches recent ones. Created by `receipts_of`."""
 
     def __init__(self, queue: UUID, secret: bytes) -> None:
         self._queue = queue.bytes
@@ -86,7 +86,7 @@ class Receipts:
         self._messages = 0
 
     def of_row(self, generation: int, shard: int, epoch: int, attempt: int, key: bytes, *, count: int) -> RowReceipts:
-        """Those of a row of so many messages."""
+        """Those of a row of this many messages."""
         body, head = _head_of(generation, shard, epoch, attempt, key)
         known = self._rows.get(head)
         if known is None or known.count < count:
@@ -133,12 +133,12 @@ class Receipts:
 
 @lru_cache(1024)
 def receipts_of(queue: UUID, secret: bytes) -> Receipts:
-    """Those of a queue, one for all who write and read them in this process."""
+    """Those of a queue, shared by all writers and readers in this process."""
     return Receipts(queue, secret)
 
 
 def read_receipt(text: str, *, queue: UUID, secret: bytes) -> Receipt:
-    """What a receipt names; refused with one line if it is not one of this queue."""
+    """The fields of a receipt; rejected with one line if it is not one of this queue."""
     row, index = receipts_of(queue, secret).read(text)
     return Receipt(row.generation, row.shard, row.epoch, row.attempt, index, row.key)
 
@@ -150,7 +150,7 @@ def _head_of(generation: int, shard: int, epoch: int, attempt: int, key: bytes) 
 
 
 def _text_of(content: bytes) -> str:
-    """Base64 whose letters a URL may hold."""
+    """Base64 whose letters a URL may contain."""
     return binascii.b2a_base64(content, newline=False).translate(_URL_LETTERS).decode()
 
 
@@ -184,5 +184,5 @@ def _index_of(text: str) -> int:
 
 def _not_a_receipt(text: str) -> SpecError:
     return SpecError(
-        "not a receipt of this queue", remedy="pass the receipt as receive returned it", receipt=text[:20]
+        "Not a receipt of this queue", remedy="pass the receipt as receive returned it", receipt=text[:20]
     )

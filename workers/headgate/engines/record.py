@@ -1,8 +1,8 @@
-"""The settle record of one tenure, cut into pieces: which cells have to be written so that new facts are durable.
+"""The settle record of one tenure, cut into pieces: the cells to write so that new facts are durable.
 
 A piece is overwritten by its owner as it grows, and closed when it is full, so that no write is large. Facts of rows
-that the lane's position has passed leave an open piece only once that position is known to stand in the lane (attack
-D5). Pure: it tells what to write; it does not write.
+that the lane's position has passed leave an open piece only once that position is known to be in the lane (attack
+D5). Pure: it returns the writes and does not write.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Piece(Generic[Where]):
 
 @dataclass
 class _Open:
-    """A piece that still grows. What it tells of a row is encoded when that changes, not with every write."""
+    """A piece that still grows. Its text about a row is encoded when that changes, not with every write."""
 
     number: int = 0
     facts: dict[bytes, RowFacts] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Record(Generic[Where]):
         self._open: dict[Where, _Open] = {}
 
     def add(self, news: Mapping[Where, Mapping[bytes, RowFacts]]) -> list[Piece[Where]]:
-        """Take in new facts; what has to be written now so that they are durable."""
+        """Add new facts; returns the writes that make them durable now."""
         pieces = []
         for where, facts in news.items():
             piece = self._open.setdefault(where, _Open())
@@ -66,8 +66,8 @@ class Record(Generic[Where]):
         return pieces
 
     def forget(self, passed: Mapping[Where, Iterable[bytes]]) -> None:
-        """Drop the facts of rows below a position that is known to stand in the lane. Where messages moved stays:
-        by it they are found (`where`), and nobody else knows."""
+        """Drop the facts of rows below a position that is known to be in the lane. The facts of moved messages stay:
+        `where` locates them by it, and they exist nowhere else."""
         for where, keys in passed.items():
             piece = self._open.get(where)
             if piece is not None:
@@ -77,5 +77,5 @@ class Record(Generic[Where]):
                         del piece.facts[key], piece.encoded[key]
 
     def close(self, where: Where) -> None:
-        """Nothing more will be told of this partition."""
+        """No further facts of this partition follow."""
         self._open.pop(where, None)

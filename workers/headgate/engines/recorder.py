@@ -1,4 +1,4 @@
-"""Makes the facts of a lane's books durable: what is told while one write is under way shares the next.
+"""Makes the facts of a lane's books durable: facts that arrive during one write share the next.
 
 A flush is confirmed only if its write was acknowledged while the lease held (rule R2): the next owner has read the
 record by then, or will. It knows no engine and decides nothing else.
@@ -32,18 +32,18 @@ class Recorder:
         self._waiting: list[asyncio.Future[bool]] = []
 
     def wake(self) -> None:
-        """There are facts that somebody will want durable, but nobody waits for them."""
+        """There are facts that will be needed durable, but no caller waits for them."""
         self._wanted.set()
 
     async def flush(self) -> bool:
-        """Wait until all that the books tell now is durable; False when that is not known."""
+        """Wait until all current facts of the books are durable; False when that is not known."""
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         self._wanted.set()
         return await waiter
 
     async def run(self) -> None:
-        """Write, one at a time, until cancelled; whoever still waits then is told that it is not known."""
+        """Write, one at a time, until cancelled; callers that still wait then get an unknown outcome."""
         try:
             while True:
                 await self._wanted.wait()

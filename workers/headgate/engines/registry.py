@@ -1,21 +1,21 @@
-"""Which tables a resource needs: each engine, and the counters, say so for themselves, here.
+"""The tables that a resource needs: this module collects the declarations of each engine and of the counters.
 
-An engine joins by one line in CARRIED: the module that has its tables, imported when it is asked. Such a module has
+An engine joins by one line in the table below: the module that has its tables, imported on demand. Such a module has
 
     def shared_tables() -> the tables that all resources with `tables: shared` use, and
     def dedicated_tables(creation: UUID) -> those of one creation, named by its uuid,
 
-each a tuple of `Table`, or a dataclass whose fields are tables; and, if there have to be rows before anybody uses a
-generation of shards,
+each a tuple of `Table`, or a dataclass whose fields are tables; and, if rows have to exist before a generation of
+shards is used,
 
-    async def make_generation(entry: Entry, generation: Generation, making: Making) -> makes them, as often as asked;
+    async def make_generation(entry: Entry, generation: Generation, making: Making) -> creates them, idempotently;
 
 and, for a creation that is being deleted and has its rows in shared tables,
 
     async def forget_rows(entry: Entry, making: Making) -> removes those that would not expire by themselves.
 
-What is not in CARRIED is not carried by this release: its entry in the catalogue is written all the same, and stays
-`making` until a release carries it.
+This release does not support an engine outside the table: its entry in the catalogue is written all the same, and
+stays `making` until a release supports it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CARRIED: Final[Mapping[str, str]] = {
 """From an engine (`timeline`, `bucket`, `extent`), or `counter`, to the module that has its tables."""
 
 TABLES_KNOWN: Final = 128
-"""Of so many creations the tables are kept as they were made."""
+"""The number of creations whose tables are cached."""
 
 GENERATIONAL: Final = frozenset({"timeline", "bucket"})
 """Engines in which another number of shards makes another generation (rule R6); of extents the manager opens more."""
@@ -56,7 +56,7 @@ def engine_of(resource: Resource) -> str:
 
 
 def engine_of_entry(entry: Entry) -> str:
-    """The same, of what stands in the catalogue."""
+    """The same, from the catalogue's entry."""
     return "counter" if entry.name.kind == "Counter" else str(entry.spec.get("engine"))
 
 
@@ -68,12 +68,13 @@ def shards_of(resource: Resource) -> int:
 def tables_of(
     resource: Resource, creation: UUID, *, carried: Mapping[str, str] = CARRIED
 ) -> tuple[Table, ...] | None:
-    """The tables that this creation needs, under their real names; None if its engine is not carried yet."""
+    """The tables that this creation needs, under their real names; None if this release does not support its
+    engine."""
     return _tables(engine_of(resource), resource.spec.storage.tables, creation, carried)
 
 
 def tables_of_entry(entry: Entry, *, carried: Mapping[str, str] = CARRIED) -> tuple[Table, ...] | None:
-    """The same, of what stands in the catalogue."""
+    """The same, from the catalogue's entry."""
     return _tables(engine_of_entry(entry), entry.place.tables, entry.id, carried)
 
 
@@ -86,14 +87,14 @@ def _tables(engine: str, mode: str, creation: UUID, carried: Mapping[str, str]) 
 
 @lru_cache(TABLES_KNOWN)
 def _tables_in(module: str, creation: UUID | None) -> tuple[Table, ...]:
-    """Those of one creation, or the shared ones: the operator asks for the same ones over and over."""
+    """Those of one creation, or the shared ones: the operator requests the same ones repeatedly."""
     found = import_module(module)
     return _as_tuple(found.shared_tables() if creation is None else found.dedicated_tables(creation), module)
 
 
 @dataclass(frozen=True)
 class Making:
-    """What it takes to make a creation's rows, and to remove them."""
+    """The means to create a creation's rows, and to delete them."""
 
     store: Store
     """Of the keyspace that has the tables."""
@@ -101,8 +102,8 @@ class Making:
     new_uuid: Callable[[], UUID]
 
     def burial_us(self, written_us: int = 0) -> int:
-        """The stamp of a delete after which nothing may come: a creation's id is never used again, so it lies ahead
-        of every write that is still under way, and of the newest that was seen."""
+        """The stamp of a final delete: a creation's id is never used again, so the stamp is ahead of every write
+        still under way, and of the newest that was read."""
         return max(self.now_us(), written_us) + DAY_S * 1_000_000
 
 
@@ -114,7 +115,7 @@ def makes_lanes(engine: str, *, carried: Mapping[str, str] = CARRIED) -> bool:
 async def make_generation(
     engine: str, entry: Entry, generation: Generation, making: Making, *, carried: Mapping[str, str] = CARRIED
 ) -> None:
-    """Make what a generation needs before it is used; nothing where its engine needs nothing."""
+    """Create the rows of a generation before it is used; nothing where its engine needs none."""
     make = _function(engine, "make_generation", carried)
     if make is not None:
         await make(entry, generation, making)
@@ -136,5 +137,5 @@ def _as_tuple(tables: object, module: str) -> tuple[Table, ...]:
     if is_dataclass(tables) and not isinstance(tables, Table | type):
         tables = tuple(getattr(tables, each.name) for each in fields(tables))
     if not isinstance(tables, tuple) or not all(isinstance(table, Table) for table in tables):
-        raise Bug("an engine's module does not define tables", module=module)
+        raise Bug("An engine's module does not define tables", module=module)
     return tables

@@ -1,4 +1,4 @@
-"""What goes into the books of a lane and what comes out: rows, hand-outs, copies that are wanted. Values alone."""
+"""The values that go into and come out of the books of a lane: rows, deliveries, requested copies. Values alone."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 HOLES_MAX = 10_000
 ROWS_A_TURN = 200
-"""After so many rows who works through many lets others have their turn: what keeps a loop for long keeps leases,
-clocks and deliveries of all lanes waiting."""
+"""After this many rows a loop over many yields: a loop that runs for long delays leases, clocks and deliveries of all
+lanes."""
 
 
 @dataclass(frozen=True)
 class BookTerms:
-    """What a queue says about handing out."""
+    """A queue's settings for deliveries."""
 
     max_receives: int
     hold_us_max: int
-    """A failed message without a group waits here up to this long; for a longer backoff it is copied."""
+    """A failed message without a group waits in the lane up to this time; for a longer backoff it is copied."""
     remembered_us: int
     """A message hidden longer than this is written down, so that the next owner hides it too."""
     dead_letters: bool = True
@@ -42,9 +42,10 @@ class LaneRow:
     groups: Sequence[bytes] | None = None
     attempts: Sequence[int] | None = None
     settled: int = 0
-    """Bits of messages that the engine knows need no handing out: cancelled, purged, replaced, expired."""
+    """Bits of messages that the engine knows need no delivery: cancelled, purged, replaced, expired."""
     moved: Mapping[int, bytes] = field(default_factory=dict)
-    """Where messages of it were moved to: a copy is finished there, and nothing is handed out here."""
+    """The places that its messages were moved to: a copy is finished there, and nothing is delivered from this
+    row."""
     stands_at: Any = None
     """The order of where its messages were first put, where that is another: their turn within a group."""
 
@@ -59,12 +60,12 @@ class Why(Enum):
     RETRY = "retry"
     DEAD = "dead"
     MOVED = "moved"
-    """Its own row tells the place."""
+    """Its own row names the place."""
 
 
 @dataclass(slots=True)
 class HandOut:
-    """A message given out: the row and index say which, the attempt which delivery of it."""
+    """A delivered message: the row and index identify it, the attempt its delivery."""
 
     row: LaneRow
     index: int
@@ -77,7 +78,7 @@ class HandOut:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A copy that is wanted: fix its place first, unless it is fixed, then write it, then say that it is written."""
+    """A requested copy: fix its place first, unless it is fixed, then write it, then report that it is written."""
 
     row: LaneRow
     index: int

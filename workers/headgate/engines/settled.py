@@ -1,12 +1,11 @@
-"""What is known of rows above a lane's position: which messages are settled, hidden, tried before, or moved.
+"""The facts about rows above a lane's position: which messages are settled, hidden, tried before, or moved.
 
-These facts are what an owner writes into the settle record and what the next owner reads. They only grow, so the
-union of what several owners wrote, in any order and any number of times, is the truth
-(docs/internals/protocols/dispatcher.md).
+An owner writes these facts into the settle record, and the next owner reads them. They only grow, so the union of
+several owners' facts, in any order and any number of times, is the truth (docs/internals/protocols/dispatcher.md).
 Facts name a row and indexes in it, never a span of rows: a row that lands later between two others is covered by
 neither (attack A3).
 
-Pure. A row is known by an opaque key; what the key means only the engine knows.
+Pure. A row is known by an opaque key, whose meaning only the engine knows.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _MOVED = struct.Struct("<HIB")
 
 
 class RecordBroken(HeadgateError):
-    """A stored settle record can not be read."""
+    """A stored settle record cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Tried:
-    """How often a message was handed out, and until when it is hidden. The later word counts: of the later owner, and
-    of one owner that in its later piece."""
+    """How often a message was delivered, and until when it is hidden. The later fact counts: of the later owner, and
+    of one owner the one in its later piece."""
 
     epoch: int
     piece: int
@@ -43,8 +42,8 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Moved:
-    """Where the copy of a message goes, fixed before it is written. The later owner's word counts: an earlier one
-    whose word was durable in time was read by the later, which then fixed no other."""
+    """The place of a message's copy, fixed before it is written. The later owner's fact counts: if an earlier one was
+    durable in time, the later owner read it, and then fixed no other."""
 
     epoch: int
     piece: int
@@ -63,7 +62,7 @@ class RowFacts:
     """The latest tenure whose record names the row. Not written with the row: a piece begins with it."""
 
     def merge(self, other: RowFacts) -> None:
-        """Take in what another owner wrote of the same row."""
+        """Add another owner's facts of the same row."""
         self.epoch = max(self.epoch, other.epoch)
         self.settled |= other.settled
         for index, tried in other.tried.items():
@@ -72,13 +71,13 @@ class RowFacts:
             self.moved[index] = max(moved, self.moved.get(index, moved))
 
     def overrule(self, later: RowFacts) -> None:
-        """Take in what the same owner says now: its later word counts, whatever the numbers."""
+        """Add the same owner's current facts: its later fact counts, whatever the numbers."""
         self.settled |= later.settled
         self.tried.update(later.tried)
         self.moved.update(later.moved)
 
     def is_empty(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Whether there are no facts."""
         return not (self.settled or self.tried or self.moved)
 
 
@@ -120,7 +119,7 @@ def encode_head(*, epoch: int, piece: int) -> bytes:
 
 
 def encode_row(key: bytes, row: RowFacts) -> bytes:
-    """What a piece tells of one row."""
+    """A piece's facts of one row."""
     ranges = list(ranges_of(row.settled)) if row.settled else ()
     tried = list(_runs_of(row.tried)) if row.tried else ()
     parts = [_ROW.pack(len(key), len(ranges), len(tried), len(row.moved)), key]
@@ -132,7 +131,7 @@ def encode_row(key: bytes, row: RowFacts) -> bytes:
 
 
 def _runs_of(tried: Mapping[int, Tried]) -> Iterator[tuple[int, int, Tried]]:
-    """Neighbours that were handed out together are told together: the first index, the last, and what is told."""
+    """Neighbours that were delivered together are encoded together: the first index, the last, and the facts."""
     first = last = -1
     same: Tried | None = None
     for index in sorted(tried):
@@ -156,14 +155,14 @@ def decode(piece: bytes) -> Facts:
     try:
         return dict(_rows_of(piece))
     except (struct.error, IndexError) as error:
-        raise RecordBroken("a stored settle record is truncated", length=len(piece)) from error
+        raise RecordBroken("A stored settle record is truncated", length=len(piece)) from error
 
 
 def _rows_of(piece: bytes) -> Iterator[tuple[bytes, RowFacts]]:
     version, epoch, number = _HEAD.unpack_from(piece)
     if version != VERSION:
         raise RecordBroken(
-            "a settle record has an unsupported version", remedy="upgrade this process", version=version
+            "A settle record has an unsupported version", remedy="upgrade this process", version=version
         )
     at = _HEAD.size
     while at < len(piece):
@@ -192,7 +191,7 @@ def _rows_of(piece: bytes) -> Iterator[tuple[bytes, RowFacts]]:
 
 
 def union(pieces: Iterable[bytes]) -> Facts:
-    """What all pieces of all owners tell together."""
+    """The union of all pieces of all owners."""
     whole: Facts = {}
     for piece in pieces:
         merge_facts(whole, decode(piece))
@@ -200,12 +199,12 @@ def union(pieces: Iterable[bytes]) -> Facts:
 
 
 def encode_flights(flights: Iterable[tuple[bytes, int, int]]) -> bytes:
-    """Open deliveries (row, index, attempt) of an owner in a range that it lends."""
+    """Open deliveries (row, index, attempt) of an owner in a reserved range."""
     return b"".join(_FLIGHT.pack(len(key), index, attempt) + key for key, index, attempt in flights)
 
 
 def decode_flights(stored: bytes) -> list[tuple[bytes, int, int]]:
-    """What the owner of a lane still has open in a lent range."""
+    """The messages that the owner of a lane still has open in a reserved range."""
     flights = []
     at = 0
     while at < len(stored):

@@ -1,11 +1,12 @@
 """Shares the lanes of one queue with the other processes that want some, without a coordinator. The prose is
 docs/internals/protocols/balance.md.
 
-It keeps this process in the list of members, with the lanes that it takes for its own, and knows the others from it;
-which lanes are whose is decided by decide_sharing.py. It takes and gives back nothing itself, and knows no engine.
-That two members see different lists for a while costs time and nothing else: lanes are owned by lease.
+It keeps this process in the list of members, with the lanes that it claims, and reads the other members from it.
+decide_sharing.py decides the distribution. This module takes and releases nothing itself, and knows no engine. Two
+members may read different lists for a while, which costs time and nothing else: lanes are owned by lease.
 
-Each generation is shared by itself, all its lanes, be they retired or not: so nobody has to know what others know.
+Each generation is distributed separately, with all its lanes, retired or not: so no member needs to know the others'
+knowledge.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ log = logging.getLogger("headgate.lanes")
 WRITE_EVERY_S = 5.0
 READ_EVERY_S = 2.0
 BEGIN_AGAIN_S = 0.2
-"""Who does not know the others yet can take nothing, so the first read is tried again sooner."""
+"""A member that does not know the others yet can take nothing, so the first read is retried sooner."""
 KEPT_S = 15
 
 Held = Callable[[int], Sequence[Claim]]
-"""The lanes that a process takes for its own at a moment."""
+"""The lanes that a process claims at a given time."""
 
 
 class Sharing:
@@ -47,7 +48,7 @@ class Sharing:
         self.members: tuple[Member, ...] = ()
         """As read last, this process among them; none before the first read."""
         self.told: tuple[Claims, ...] = ()
-        """What the others say of the lanes that they hold, as read last."""
+        """The other members' claims of lanes, from the last read."""
         self._host = host
         self._queue = queue
         self._room = 0
@@ -58,12 +59,12 @@ class Sharing:
         self._known = asyncio.Event()
         self._shared: tuple[tuple[LaneName, ...], tuple[Member, ...], dict[LaneName, UUID]] = ((), (), {})
         self.loop = SupervisedLoop("members", self._keep, log=log, member=host.name)
-        """Keeps this process in the list, and the list known here."""
+        """Keeps this process in the list, and reads the list."""
 
     # ---- its life
 
     def join(self, room: int, held: Held = lambda _: ()) -> None:
-        """Be a member that holds up to so many lanes, from now on, and says which those are."""
+        """Be a member that holds up to this many lanes, from now on, and publish them."""
         changed, self._room = room != self._room, room
         self._held = held
         if changed:
@@ -83,7 +84,7 @@ class Sharing:
             return  # the row expires by itself
 
     async def until_known(self, within_s: float) -> None:
-        """Wait until the other members are known, but no longer than this: who waits can do other things too."""
+        """Wait until the other members are known, but no longer than this: the caller has other work too."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._known.wait()
@@ -109,10 +110,10 @@ class Sharing:
                     refused = True
             await asyncio.sleep(READ_EVERY_S if self._known.is_set() else BEGIN_AGAIN_S)
 
-    # ---- whose is what
+    # ---- distribution of lanes
 
     def mine(self, lanes: Collection[LaneName]) -> set[LaneName]:
-        """Those of this process's share; none before it knows the other members. `lanes` are all there are."""
+        """Those of this process's share; none before it knows the other members. `lanes` are all existing ones."""
         return {lane for lane, member in self._share(lanes).items() if member == self.me}
 
     @property
@@ -125,7 +126,7 @@ class Sharing:
         return self._giving.decide(held, self._share(lanes), self.me, now_us=self._host.now_us())
 
     def took(self, lane: LaneName, lanes: Collection[LaneName]) -> None:
-        """This lane was taken; where it is another's share, because he did not."""
+        """This lane was taken; if it is in another member's share, because that one did not take it."""
         if self._share(lanes).get(lane, self.me) != self.me:
             self._giving.took_extra(lane, now_us=self._host.now_us())
 
@@ -167,7 +168,7 @@ class Sharing:
 
 
 async def read_members(host: Host, queue: UUID) -> list[tuple[Member, Claims]]:
-    """The members of a queue, and what each says of the lanes that it holds."""
+    """The members of a queue, and each one's claims of lanes."""
     columns = ("member", "room", "held", "held_us")
     return [
         (Member(row.member, row.room), Claims(row.member, row.held_us or 0, decode_claims(row.held)))

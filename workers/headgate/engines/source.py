@@ -1,7 +1,8 @@
-"""What an engine gives a dispatcher: rows of one lane in order, a place for its record, and places for copies.
+"""The interface of an engine for a dispatcher: rows of one lane in order, a place for its record, and places for
+copies.
 
-The dispatcher knows nothing else of an engine. Orders are opaque and sort as the lane does; what the lane's row keeps
-of them (`last`, `reach`) is made and read by `order_of` and `stored`.
+The dispatcher knows nothing else of an engine. Orders are opaque and sort as the lane does; `order_of` and `stored`
+read and create their form in the lane's row (`last`, `reach`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from headgate.store.types import Value
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one read brought: rows in order, and how far the lane has been read by it, rows or none."""
+    """The result of one read: rows in order, and how far the lane has been read by it, with or without rows."""
 
     rows: Sequence[LaneRow]
     reached: Any
@@ -42,19 +43,19 @@ class LaneSource(Protocol):
     """One lane of an engine, for the length of a tenure."""
 
     def order_of(self, stored: Value) -> Any:
-        """The order that a cell of the lane's row (`last`, `reach`) tells; of null, the lane's beginning."""
+        """The order in a cell of the lane's row (`last`, `reach`); of null, the lane's beginning."""
         ...
 
     def stored(self, order: Any) -> Value:
-        """What the lane's row keeps of an order."""
+        """The form of an order in the lane's row."""
         ...
 
     def order_at(self, moment_us: int) -> Any:
-        """An order above everything that is due up to a moment, and below all that is due later."""
+        """An order above everything that is due up to a given time, and below everything that is due later."""
         ...
 
     async def known(self, after: Any, up_to: Any) -> Facts:
-        """The union of what all owners and jobs recorded of rows between two orders, at least. Read only after the
+        """The union of all owners' and jobs' records of rows between two orders, at least. Read only after the
         earlier owner's end."""
         ...
 
@@ -76,33 +77,34 @@ class LaneSource(Protocol):
         ...
 
     async def write_copy(self, move: Move) -> None:
-        """Write a copy at the place that is fixed: a retry here, or a dead letter there. Doing it twice makes one."""
+        """Write a copy at its fixed place: a retry in this queue, or a dead letter in its own. Writing it twice
+        creates one."""
         ...
 
     def deliveries(self, given: Iterable[HandOut], epoch: int) -> list[Delivery]:
-        """What consumers get, with receipts."""
+        """The deliveries for consumers, with receipts."""
         ...
 
     def put_before(self, row: LaneRow, moment_us: int) -> int:
-        """The bits of the messages of a row that were first put before a moment."""
+        """The bits of the messages of a row that were first put before a given time."""
         ...
 
     def purge(self, before_us: int) -> None:
-        """From now on, rows come with the messages settled that were first put before this moment."""
+        """From now on, messages first put before this time are returned as settled."""
         ...
 
     def met(self, keys: Iterable[bytes]) -> None:
-        """An owner has these rows in its hands: of what stands for the same, nothing else is handed out."""
+        """An owner has these rows in flight: of rows that represent the same messages, no other is delivered."""
         ...
 
     def settled_elsewhere(self, row: LaneRow, facts: Facts) -> int:
-        """The bits of a row that are settled, since these facts settle another row that stands for the same."""
+        """The bits of a row that are settled, since these facts settle another row with the same messages."""
         ...
 
     def loan_of(self, lent: bytes) -> Loan:
-        """What a lent range says."""
+        """The report about a reserved range."""
         ...
 
     def stored_loan(self, loan: Loan) -> bytes:
-        """What the lane's row keeps of a loan."""
+        """The form of a reservation in the lane's row."""
         ...

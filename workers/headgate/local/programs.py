@@ -58,7 +58,7 @@ class Pauses:
 
 
 class Programs:
-    """The programs of one stack that run for ever."""
+    """The programs of one stack that run forever."""
 
     def __init__(self, environment: Mapping[str, str], say: Say, pauses: Pauses | None = None) -> None:
         self._environment = dict(environment)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import shlex
 import signal
 import sys
 import time
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -25,6 +27,7 @@ import click
 from headgate.api.loader import load_files
 from headgate.api.parse import Resource
 from headgate.errors import HeadgateError, SpecError
+from headgate.local.first_message import find_worked_queue, put_first_message
 from headgate.local.first_queue import format_first_queue
 from headgate.local.own_cassandra import OwnCassandra
 from headgate.local.programs import Program, Programs, ended_how
@@ -46,6 +49,11 @@ def state_directory(files: Sequence[Path]) -> Path:
     return cache_root() / "run" / "dev" / hashlib.blake2b(named.encode(), digest_size=6).hexdigest()
 
 
+def last_environment() -> Path:
+    """The variables of the stack that was started last, at a place that documentation can name."""
+    return cache_root() / "run" / "dev" / "env"
+
+
 def write_first_queue(queue: str, handler: str) -> Path:
     """A file for a queue that has none. Its place depends on the queue's name alone, and so do the data."""
     name = queue.replace("/", ".")
@@ -56,12 +64,29 @@ def write_first_queue(queue: str, handler: str) -> Path:
     return file
 
 
+@dataclass(frozen=True)
+class FirstMessage:
+    """A message that is put when the workers run."""
+
+    payload: str
+    then_end: bool = False
+    """Whether the stack ends when it is handled."""
+
+
 class Stack:
     """One run of it."""
 
-    def __init__(self, files: Sequence[Path], environment: Mapping[str, str], *, fresh: bool) -> None:
+    def __init__(
+        self,
+        files: Sequence[Path],
+        environment: Mapping[str, str],
+        *,
+        fresh: bool,
+        first: FirstMessage | None = None,
+    ) -> None:
         self._files = files
         self._environment = dict(environment)
+        self._first = first
         self._directory = state_directory(files)
         self._cassandra = (
             None
@@ -81,7 +106,8 @@ class Stack:
             asyncio.get_running_loop().add_signal_handler(number, self._told_to_end, ending)
         self._resources = load_files(self._files)
         if not self._resources:
-            raise SpecError("no Queue and no Counter in these files", files=", ".join(map(str, self._files)))
+            raise SpecError("No Queue and no Counter in these files", files=", ".join(map(str, self._files)))
+        worked = "" if self._first is None else find_worked_queue(self._resources)
         try:
             if not await self._until(ending, self._bring_cassandra()):
                 return
@@ -89,6 +115,10 @@ class Stack:
             if not await self._until(ending, self._apply()):
                 return
             self._begin_workers()
+            if self._first is not None:
+                putting = put_first_message(self._environment, worked, self._first.payload, partial(_say, "put"))
+                if not await self._until(ending, putting) or self._first.then_end:
+                    return
             self._tell(time.monotonic() - began_s)
             await self._keep(ending)
         finally:
@@ -232,6 +262,7 @@ class Stack:
         if suggestions:
             file = self._directory / "env"
             _write_environment(file, self._environment)
+            _link(file, last_environment())
             click.echo("Try in another terminal:")
             for line in (f". {shlex.quote(str(file))}", *suggestions):
                 click.echo(f"  {line}")
@@ -244,6 +275,14 @@ def _say(who: str, line: str) -> None:
 
 def _minute() -> datetime:
     return datetime.now(UTC).replace(second=0, microsecond=0)
+
+
+def _link(file: Path, place: Path) -> None:
+    """Make the place lead to the file, in one step."""
+    partial_link = place.with_name(f".{place.name}.{os.getpid()}")
+    partial_link.unlink(missing_ok=True)
+    partial_link.symlink_to(file)
+    partial_link.replace(place)
 
 
 def _write_environment(file: Path, environment: Mapping[str, str]) -> None:

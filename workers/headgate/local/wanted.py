@@ -64,7 +64,7 @@ def workers_of(resources: Sequence[Resource]) -> list[WorkerOf]:
 def _arguments(queue: Queue, number: int) -> tuple[str, ...]:
     consumer = (queue.spec.consumers or ())[number]
     name = f"{queue.metadata.namespace}/{queue.metadata.name}"
-    told = ["worker", "--queue", name, "--concurrency", str(consumer.concurrency), "--health", "off", "--log", "text"]
+    told = ["worker", name, "--concurrency", str(consumer.concurrency), "--health", "off", "--log", "text"]
     if consumer.http is not None:
         told += ["--http", f"http://127.0.0.1:{consumer.http.port}{consumer.http.path}"]
     else:
@@ -117,18 +117,18 @@ def suggestions_of(resources: Sequence[Resource]) -> list[str]:
 def _on_queue(queue: Queue) -> list[str]:
     name = f"{queue.metadata.namespace}/{queue.metadata.name}"
     lines = [
-        f"""headgate send --queue {name} '{{"to": "you-{{n}}"}}' --count 10""",
-        f"headgate stats --queue {name}",
-        "headgate top --once",
+        f"""headgate put {name} '{{"to": "you-{{n}}"}}' --count 10""",
+        f"headgate stats {name}",
+        "headgate top --snapshot",
     ]
     if not queue.spec.consumers:
-        lines.append(f"headgate receive --queue {name} --ack")
+        lines.append(f"headgate receive {name} --ack")
     if queue.spec.dead_letter is not None:
         dead = f"{queue.metadata.namespace}/{queue.spec.dead_letter}"
         lines += [
-            f"""headgate send --queue {name} '{{"no": "address"}}'""",
-            f"headgate peek --queue {dead}",
-            f"headgate redrive --queue {dead}",
+            f"""headgate put {name} '{{"no": "address"}}'""",
+            f"headgate peek {dead}",
+            f"headgate redrive {dead}",
         ]
     return lines
 

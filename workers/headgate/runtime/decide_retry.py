@@ -45,7 +45,7 @@ class Backoff:
         fit = all(math.isfinite(each) for each in (self.first_s, self.factor, self.cap_s))
         if not (fit and 0 <= self.first_s <= self.cap_s <= DELAY_S_MAX and self.factor >= 1):
             remedy = f"0 <= first_s <= cap_s <= {DELAY_S_MAX:.0f}, and a factor of at least 1"
-            raise SpecError("invalid backoff", remedy=remedy, first_s=self.first_s, cap_s=self.cap_s)
+            raise SpecError("Invalid backoff", remedy=remedy, first_s=self.first_s, cap_s=self.cap_s)
 
     def bound_s(self, attempt: int) -> float:
         """The longest that the delay after this attempt can be."""
@@ -103,7 +103,7 @@ DONE = Done()
 
 
 def judge_failure(policy: RetryPolicy, error: BaseException, *, attempt: int, chance: float, told: str) -> Verdict:
-    """The verdict on a handler's failure. `chance` is from 0 to 1; `told` is the text in the dead letter."""
+    """The verdict on a handler's failure. `chance` is from 0 to 1, the text goes into the dead letter."""
     if isinstance(error, Reject):
         return Never(told, delay_after(policy.backoff, attempt, chance))
     if isinstance(error, Retry) and error.after_s is not None:

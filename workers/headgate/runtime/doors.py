@@ -61,10 +61,10 @@ class Doors:
             await self.close()
             remedy = "choose another with --health host:port, or --health off"
             raise Surroundings(
-                "the port for probes and metrics cannot be opened",
+                "The port for probes and metrics cannot be opened",
                 host=host,
                 port=port,
-                said=error.strerror,
+                cause=error.strerror,
                 remedy=remedy,
             ) from None
         self.port = int(self._runner.addresses[0][1])

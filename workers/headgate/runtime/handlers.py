@@ -1,7 +1,7 @@
 """A user's function as a handler, loaded by its entry point and interpreted by its annotations.
 
     async def send(mail: Mail, context: Context) -> None: ...        # a pydantic model, JSON
-    def log(payload): ...                                            # as its content type says
+    def log(payload): ...                                            # by its content type
     def store(payload: bytes) -> None: ...                           # in a thread
     async def index(pages: list[Page]) -> None: ...                  # a batch
 
@@ -46,7 +46,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Handler:
-    """A function, and how it wants to be called."""
+    """A function, and its calling convention."""
 
     name: str
     function: Callable[..., Any]
@@ -91,7 +91,7 @@ def handler(
     """
     if function is not None and not callable(function):
         raise HandlerUnusable(
-            f"the decorator needs a function, not a {type(function).__name__}",
+            f"The decorator needs a function, not a {type(function).__name__}",
             remedy="write @handler(retries=...), naming each option",
         )
     options = Options(batch, retries or RetryPolicy(), retry_invalid)
@@ -110,7 +110,7 @@ def load_handler(entry_point: str) -> Handler:
         part.isidentifier() for part in (*module.split("."), *path.split("."))
     ):
         raise HandlerUnusable(
-            "a handler is named MODULE:FUNCTION", remedy="write mailer.tasks:send", given=entry_point
+            "A handler is named MODULE:FUNCTION", remedy="write mailer.tasks:send", given=entry_point
         )
     here = str(Path.cwd())
     if here not in sys.path:
@@ -119,7 +119,7 @@ def load_handler(entry_point: str) -> Handler:
     for part in path.split("."):
         if not hasattr(found, part):
             told = _functions_of(found)
-            raise HandlerUnusable("the module has no such function", handler=entry_point, it_has=told or "none")
+            raise HandlerUnusable("The module has no such function", handler=entry_point, it_has=told or "none")
         found = getattr(found, part)
     return understand(found, entry_point)
 
@@ -131,7 +131,7 @@ def _imported(module: str, entry_point: str) -> object:
         if missing.name is not None and (module == missing.name or module.startswith(missing.name + ".")):
             remedy = "start the worker where the module can be imported, or set PYTHONPATH"
             raise HandlerUnusable(  # noqa: B904  one line is enough
-                "the module does not exist", handler=entry_point, module=missing.name, remedy=remedy
+                "The module does not exist", handler=entry_point, module=missing.name, remedy=remedy
             )
         raise _broken(missing, entry_point) from None
     except (Exception, SystemExit) as error:
@@ -145,7 +145,7 @@ def _broken(error: BaseException, entry_point: str) -> HandlerUnusable:
     else:
         at = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"
     said = f"{type(error).__name__}: {error}".splitlines()[0]
-    return HandlerUnusable("the handler's module fails on import", handler=entry_point, error=said, at=at)
+    return HandlerUnusable("The handler's module fails on import", handler=entry_point, error=said, at=at)
 
 
 def _functions_of(module: object) -> str:
@@ -156,7 +156,7 @@ def _functions_of(module: object) -> str:
 def understand(function: Any, name: str) -> Handler:
     """The meaning of a function's annotations and its decorator."""
     if inspect.isclass(function) or not callable(function):
-        raise HandlerUnusable("a handler must be a function or a callable object", handler=name)
+        raise HandlerUnusable("A handler must be a function or a callable object", handler=name)
     called = function if inspect.isroutine(function) else function.__call__
     options: Options = getattr(function, _OPTIONS, Options())
     payload, context = _parameters(called, name)
@@ -181,7 +181,7 @@ def understand(function: Any, name: str) -> Handler:
 def _parameters(function: Callable[..., Any], name: str) -> tuple[str, str | None]:
     """The names of the parameters for the payload and for the context."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise HandlerUnusable("a handler must return, not yield", handler=name)
+        raise HandlerUnusable("A handler must return, not yield", handler=name)
     parameters = inspect.signature(function).parameters
     hints = _hints(function, name)
     contexts = [each for each in parameters if _is_context(hints.get(each)) or each in ("context", "contexts")]
@@ -190,7 +190,7 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[str, str | Non
     needed = [each.name for each in others if each.default is each.empty and each.kind not in _VARIADIC]
     if not payloads or len(contexts) > 1 or set(needed) - {payloads[0].name}:
         remedy = "define one parameter for the payload, and optionally one for the context"
-        raise HandlerUnusable("the handler's parameters are not supported", handler=name, remedy=remedy)
+        raise HandlerUnusable("The handler's parameters are not supported", handler=name, remedy=remedy)
     return payloads[0].name, contexts[0] if contexts else None
 
 
@@ -202,7 +202,7 @@ def _hints(function: Callable[..., Any], name: str) -> Mapping[str, Any]:
         return typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError, AttributeError) as error:
         remedy = "import the names in its annotations at run time, not only for type checking"
-        raise HandlerUnusable("an annotation cannot be resolved", handler=name, error=error, remedy=remedy) from None
+        raise HandlerUnusable("An annotation cannot be resolved", handler=name, error=error, remedy=remedy) from None
 
 
 def _is_context(annotation: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A payload as the annotation of its handler wants it: bytes, a text, or JSON checked by pydantic. Pure.
+"""A payload in the form of its handler's annotation: bytes, a string, or JSON checked by pydantic. Pure.
 
 `bytes`: as it is. `str`: UTF-8. `Received`: the whole message. Anything else that pydantic understands (a model, a
 dataclass, dict, list, int, ...) is read from JSON and checked against it. Without an annotation, and with `Any` or
@@ -51,7 +51,7 @@ def decoder_of(annotation: Any, handler: str) -> Decode:
         said = str(error).splitlines()[0]
         remedy = "annotate it with bytes, str, a pydantic model, or a type that JSON can represent"
         raise SpecError(
-            "pydantic does not support an annotation", handler=handler, said=said, remedy=remedy
+            "Pydantic does not support an annotation", handler=handler, cause=said, remedy=remedy
         ) from None
     name = getattr(annotation, "__name__", str(annotation))
 
@@ -89,14 +89,14 @@ def _as_text(delivery: Delivery) -> str:
     try:
         return delivery.payload.decode()
     except UnicodeDecodeError as error:
-        raise PayloadInvalid(f"the payload is not UTF-8: at byte {error.start}") from None
+        raise PayloadInvalid(f"The payload is not UTF-8: at byte {error.start}") from None
 
 
 def _as_json(delivery: Delivery) -> Any:
     try:
         return json.loads(delivery.payload)
     except (ValueError, RecursionError):
-        raise PayloadInvalid("the payload is not JSON, but its content type is") from None
+        raise PayloadInvalid("The payload is not JSON, but its content type is") from None
 
 
 def _by_content_type(delivery: Delivery) -> Any:
@@ -121,4 +121,4 @@ def _told(invalid: ValidationError, name: str) -> str:
     faults = invalid.errors(include_url=False, include_context=False, include_input=False)
     lines = [f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in faults[:FAULTS_MAX]]
     more = f"\nand {len(faults) - FAULTS_MAX} more" if len(faults) > FAULTS_MAX else ""
-    return bounded_reason(f"the payload is not a valid {name}", "\n".join(lines) + more)
+    return bounded_reason(f"The payload is not a valid {name}", "\n".join(lines) + more)

@@ -157,7 +157,7 @@ class Child:
                     return
             except (EOFError, OSError):
                 code = await self.end()
-        raise Surroundings("the crash suspect process ended before it received a message", exit_code=code)
+        raise Surroundings("The crash suspect process ended before it received a message", exit_code=code)
 
     async def _verdict(self, flight: Flight) -> Verdict:
         hands = flight.context.hands if flight.context is not None else None
@@ -214,7 +214,7 @@ class Child:
             async with asyncio.timeout(START_WITHIN_S):
                 await self._receive()
         except TimeoutError:
-            raise Surroundings("crash suspect process does not start", within_s=START_WITHIN_S) from None
+            raise Surroundings("Crash suspect process does not start", within_s=START_WITHIN_S) from None
 
     async def end(self) -> int | None:
         """Kill it, if it lives; how it ended."""

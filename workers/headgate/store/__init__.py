@@ -1,1 +1,1 @@
-"""Tables and statements as values, and what runs them: Cassandra, or a simulation of it."""
+"""Tables and statements as values, and the stores that run them: Cassandra, or a simulation of it."""

@@ -1,9 +1,8 @@
-"""What is written down of a bulk job: who drives it, and the batch that is in work
-(docs/internals/protocols/spark.md, "Jobs").
+"""The record of a bulk job: its driver, and its current batch (docs/internals/protocols/spark.md, "Jobs").
 
-One row a job, changed by LWT alone, each time on the condition that the caller still drives the job. So of two
-drivers, one of which thinks the other dead, only one brings a batch from `planned` to `committed`, and a run that
-was killed is gone on with from what stands here. It knows neither queues nor what a plan says.
+One row per job, changed by LWT alone, each time on the condition that the caller still drives the job. So if two
+drivers run, one of which believes the other dead, only one takes a batch from `planned` to `committed`. A killed run
+is resumed from this record. This module knows neither queues nor the content of a plan.
 
     idle --plan--> planned --commit--> committed --settle--> idle
                       |                                        ^
@@ -28,11 +27,11 @@ from headgate.store.store import Store
 TRIES = 5
 
 Told = Mapping[str, Any]
-"""What the job tells its next run: numbers and texts by name, as JSON keeps them."""
+"""The facts that the job keeps for its next run: numbers and strings by name, as JSON stores them."""
 
 
 class JobTakenOver(Conflict):
-    """Another run of this bulk job goes on with it."""
+    """Another run of this bulk job continues it."""
 
 
 class Stage(Enum):
@@ -40,9 +39,9 @@ class Stage(Enum):
 
     IDLE = "idle"
     PLANNED = "planned"
-    """What belongs to it is fixed; whether it was worked is not known."""
+    """Its contents are fixed; whether it was processed is unknown."""
     COMMITTED = "committed"
-    """It is done for good; what it settles may not be settled yet."""
+    """It is done for good; its settles may still be missing."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +67,12 @@ class BulkLog:
         self._driver = new_uuid()
 
     async def read(self) -> BulkRow | None:
-        """As it stands now."""
+        """Its current state."""
         rows = await self._store.read(Select(BULK, {"job": self._job}, consistency=Consistency.SERIAL))
         return None if not rows or rows[0].driver is None else _row(self._job, rows[0])
 
     async def take(self) -> BulkRow:
-        """Drive the job from now on. Who drove it before can change nothing any more."""
+        """Drive the job from now on. The previous driver can change nothing any more."""
         for _ in range(TRIES):
             seen = await self.read()
             if seen is None:
@@ -85,18 +84,18 @@ class BulkLog:
                 statement = self._update({"driver": self._driver}, seen)
             if (await self._store.decide(statement)).applied:
                 return mine
-        raise JobTakenOver("other runs of this bulk job started at the same time", job=self._job)
+        raise JobTakenOver("Other runs of this bulk job started at the same time", job=self._job)
 
     async def plan(self, row: BulkRow, plan: bytes) -> BulkRow:
         """The next batch is this."""
         return await self._move(row, replace(row, stage=Stage.PLANNED, number=row.number + 1, plan=plan))
 
     async def commit(self, row: BulkRow, plan: bytes) -> BulkRow:
-        """The batch is done; this is what is left to be settled of it."""
+        """The batch is done; this is the part still to be settled."""
         return await self._move(row, replace(row, stage=Stage.COMMITTED, plan=plan))
 
     async def finish(self, row: BulkRow, told: Told) -> BulkRow:
-        """Nothing is in work any more; this is told to whoever comes next."""
+        """No batch is open any more; the next run receives this."""
         return await self._move(row, replace(row, stage=Stage.IDLE, plan=b"", told=told))
 
     async def _move(self, row: BulkRow, to: BulkRow) -> BulkRow:

@@ -1,13 +1,13 @@
 """The real store: statements as values, run on Cassandra through its driver.
 
-What is here sends a statement once and says what became of it; everything about trying again is in `Store`.
-Each shape is prepared once; its values are encoded here (`cassandra_binding`), answers come back as named tuples.
+This module sends a statement once and reports its outcome; all retries are in `Store`. Each shape is prepared once.
+Its values are encoded by `cassandra_binding`, and answers come back as named tuples.
 
     store = await CassandraStore.connect(read_settings(os.environ))
     await store.write(Insert(table, {...}, timestamp_us=now_us))
     await store.close()
 
-One store belongs to one process and one event loop, and says so when it is used elsewhere.
+One store belongs to one process and one event loop, and raises an error when it is used elsewhere.
 """
 
 from __future__ import annotations
@@ -124,11 +124,11 @@ class CassandraStore(Store):
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
-        """Close connections and threads; what is in flight ends as Unknown."""
+        """Close connections and threads; requests in flight end as Unknown."""
         await self._session.close()
 
     async def attempt(self, statement: Write | Decision | Select, within_s: float) -> AttemptAnswer:
-        """Send it once, and say what became of it."""
+        """Send it once, and report its outcome."""
         self._session.require_usable()
         deadline = boottime_s() + within_s
         request = await self._bind(statement, within_s)
@@ -171,7 +171,7 @@ class CassandraStore(Store):
         return wired
 
     async def scan(self, scan: Scan) -> AsyncIterator[Row]:
-        """Keys between two tokens, page by page; a page that fails is asked for again."""
+        """Keys between two tokens, page by page; a page that fails is requested again."""
         self._session.require_usable()
         plan = await self._tried_again(lambda left_s: self._plan(scan.shape, Markers(), "scan", left_s), None)
         level = binding.read_level(scan.shape.table, scan.consistency)
@@ -195,9 +195,9 @@ class CassandraStore(Store):
         consistency: Consistency = Consistency.LOCAL_QUORUM,
         at: Coordinator | None = None,
     ) -> list[Row]:
-        """Run CQL that is no statement of ours: schema, system tables, a question to one coordinator. Sent once.
+        """Run other CQL than our statements: schema, system tables, a query to one coordinator. Sent once.
 
-        `values` stand where the text says %s. A schema change returns when the nodes agree, or the time is up.
+        `values` replace the %s of the text. A schema change returns when the nodes agree, or the time is up.
         """
         self._session.require_usable()
         host = None if at is None else self._host(at.address)
@@ -229,7 +229,7 @@ class CassandraStore(Store):
         for host in self._session.cluster.metadata.all_hosts():
             if host.address == address:
                 return host
-        raise Overloaded("the node no longer exists", address=address)
+        raise Overloaded("The node no longer exists", address=address)
 
     async def _send(
         self, statement: Statement, request: _Request, within_s: float, page: bytes | None = None
@@ -239,7 +239,7 @@ class CassandraStore(Store):
         began_s = time.perf_counter()
         if within_s <= 0 or not await self._admission.enter(request.size, within_s):
             request.metrics.failed(time.perf_counter() - began_s, "Overloaded")
-            raise Overloaded("too many requests are in flight from this process", in_flight=self._admission.requests)
+            raise Overloaded("Too many requests are in flight from this process", in_flight=self._admission.requests)
         left_s = within_s - (time.perf_counter() - began_s)
         try:
             answer = await self._session.send(request.query, max(left_s, 0.001), page)
@@ -258,7 +258,7 @@ class CassandraStore(Store):
             return await bind(statement, within_s)
         encode = binding.ENCODERS.get(type(statement).__name__)
         if encode is None:
-            return await self._bind_lwt(statement, within_s)  # type: ignore[arg-type]  # what is left is conditional
+            return await self._bind_lwt(statement, within_s)  # type: ignore[arg-type]  # the rest is conditional
         return await self._bind_plain(statement, encode, within_s)  # type: ignore[arg-type]
 
     async def _bind_plain(
@@ -325,7 +325,7 @@ class CassandraStore(Store):
     async def _plan(
         self, shape: Shape, markers: Markers, kind: str, within_s: float, about: Statement | None = None
     ) -> Plan:
-        """The prepared shape; whoever comes while it is being prepared waits for the same preparation."""
+        """The prepared shape; concurrent callers wait for the same preparation."""
         key = (shape, markers)
         plan = self._plans[markers].get(shape)
         if plan is not None:
@@ -354,7 +354,7 @@ class CassandraStore(Store):
 
 
 def _decided(answer: Answer) -> AttemptAnswer:
-    """An LWT's answer: whether it was applied, else the rows that it met; a row that is not there has no columns."""
+    """An LWT's answer: whether it was applied, else the rows that it met; a missing row has no columns."""
     if answer.rows and answer.rows[0][0]:
         return AttemptAnswer()
     names = answer.names[1:]

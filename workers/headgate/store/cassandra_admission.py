@@ -1,4 +1,4 @@
-"""How much may be in flight at once, in requests and in bytes; who comes later waits in turn.
+"""The limit on requests and bytes in flight; later requests wait in turn.
 
 The driver would block the whole loop once a connection has no free stream, and would queue without a bound before.
 """
@@ -13,7 +13,7 @@ BYTES_MAX = 64 * 1024 * 1024
 
 
 class Admission:
-    """A gate of one loop. What is larger than all the room there is goes alone."""
+    """A gate of one loop. A request larger than the whole capacity goes alone."""
 
     def __init__(self, requests_max: int = REQUESTS_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._requests_max = requests_max
@@ -23,7 +23,7 @@ class Admission:
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
 
     def try_enter(self, size: int) -> bool:
-        """Go in if there is room and nobody waits."""
+        """Enter if there is capacity and nobody waits."""
         if self._waiting or not self._room(size):
             return False
         self._take(size)
@@ -39,7 +39,7 @@ class Admission:
             async with asyncio.timeout(within_s):
                 await turn
         except (TimeoutError, asyncio.CancelledError) as error:
-            # Let in and called away in one turn of the loop: the place is given back.
+            # Admitted and cancelled in one turn of the loop: the place is returned.
             if turn.done() and not turn.cancelled():
                 self.leave(size)
             if isinstance(error, TimeoutError):
@@ -48,7 +48,7 @@ class Admission:
         return True
 
     def leave(self, size: int) -> None:
-        """Go out, and let in who waits."""
+        """Leave, and admit the waiting requests."""
         self.requests -= 1
         self.bytes -= size
         while self._waiting:

@@ -1,11 +1,12 @@
-"""Messages in a batch that the application made and sends itself: what the server would refuse, or break in half, is
-told before. The prose is "A message in the application's own batch" in docs/internals/protocols/timeline.md.
+"""Messages in a batch that the application builds and sends itself. A batch that the server would reject, or apply in
+part, is reported before it is sent. The prose is "A message in the application's own batch" in
+docs/internals/protocols/timeline.md.
 
-It takes a `BatchStatement` of the driver for Python, or what looks like one, and adds text to it: what was prepared
-on our connection is not known on the application's.
+It takes a `BatchStatement` of the Python driver, or an object like it, and adds CQL text to it: a statement prepared
+on our connection is unknown on the application's.
 
-Invariants: a batch that is refused was not changed. What can not be seen is not judged: sizes are of the values
-alone, and the table of a prepared statement is known only where the server tells its text.
+Invariants: a rejected batch was not changed. Facts that cannot be read are not judged: sizes are of the values alone,
+and the table of a prepared statement is known only where the server returns its text.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ASK_WITHIN_S = 2.0
 KNOWN_MAX = 10_000
 LOCAL_QUORUM = 6
 TOO_WEAK = {0: "ANY", 1: "ONE", 2: "TWO", 3: "THREE", 8: "SERIAL", 9: "LOCAL_SERIAL", 10: "LOCAL_ONE"}
-"""By their numbers in the protocol, since a batch bears these."""
+"""By their numbers in the protocol, since a batch stores these."""
 
 _UNITS = {"B": 1, "": KIB, "KB": KIB, "KIB": KIB, "MIB": KIB**2, "GIB": KIB**3}
 _STRING = re.compile(r"'(?:[^']|'')*'")
@@ -44,7 +45,7 @@ _CONDITION = re.compile(r"\bIF\s+(?:NOT\s+EXISTS|EXISTS|\S+\s*(?:=|!=|<|>|\bIN\b
 
 
 class BatchUnfit(SpecError):
-    """A message can not go into this batch."""
+    """A message cannot be added to this batch."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,14 @@ class Part:
 
 @dataclass(frozen=True)
 class _Told:
-    """The text of a statement, and the keyspace that it was prepared in; without a text, nobody tells."""
+    """The text of a statement, and the keyspace that it was prepared in; without a text, neither is known."""
 
     text: str | None
     keyspace: str | None = None
 
 
 class CassandraBatches:
-    """What the server says of batches, remembered: its limit, prepared texts, and when tables forget."""
+    """The server's facts about batches, cached: its limit, prepared texts, and gc_grace of tables."""
 
     def __init__(self, store: CassandraStore) -> None:
         self._store = store
@@ -73,10 +74,10 @@ class CassandraBatches:
         self._texts: dict[bytes, _Told] = {}
         self._gc_grace_s: dict[tuple[str, str], int | None] = {}
 
-    # ---- asked
+    # ---- queries to the server
 
     async def learn(self, batch: Any, tables: Iterable[str] = ()) -> None:
-        """Ask the server what there is to know for this batch. Refuses tables that forget too soon, and IF."""
+        """Query the server for the facts about this batch. Rejects tables with a short gc_grace, and IF."""
         check_kind(batch)
         if self._fail_bytes is None:
             self._fail_bytes = await self._read_fail_bytes()
@@ -91,14 +92,14 @@ class CassandraBatches:
             gc_grace_s = await self._gc_grace_of(keyspace, name)
             if gc_grace_s is not None and gc_grace_s < GC_GRACE_S_MIN:
                 raise BatchUnfit(
-                    "a table in the batch has gc_grace below 3 h, so later replays would be dropped",
+                    "A table in the batch has gc_grace below 3 h, so later replays would be dropped",
                     remedy="raise its gc_grace_seconds to 10800 or more",
                     table=f"{keyspace}.{name}",
                     gc_grace_s=gc_grace_s,
                 )
 
     async def _ask(self, text: str, values: tuple[Any, ...], *, at: Any = None) -> Sequence[Any]:
-        """An empty answer where the role may not ask, or nobody answers: then it can not be seen."""
+        """An empty answer where the role lacks the permission, or no server answers: then the facts are unknown."""
         try:
             return await self._store.cql(text, values, consistency=Consistency.ONE, within_s=ASK_WITHIN_S, at=at)
         except HeadgateError:
@@ -111,7 +112,7 @@ class CassandraBatches:
         return min((limit for limit in limits if limit is not None), default=FAIL_BYTES)
 
     async def _text_of(self, prepared: bytes) -> _Told:
-        """Each node keeps a list of its own: asked one by one, once."""
+        """Each node keeps a list of its own: each is queried once."""
         if prepared not in self._texts:
             if len(self._texts) >= KNOWN_MAX:
                 self._texts.clear()
@@ -132,7 +133,7 @@ class CassandraBatches:
             asked = "SELECT gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
             rows = await self._ask(asked, key)
             found = int(rows[0].gc_grace_seconds) if rows else None
-            if found is None or found < GC_GRACE_S_MIN:  # it may be mended, or made
+            if found is None or found < GC_GRACE_S_MIN:  # it may be repaired, or created
                 return found
             self._gc_grace_s[key] = found
         return self._gc_grace_s[key]
@@ -162,35 +163,35 @@ class CassandraBatches:
         limit = self._fail_bytes or FAIL_BYTES
         if size > limit:
             raise BatchUnfit(
-                "the server would refuse a batch of this size",
+                "The server would refuse a batch of this size",
                 remedy="store large data elsewhere and put only its key, or raise batch_size_fail_threshold",
                 size=size,
                 limit=limit,
             )
 
 
-# ---- what can be seen of a batch
+# ---- facts that the batch itself shows
 
 
 def check_kind(batch: Any) -> None:
-    """Refuse what is no logged batch, or would be sent in a way by which a message can be lost."""
+    """Reject a batch that is not logged, or would be sent in a way that can lose a message."""
     if not callable(getattr(batch, "add", None)) or not hasattr(batch, "batch_type"):
-        raise BatchUnfit("this is not a batch", remedy="pass a BatchStatement()", given=type(batch).__name__)
+        raise BatchUnfit("This is not a batch", remedy="pass a BatchStatement()", given=type(batch).__name__)
     if str(batch.batch_type) != "LOGGED":
         raise BatchUnfit(
-            "a batch that is not LOGGED may be applied in part",
+            "A batch that is not LOGGED may be applied in part",
             remedy="use BatchStatement(), which is logged",
             type=batch.batch_type,
         )
     if getattr(batch, "timestamp", None) is not None:
         raise BatchUnfit(
-            "a batch with one timestamp for all its statements cannot hold a message, whose rows have their own",
+            "A batch with one timestamp for all its statements cannot hold a message, whose rows have their own",
             remedy="set timestamps on your own statements",
         )
     level = getattr(batch, "consistency_level", None)
     if level in TOO_WEAK:
         raise BatchUnfit(
-            "a batch below quorum consistency may arrive after its message was due",
+            "A batch below quorum consistency may arrive after its message was due",
             remedy="set its consistency_level to LOCAL_QUORUM, or do not set it",
             given=TOO_WEAK[level],
         )
@@ -207,7 +208,7 @@ def parts_of(batch: Any) -> Iterator[Part]:
 
 
 def size_of_text(text: str) -> int:
-    """The bytes of the values that stand in a statement."""
+    """The bytes of the values in a statement."""
     sizes = {"text": lambda said: len(said.encode()) - 2, "blob": lambda said: len(said) // 2 - 1}
     return sum(
         sizes.get(found.lastgroup or "", lambda said: 16 if len(said) == 36 else 8)(found[0])
@@ -216,7 +217,7 @@ def size_of_text(text: str) -> int:
 
 
 def table_of(text: str, keyspace: str | None) -> tuple[str, str] | None:
-    """Keyspace and table that a statement writes to, where that can be told."""
+    """Keyspace and table of a statement's write, where they can be determined."""
     found = _TABLE.match(text)
     if found is None:
         return None
@@ -225,7 +226,7 @@ def table_of(text: str, keyspace: str | None) -> tuple[str, str] | None:
 
 
 def bytes_of(limit: str) -> int | None:
-    """A limit as the server's settings tell it: `50KiB`, or `50` of the older name. None: there is none."""
+    """A limit as the server's settings write it: `50KiB`, or `50` of the older name. None: no limit."""
     found = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", limit.strip())
     return int(found[1]) * _UNITS.get(found[2].upper(), 1) if found else None
 
@@ -233,7 +234,7 @@ def bytes_of(limit: str) -> int | None:
 def _refuse_condition(text: str) -> None:
     if _CONDITION.search(_STRING.sub("''", text)):
         raise BatchUnfit(
-            "a batch with conditions (IF) stays in one partition, and a message needs another",
+            "A batch with conditions (IF) stays in one partition, and a message needs another",
             remedy="evaluate the condition first, then write both in a batch without conditions",
         )
 
@@ -241,12 +242,12 @@ def _refuse_condition(text: str) -> None:
 def _split(name: str) -> tuple[str, str]:
     keyspace, dot, table = name.partition(".")
     if not dot:
-        raise BatchUnfit("a table name needs its keyspace", remedy="write shop.orders", given=name)
+        raise BatchUnfit("A table name needs its keyspace", remedy="write shop.orders", given=name)
     return _plain(keyspace), _plain(table)
 
 
 def _plain(name: str) -> str:
-    """As it stands in the schema: without quotes, or in small letters."""
+    """As it is in the schema: without quotes, or in lower case."""
     return name[1:-1] if name.startswith('"') else name.lower()
 
 

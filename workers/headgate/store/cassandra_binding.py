@@ -1,8 +1,9 @@
-"""A shape, prepared: how its values become what the driver sends.
+"""A prepared shape: how its values become the driver's requests.
 
-Values are encoded here, by the types of the table, and handed to the driver as bytes: its own binding looks up each
-column by name for each row, and costs more than all the rest of a batch. The statements of a batch are even handed
-over as they stand on the wire (`HeadgateProtocol`): what rows of one partition have in common is written once.
+Values are encoded in this module, by the types of the table, and passed to the driver as bytes. The driver's own
+binding looks up each column by name for each row, and costs more than all the rest of a batch. The statements of a
+batch are even passed in their wire form (`HeadgateProtocol`), where the common part of rows in one partition is
+encoded once.
 """
 
 from __future__ import annotations
@@ -67,12 +68,12 @@ Encoded = list[bytes | None]
 
 
 class _Undecoded(list[Any]):
-    """What is known of the columns of an answer whose rows are to stay as they came."""
+    """The column metadata of an answer whose rows stay undecoded."""
 
 
 class _UndecodedStatement(PreparedStatement):  # type: ignore[misc]  # the driver has no types
-    """A prepared statement whose rows are not decoded. The driver asks its metadata for how to decode them, and
-    replaces it when it prepares the text again on a node that has forgotten it."""
+    """A prepared statement whose rows are not decoded. The driver reads from its metadata how to decode them, and
+    replaces it when it prepares the text again on a node that no longer knows it."""
 
     @property
     def result_metadata(self) -> _Undecoded:
@@ -116,11 +117,11 @@ class _Result(_DecodedResult):  # type: ignore[misc]  # the driver has no types
 
 
 class Wired(list[bytes]):
-    """The statements of a batch as they stand on the wire: what the driver calls the queries of a batch."""
+    """The statements of a batch in their wire form; the driver calls them the queries of a batch."""
 
 
 class HeadgateProtocol(ProtocolHandler):  # type: ignore[misc]  # the driver has no types
-    """The driver's protocol, but for batches whose statements are encoded already, and rows that stay encoded."""
+    """The driver's protocol, except for batches whose statements are encoded already, and rows that stay encoded."""
 
     message_types_by_opcode: ClassVar[dict[int, Any]] = {
         **ProtocolHandler.message_types_by_opcode,
@@ -151,7 +152,7 @@ class HeadgateProtocol(ProtocolHandler):  # type: ignore[misc]  # the driver has
 
 
 class _Bound(BoundStatement):  # type: ignore[misc]  # the driver has no types
-    """Values encoded here: the driver's own binding never sees them, nor do its messages show them."""
+    """Encoded values: the driver's own binding never reads them, and its messages do not show them."""
 
     raw_values = "(encoded)"
 
@@ -162,13 +163,13 @@ class Plan:
 
     prepared: PreparedStatement
     undecoded: PreparedStatement
-    """The same, for rows that are to stay as they come."""
+    """The same, for rows that stay undecoded."""
     query_id: bytes
     encoders: tuple[Callable[[Any], bytes], ...]
     head: int
-    """How many of the values stand before the attempt."""
+    """The number of values before the attempt."""
     lead: int
-    """How many of the values are the partition key, if they stand first; else 0."""
+    """The number of values that are the partition key, if they come first; else 0."""
     metrics: ShapeMetrics
 
 
@@ -184,7 +185,7 @@ def cql_of(keyspace: str, shape: Shape, markers: Markers) -> str:
         return select_cql(keyspace, shape, markers.partitions)
     if isinstance(shape, ScanShape):
         return scan_cql(keyspace, shape)
-    raise ShapeBroken("unknown kind of shape", kind=type(shape).__name__)
+    raise ShapeBroken("Unknown kind of shape", kind=type(shape).__name__)
 
 
 def plan_of(shape: Shape, prepared: PreparedStatement, metrics: ShapeMetrics) -> Plan:
@@ -216,7 +217,7 @@ def _encode(plan: Plan, values: Sequence[Value], shape: Shape) -> Encoded:
     try:
         return [None if value is None else encode(value) for encode, value in zip(plan.encoders, values, strict=True)]
     except (struct.error, UnicodeEncodeError) as error:
-        raise ShapeBroken("a value does not fit its column", table=shape.table.name, said=error) from None
+        raise ShapeBroken("A value does not fit its column", table=shape.table.name, cause=error) from None
 
 
 def encode_insert(plan: Plan, statement: Any) -> Encoded:
@@ -242,7 +243,7 @@ def encode_delete(plan: Plan, statement: Any) -> Encoded:
 
 
 def encode_lwt(plan: Plan, statement: Conditional, bears_attempt: bool) -> Encoded:
-    """An INSERT: values, attempt, time to live. An UPDATE: time to live, what is set, attempt, the rest."""
+    """An INSERT: values, attempt, time to live. An UPDATE: time to live, the set columns, attempt, the rest."""
     encoded = _encode(plan, statement.values, statement.shape)
     if bears_attempt:
         encoded.insert(plan.head, statement.attempt.bytes)
@@ -307,7 +308,7 @@ class Wiring:
         self.wired.append(_start_of(plan, len(encoded)) + b"".join(values))
 
     def add_insert(self, plan: Plan, statement: Any) -> None:
-        """A plain insert. Where it goes to the partition of the one before, only what differs is encoded."""
+        """A plain insert. If it goes to the partition of the one before, only the differences are encoded."""
         values, lead, ttl_s = statement.values, plan.lead, statement.ttl_s
         if self.first is None or not lead:
             self.add(plan, encode_insert(plan, statement))
@@ -363,7 +364,7 @@ def _start_of(plan: Plan, values: int) -> bytes:
 
 
 def _wire(encoders: Sequence[Callable[[Any], bytes]], values: Sequence[Value], plan: Plan) -> bytes:
-    """Values as they stand on the wire, each behind its length."""
+    """Values in their wire form, each after its length."""
     try:
         return b"".join(
             [
@@ -372,13 +373,13 @@ def _wire(encoders: Sequence[Callable[[Any], bytes]], values: Sequence[Value], p
             ]
         )
     except (struct.error, UnicodeEncodeError) as error:
-        raise ShapeBroken("a value does not fit its column", table=plan.metrics.table, said=error) from None
+        raise ShapeBroken("A value does not fit its column", table=plan.metrics.table, cause=error) from None
 
 
 def batch(kind: Any, wiring: Wiring, level: int, *, serial: int | None = None) -> Any:
     """A batch for the driver, routed by its first statement."""
     if wiring.first is None:
-        raise ShapeBroken("an empty batch")
+        raise ShapeBroken("An empty batch")
     statement = BatchStatement(kind, consistency_level=level, serial_consistency_level=serial)
     statement._statements_and_parameters = wiring.wired
     plan, encoded = wiring.first

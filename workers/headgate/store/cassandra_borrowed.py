@@ -1,8 +1,8 @@
-"""A driver session of the application, used beside the application, which keeps every setting of it.
+"""A driver session of the application, used together with the application, which keeps all its settings.
 
 The session stays as it is: its row factory, profiles, timestamps and protocol handler are the application's. A view
-of it sends our requests through the same pools of connections, with an execution profile of ours that is registered
-nowhere. What the session has to bring is checked when it is borrowed, in one line each. It is never closed here.
+of it sends our requests through the same pools of connections, with an unregistered execution profile of ours. The
+requirements on the session are checked when it is passed in, in one line each. This module never closes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FETCH_SIZE = 5000
 
 
 class ClusterView:
-    """The application's cluster, by execution profiles, whatever its own sessions are configured by."""
+    """The application's cluster, by execution profiles, in any configuration of its own sessions."""
 
     _config_mode = driver._ConfigMode.PROFILES
 

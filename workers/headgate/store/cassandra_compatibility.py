@@ -1,4 +1,5 @@
-"""Whether a real Cassandra keeps what expires after 2038: each node says so in its settings, if the role may ask."""
+"""Whether a real Cassandra stores expirations after 2038: each node's settings contain it, if the role may read
+them."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ OLD = "CASSANDRA_4"
 
 
 async def keeps_past_2038(store: CassandraStore) -> bool:
-    """True if every node of the home data centre says that its storage is not that of Cassandra 4 any more.
+    """True if every node of the home data center reports that its storage is no longer that of Cassandra 4.
 
-    A node that does not answer, or is not allowed to tell, counts as old: what is refused then is refused here, with
-    a reason, rather than by a server.
+    A node that does not answer, or may not be read, counts as old: then this process rejects the write, with a
+    reason, rather than a server.
     """
     modes = await asyncio.gather(*(_mode_of(store, node) for node in store.coordinators()))
     return bool(modes) and all(mode is not None and mode != OLD for mode in modes)

@@ -1,7 +1,7 @@
-"""The driver, as we use it: its parts under one roof, its libev reactor and nothing else, its logs kept to a line.
+"""The driver as this package uses it: its parts in one module, only its libev reactor, and its logs cut to one line.
 
-The driver picks a reactor by what happens to be installed, and its asyncio one hangs when a callback sends the next
-request; so ours is named, and a machine without it is told so instead of getting another.
+The driver picks a reactor by the installed packages, and its asyncio one hangs when a callback sends the next
+request. So this module names the reactor, and a machine without it gets an error instead of another one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ try:
     from cassandra.io import libevreactor
     from cassandra.io.libevreactor import LibevConnection
 except Exception as error:  # the driver raises a class of its own, which is not importable when this fails
-    raise Surroundings("the Cassandra driver's libev reactor is missing", remedy=_REMEDY, said=error) from None
+    raise Surroundings("The Cassandra driver's libev reactor is missing", remedy=_REMEDY, cause=error) from None
 
 DRIVER_LOGGERS = tuple(
     f"cassandra.{name}"
@@ -31,14 +31,14 @@ DRIVER_LOGGERS = tuple(
 
 
 def _nothing() -> None:
-    """What a timer that was given up does."""
+    """The action of a cancelled timer."""
 
 
 class RequestTimer(Timer):  # type: ignore[misc]  # the driver has no types
-    """The end of one request, which lets go of it once it is answered.
+    """The end of one request, which releases it once it is answered.
 
-    A cancelled timer stays in the driver's queue until its moment, and would keep its request until then: what was
-    sent and all rows that came back, of each request of the last seconds.
+    A cancelled timer stays in the driver's queue until its time, and would keep its request until then: the sent
+    statement and all returned rows, of each request of the last seconds.
     """
 
     def cancel(self) -> None:
@@ -48,10 +48,10 @@ class RequestTimer(Timer):  # type: ignore[misc]  # the driver has no types
 
 
 class HeadgateConnection(LibevConnection):  # type: ignore[misc]  # the driver has no types
-    """A connection with buffers for packed rows, which does not turn requests away while the socket is full.
+    """A connection with buffers for packed rows, which does not reject requests while the socket is full.
 
     The driver refuses to queue once the kernel's buffer is full, and the request then goes to a wrong coordinator or
-    fails; what is in flight is bounded by the store instead, in requests and in bytes.
+    fails. Instead, the store bounds the requests and bytes in flight.
     """
 
     @classmethod
@@ -74,7 +74,7 @@ class HeadgateConnection(LibevConnection):  # type: ignore[misc]  # the driver h
 
 
 class _OneLine(logging.Filter):
-    """Strips tracebacks: what went wrong reaches whoever asked as an error of ours."""
+    """Removes tracebacks: the caller got the error as one of ours."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.exc_info and record.exc_info[1] is not None:
@@ -91,7 +91,8 @@ _ONE_LINE = _OneLine()
 
 
 def keep_logs_to_a_line() -> None:
-    """The driver logs tracebacks of what it also raises; keep the line. Where nobody set up logging, keep silent."""
+    """The driver logs tracebacks of errors that it also raises; keep one line. Without configured logging, stay
+    silent."""
     logging.getLogger("cassandra").addHandler(logging.NullHandler())
     for name in DRIVER_LOGGERS:
         logging.getLogger(name).addFilter(_ONE_LINE)
@@ -101,11 +102,11 @@ def require_libev(cluster: object) -> None:
     """Assert that the reactor in use is the one we chose."""
     used = getattr(cluster, "connection_class", None)
     if not (isinstance(used, type) and issubclass(used, LibevConnection)):
-        raise Surroundings("the Cassandra driver does not use its libev reactor", remedy=_REMEDY, uses=used)
+        raise Surroundings("The Cassandra driver does not use its libev reactor", remedy=_REMEDY, uses=used)
 
 
 def let_reactor_end() -> None:
-    """After the last connection of the process: the driver's timer repeats for ever and would keep its thread.
+    """After the last connection of the process: the driver's timer repeats forever and would keep its thread.
 
     A reactor belongs to its own thread, so a callback on it stops the timer. A later connection starts it again.
     """

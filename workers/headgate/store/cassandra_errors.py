@@ -1,14 +1,15 @@
-"""What the driver raises, as what the store promises: was nothing done, or is it unknown, or will it never be done?
+"""Translates the driver's errors to the promises of the store: nothing was done, the outcome is unknown, or it can
+never succeed.
 
 `NotEnoughReplicas` and `Overloaded` promise that nothing was done, so they are given only where the server's own code
 shows it (Cassandra 5.0):
 
-- Unavailable is found before anything is sent for a single mutation and for a logged batch; an unlogged batch of
-  several partitions finds it in the middle; an LWT can find it when it commits what was already accepted.
-- Overloaded is raised per mutation too, and a time-out of any kind says nothing about the write.
-- NoHostAvailable means that no request left this process, since nothing is sent to a second node here.
+- Unavailable is detected before anything is sent for a single mutation and for a logged batch; an unlogged batch of
+  several partitions detects it in the middle; an LWT can detect it when it commits a proposal already accepted.
+- Overloaded is raised per mutation too, and no timeout of any kind determines the outcome of the write.
+- NoHostAvailable means that no request left this process, since a request is never sent to a second node.
 
-A Refused will be refused again; Surroundings is a schema or a right that is missing.
+A Refused will be rejected again; Surroundings is a missing schema or permission.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _TOO_LARGE = ("too large", "oversized", "exceeds", "too big", "max value size")
 
 
 About: TypeAlias = Statement | str
-"""A statement, or a few words on what else was asked."""
+"""A statement, or a short text for any other request."""
 
 
 class TooLarge(Refused):
@@ -54,7 +55,7 @@ class NotAllowed(Refused):
 
 
 def translate(error: BaseException, statement: About) -> BaseException:
-    """The error of ours that says what became of the statement."""
+    """Our error for the statement's outcome."""
     if isinstance(error, HeadgateError):
         return error
     if isinstance(error, driver.NoHostAvailable):
@@ -69,34 +70,34 @@ def translate(error: BaseException, statement: About) -> BaseException:
     if isinstance(error, (WriteTimeout, ReadTimeout, WriteFailure, ReadFailure)):
         return _of_replicas(error, statement)
     if isinstance(error, OperationTimedOut):
-        return Unknown("no answer in time", coordinator=error.last_host, table=table_of(statement))
+        return Unknown("No answer in time", coordinator=error.last_host, table=table_of(statement))
     if isinstance(error, ConnectionException):
-        return Unknown("the connection broke before the answer", table=table_of(statement), said=error)
+        return Unknown("The connection broke before the answer", table=table_of(statement), cause=error)
     if isinstance(error, cassandra.Unauthorized) and "consistency level" in _said(error):
-        return NotEnoughReplicas("too few replicas know the permissions of the role", said=_said(error))
+        return NotEnoughReplicas("Too few replicas know the permissions of the role", cause=_said(error))
     if isinstance(error, cassandra.Unauthorized):
         return NotAllowed(
-            remedy="grant it to the role (headgate apply --print prints the statements)", said=_said(error)
+            remedy="grant it to the role (headgate apply --dry-run prints the statements)", cause=_said(error)
         )
     if isinstance(error, cassandra.InvalidRequest):
         return _of_invalid(_said(error), statement)
     if isinstance(error, ErrorMessage):
         return _of_code(error, statement)
     if isinstance(error, cassandra.RequestExecutionException):
-        return Unknown("the server failed", table=table_of(statement), said=_said(error))
-    return StatementFailed("the driver failed", table=table_of(statement), said=f"{type(error).__name__}: {error}")
+        return Unknown("The server failed", table=table_of(statement), cause=_said(error))
+    return StatementFailed("The driver failed", table=table_of(statement), cause=f"{type(error).__name__}: {error}")
 
 
 def of_prepare(error: BaseException, statement: About) -> BaseException:
     """Nothing was done when the statement could not even be prepared."""
     found = translate(error, statement)
     if isinstance(found, Unknown):
-        return NotEnoughReplicas("the statement could not be prepared in time", last=found)
+        return NotEnoughReplicas("The statement could not be prepared in time", last=found)
     return found
 
 
 def table_of(statement: About) -> str:
-    """What it is about, for messages."""
+    """The subject, for messages."""
     if isinstance(statement, str):
         return statement
     first = statement.statements[0] if isinstance(statement, (Batch, BatchIf)) else statement
@@ -104,7 +105,7 @@ def table_of(statement: About) -> str:
 
 
 def _undone(found: NotEnoughReplicas | Overloaded, statement: About) -> HeadgateError:
-    """The same, or Unknown where a part may have been done before it was found."""
+    """The same, or Unknown where a part may have been done before it was detected."""
     several = isinstance(statement, Batch) and len(_partitions(statement)) > 1
     in_parts = isinstance(statement, Batch) and several and not statement.logged
     sent_elsewhere = isinstance(found, Overloaded) and several
@@ -122,22 +123,22 @@ def _partitions(batch: Batch) -> set[tuple[str, object]]:
 def _of_no_host(error: driver.NoHostAvailable, statement: About) -> HeadgateError:
     errors = list(error.errors.values()) if isinstance(error.errors, dict) else []
     if any(isinstance(each, OperationTimedOut) for each in errors):
-        return Unknown("no answer in time", table=table_of(statement))
+        return Unknown("No answer in time", table=table_of(statement))
     if errors and all(isinstance(each, (NoConnectionsAvailable, ConnectionBusy)) for each in errors):
-        return Overloaded("all connections are full", table=table_of(statement))
+        return Overloaded("All connections are full", table=table_of(statement))
     ours = next((each for each in errors if not isinstance(each, (OSError, driver.DriverException))), None)
     if ours is not None and not isinstance(ours, ConnectionException):
         return StatementFailed(
-            "a request could not be encoded", table=table_of(statement), said=f"{type(ours).__name__}: {ours}"
+            "A request could not be encoded", table=table_of(statement), cause=f"{type(ours).__name__}: {ours}"
         )
-    return NotEnoughReplicas("no node of the home data centre can be reached", table=table_of(statement))
+    return NotEnoughReplicas("No node of the home data centre can be reached", table=table_of(statement))
 
 
 def _of_replicas(error: WriteTimeout | ReadTimeout | WriteFailure | ReadFailure, statement: About) -> HeadgateError:
     reasons = getattr(error, "error_code_map", None) or {}
     lasting = next((text for code, text in _REASONS_THAT_STAY.items() if code in reasons.values()), None)
     if lasting is not None and isinstance(statement, (Select, Scan)):
-        return Refused("replicas reject this read", reason=lasting, table=table_of(statement))
+        return Refused("Replicas reject this read", reason=lasting, table=table_of(statement))
     kind = getattr(error, "write_type", None)
     return Unknown(
         "too few replicas answered in time" if isinstance(error, (WriteTimeout, ReadTimeout)) else "replicas failed",
@@ -152,7 +153,7 @@ def _of_invalid(said: str, statement: About) -> HeadgateError:
     lower = said.lower()
     if "expiration date" in lower:
         return Refused(
-            "the time to live ends after the last time that this server can store",
+            "The time to live ends after the last time that this server can store",
             remedy="use a shorter one, or set storage_compatibility_mode to NONE on every node",
             table=table_of(statement),
         )
@@ -160,46 +161,46 @@ def _of_invalid(said: str, statement: About) -> HeadgateError:
         return too_large(said, statement)
     if any(sign in lower for sign in _MISSING):
         return Surroundings(
-            "the table in Cassandra differs from its expected schema",
+            "The table in Cassandra differs from its expected schema",
             remedy="create or repair the tables with `headgate apply`",
             table=table_of(statement),
-            said=said,
+            cause=said,
         )
-    return StatementFailed("Cassandra rejects this statement as invalid", table=table_of(statement), said=said)
+    return StatementFailed("Cassandra rejects this statement as invalid", table=table_of(statement), cause=said)
 
 
 def too_large(said: str, statement: About) -> TooLarge:
-    """What was too large, and what to do."""
+    """The part that was too large, and the remedy."""
     if "batch" in said.lower():
         return TooLarge(
-            "the batch is larger than the server accepts",
+            "The batch is larger than the server accepts",
             remedy="send less at once, one partition per batch, or raise batch_size_fail_threshold",
             table=table_of(statement),
-            said=said,
+            cause=said,
         )
     return TooLarge(
-        "the write is larger than the server accepts",
+        "The write is larger than the server accepts",
         remedy="send less at once: commitlog_segment_size and native_transport_max_message_size limit it",
         table=table_of(statement),
-        said=said,
+        cause=said,
     )
 
 
 def _of_code(error: ErrorMessage, statement: About) -> HeadgateError:
     said, code = _said(error), error.code
     if code in (OVERLOADED, BOOTSTRAPPING):
-        return _undone(Overloaded(said=said, table=table_of(statement)), statement)
+        return _undone(Overloaded(cause=said, table=table_of(statement)), statement)
     if code == CAS_WRITE_UNKNOWN:
-        return Unknown("the server does not know whether its own LWT was applied", table=table_of(statement))
+        return Unknown("The server does not know whether its own LWT was applied", table=table_of(statement))
     if code == PROTOCOL_ERROR and any(sign in said.lower() for sign in _TOO_LARGE):
         return too_large(said, statement)
     if code in (PROTOCOL_ERROR, SYNTAX):
-        return StatementFailed("Cassandra does not understand this", table=table_of(statement), said=said)
-    return Unknown("the server failed", table=table_of(statement), said=said, code=f"0x{code:04x}")
+        return StatementFailed("Cassandra does not understand this", table=table_of(statement), cause=said)
+    return Unknown("The server failed", table=table_of(statement), cause=said, code=f"0x{code:04x}")
 
 
 def _said(error: BaseException) -> str:
-    """The server's own words, without the driver's frame around them."""
+    """The server's own message, without the driver's frame around it."""
     text = str(getattr(error, "message", None) or error)
     start = text.find('message="')
     return text[start + len('message="') :].rstrip('">') if start >= 0 else text

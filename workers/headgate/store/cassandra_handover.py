@@ -26,11 +26,12 @@ class Handover:
             try:
                 self._loop.call_soon_threadsafe(self._drain)
             except RuntimeError:
-                # The loop is closed: nobody waits any more.
+                # The loop is closed: nothing waits any more.
                 self._arrived.clear()
 
     def _drain(self) -> None:
-        # The flag goes down first: an answer that comes during the drain is either seen by it or wakes again.
+        # The flag is cleared first: an answer that comes during the drain is either handled by it or wakes the loop
+        # again.
         self._waking = False
         arrived = self._arrived
         while arrived:

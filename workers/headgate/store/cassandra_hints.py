@@ -1,8 +1,7 @@
-"""For how long each node of the home data centre keeps hints for others, as the node itself says: its own setting, as
-it is in force now, also where it was changed while it ran.
+"""How long each node of the home data center keeps hints for others, as the node itself reports: its current setting,
+including changes at run time.
 
-Only nodes of the home data centre are coordinators of what Headgate writes (rule R5), and it is the coordinator that
-keeps a hint.
+Only nodes of the home data center are coordinators of Headgate's writes (rule R5), and the coordinator keeps a hint.
 """
 
 from __future__ import annotations
@@ -31,23 +30,23 @@ _UNITS_US = {
 
 
 class HintWindowUnknown(Unavailable):
-    """A node does not tell for how long it keeps hints, so nothing can be taken for final."""
+    """A node does not report how long it keeps hints, so nothing can be considered final."""
 
 
 class CassandraHintWindows:
-    """Asks the nodes."""
+    """Queries the nodes."""
 
     def __init__(self, store: CassandraStore) -> None:
         self._store = store
 
     async def read(self) -> Mapping[str, int]:
-        """By address, in us. Raises where one of them does not tell."""
+        """By address, in µs. Raises where one of them does not report it."""
         nodes = self._store.coordinators()
         found = await asyncio.gather(*(self._ask(node) for node in nodes))
         return {node.address: window_us for node, window_us in zip(nodes, found, strict=True)}
 
     async def _ask(self, node: Coordinator) -> int:
-        """`system_views` is a node's own: asked of that very one."""
+        """`system_views` is local to a node: this query goes to that very node."""
         if not node.up:
             raise HintWindowUnknown(
                 node=node.address, remedy="the node is down; the collector waits until it is back"

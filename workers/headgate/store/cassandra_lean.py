@@ -11,13 +11,13 @@ from importlib import import_module
 
 
 def leave_numpy_out() -> None:
-    """Before the driver is imported for the first time; what has been imported already stays as it is."""
+    """Before the driver is imported for the first time; modules that are imported already stay as they are."""
     if "numpy" in sys.modules or "cassandra.cython_deps" in sys.modules:
         return
     sys.modules["numpy"] = None  # type: ignore[assignment]  # so an import of it fails, as where it is not installed
     try:
         import_module("cassandra.cython_deps")
-    except ImportError:  # there is no driver: whoever connects says so
+    except ImportError:  # there is no driver: the code that connects reports it
         return
     finally:
         del sys.modules["numpy"]

@@ -1,10 +1,10 @@
 """Which coordinator a request goes to: one in the home data centre, if possible a replica, never one that is silent.
 
-- Only nodes of the home data centre are ever used (rule R5), so LOCAL_QUORUM and LOCAL_SERIAL mean that one.
+- Only nodes of the home data center are ever used (rule R5), so LOCAL_QUORUM and LOCAL_SERIAL mean that one.
 - A plain request goes to any replica, in turn; an LWT to the first one in ring order, so that contenders for a row
   meet at one coordinator instead of in Paxos.
-- A node that let a request time out goes to the end of every plan until it answers something or `SUSPECT_S` passed:
-  a node that is stopped or cut off looks alive until its heartbeat fails.
+- A node that let a request time out goes to the end of every plan until it answers or `SUSPECT_S` has passed:
+  a stopped or partitioned node seems alive until its heartbeat fails.
 - A node that is excluded (its clock is off, rule R1) is used for nothing.
 """
 
@@ -35,17 +35,17 @@ class HomePolicy(LoadBalancingPolicy):  # type: ignore[misc]  # the driver has n
         self._excluded: frozenset[str] = frozenset()
 
     def populate(self, cluster: Any, hosts: Iterable[Host]) -> None:
-        """Called by the driver with the contact points, before it knows their data centre."""
+        """Called by the driver with the contact points, before it knows their data center."""
         self._metadata = cluster.metadata
         self._hosts = tuple(hosts)
 
     def distance(self, host: Host) -> int:
-        """Near or not at all: no request of ours ever goes to another data centre."""
+        """Local or not at all: no request of ours ever goes to another data center."""
         near = host.datacenter is None or self.data_center is None or host.datacenter == self.data_center
         return int(HostDistance.LOCAL if near else HostDistance.IGNORED)
 
     def make_query_plan(self, working_keyspace: str | None = None, query: Any = None) -> Iterator[Host]:
-        """The nodes to be tried, best first; what could not be sent to one is sent to the next."""
+        """The nodes to try, best first; a request that could not be sent to one goes to the next."""
         hosts = self._usable()
         count = len(hosts)
         if count < 2:
@@ -93,7 +93,7 @@ class HomePolicy(LoadBalancingPolicy):  # type: ignore[misc]  # the driver has n
         self._excluded = addresses
 
     def on_up(self, host: Host) -> None:
-        """The driver sees it come back."""
+        """The driver notices its return."""
         self._suspect_until.pop(host, None)
         self.on_add(host)
 

@@ -1,9 +1,9 @@
 """The schema of a real Cassandra: read from its own tables, changed one statement at a time, agreed upon.
 
-A creator that goes on before the nodes agree meets replicas that do not know the table yet, and its writes fail; so a
-change returns when every node that is up has the same schema, or says which has not. Agreement alone does not tell
-that a table is served: a node writes its description down first and takes it up a moment later (seen with six
-creators on one node), so each node is also asked what it serves.
+A creator that continues before the nodes agree meets replicas that do not know the table yet, and its writes fail. So
+a change returns when every node that is up has the same schema, or reports the nodes that lack it. Agreement alone
+does not mean that a table is served: a node records a definition first and applies it slightly later (observed with
+six creators on one node). So each node is also asked which tables it serves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AGREED_WITHIN_S = 60.0
 CHANGED_WITHIN_S = 60.0
 LOOK_AGAIN_S = 0.1
 OWN_KEYSPACES = "system"
-"""How the names of the server's own keyspaces begin."""
+"""The prefix of the names of the server's own keyspaces."""
 
 
 class NotAgreed(Unavailable):
@@ -38,7 +38,7 @@ class CassandraSchema:
         self._store = store
 
     async def read_keyspace(self, name: str) -> FoundKeyspace | None:
-        """Replication comes as a map whose numbers are texts."""
+        """Replication comes as a map whose numbers are strings."""
         rows = await self._read("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = %s", name)
         if not rows:
             return None
@@ -47,8 +47,8 @@ class CassandraSchema:
         return FoundKeyspace(name, strategy, {key: int(value) for key, value in told.items() if value.isdigit()})
 
     async def read_tables(self, keyspace: str) -> Mapping[str, FoundTable]:
-        """Columns and options of every table: two reads, perhaps of two nodes, while others make and drop tables. One
-        that shows without any column was met in between, and is looked at again."""
+        """Columns and options of every table: two reads, perhaps of two nodes, while others create and drop tables. A
+        table without any column was read in between, and is read again."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + AGREED_WITHIN_S
         while True:
@@ -62,7 +62,7 @@ class CassandraSchema:
             if not between:
                 return {row.table_name: _table(row, columns[row.table_name]) for row in rows}
             if loop.time() >= deadline_s:
-                raise NotAgreed("the schema shows a table without its columns", table=f"{keyspace}.{min(between)}")
+                raise NotAgreed("The schema shows a table without its columns", table=f"{keyspace}.{min(between)}")
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _read_columns(self, keyspace: str) -> Mapping[str, list[FoundColumn]]:
@@ -87,7 +87,7 @@ class CassandraSchema:
         return sum(row.data_center == data_center for row in (*local, *peers))
 
     async def version(self) -> str:
-        """Of the schema, as one node tells it: whether somebody changed it costs no more than this."""
+        """The schema version of one node: the cheapest check for a change."""
         rows = await self._read("SELECT schema_version FROM system.local")
         return str(rows[0].schema_version)
 
@@ -100,7 +100,7 @@ class CassandraSchema:
                 await self._store.cql(cql, within_s=deadline_s - loop.time())
                 break
             except NotAllowed as refused:
-                raise RightsMissing(said=refused.facts.get("said", "")) from refused
+                raise RightsMissing(cause=refused.facts.get("cause", "")) from refused
             except Unavailable:
                 if loop.time() + LOOK_AGAIN_S >= deadline_s:
                     raise
@@ -108,7 +108,7 @@ class CassandraSchema:
         await self.agree()
 
     async def agree(self, keyspace: str = "", tables: Collection[str] = ()) -> None:
-        """Ask every node that is up for its version and its tables, until all say the same and have them."""
+        """Query every node that is up for its version and its tables, until all agree and have them."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + AGREED_WITHIN_S
         while True:
@@ -123,7 +123,7 @@ class CassandraSchema:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _versions(self, keyspace: str, tables: Collection[str]) -> dict[str, str]:
-        """By node: its version, or what is wrong with it."""
+        """By node: its version, or its error."""
         up = [node for node in self._store.coordinators() if node.up]
         answers = await asyncio.gather(*(self._version_at(node, keyspace, frozenset(tables)) for node in up))
         return {node.address: answer for node, answer in zip(up, answers, strict=True)}

@@ -1,8 +1,8 @@
-"""A connected driver, seen from one asyncio loop: prepare, send, close. It knows nothing of statements as values.
+"""A connected driver for one asyncio loop: prepare, send, close. It knows nothing of statements as values.
 
-- Nothing here retries or speculates; that is decided in one place (`Store`), for both stores.
-- No thread waits for an answer: the driver's reactor thread hands answers over, many to a wake-up.
-- A process that forked does not share it with its child: two processes on one socket would read each other's answers.
+- Nothing in it retries or speculates; that is decided in one place (`Store`), for both stores.
+- No thread waits for an answer: the driver's reactor thread passes answers on, many per wake-up.
+- A forked process does not share it with its child: two processes on one socket would read each other's answers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Names = tuple[str, ...]
 
 
 class Answer:
-    """Columns and rows as they came, and where the next page begins."""
+    """Columns and rows in their wire form, and the start of the next page."""
 
     __slots__ = ("names", "page", "rows")
 
@@ -58,7 +58,7 @@ class Answer:
 
 
 def _answer(names: list[str], rows: Any) -> Answer:
-    """The driver's row factory: rows stay tuples, or as they came; whoever asked knows which."""
+    """The driver's row factory: rows stay tuples, or encoded; the caller knows which."""
     return Answer(tuple(names), rows)
 
 
@@ -66,7 +66,7 @@ _NOTHING = Answer((), [])
 
 
 class Session:
-    """One connected cluster and the loop that it answers to. Made by `open_session`."""
+    """One connected cluster and its event loop. Created by `open_session`."""
 
     def __init__(
         self,
@@ -91,26 +91,26 @@ class Session:
         """Refuse what would end in a mess: another process, another loop, after the end."""
         if os.getpid() != self._pid:
             raise Bug(
-                "a store was used in a process that did not open it",
+                "A store was used in a process that did not open it",
                 remedy="open a store after the fork, in the child",
                 opened_in=self._pid,
                 used_in=os.getpid(),
             )
         if self._closed:
-            raise Bug("a store was used after it was closed")
+            raise Bug("A store was used after it was closed")
         if asyncio.get_running_loop() is not self._loop:
-            raise Bug("a store was used on an event loop that did not open it")
+            raise Bug("A store was used on an event loop that did not open it")
 
     async def send(self, query: Any, within_s: float, page: bytes | None = None) -> Answer:
-        """Send one request and await its answer; raises what the driver raises."""
+        """Send one request and await its answer; raises the driver's errors."""
         future: asyncio.Future[Answer] = self._loop.create_future()
         response = self._session.execute_async(query, timeout=within_s, paging_state=page)
         response.add_callbacks(self._answered, self._failed, callback_args=(future, response), errback_args=(future,))
         return await future
 
     def _answered(self, answer: Answer | None, future: asyncio.Future[Answer], response: Any) -> None:
-        # On the driver's thread. A request knows this call, which knows the request: without the circle what it has
-        # sent and got goes at once, not when the cyclic collector comes by.
+        # On the driver's thread. A request references this call, which references the request. Without the cycle its
+        # data is freed at once, not at the next run of the cyclic collector.
         response.clear_callbacks()
         if self.policy.suspects:
             self.policy.answered(response.coordinator_host)
@@ -128,7 +128,7 @@ class Session:
         self._handover.answer(future, None, error)
 
     async def prepare(self, text: str, within_s: float) -> PreparedStatement:
-        """Let one node know the text; the others are told when they meet it (the driver sees to that)."""
+        """Prepare the text on one node; the driver prepares it on the others when they meet it."""
         message = PrepareMessage(query=text)
         response = driver.ResponseFuture(
             self._session,
@@ -167,7 +167,7 @@ class Session:
         return await future
 
     async def close(self) -> None:
-        """End the connections and the driver's threads; what is in flight fails. The application's stay."""
+        """End the connections and the driver's threads; requests in flight fail. The application's own stay open."""
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
@@ -176,13 +176,13 @@ class Session:
             return
         try:
             await _in_thread(self._loop, self.cluster.shutdown)
-        except RuntimeError:  # the interpreter is ending: no executor takes work any more, and nobody else waits
+        except RuntimeError:  # the interpreter is ending: no executor takes work any more, and nothing else waits
             self.cluster.shutdown()
         let_reactor_end()
 
 
 async def open_session(settings: ConnectionSettings, keyspace: str | None) -> Session:
-    """Connect, and refuse surroundings in which nothing could work: one line each."""
+    """Connect, and reject an environment in which nothing could work, with one line for each cause."""
     loop = asyncio.get_running_loop()
     policy = HomePolicy(settings.data_center)
     cluster, session = await _in_thread(loop, functools.partial(_connect, settings, keyspace, policy))
@@ -255,5 +255,5 @@ async def _in_thread(loop: asyncio.AbstractEventLoop, work: Any) -> Any:
 
 
 def boottime_s() -> float:
-    """A clock for time limits that goes on while the machine sleeps."""
+    """A clock for time limits that continues while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

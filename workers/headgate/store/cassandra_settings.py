@@ -1,7 +1,8 @@
-"""How to reach Cassandra and as whom, read from the environment (or from the keys of a Secret) and checked as text.
+"""The address and credentials of Cassandra, read from the environment (or from the keys of a Secret) and checked as
+text.
 
-It opens nothing but the certificate files that are named, and knows no driver. Every fault is one line; all of them
-are told at once, so that nobody mends one to be shown the next.
+It opens nothing but the named certificate files, and knows no driver. Every fault is one line, and all of them are
+reported at once, so that nobody fixes one only to get the next.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from headgate.store.connection_variables import (
 )
 
 MOUNTED = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
-"""What files are called in SSL_DIRECTORY, where a Secret's are mounted: those that are there count as named."""
+"""The file names in SSL_DIRECTORY, where a Secret is mounted: existing files count as named."""
 NATIVE_PORT = 9042
 KEYSPACE = "headgate"
 
@@ -34,7 +35,7 @@ _NO = frozenset(("false", "0", "no", "off", ""))
 
 
 class SettingsBroken(SpecError):
-    """The connection to Cassandra is not told rightly."""
+    """Invalid Cassandra connection settings."""
 
     def __init__(self, faults: tuple[str, ...]) -> None:
         super().__init__("\n".join(faults))
@@ -54,7 +55,8 @@ class Address:
 
 @dataclass(frozen=True)
 class TlsSettings:
-    """PEM files: whom we trust (the system's authorities unless named), and who we are where the server asks."""
+    """PEM files: the trusted authorities (default: the system's), and the client certificate where the server
+    requires one."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -63,7 +65,7 @@ class TlsSettings:
 
 @dataclass(frozen=True)
 class ConnectionSettings:
-    """A connection, valid as far as text can tell."""
+    """A connection, valid as far as text can show."""
 
     contact_points: tuple[Address, ...]
     data_center: str | None = None
@@ -73,7 +75,7 @@ class ConnectionSettings:
     tls: TlsSettings | None = None
     keyspace: str = KEYSPACE
     cluster_name: str | None = None
-    """Checked when it is given, so that a copied address does not lead to somebody else's cluster."""
+    """Checked when it is set, so that a copied address does not lead to another cluster."""
 
     def __repr__(self) -> str:
         """Without the password: settings end up in logs."""
@@ -108,13 +110,13 @@ def read_settings(environment: Mapping[str, str], options: ConnectionOptions | N
 
 
 WITH_SESSION = ("keyspace", "data_center", "cluster_name")
-"""The options that have a meaning beside a session; all others are the session's own."""
+"""The options that apply together with a session; all others are the session's own."""
 
 
 def read_session_settings(
     session: Any, environment: Mapping[str, str], options: ConnectionOptions
 ) -> ConnectionSettings:
-    """The settings beside a session of the application: its contact points are the nodes that the session knows."""
+    """The settings for a session of the application: its contact points are the nodes that the session knows."""
     others = sorted(name for name, value in options.items() if value is not None and name not in WITH_SESSION)
     if others:
         raise SpecError(
@@ -140,7 +142,7 @@ def _as_text(name: str, value: object) -> str:
     """An option as a variable would have it."""
     if name not in ConnectionOptions.__annotations__:
         known = ", ".join(sorted(ConnectionOptions.__annotations__))
-        raise SpecError("unknown connection option", given=name, remedy=f"options: {known}")
+        raise SpecError("Unknown connection option", given=name, remedy=f"options: {known}")
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -153,13 +155,13 @@ def read_secret_settings(secret: Mapping[str, str]) -> ConnectionSettings:
 
 @dataclass(frozen=True, repr=False)
 class _Given:
-    """The settings by their names without the prefix, and each one's name as its user knows it. It has no repr of its
-    values, since the password is among them."""
+    """The settings by their names without the prefix, and the full name of each. Its repr shows no values, since the
+    password is among them."""
 
     values: Mapping[str, str]
     names: Mapping[str, str]
     missing: str
-    """The prefix of a setting that is missing, and whose partner is missing too."""
+    """The prefix of a missing setting whose partner is missing too."""
     password: str | None
     """As it is, with the spaces at its ends."""
 
@@ -173,7 +175,7 @@ class _Given:
         return self.values.get(setting) or default
 
     def name(self, setting: str, *, beside: str | None = None) -> str:
-        """Its name; of one that is missing, in the form of the one beside it."""
+        """Its name; for a missing one, in the form of its partner."""
         if setting in self.names:
             return self.names[setting]
         if beside is None or beside not in self.names:
@@ -199,7 +201,7 @@ def _read(given: _Given) -> ConnectionSettings:
 
 
 def _with_mounted(values: Mapping[str, str], names: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """With the files of SSL_DIRECTORY; one that is named by its own variable is taken from there."""
+    """With the files of SSL_DIRECTORY; a file with its own variable is taken from there."""
     if not values.get("SSL_DIRECTORY"):
         return dict(values), dict(names)
     form = names["SSL_DIRECTORY"].removesuffix("SSL_DIRECTORY")
@@ -249,7 +251,7 @@ def _addresses(given: _Given) -> Iterator[Address]:
 
 
 def _parse_address(part: str) -> Address | str:
-    """The address, or what is wrong with it."""
+    """The address, or its fault."""
     host, port = part, ""
     if part.startswith("["):
         host, closed, rest = part[1:].partition("]")
@@ -327,5 +329,5 @@ def _content_faults(given: _Given) -> Iterator[str]:
 
 
 def _no_password() -> str:
-    """An encrypted key is refused; without this the terminal would be asked."""
+    """An encrypted key is rejected; otherwise OpenSSL would prompt on the terminal."""
     return ""

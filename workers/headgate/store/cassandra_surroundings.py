@@ -1,4 +1,4 @@
-"""Bad surroundings of a connection, each told as one line: what is wrong, where, what to do."""
+"""Faults in the environment of a connection, each reported as one line: the fault, the place, the remedy."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def tls_context(settings: ConnectionSettings) -> ssl.SSLContext | None:
 
 
 def check_cluster(metadata: Any, settings: ConnectionSettings, keyspace: str | None) -> None:
-    """Refuse the wrong cluster, the wrong data centre (rule R5), or a keyspace that is not there."""
+    """Reject the wrong cluster, the wrong data center (rule R5), or a missing keyspace."""
     if settings.cluster_name is not None and metadata.cluster_name != settings.cluster_name:
         raise Surroundings(
-            "another cluster answers at the contact points",
+            "Another cluster answers at the contact points",
             remedy="set CLUSTER_NAME and CONTACT_POINTS to the same cluster",
             wanted=settings.cluster_name,
             found=metadata.cluster_name,
@@ -44,7 +44,7 @@ def check_cluster(metadata: Any, settings: ConnectionSettings, keyspace: str | N
         raise _wrong_centre(settings, centres)
     if keyspace is not None and keyspace not in metadata.keyspaces:
         raise Surroundings(
-            "the keyspace does not exist, or the role may not read it",
+            "The keyspace does not exist, or the role may not read it",
             remedy="set KEYSPACE, or create it with `headgate apply`",
             keyspace=keyspace,
             at=_points(settings),
@@ -57,7 +57,7 @@ def explain(error: Exception, settings: ConnectionSettings, known: Iterable[Any]
         return error
     if isinstance(error, UnresolvableContactPoints):
         return Surroundings(
-            "no contact point has an address",
+            "No contact point has an address",
             remedy="check the names in CONTACT_POINTS and the name service",
             at=_points(settings),
         )
@@ -73,7 +73,7 @@ def explain(error: Exception, settings: ConnectionSettings, known: Iterable[Any]
         "Cassandra cannot be reached",
         remedy="check that it is up, and check CONTACT_POINTS and USE_SSL",
         at=_points(settings),
-        said="; ".join(dict.fromkeys(f"{cause}" for cause in causes)),
+        cause="; ".join(dict.fromkeys(f"{cause}" for cause in causes)),
     )
 
 
@@ -101,14 +101,14 @@ def _explain_cause(cause: BaseException, settings: ConnectionSettings) -> Surrou
         )
     if isinstance(cause, ssl.SSLError) or "SSL" in said:
         return Surroundings(
-            "the TLS handshake with the server failed",
+            "The TLS handshake with the server failed",
             remedy="check USE_SSL, and whether the server requires SSL_CERT and SSL_KEY",
             at=_points(settings),
-            said=said,
+            cause=said,
         )
     if isinstance(cause, ConnectionRefusedError) or "Connection refused" in said:
         return Surroundings(
-            "no server listens at the contact points",
+            "No server listens at the contact points",
             remedy="start Cassandra, or fix CONTACT_POINTS",
             at=_points(settings),
         )
@@ -117,7 +117,7 @@ def _explain_cause(cause: BaseException, settings: ConnectionSettings) -> Surrou
 
 def _wrong_centre(settings: ConnectionSettings, centres: tuple[str, ...]) -> Surroundings:
     return Surroundings(
-        "no node is in the data center of this connection",
+        "No node is in the data center of this connection",
         remedy=f"set DATA_CENTER to one of {', '.join(centres)}",
         data_center=settings.data_center,
         at=_points(settings),

@@ -11,10 +11,10 @@ from headgate.store.consistency import Consistency
 
 
 class CassandraTimes:
-    """What the clock needs of a store (`NodeTimes`): each node asked for its own time.
+    """The interface that the clock needs of a store (`NodeTimes`): a query of each node's own time.
 
-    `current_timestamp()` is the node's wall clock. `now()` is not: it makes a uuid above the last one, and so goes on
-    counting where the clock was set back.
+    `current_timestamp()` is the node's wall clock. `now()` is not: it creates a uuid above the last one, and so
+    continues to count where the clock was set back.
     """
 
     def __init__(self, store: CassandraStore) -> None:
@@ -28,7 +28,7 @@ class CassandraTimes:
         """Microseconds, cut to milliseconds."""
         node = next((each for each in self._store.coordinators() if each.address == coordinator), None)
         if node is None:
-            raise Unavailable("the node no longer exists", node=coordinator)
+            raise Unavailable("The node no longer exists", node=coordinator)
         rows = await self._store.cql(
             "SELECT to_unix_timestamp(current_timestamp()) AS now FROM system.local",
             consistency=Consistency.ONE,
@@ -38,5 +38,5 @@ class CassandraTimes:
         return int(rows[0].now) * READING_RESOLUTION_US
 
     def exclude(self, coordinators: frozenset[str]) -> None:
-        """From now on no request goes there."""
+        """From now on no request goes to that node."""
         self._store.exclude(coordinators)

@@ -1,17 +1,18 @@
 """The catalogue: read by every process, written by LWT, and each entry by its owner alone.
 
     declared = await catalogue.declare(name, document, place=..., shards=...)
-    known = await catalogue.find(name)              # and known.promise says for how long it may be used
+    known = await catalogue.find(name)              # known.promise limits how long it may be used
 
 It knows no Kubernetes, no YAML and no engine. Invariants:
 
-- one name is one row, so of two creators one is told; what is made again after it was deleted has a fresh id;
-- a change names the id, the revision and the owner it has read, so none is lost and nobody else's entry is touched;
-- the life of a creation goes one way (`MOVES`), so who is late brings nothing back;
-- an id leads to its name before the name leads to the id, so what is found by name is found by id.
+- one name is one row, so of two creators one is rejected; a recreated resource has a fresh id;
+- a change names the id, the revision and the owner it has read, so none is lost and no other owner's entry changes;
+- the life of a creation goes one way (`MOVES`), so a late writer restores nothing;
+- an id leads to its name before the name leads to the id, so every entry found by name is also found by id.
 
-Survives: lost answers (each step begins with a serial read, and is taken again when it is not known to be applied)
-and a crash between any two writes (an id without an entry is nobody's; the next `declare` does the rest).
+Survives lost answers: each step begins with a serial read, and is taken again when it is not known to be applied.
+Survives a crash between any two writes: an id without an entry belongs to nobody, and the next `declare` does the
+rest.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ RETRY_PAUSE_S = 0.02
 
 
 class MovedOn(Conflict):
-    """Its life or its generations have gone on meanwhile: look again."""
+    """Its life or its generations have changed meanwhile: read it again."""
 
 
 class AnotherCreation(Conflict):
-    """The name is another creation's by now, or free."""
+    """The name belongs to another creation by now, or is free."""
 
 
 class TooMuchContention(Conflict):
@@ -67,7 +68,7 @@ class TooMuchContention(Conflict):
 
 
 class Change(Enum):
-    """What a declaration did."""
+    """The result of a declaration."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -76,14 +77,14 @@ class Change(Enum):
 
 @dataclass(frozen=True)
 class Declared:
-    """The entry as it stands, and what was done to it."""
+    """The current entry, and the change made to it."""
 
     entry: Entry
     change: Change
 
 
 Check = Callable[[Document, Document], Document]
-"""From the document that stands and the one that is wanted: the one to write. Raises what its author is to read."""
+"""From the existing document and the wanted one: the one to write. Raises the error for its author."""
 
 
 def take_wanted(_standing: Document, wanted: Document) -> Document:
@@ -98,11 +99,11 @@ MOVES = {
     State.DELETING: {State.RETAINED, State.GONE},
     State.GONE: set[State](),
 }
-"""From each state, those that its owner may bring next. What is retained comes back by `adopt` alone."""
+"""From each state, the next states that its owner may set. A retained entry comes back by `adopt` alone."""
 
 
 class Catalogue:
-    """Entries, by name and by id. `owner` is who is written for; without one it only reads."""
+    """Entries, by name and by id. `owner` is the owner that the writes are for; without one it only reads."""
 
     def __init__(
         self,
@@ -119,10 +120,10 @@ class Catalogue:
         self.new_uuid = new_uuid
         self._new_key = new_key
         self._namespaces: set[str] = set()
-        """Those whose row is known to be there: it never goes."""
+        """Those whose row is known to exist: it is never deleted."""
 
     def for_owner(self, owner: str) -> Catalogue:
-        """The same, writing for somebody else: an operator writes for each resource in the name of its uid."""
+        """The same, writing for another owner: an operator writes for each resource in the name of its uid."""
         other = copy.copy(self)
         other.owner = owner
         return other
@@ -156,8 +157,8 @@ class Catalogue:
         return [row.namespace for row in rows]
 
     async def owned(self, prefix: str) -> Sequence[Known]:
-        """All entries whose owner's name begins so, of all namespaces. Those of others, which may be thousands, are
-        not even decoded."""
+        """All entries whose owner's name starts with this, of all namespaces. Those of others, which may be
+        thousands, are not even decoded."""
         namespaces = sorted(await self.namespaces())
         return [known for each in namespaces for known in await self._list({"namespace": each}, owner=prefix)]
 
@@ -194,9 +195,9 @@ class Catalogue:
         return await self._until_done(name, step)
 
     async def adopt(self, entry: Entry, document: Document, *, check: Check = take_wanted) -> Entry:
-        """Have an entry that was seen to be another's, or to be retained, with this document, if it still is so.
+        """Take over an entry that was read as another owner's, or as retained, with this document, if it is still so.
 
-        What was retained is made anew as far as something is missing: it comes back as `making`.
+        A retained entry is completed where parts are missing: it comes back as `making`.
         """
 
         async def step() -> Entry | None:
@@ -223,7 +224,8 @@ class Catalogue:
         return await self._until_done(entry.name, step)
 
     async def set_state(self, entry: Entry, state: State) -> Entry:
-        """Move on in the life of this creation. Conflict if its name is another's by now, or it is further on."""
+        """Advance the life of this creation. Conflict if its name belongs to another by now, or it has advanced
+        further."""
         untried = entry.owner == self.owner and state in MOVES[entry.state]
 
         async def step() -> Entry | None:
@@ -249,7 +251,7 @@ class Catalogue:
             raise MovedOn(resource=standing.name, state=standing.state.value, wanted=state.value)
 
     async def announce(self, entry: Entry, number: int, shards: int, *, skew_us: int) -> Entry:
-        """Tell of the generation with this number and so many shards; what it needs is there (rule R6).
+        """Announce the generation with this number and number of shards; its rows exist (rule R6).
 
         MovedOn if it would have another number by now, ChangeUnderWay while another change is not over.
         """
@@ -269,9 +271,10 @@ class Catalogue:
         return await self._until_done(entry.name, step)
 
     async def make_sure(self, entry: Entry, *, skew_us: int) -> Entry:
-        """Where a next generation is announced and nobody wrote when it is sure, write that; from a serial read.
+        """Where a next generation is announced without a time when it is sure, write that time; from a serial read.
 
-        Anybody may, and whoever finds it should, whoever owns the entry: it follows from what is there.
+        Any process may do this, and every process that finds it should, for any owner: it follows from the stored
+        state.
         """
 
         async def step() -> Entry | None:
@@ -286,9 +289,9 @@ class Catalogue:
         return await self._until_done(entry.name, step)
 
     async def turn(self, entry: Entry, *, skew_us: int) -> Entry:
-        """Make sure of what is announced, and let it be the current generation once nobody writes the old one.
+        """Confirm the announced generation, and make it the current one once nobody writes the old one.
 
-        As with `make_sure`, anybody may: it follows from what is there.
+        As with `make_sure`, any process may do this: it follows from the stored state.
         """
 
         async def step() -> Entry | None:
@@ -301,7 +304,7 @@ class Catalogue:
         return await self._until_done(entry.name, step)
 
     async def retire(self, entry: Entry, number: int) -> Entry:
-        """Forget an earlier generation that holds nothing any more. Called by engines, after its last look."""
+        """Delete an earlier generation that holds nothing any more. Called by engines, after its last scan."""
 
         async def step() -> Entry | None:
             standing = await self._read_this(entry)
@@ -312,7 +315,7 @@ class Catalogue:
 
         return await self._until_done(entry.name, step)
 
-    # Tables that were made
+    # Created tables
 
     async def tables_made(self, keyspace: str) -> frozenset[str]:
         """The tables that were ever made in a keyspace."""
@@ -322,7 +325,8 @@ class Catalogue:
         return frozenset(row.table_name for row in rows)
 
     async def note_tables(self, keyspace: str, names: Sequence[str]) -> None:
-        """Remember that they were made. After they are: a crash in between is made good by the next who looks."""
+        """Record their creation. After they exist: a crash in between is repaired by the next process that reads
+        it."""
         for name in names:
             await self._store.decide(
                 InsertIfAbsent(
@@ -335,7 +339,7 @@ class Catalogue:
     # Steps
 
     async def _until_done(self, name: Name, step: Callable[[], Awaitable[Done | None]]) -> Done:
-        """Take a step again, from its serial read, until it says what became of it."""
+        """Take a step again, from its serial read, until its outcome is known."""
         for again in range(TRIES_MAX):
             if again:
                 await self._store.pause(RETRY_PAUSE_S * again)
@@ -349,7 +353,7 @@ class Catalogue:
         return entry_of(rows[0]) if rows else None
 
     async def _read_this(self, entry: Entry, *, even_gone: bool = False) -> Entry:
-        """This very creation, as it stands."""
+        """This very creation, in its current state."""
         standing = await self._read_serially(entry.name)
         if standing is None or standing.id != entry.id or (standing.state is State.GONE and not even_gone):
             raise AnotherCreation(resource=entry.name, id=entry.id)
@@ -404,7 +408,7 @@ class Catalogue:
         )
 
     async def _applied(self, statement: Decision) -> bool:
-        """Whether it is known to have been: whoever is not sure takes the step again from a serial read."""
+        """Whether it is known to have existed: an unsure caller takes the step again from a serial read."""
         try:
             return (await self._store.decide(statement)).applied
         except Unknown:

@@ -1,8 +1,8 @@
-"""An entry of the catalogue as a value, and how it stands in a row.
+"""An entry of the catalogue as a value, and its form in a row.
 
-Pure. It knows no pydantic model: `document` is the resource as JSON, of whatever version wrote it, with fields that
-this version does not know left as they are. The entry of a resource that was deleted stays in its row as `gone`, so
-that its name can be taken again by one LWT and with a fresh id.
+Pure. It knows no pydantic model. `document` is the resource as JSON, of any version that wrote it, with fields
+unknown to this version left as they are. The entry of a deleted resource stays in its row as `gone`, so that its name
+can be taken again by one LWT and with a fresh id.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class State(Enum):
     """How far the life of a resource has come."""
 
     MAKING = "making"
-    """Its tables may not be there yet."""
+    """Its tables may not exist yet."""
     ACTIVE = "active"
     RETAINED = "retained"
-    """Its resource was deleted, and all of it stays: nothing is put or received until somebody adopts it."""
+    """Its resource was deleted, and its data stays: nothing is put or received until it is adopted."""
     DELETING = "deleting"
     """Nothing is put any more; tables are being dropped."""
     GONE = "gone"
@@ -39,11 +39,11 @@ class State(Enum):
 
 
 class EntryUnreadable(Bug):
-    """A row of the catalogue that no version of ours has written."""
+    """A row of the catalogue that no version of Headgate has written."""
 
 
 class OwnedByAnother(Refused):
-    """Somebody else manages it, and only its owner changes an entry."""
+    """Another owner manages it, and only the owner changes an entry."""
 
 
 class BeingDeleted(Conflict):
@@ -56,7 +56,7 @@ class ElsewhereAtHome(Refused):
 
 @dataclass(frozen=True)
 class Name:
-    """By what people call a resource."""
+    """The user-facing name of a kind of resource."""
 
     kind: str
     namespace: str
@@ -73,7 +73,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Place:
-    """Where its tables lie: chosen when it was made, and fixed since."""
+    """The place of its tables: chosen at its creation, and fixed since."""
 
     data_center: str
     keyspace: str
@@ -83,12 +83,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Entry:
-    """What the catalogue knows of one resource."""
+    """The catalogue's facts about one resource."""
 
     name: Name
     id: UUID
     owner: str
-    """Who manages it: `operator/<cluster>/<uid>` or `cli/<name>`. Nobody else changes it."""
+    """Its manager: `operator/<cluster>/<uid>` or `cli/<name>`. Nobody else changes it."""
     state: State
     revision: int
     """Counts the changes of the document."""
@@ -97,16 +97,16 @@ class Entry:
     generations: Generations
     changed_us: int
     receipt_key: bytes = field(repr=False, default=b"")
-    """What receipts are signed with; of this creation alone."""
+    """The key that signs receipts; of this creation alone."""
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """What it should be."""
+        """Its wanted state."""
         found = self.document.get("spec", {})
         return found if isinstance(found, Mapping) else {}
 
     def require_home(self, data_center: str) -> None:
-        """Refuse a process whose LOCAL_QUORUM would mean other replicas than everybody else's."""
+        """Reject a process whose LOCAL_QUORUM would mean other replicas than that of the others."""
         if data_center != self.place.data_center:
             raise ElsewhereAtHome(
                 resource=self.name,
@@ -117,7 +117,7 @@ class Entry:
 
 
 def owned_by_another(entry: Entry, you: str) -> OwnedByAnother:
-    """Why this owner does not change it, and what a person can do about that."""
+    """Why this owner does not change it, and the remedy for a person."""
     if entry.state is State.RETAINED:
         remedy = "it was kept when its resource was deleted: adopt it with `headgate apply --adopt`, or with the"
         remedy += " annotation headgate.io/adopt: by-name on the new resource"
@@ -133,7 +133,7 @@ def owned_by_another(entry: Entry, you: str) -> OwnedByAnother:
 
 @dataclass(frozen=True)
 class Known:
-    """An entry, and when its read began: that is how old it is (rule R6)."""
+    """An entry, and the start of its read, which determines its age (rule R6)."""
 
     entry: Entry
     read_started_us: int
@@ -158,7 +158,7 @@ def decode_document(text: str) -> Document:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise EntryUnreadable(said=error) from None
+        raise EntryUnreadable(cause=error) from None
     if not isinstance(found, dict):
         raise EntryUnreadable(found=type(found).__name__)
     return found
@@ -182,7 +182,7 @@ def generation_cells(generations: Generations) -> dict[str, Value]:
 
 
 def entry_cells(entry: Entry) -> dict[str, Value]:
-    """All cells of its row beside the key and the attempt."""
+    """All cells of its row except the key and the attempt."""
     return {
         "id": entry.id,
         "owner": entry.owner,
@@ -199,7 +199,7 @@ def entry_cells(entry: Entry) -> dict[str, Value]:
 
 
 def entry_of(row: Row) -> Entry:
-    """The entry that stands in a row."""
+    """The entry in a row."""
     announced = None
     if row.next_generation is not None:
         announced = Generation(row.next_generation, row.next_shards, row.next_from_us)

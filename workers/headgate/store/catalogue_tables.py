@@ -1,9 +1,9 @@
-"""The tables of the catalogue: what every process needs to know of queues and counters, which tables were made, and
-who is at work.
+"""The tables of the catalogue: the facts about queues and counters that every process needs, the created tables, and
+the active processes.
 
-All but `members`, `summary` and `standing` is written by LWT, and of that only `bulk_marks` expires. They are SERIAL,
-not LOCAL_SERIAL: resources with different home data centres share them, and a reader in any data centre has to see
-what was decided in another (rule R5 is about the resources' own tables).
+All except `members`, `summary` and `standing` are written by LWT, and of these only `bulk_marks` expires. They are
+SERIAL, not LOCAL_SERIAL. Resources with different home data centers share them, and a reader in any data center has
+to read the decisions of another (rule R5 is about the resources' own tables).
 """
 
 from __future__ import annotations

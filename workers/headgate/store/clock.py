@@ -1,14 +1,14 @@
-"""Decisions about time (rule R1): what the time is, whether it may be relied on, which nodes may be coordinators.
-The prose is in docs/internals/protocols/clocks.md; the I/O is in clocks.py.
+"""Decisions about time (rule R1): the time, whether it can be trusted, and the nodes that may be coordinators. The
+prose is in docs/internals/protocols/clocks.md; the I/O is in clocks.py.
 
-It knows no system clock and no server: looks at the machine's clocks and readings of the nodes' are handed in, all in
-microseconds.
+It knows no system clock and no server: readings of the machine's clocks and of the nodes' clocks are passed in, all
+in microseconds.
 
 Invariants:
 - now is boot time and an offset, and never goes backwards, whatever happens to the wall clock;
 - trusted means: within half of `max_skew_us`, less half of the round trip, of every node used as coordinator, and
   these are more than half of the known ones: so any two trusted processes share one, and differ by the whole at most;
-- a pause, a step or age takes the trust away at the next look, and only a check that began afterwards gives it back.
+- a pause, a step or age ends the trust at the next reading, and only a check that started afterwards restores it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from enum import Enum
 from headgate.expiry import SECOND_US, Promise
 
 READING_RESOLUTION_US = 1_000
-"""Cassandra tells its time in whole milliseconds."""
+"""Cassandra reports its time in whole milliseconds."""
 
 
 @dataclass(frozen=True)
 class Instant:
-    """Two clocks of this machine, read at one moment: one that counts sleep and is never set, and the wall's."""
+    """Two clocks of this machine, read at the same time: one that counts sleep and is never set, and the wall
+    clock."""
 
     boot_us: int
     wall_us: int
@@ -46,31 +47,31 @@ class Bounds:
     trusted_for_us: int = 120 * SECOND_US
     turn_gap_us_max: int = SECOND_US
     narrowest_us: int | None = None
-    """The narrowest bound that anybody here asks for, where that is less than `max_skew_us`."""
+    """The narrowest bound that any caller in this process needs, where that is less than `max_skew_us`."""
 
     @property
     def step_us_max(self) -> int:
-        """A change of wall against boot time above this has to be looked into.
+        """A larger change of wall against boot time needs a check.
 
-        A second at most; less where the bound is narrow, since a machine that was stopped for half a second with both
-        its clocks, and only had its wall clock mended, is half a second late without any other sign of it.
+        A second at most; less where the bound is narrow. A machine that was stopped for half a second with both its
+        clocks, and only had its wall clock corrected, is half a second late without any other sign of it.
         """
         return min(SECOND_US, self.narrowest_skew_us // 4)
 
     @property
     def narrowest_skew_us(self) -> int:
-        """What the most exacting caller asks for."""
+        """The bound of the most exacting caller."""
         return self.max_skew_us if self.narrowest_us is None else self.narrowest_us
 
     def serving(self, max_skew_us: int) -> Bounds:
-        """These bounds, and one more that somebody asks for by `require`."""
+        """These bounds, and one more from `require`."""
         narrowest_us = min(self.narrowest_skew_us, max_skew_us)
         return replace(self, max_skew_us=max(self.max_skew_us, max_skew_us), narrowest_us=narrowest_us)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A node's time, and the boot time here before it was asked and after it answered."""
+    """A node's time, and this machine's boot time before the query and after the answer."""
 
     node: str
     sent_boot_us: int
@@ -79,7 +80,7 @@ class Reading:
 
     @property
     def round_trip_us(self) -> int:
-        """How long the answer took; half of it is what the reading can not tell."""
+        """The round trip; half of it is the uncertainty of the reading."""
         return self.answered_boot_us - self.sent_boot_us
 
     @property
@@ -94,12 +95,12 @@ class Reading:
 
 
 class Standing(Enum):
-    """What a reading says of a node."""
+    """The judgement of a node by a reading."""
 
     WITHIN = "within"
     BEYOND = "beyond"
     UNCLEAR = "unclear"
-    """It did not answer, or so slowly that the answer says too little."""
+    """It did not answer, or so slowly that the answer is too uncertain."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Check:
 
     @property
     def farthest(self) -> Finding:
-        """Of the coordinators the one that is apart the most; there is one where they agree."""
+        """The coordinator with the largest difference; it exists where the nodes agree."""
         return max(self.within, key=lambda each: each.worst_us)
 
     @property
@@ -157,7 +158,7 @@ class Check:
 
 @dataclass(frozen=True)
 class ClockState:
-    """All that is known of time here."""
+    """All known facts about time in this process."""
 
     offset_us: int
     apart_us: int
@@ -172,7 +173,7 @@ class ClockState:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why the time is not to be relied on, in one line: what, which node, by how much."""
+    """Why the time cannot be trusted, in one line: the cause, the node, the difference."""
 
     problem: str
     node: str | None = None
@@ -188,7 +189,7 @@ SET_THE_CLOCKS = "synchronize this host and the nodes with NTP or chrony"
 
 
 def begin(look: Instant) -> ClockState:
-    """At first the wall clock is taken at its word, and nothing is owned before it was checked."""
+    """At first the wall clock is taken as it is, and nothing is owned before it was checked."""
     return ClockState(look.apart_us, look.apart_us, look.boot_us, Doubt.NEVER_ASKED, look.boot_us)
 
 
@@ -206,18 +207,19 @@ def notice(state: ClockState, look: Instant, bounds: Bounds) -> ClockState:
 
 
 def turn(state: ClockState, look: Instant, bounds: Bounds) -> ClockState:
-    """Once a turn of the loop: what `notice` sees, and that the turn was made."""
+    """Once per turn of the loop: the check of `notice`, and a record of the turn."""
     return replace(notice(state, look, bounds), turned_boot_us=look.boot_us)
 
 
 def _doubted(state: ClockState, doubt: Doubt, look: Instant, by_us: int) -> ClockState:
-    """A doubt is as old as its latest cause: a check that began before it says nothing about it."""
+    """A doubt is as old as its latest cause: a check that started before it cannot end it."""
     return replace(state, doubt=doubt, doubted_boot_us=look.boot_us, doubted_by_us=by_us)
 
 
 def is_check_due(state: ClockState, look: Instant, up: Iterable[str], bounds: Bounds) -> bool:
-    """At start, at any doubt, every minute; soon while nodes do not agree, or one is up that was not asked, or what
-    was found is too wide for somebody here: that may have been a slow answer."""
+    """A check is due at start, at any doubt, and every minute. It is due soon while nodes disagree, or one is up that
+    was not queried, or the measured error is too wide for a caller in this process: that may have been a slow
+    answer."""
     if state.doubt is not None or state.check is None:
         return True
     unasked = set(up) - state.check.asked
@@ -227,8 +229,8 @@ def is_check_due(state: ClockState, look: Instant, up: Iterable[str], bounds: Bo
 
 
 def excluded(state: ClockState, known: Iterable[str]) -> frozenset[str]:
-    """The nodes that may not be coordinators. None as long as too few agree: there nothing is owned anyhow, and who
-    is right can not be told."""
+    """The nodes that may not be coordinators. None as long as too few agree: then nothing is owned anyhow, and the
+    correct ones cannot be determined."""
     if state.check is None or not state.check.agrees:
         return frozenset()
     return frozenset(known) - {finding.node for finding in state.check.within}
@@ -307,12 +309,12 @@ def trouble(state: ClockState, look: Instant, bounds: Bounds, max_skew_us: int |
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What a state is good for, as long as it stays the same: `trouble` judged once instead of at every use."""
+    """The validity of a state while it stays the same: `trouble` computed once instead of at every use."""
 
     until_boot_us: int
-    """Before this moment there is no trouble but for who asks for a narrower bound."""
+    """Before this time there is no trouble, except for callers with a narrower bound."""
     bound_us_min: int
-    """Nor for whoever's bound is at least this."""
+    """Nor for any caller whose bound is at least this."""
 
 
 def trust(state: ClockState, bounds: Bounds) -> Trust | None:
@@ -352,5 +354,5 @@ def _beyond(finding: Finding, bound_us: int) -> Trouble:
 
 
 def best_reading(readings: Iterable[Reading]) -> Reading | None:
-    """Of several readings of a node the one that can tell most: with the shortest round trip."""
+    """Of several readings of a node the most precise: the one with the shortest round trip."""
     return min(readings, key=lambda reading: reading.round_trip_us, default=None)

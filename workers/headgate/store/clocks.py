@@ -1,13 +1,13 @@
-"""The clock of a process (rule R1): reads the machine's clocks, asks the nodes for theirs, says when they differ.
-All decisions are in clock.py, the argument in docs/internals/protocols/clocks.md.
+"""The clock of a process (rule R1): reads the machine's clocks, queries the nodes' clocks, and reports when they
+differ. All decisions are in clock.py, the argument in docs/internals/protocols/clocks.md.
 
     async with Clock(store) as clock:
         promise = Promise(clock.require(), lasts_us)    # refuses with one line when the time is not to be relied on
 
-It knows no driver: `NodeTimes` is what it needs of a store. The machine's clocks are handed in, and waiting is the
-event loop's, so that a simulated process has clocks of its own.
+It knows no driver: `NodeTimes` is the interface that it needs of a store. The machine's clocks are passed in, and
+waiting is the event loop's, so that a simulated process has clocks of its own.
 
-Survives: nodes that are away or slow (asked side by side, bounded in time); a pause of this process between any two
+Survives: unavailable or slow nodes (queried concurrently, with a time limit); a pause of this process between any two
 lines (noticed at the next `now_us` or `require`).
 """
 
@@ -35,18 +35,19 @@ ASKED_TIMES = 3
 
 
 class ClockNotTrusted(Unavailable):
-    """The time here is not to be relied on, so nothing is owned, acknowledged or sent."""
+    """The clock is not trusted, so nothing is owned, acknowledged or sent."""
 
 
 class NodeTimes(Protocol):
-    """What a store offers to the clock. `CassandraStore` and the simulated one implement it."""
+    """The interface that a store offers to the clock. `CassandraStore` and the simulated one implement it."""
 
     def coordinators(self) -> Mapping[str, bool]:
         """All nodes of the home data centre that could be coordinators, and whether each is up."""
         ...
 
     async def ask_time(self, coordinator: str, within_s: float) -> int:
-        """That node's own clock: microseconds since 1970, cut to milliseconds. Unavailable if it does not tell."""
+        """That node's own clock: microseconds since 1970, truncated to milliseconds. Unavailable if it does not
+        answer."""
         ...
 
     def exclude(self, coordinators: frozenset[str]) -> None:
@@ -58,15 +59,15 @@ class TimeSource(Protocol):
     """The machine's clocks."""
 
     def look(self) -> Instant:
-        """Both, read at one moment."""
+        """Both, read at the same time."""
         ...
 
 
 class MachineTime:
-    """CLOCK_BOOTTIME counts while the machine sleeps, and nobody can set it; the wall clock is what NTP steers."""
+    """CLOCK_BOOTTIME counts while the machine sleeps, and nobody can set it; NTP steers the wall clock."""
 
     def look(self) -> Instant:
-        """Boot time is read on both sides of the wall's: a switch of tasks in between would look like a step."""
+        """Boot time is read before and after the wall clock: a switch of tasks in between would seem to be a step."""
         best: tuple[int, Instant] | None = None
         for _ in range(3):
             before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -82,7 +83,7 @@ class MachineTime:
 
 @dataclass(frozen=True)
 class ClockFigures:
-    """What metrics show of a clock."""
+    """The figures of a clock for metrics."""
 
     trusted: bool
     differences_us: Mapping[str, int]
@@ -154,13 +155,13 @@ class Clock:
         return self._bounds.max_skew_us
 
     def serve(self, max_skew_us: int) -> None:
-        """From now on something with this bound stands on this clock too: nodes are judged by the widest bound that
-        was ever told, steps by the narrowest, and `require` by each one's own."""
+        """From now on a resource with this bound depends on this clock too. Nodes are judged by the widest bound ever
+        passed, steps by the narrowest, and `require` by each caller's own."""
         self._bounds = self._bounds.serving(max_skew_us)
         self._judged = None
 
     async def until_trusted(self, within_s: float, max_skew_us: int | None = None) -> int:
-        """Wait until the time can be relied on again, and tell it; the reason why not once the time is up."""
+        """Wait until the clock is trusted again, and return the time; raise the reason once the time limit is up."""
         try:
             async with asyncio.timeout(within_s):
                 while True:
@@ -173,7 +174,7 @@ class Clock:
             return self.require(max_skew_us)
 
     async def check(self) -> None:
-        """Compare with every node now, and judge. One at a time: who comes while one runs waits, and checks anew."""
+        """Compare with every node now, and judge. One at a time: a concurrent caller waits, and checks again."""
         async with self._checking:
             started = self._source.look()
             readings = await self._ask_all()
@@ -226,7 +227,7 @@ class Clock:
             await asyncio.sleep(self._turn_s)
 
     async def _check_turning(self) -> None:
-        """A check takes longer than a turn may when nodes are slow: go on turning beside it."""
+        """A check takes longer than a turn may when nodes are slow: keep turning meanwhile."""
         checking = asyncio.get_running_loop().create_task(self.check(), name="clock check")
         try:
             while not checking.done():
@@ -242,7 +243,7 @@ class Clock:
         self._say()
 
     def _exclude(self) -> None:
-        """Nodes beyond the bound are not coordinators; nor are those that came up and were not asked yet."""
+        """Nodes beyond the bound are not coordinators; nor are those that came up and were not queried yet."""
         excluded = decide.excluded(self._state, self._nodes.coordinators())
         if excluded != self._excluded:
             self._excluded = excluded
@@ -257,7 +258,7 @@ class Clock:
         return dict.fromkeys(self._nodes.coordinators()) | dict(zip(asked, answers, strict=True))
 
     async def _ask(self, node: str) -> Reading | None:
-        """The best of a few readings: a pause of the server in one of them says nothing about its clock."""
+        """The best of a few readings: a pause of the server in one of them does not affect the result."""
         readings = []
         for _ in range(ASKED_TIMES):
             sent = self._source.look()
@@ -269,8 +270,8 @@ class Clock:
         return decide.best_reading(readings)
 
     def _say(self) -> None:
-        """One line when the trust is lost to something that matters, and one when it is back; none when the same
-        trouble shows at another node, as it does in turn where this clock is off and all nodes are right."""
+        """One line when the trust is lost for a caller that needs it, and one when it is back. There is none when the
+        same trouble shows at another node, as it does in turn when this clock is off and all nodes are correct."""
         found = decide.trouble(self._state, self._source.look(), self._bounds)
         if (found.problem if found else None) == (self._said.problem if self._said else None):
             return
@@ -278,10 +279,10 @@ class Clock:
             log.info("clock is within bounds again")
         elif self._state.doubt is Doubt.NEVER_ASKED:
             return
-        elif self._state.doubt is not None:  # the check that follows says what came of it
-            log.info("%s", _error(found))
+        elif self._state.doubt is not None:  # the check that follows reports the result
+            log.info("clock is not trusted", extra={"reason": str(_error(found))})
         else:
-            log.warning("%s", _error(found))
+            log.warning("clock is not trusted", extra={"reason": str(_error(found))})
         self._said = found
 
 
@@ -294,7 +295,7 @@ def _error(found: Trouble) -> ClockNotTrusted:
     if found.bound_us is not None:
         facts["bound_ms"] = found.bound_us // 1000
     return ClockNotTrusted(
-        "clock is not trusted; nothing is owned, acknowledged or sent",
+        "Clock is not trusted; nothing is owned, acknowledged or sent",
         remedy=found.remedy,
         **facts,
     )

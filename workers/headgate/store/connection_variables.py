@@ -1,4 +1,4 @@
-"""Which environment variable each setting of the connection comes from. It knows the names and the standard library.
+"""The environment variable of each connection setting. It knows the names and the standard library.
 
 `HEADGATE_USERNAME` goes before `USERNAME`, and likewise for each name in VARIABLES; an empty variable counts as not
 set. Desktops and CI systems export USERNAME, PASSWORD and KEYSPACE for purposes of their own, so these three count

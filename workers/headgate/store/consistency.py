@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Consistency(Enum):
-    """For reads and plain writes. What is written by LWT and read to decide is read SERIAL."""
+    """For reads and plain writes. Columns that are written by LWT and read for a decision are read SERIAL."""
 
     ONE = "ONE"
     LOCAL_QUORUM = "LOCAL_QUORUM"

@@ -1,12 +1,12 @@
 """Shapes and tables to CQL text. Pure: it knows no driver and no server, and the same shape gives the same text.
 
-The order of the markers is part of the contract; whoever binds values follows it:
+The order of the markers is part of the contract; the code that binds values follows it:
 
 - an INSERT: its values, then the attempt (if it leaves one), then timestamp, then time to live;
-- an UPDATE: timestamp, time to live, what it sets, the attempt, then key and conditions as the shape lists them;
+- an UPDATE: timestamp, time to live, the set columns, the attempt, then key and conditions as the shape lists them;
 - a DELETE: timestamp, then the key and the slice; a SELECT: key, slice, limit; a scan: from token, to token.
 
-Names are written bare unless CQL reserves them, so that a person can read what is printed.
+Names are written without quotes unless CQL reserves them, so that the printed text is readable.
 """
 
 # ruff: noqa: S608 - names come from a Table, which checks them; values are markers
@@ -37,7 +37,7 @@ RESERVED = frozenset((
     "schema", "select", "set", "table", "to", "token", "truncate", "unlogged", "unset", "update", "use",
     "using", "view", "where", "with",
 ))  # fmt: skip
-"""Words that can not be a name in CQL unless they are quoted."""
+"""Words that cannot be a name in CQL without quotes."""
 
 TABLE_IDS = uuid.UUID("8e7a3a0e-5b1f-5e0c-9a68-3c1f0d2b7c11")
 """The name space in which the ids of our tables are derived, so that two creators make one table."""
@@ -45,13 +45,13 @@ TABLE_IDS = uuid.UUID("8e7a3a0e-5b1f-5e0c-9a68-3c1f0d2b7c11")
 
 @dataclass(frozen=True)
 class Markers:
-    """Which extra values a statement binds beside those of its shape."""
+    """The extra values that a statement binds, besides those of its shape."""
 
     timestamp: bool = False
     ttl: bool = False
     attempt: bool = False
     partitions: int = 1
-    """A read of so many partitions of one column each, in one request."""
+    """A read of this many partitions of one column each, in one request."""
 
 
 def name_cql(name: str) -> str:
@@ -82,7 +82,7 @@ def insert_cql(keyspace: str, shape: InsertShape, markers: Markers) -> str:
 
 
 def insert_text(keyspace: str, statement: Insert) -> tuple[str, tuple[Value, ...]]:
-    """A plain INSERT for somebody who sends it himself: CQL with %s where values stand, and the values."""
+    """A plain INSERT for a caller that sends it itself: CQL with %s in place of values, and the values."""
     text = insert_cql(keyspace, statement.shape, Markers(timestamp=True, ttl=statement.ttl_s is not None))
     values = (*statement.values, statement.timestamp_us)
     return text.replace("?", "%s"), values if statement.ttl_s is None else (*values, statement.ttl_s)
@@ -128,7 +128,7 @@ def scan_cql(keyspace: str, shape: ScanShape) -> str:
 
 
 def table_id(keyspace: str, table: str) -> uuid.UUID:
-    """The id of a table: the same for everybody who creates it, so that racing creators make one."""
+    """The id of a table: the same for every process that creates it, so that racing creators create one."""
     return uuid.uuid5(TABLE_IDS, f"{keyspace}.{table}")
 
 
@@ -154,12 +154,12 @@ def create_table_cql(keyspace: str, table: Table) -> str:
 
 
 def drop_table_cql(keyspace: str, name: str) -> str:
-    """DROP TABLE; asked twice, the second does nothing."""
+    """DROP TABLE; the second one does nothing."""
     return f"DROP TABLE IF EXISTS {name_cql(keyspace)}.{name_cql(name)}"
 
 
 def primary_key_cql(table: Table) -> str:
-    """What stands in PRIMARY KEY (...)."""
+    """The contents of PRIMARY KEY (...)."""
     partition = f"({_names(table.partition_names)})"
     return ", ".join([partition, *map(name_cql, table.clustering_names)])
 
@@ -184,7 +184,7 @@ def alter_table_cql(keyspace: str, table: Table, names: Iterable[str]) -> str:
 
 
 def add_column_cql(keyspace: str, table: Table, name: str) -> str:
-    """ALTER TABLE that adds one column; asked twice, the second does nothing."""
+    """ALTER TABLE that adds one column; the second one does nothing."""
     column = table.by_name[name]
     kind = f"{column.type.cql}{' STATIC' if column.static else ''}"
     return f"ALTER TABLE {qualified_cql(keyspace, table)} ADD IF NOT EXISTS {name_cql(name)} {kind}"
@@ -198,7 +198,7 @@ def create_keyspace_cql(keyspace: Keyspace) -> str:
 
 def _attempt(table: Table) -> str:
     if table.attempt is None:
-        raise Bug("the table has no column for an attempt", table=table.name)
+        raise Bug("The table has no column for an attempt", table=table.name)
     return table.attempt
 
 

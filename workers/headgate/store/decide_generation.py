@@ -1,10 +1,11 @@
 """Generations of shards (rule R6): how the number of shards changes while producers write.
 The argument is in docs/internals/protocols/generations.md.
 
-Pure: moments are handed in, in microseconds. It knows neither the catalogue's columns nor any engine.
+Pure: times are passed in, in microseconds. It knows neither the catalogue's columns nor any engine.
 
 Invariants: numbers grow by one; at most one change is under way; a generation counts as still written until `sure`
-and the clocks' difference have passed, so who reads it to its end misses nothing that was written on old knowledge.
+and the clock difference have passed. So a reader that reads it to its end misses nothing that was written on old
+knowledge.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from headgate.errors import Bug, Conflict
 from headgate.expiry import SECOND_US, Promise, others_may_act, others_may_act_after
 
 NOTICE_US = 60 * SECOND_US
-"""The longest age of what a process knows of the catalogue, counted from the start of its read."""
+"""The maximum age of a process's knowledge of the catalogue, counted from the start of its read."""
 
 
 class ChangeUnderWay(Conflict):
@@ -24,7 +25,7 @@ class ChangeUnderWay(Conflict):
 
 
 class GenerationBroken(Bug):
-    """A generation that can not be."""
+    """An impossible generation."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,16 @@ class Generation:
 
 @dataclass(frozen=True)
 class Window:
-    """A generation with its end: what an engine needs in order to write to it, to read it, and to leave it."""
+    """A generation with its end: the facts that an engine needs in order to write to it, to read it, and to leave
+    it."""
 
     number: int
     shards: int
     from_us: int
     until_us: int | None
-    """Producers write to the next one from here on; None as long as none is announced."""
+    """Producers write to the next one from this time on; None as long as none is announced."""
     sure_us: int | None
-    """Nobody writes to it any more from here on (and the clocks' difference); None while that is not known."""
+    """Nobody writes to it any more from this time on (plus the clock difference); None while that is not known."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,10 @@ class Generations:
 
     def __post_init__(self) -> None:
         if self.next is None and self.sure_us is not None:
-            raise GenerationBroken("a generation cannot end without a next one", number=self.current.number)
+            raise GenerationBroken("A generation cannot end without a next one", number=self.current.number)
         if self.next is not None and self.next.number != self.current.number + 1:
             raise GenerationBroken(
-                "generation numbers must grow by one", number=self.current.number, next=self.next.number
+                "Generation numbers must grow by one", number=self.current.number, next=self.next.number
             )
 
     def windows(self) -> Iterator[Window]:
@@ -81,19 +83,19 @@ class Generations:
 
 
 def first(shards: int) -> Generations:
-    """Those of something that is made now."""
+    """Those of an object that is created now."""
     return Generations(Generation(1, shards))
 
 
 def shards_in_force(generations: Generations) -> int:
-    """The number that was asked for last."""
+    """The number that was requested last."""
     return (generations.next or generations.current).shards
 
 
 def decide_next(generations: Generations, shards: int, *, now_us: int, skew_us: int) -> Generation | None:
     """The generation to announce; None if there are that many shards already. ChangeUnderWay: once that one is over.
 
-    It begins late enough that whoever reads the catalogue in time knows of it before.
+    It starts late enough that every process that reads the catalogue in time knows of it before.
     """
     if shards_in_force(generations) == shards:
         return None
@@ -114,17 +116,18 @@ def _left_s(generations: Generations, now_us: int, skew_us: int) -> int | str:
 
 
 def decide_sure(announced: Generation, *, acknowledged_us: int, skew_us: int) -> int:
-    """From when on nobody writes to the generation before.
+    """The time from which nobody writes to the generation before.
 
-    `acknowledged_us` is a moment at which the announcement is known to be there: that of its acknowledgement, or that
-    at which a serial read which met it was answered. Whoever read the catalogue before knows the old for `NOTICE_US`
-    more; two differences of clocks: of the reader against who announced, and of who waits against the reader.
+    `acknowledged_us` is a time at which the announcement is known to exist: that of its acknowledgement, or that of
+    the answer to a serial read that returned it. A process that read the catalogue before knows the old one for
+    `NOTICE_US` more. Two clock differences count: of the reader against the announcer, and of the waiting process
+    against the reader.
     """
     return max(announced.from_us, acknowledged_us + NOTICE_US + 2 * skew_us)
 
 
 def is_over(generations: Generations, *, now_us: int, skew_us: int) -> bool:
-    """Whether the current generation is written by nobody any more.
+    """Whether nobody writes the current generation any more.
 
     A producer takes the old one until its own clock shows the beginning of the next, which is `sure` when that is
     late; so the clocks' difference is waited for on top of it.
@@ -137,7 +140,7 @@ def is_over(generations: Generations, *, now_us: int, skew_us: int) -> bool:
 def turned(generations: Generations) -> Generations:
     """After a change is over: the next is the current one, and the one before waits to be retired."""
     if generations.next is None or generations.sure_us is None:
-        raise GenerationBroken("no change that could be over", number=generations.current.number)
+        raise GenerationBroken("No change that could be over", number=generations.current.number)
     old = generations.current
     window = Window(old.number, old.shards, old.from_us, generations.next.from_us, generations.sure_us)
     return Generations(generations.next, earlier=(*generations.earlier, window))
@@ -147,17 +150,17 @@ def retired(generations: Generations, number: int) -> Generations:
     """Without an earlier generation that holds nothing any more."""
     left = tuple(window for window in generations.earlier if window.number != number)
     if len(left) == len(generations.earlier):
-        raise GenerationBroken("not an earlier generation", number=number)
+        raise GenerationBroken("Not an earlier generation", number=number)
     return replace(generations, earlier=left)
 
 
 def written_at(generations: Generations, moment_us: int) -> Generation:
-    """The one that a producer writes to, for what belongs to that moment."""
+    """The one that a producer writes to, for messages due at that time."""
     if generations.next is not None and moment_us >= generations.next.from_us:
         return generations.next
     return generations.current
 
 
 def knowledge(read_started_us: int) -> Promise:
-    """For how long a process may go by what it read of the catalogue: checked before it sends, and at the answer."""
+    """How long a process may rely on its read of the catalogue: checked before it sends, and at the answer."""
     return Promise(read_started_us, NOTICE_US)

@@ -1,11 +1,11 @@
-"""Where a table as it is found differs from the table as it is declared, and what may be done about it.
+"""The differences between an existing table and its declaration, and the permitted repairs.
 
-Pure: what was found is handed in. It only ever adds: a column that is missing is added, an option that is off is set;
-nothing is dropped, renamed or retyped. What can not be mended so is told, for a person to decide. A column that we do
-not declare is no drift: a newer release, or its owner, added it.
+Pure: the existing state is passed in. It only ever adds: a missing column is added, a wrong option is set; nothing is
+dropped, renamed or retyped. Other differences are reported, for a person to decide. An undeclared column is not
+drift: a newer release, or its owner, added it.
 
-gc_grace is raised and never lowered: below 24 hours it is drift whatever was declared (rule R4), above ours it is
-somebody's choice that harms nothing.
+gc_grace is raised and never lowered: below 24 hours it is drift for any declaration (rule R4), above ours it is a
+deliberate choice that harms nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headgate.store.table import Table
 
 
 class Kind(Enum):
-    """Where in a table a column stands; the values are Cassandra's words."""
+    """The kind of a column in a table; the values are Cassandra's words."""
 
     PARTITION = "partition_key"
     CLUSTERING = "clustering"
@@ -36,7 +36,7 @@ class FoundColumn:
     cql_type: str
     kind: Kind
     position: int = -1
-    """Within its part of the key; the server says -1 for all others."""
+    """Within its part of the key; the server reports -1 for all others."""
     descending: bool = False
 
     def __str__(self) -> str:
@@ -59,10 +59,10 @@ class FoundTable:
 
 
 class Standing(Enum):
-    """What became of a difference."""
+    """The state of a difference."""
 
     MENDABLE = "repairable"
-    MENDED = "mended"
+    MENDED = "repaired"
     BY_HAND = "needs manual repair"
 
 
@@ -76,7 +76,7 @@ class Drift:
     found: str
     standing: Standing
     cql: str | None = None
-    """What mends it."""
+    """The repair."""
 
     def mended(self) -> Drift:
         """The same, once its CQL has run."""
@@ -106,7 +106,7 @@ def compare(keyspace: str, wanted: Table, found: FoundTable) -> tuple[Drift, ...
 
 
 def missing(table: Table) -> Drift:
-    """A table that was there once. Its name is never used again: writes to the old one could still land."""
+    """A table that existed once. Its name is never used again: writes to the old one could still land."""
     return Drift(table.name, "the table", "there", "dropped", Standing.BY_HAND)
 
 
@@ -155,5 +155,5 @@ def _drift(table: Table, what: str, wanted: str, found: str, cql: str | None) ->
 
 
 def unmended(drifts: Iterable[Drift]) -> tuple[Drift, ...]:
-    """Those that are still there."""
+    """Those that still exist."""
     return tuple(drift for drift in drifts if drift.standing is not Standing.MENDED)

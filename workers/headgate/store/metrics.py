@@ -1,4 +1,4 @@
-"""What statements cost, by their shape: counts, errors, and how long they took. Plain numbers, for anybody to export.
+"""The cost of statements, by their shape: counts, errors, and durations. Plain numbers, for any exporter.
 
 It knows no exporter. Adding one measurement is a few additions, and nothing grows with the number of statements.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 LATENCY_BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Upper bounds of the buckets; a last one takes what is slower."""
+"""Upper bounds of the buckets; a last one takes slower statements."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class StoreMetrics:
         self._shapes: dict[tuple[str, str, str], ShapeMetrics] = {}
 
     def of(self, kind: str, table: str, detail: str = "") -> ShapeMetrics:
-        """The numbers of one kind on one table; `detail` tells its shapes apart. The object stays the same."""
+        """The numbers of one kind on one table; `detail` distinguishes its shapes. The object stays the same."""
         key = (kind, table, detail)
         found = self._shapes.get(key)
         if found is None:

@@ -1,16 +1,16 @@
-"""Positions: the ids of what is due, and their order. A position is a time uuid: its time says when, its low eight
-bytes tell apart what is due at the same moment.
+"""Positions: the ids of due messages, and their order. A position is a time uuid: its time is the due time, and its
+low eight bytes distinguish messages that are due at the same time.
 
 A position in the store and one in memory have to compare alike, or a reader skips rows: Cassandra compares the low
 eight bytes as signed, Python as unsigned. So there is one order, `position_order`, checked against the store in
-tests/conformance; and every byte that is made here is below 0x80, where both agree.
+tests/conformance; and every byte that this module creates is below 0x80, where both agree.
 
-It does not know what is due, nor any clock: moments come as microseconds since 1970.
+It knows no messages and no clock: times come as microseconds since 1970.
 
-Invariants: a process makes no position twice, from whatever thread and however many are due at one moment. Two
-processes, a parent and the child that it forked included, do not make the same one but by chance: of pairs that each
-make a million for one same moment, one in 2^35 would. It does not survive a copy of a running virtual machine, whose
-halves go on with one counter.
+Invariants: a process creates no position twice, from any thread and for any number due at one time. Two processes, a
+parent and its forked child included, create the same one only by chance: of pairs that each create a million for the
+same time, one in 2^35 would. It does not survive a copy of a running virtual machine, whose halves continue with one
+counter.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ position_order: Callable[[UUID], int] = time_order
 
 
 class PositionBroken(Bug):
-    """A moment that no position can stand for."""
+    """A time that no position can represent."""
 
 
 _blank = object.__new__
 _set = object.__setattr__
 _UNKNOWN = SafeUUID.unknown
-"""A uuid is made for each message that is due later, and the class's own way to make one takes twice as long."""
+"""A uuid is created for each delayed message, and the class's own constructor takes twice as long."""
 
 
 def _uuid_of(number: int) -> UUID:
@@ -65,7 +65,7 @@ def _uuid_at(ticks: int, low: int) -> UUID:
 def _high_of(ticks: int) -> int:
     """The high half of a time uuid, in its place."""
     if not 0 <= ticks < 1 << _TIME_BITS:
-        raise PositionBroken("the time is out of the range of a time uuid", ticks=ticks)
+        raise PositionBroken("The time is out of the range of a time uuid", ticks=ticks)
     time_low, time_mid, time_high = ticks & 0xFFFFFFFF, ticks >> 32 & 0xFFFF, ticks >> 48
     return time_low << 96 | time_mid << 80 | time_high << 64 | _VERSION_1
 
@@ -80,7 +80,7 @@ def moment_us_of(position: UUID) -> int:
 
 
 def first_at(moment_us: int) -> UUID:
-    """Below or equal to every position of that microsecond, whoever made it: where a slice from it begins."""
+    """Below or equal to every position of that microsecond, from any process: the start of a slice from it."""
     return _uuid_at(_ticks_of(moment_us), _LOWEST)
 
 
@@ -109,7 +109,8 @@ def _random_start() -> int:
 
 
 class Positions:
-    """Makes positions for one process: a random number to begin with, then counted up, anew in each forked child."""
+    """Creates positions for one process: a random number first, then counted up, and a new one in each forked
+    child."""
 
     def __init__(self, random_start: Callable[[], int] = _random_start) -> None:
         self._random_start = random_start
@@ -124,8 +125,8 @@ class Positions:
         self._numbers = count(self._random_start())
 
     def at(self, moment_us: int) -> UUID:
-        """A position for that moment, given to nobody else. Many are often made for one moment, and their numbers
-        follow each other: what does not change from one to the next is kept."""
+        """A unique position for that time. Many are often created for one time, and their numbers follow each other,
+        so the constant part is kept."""
         known_us, high = self._high
         if known_us != moment_us:
             high = _high_of(_ticks_of(moment_us))

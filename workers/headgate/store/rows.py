@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 Row = Any
-"""A row is a named tuple with a field for each column that was asked for, in that order."""
+"""A row is a named tuple with a field for each requested column, in that order."""
 
 
 @lru_cache(4096)

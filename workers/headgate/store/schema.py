@@ -1,11 +1,11 @@
-"""Keyspaces and tables made, checked and mended from their values; by any number of processes at once.
+"""Keyspaces and tables created, checked and repaired from their values; by any number of processes at once.
 
-It knows no driver (`SchemaPort` is what it needs) and no queue. Invariants:
+It knows no driver (`SchemaPort` is the interface that it needs) and no queue. Invariants:
 
 - additive only: nothing is dropped, renamed or retyped, and a keyspace that exists is never altered;
-- concurrent creators make one table: its id is derived from its name (docs/decisions/0005-table-ids.md), every change
-  is worded so that a second one does nothing, and is waited for until the nodes agree;
-- a table that was dropped is not made again under its name: `made_before` tells which there have been.
+- concurrent creators create one table: its id is derived from its name (docs/decisions/0005-table-ids.md), every
+  change is worded so that a second one does nothing, and is waited for until the nodes agree;
+- a table that was dropped is not created again under its name: `made_before` lists those that have existed.
 
 A crash between any two changes leaves less done, and running it again does the rest.
 """
@@ -29,11 +29,11 @@ class FoundKeyspace:
     name: str
     strategy: str
     replicas: Mapping[str, int]
-    """By data centre; empty where the strategy knows none."""
+    """By data center; empty where the strategy knows none."""
 
 
 class SchemaPort(Protocol):
-    """What is needed of a server. `CassandraSchema` implements it."""
+    """The interface to a server. `CassandraSchema` implements it."""
 
     async def read_keyspace(self, name: str) -> FoundKeyspace | None:
         """The keyspace, if there is one."""
@@ -65,13 +65,13 @@ class RightsMissing(Refused):
 
 
 class SchemaRightsMissing(RightsMissing):
-    """This role may not create what is needed."""
+    """This role may not create the required objects."""
 
     def __init__(self, cql: Iterable[str], said: str) -> None:
         self.cql = tuple(cql)
         super().__init__(
-            remedy="pass the CQL (headgate apply --print) to an administrator, then apply again",
-            said=said,
+            remedy="pass the CQL (headgate apply --dry-run) to an administrator, then apply again",
+            cause=said,
             statements=len(self.cql),
         )
 
@@ -82,7 +82,7 @@ class KeyspaceUnfit(Surroundings):
 
 @dataclass(frozen=True)
 class SchemaPlan:
-    """What has to be done, in order, and what only a person can do."""
+    """The required changes, in order, and those that only a person can make."""
 
     keyspaces: tuple[Keyspace, ...]
     tables: tuple[tuple[str, Table], ...]
@@ -103,7 +103,7 @@ class SchemaPlan:
 
 @dataclass(frozen=True)
 class SchemaReport:
-    """What was done."""
+    """The completed changes."""
 
     created: tuple[str, ...] = ()
     """Names of keyspaces and tables."""
@@ -111,7 +111,7 @@ class SchemaReport:
 
     @property
     def unmended(self) -> tuple[Drift, ...]:
-        """What only a person can mend."""
+        """Problems that only a person can fix."""
         return unmended(self.drifts)
 
 
@@ -122,17 +122,17 @@ def default_replication(nodes: int) -> int:
 
 @dataclass(frozen=True)
 class SchemaStanding:
-    """What there is of a keyspace and of some tables in it."""
+    """The state of a keyspace and of some tables in it."""
 
     keyspace_there: bool
     there: frozenset[str]
     """The names of all its tables."""
     drifts: tuple[Drift, ...]
-    """Of the tables that were asked for and are there."""
+    """Of the requested tables that exist."""
 
 
 async def read_standing(port: SchemaPort, keyspace: Keyspace, tables: Collection[Table]) -> SchemaStanding:
-    """Look at a keyspace, and compare these tables. KeyspaceUnfit where it is not replicated where it is needed."""
+    """Read a keyspace, and compare these tables. KeyspaceUnfit where it is not replicated where it has to be."""
     found = await port.read_keyspace(keyspace.name)
     if found is None:
         return SchemaStanding(keyspace_there=False, there=frozenset(), drifts=())
@@ -147,7 +147,7 @@ async def read_standing(port: SchemaPort, keyspace: Keyspace, tables: Collection
 async def plan(
     port: SchemaPort, keyspace: Keyspace, tables: Collection[Table], made_before: Collection[str] = ()
 ) -> SchemaPlan:
-    """Compare what is there with what is needed. Reads only."""
+    """Compare the existing state with the required one. Reads only."""
     found = await port.read_keyspace(keyspace.name)
     there: Mapping[str, FoundTable] = {}
     if found is not None:
@@ -177,7 +177,7 @@ async def carry_out(port: SchemaPort, planned: SchemaPlan) -> SchemaReport:
     except SchemaRightsMissing:
         raise
     except RightsMissing as refused:
-        raise SchemaRightsMissing(planned.statements, str(refused.facts.get("said", ""))) from refused
+        raise SchemaRightsMissing(planned.statements, str(refused.facts.get("cause", ""))) from refused
     await _agree(port, planned)
     created = (*(keyspace.name for keyspace in planned.keyspaces), *(table.name for _, table in planned.tables))
     return SchemaReport(created, tuple(drifts))
@@ -186,12 +186,12 @@ async def carry_out(port: SchemaPort, planned: SchemaPlan) -> SchemaReport:
 async def ensure(
     port: SchemaPort, keyspace: Keyspace, tables: Collection[Table], made_before: Collection[str] = ()
 ) -> SchemaReport:
-    """Make what is missing, mend what can be, tell the rest."""
+    """Create missing objects, repair the repairable, report the rest."""
     return await carry_out(port, await plan(port, keyspace, tables, made_before))
 
 
 async def verify(port: SchemaPort, keyspace: str, tables: Collection[Table]) -> tuple[Drift, ...]:
-    """The differences, with nothing done about them; a table that is not there is one."""
+    """The differences, with nothing done about them; a missing table is one."""
     there = await port.read_tables(keyspace)
     drifts: list[Drift] = []
     for table in tables:
@@ -200,7 +200,8 @@ async def verify(port: SchemaPort, keyspace: str, tables: Collection[Table]) -> 
 
 
 async def _agree(port: SchemaPort, planned: SchemaPlan) -> None:
-    """All tables, those that were found too: a server shows a table that another is making before it serves it."""
+    """All tables, including existing ones: a server shows a table that another process is creating before it serves
+    it."""
     names: dict[str, list[str]] = {keyspace.name: [] for keyspace in planned.keyspaces}
     for keyspace, name in (*planned.there, *((keyspace, table.name) for keyspace, table in planned.tables)):
         names.setdefault(keyspace, []).append(name)
@@ -216,7 +217,7 @@ async def _mend(port: SchemaPort, drift: Drift) -> Drift:
 
 
 def require_fit(found: FoundKeyspace, wanted: Keyspace) -> None:
-    """LOCAL_QUORUM means replicas of the home data centre: without any there, every request would fail."""
+    """LOCAL_QUORUM means replicas of the home data center: without any, every request would fail."""
     for data_center, _ in wanted.replication:
         if found.strategy.endswith("NetworkTopologyStrategy") and not found.replicas.get(data_center):
             raise KeyspaceUnfit(

@@ -1,7 +1,7 @@
 """The shape of a statement: everything about it but its values, checked against the rules once and then kept.
 
-A shape knows the table, the columns in the order in which their values come, and nothing of CQL or of the driver.
-The functions at the end are cached: a hot loop that builds the same kind of statement finds its shape again.
+A shape knows the table, the columns in the order of their values, and nothing of CQL or of the driver. The functions
+at the end are cached: a hot loop that builds the same kind of statement finds its shape again.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Slice:
 
     @property
     def form(self) -> SliceForm:
-        """What of it belongs to the shape."""
+        """The part of it that belongs to the shape."""
         bounds = tuple(bound.inclusive if bound is not None else None for bound in (self.lower, self.upper))
         return SliceForm(tuple(self.equal), self.column, bounds[0], bounds[1])
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """What of it are values, in the order of the shape."""
+        """The part of it that is values, in the order of the shape."""
         bounds = (bound.value for bound in (self.lower, self.upper) if bound is not None)
         return (*self.equal.values(), *bounds)
 
@@ -81,7 +81,7 @@ class SliceForm:
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """What all shapes share. Two shapes are the same when they are the same object: they are made once."""
+    """The common part of all shapes. Two shapes are the same when they are the same object: they are created once."""
 
     table: Table
 
@@ -115,7 +115,7 @@ class Shape:
         return tuple(self.value_names.index(name) for name in names)
 
     def attempt_row_of(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        """The key of the row (of the partition, where the column is static) that bears an LWT's attempt."""
+        """The key of the row (of the partition, where the column is static) that holds an LWT's attempt."""
         return tuple(values[place] for place in self._attempt_places)
 
     @cached_property
@@ -124,7 +124,7 @@ class Shape:
         return tuple(column.type.value.python[0] for column in self.value_columns)
 
     def check_values(self, values: tuple[Value, ...]) -> None:
-        """Refuse a value that the column can not hold: the server would, later and less clearly."""
+        """Reject a value that the column cannot hold: the server would, later and less clearly."""
         if tuple(map(type, values)) != self.exact_types:
             self._check_each(values)
 
@@ -132,10 +132,10 @@ class Shape:
         for place, (column, value) in enumerate(zip(self.value_columns, values, strict=True)):
             if value is None:
                 if place in self._key_places:
-                    raise ShapeBroken("a key column cannot be null", table=self.table.name, column=column.name)
+                    raise ShapeBroken("A key column cannot be null", table=self.table.name, column=column.name)
             elif not column.type.accepts(value):
                 raise ShapeBroken(
-                    "a value of the wrong type",
+                    "A value of the wrong type",
                     table=self.table.name,
                     column=column.name,
                     wants=column.type.cql,
@@ -206,7 +206,7 @@ class SelectShape(Shape):
 
     @cached_property
     def is_of_plain_partitions(self) -> bool:
-        """Whether it reads a whole partition that one column tells from the others, in its own order."""
+        """Whether it reads a whole partition that one column distinguishes from the others, in its own order."""
         return self.key == self.table.partition_names and len(self.key) == 1 and not self.is_cut
 
     @property
@@ -235,7 +235,7 @@ def _require(holds: bool, problem: str, table: Table, *, column: str = "", colum
 
 def _require_known(table: Table, names: Iterable[str]) -> None:
     for name in names:
-        _require(name in table.by_name, "no such column", table, column=name)
+        _require(name in table.by_name, "No such column", table, column=name)
 
 
 def _require_written(table: Table, names: Iterable[str], by: Written) -> None:
@@ -251,7 +251,7 @@ def _require_written(table: Table, names: Iterable[str], by: Written) -> None:
 def _require_attempt(table: Table, named: Iterable[str], lwt: bool) -> None:
     """An LWT of static columns alone has no row; it can leave its attempt only in a static column."""
     if lwt and table.attempt not in table.static_names:
-        _require(set(table.key_names) <= set(named), "an LWT of static columns needs a static attempt column", table)
+        _require(set(table.key_names) <= set(named), "An LWT of static columns needs a static attempt column", table)
 
 
 @lru_cache(SHAPES_MAX)
@@ -261,12 +261,12 @@ def insert_shape(table: Table, names: tuple[str, ...], lwt: bool) -> InsertShape
     key = set(table.key_names)
     only_static = {name for name in names if name not in key} <= table.static_names
     wanted = set(table.partition_names) if only_static and not key <= set(names) else key
-    _require(wanted <= set(names), "an insert must name the whole key", table, columns=sorted(wanted - set(names)))
+    _require(wanted <= set(names), "An insert must name the whole key", table, columns=sorted(wanted - set(names)))
     by = Written.LWT if lwt else Written.PLAIN
     _require(
         table.rows is by, f"rows of this table are not written {'by LWT' if lwt else 'plainly'} (rule R3)", table
     )
-    _require(table.attempt not in names, "the store writes the attempt column itself", table)
+    _require(table.attempt not in names, "The store writes the attempt column itself", table)
     _require_written(table, [name for name in names if name not in key], by)
     _require_attempt(table, names, lwt)
     return InsertShape(table, names, lwt)
@@ -282,13 +282,13 @@ def update_shape(
 ) -> UpdateShape:
     """Checked: the whole key (of the partition, for static columns), and cells of one kind alone."""
     _require_known(table, (*key, *to, *(column for column, _ in conditions)))
-    _require(bool(to), "an update sets no column", table)
+    _require(bool(to), "An update sets no column", table)
     touched = {*to, *(column for column, _ in conditions)}
     of_partition = touched <= table.static_names
     wanted = table.partition_names if of_partition and set(key) == set(table.partition_names) else table.key_names
-    _require(set(key) == set(wanted), "an update must name the whole key and nothing else", table, columns=key)
-    _require(not set(to) & set(table.key_names), "a key column cannot be set", table)
-    _require(table.attempt not in to, "the store writes the attempt column itself", table)
+    _require(set(key) == set(wanted), "An update must name the whole key and nothing else", table, columns=key)
+    _require(not set(to) & set(table.key_names), "A key column cannot be set", table)
+    _require(table.attempt not in to, "The store writes the attempt column itself", table)
     by = Written.LWT if lwt else Written.PLAIN
     _require_written(table, touched, by)
     _require_attempt(table, key, bool(lwt))
@@ -300,8 +300,8 @@ def delete_shape(table: Table, key: tuple[str, ...], within: SliceForm | None) -
     """Checked: at least the partition, then a whole prefix of the clustering key."""
     _require_known(table, key)
     prefix = table.key_names[: len(key)]
-    _require(set(key) == set(prefix), "a delete must name a prefix of the key", table, columns=key)
-    _require(len(key) >= len(table.partition), "a delete must name the whole partition key", table, columns=key)
+    _require(set(key) == set(prefix), "A delete must name a prefix of the key", table, columns=key)
+    _require(len(key) >= len(table.partition), "A delete must name the whole partition key", table, columns=key)
     if within is not None:
         _check_slice(table, key, within)
     return DeleteShape(table, key, within)
@@ -320,9 +320,9 @@ def select_shape(
     """Checked: the whole partition key, a prefix of the clustering key, then at most one slice."""
     _require_known(table, (*key, *columns, *write_times_of))
     prefix = table.key_names[: len(key)]
-    _require(len(key) >= len(table.partition), "a read must name one partition (rule R8)", table, columns=key)
-    _require(set(key) == set(prefix), "a read must name a prefix of the key", table, columns=key)
-    _require(not set(write_times_of) & set(table.key_names), "a key column has no write time", table)
+    _require(len(key) >= len(table.partition), "A read must name one partition (rule R8)", table, columns=key)
+    _require(set(key) == set(prefix), "A read must name a prefix of the key", table, columns=key)
+    _require(not set(write_times_of) & set(table.key_names), "A key column has no write time", table)
     if within is not None:
         _check_slice(table, key, within)
     return SelectShape(table, key, columns, within, backwards, limited, write_times_of)
@@ -330,11 +330,11 @@ def select_shape(
 
 @lru_cache(SHAPES_MAX)
 def scan_shape(table: Table, columns: tuple[str, ...]) -> ScanShape:
-    """Checked: key columns alone, since what a scan returns is stale by its next page (rule R8)."""
+    """Checked: key columns alone, since the result of a scan is stale by its next page (rule R8)."""
     _require_known(table, columns)
     for name in columns:
-        _require(name in table.key_names, "a scan reads keys and nothing else (rule R8)", table, column=name)
-    _require(set(table.partition_names) <= set(columns), "a scan must return the whole partition key", table)
+        _require(name in table.key_names, "A scan reads keys and nothing else (rule R8)", table, column=name)
+    _require(set(table.partition_names) <= set(columns), "A scan must return the whole partition key", table)
     return ScanShape(table, columns)
 
 
@@ -342,8 +342,8 @@ def _check_slice(table: Table, key: tuple[str, ...], within: SliceForm) -> None:
     _require_known(table, (*within.equal, within.column))
     rest = table.key_names[len(key) :]
     held = len(within.equal)
-    _require(within.equal == rest[:held], "a slice must keep the preceding clustering columns equal", table)
+    _require(within.equal == rest[:held], "A slice must keep the preceding clustering columns equal", table)
     _require(
-        held < len(rest) and within.column == rest[held], "a slice must be over the next clustering column", table
+        held < len(rest) and within.column == rest[held], "A slice must be over the next clustering column", table
     )
-    _require(within.lower is not None or within.upper is not None, "a slice has no bound", table)
+    _require(within.lower is not None or within.upper is not None, "A slice has no bound", table)

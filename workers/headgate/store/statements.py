@@ -1,11 +1,12 @@
-"""Statements as values. One that breaks a rule of the design can not be built, so nobody has to remember the rules.
+"""Statements as values. A statement that breaks a rule of the design cannot be built, so nobody has to remember the
+rules.
 
 Two kinds of write, and they never touch the same cell (rule R3):
 
 - plain ones (`Insert`, `Update`, `Delete`, in a `Batch`) carry their own timestamp, so that sending one again
   changes nothing (rule R4); they may name plain columns only;
 - conditional ones (`InsertIfAbsent`, `UpdateIf`, in a `BatchIf`) are lightweight transactions; they may name LWT
-  columns only, and each leaves the fresh uuid of its attempt beside what it changes, by which a lost answer is found.
+  columns only, and each writes the fresh uuid of its attempt with its change, by which a lost answer is resolved.
 
 Reads that decide are whole: `Select` names one partition and is never paged; `Scan` walks over all partitions and
 can return nothing but keys (rule R8).
@@ -53,16 +54,16 @@ class StatementBroken(Bug):
 
 def _check_timestamp(timestamp_us: int) -> None:
     if timestamp_us <= 0:
-        raise StatementBroken("a plain write must carry its own timestamp (rule R4)", timestamp_us=timestamp_us)
+        raise StatementBroken("A plain write must carry its own timestamp (rule R4)", timestamp_us=timestamp_us)
 
 
 def _check_ttl(ttl_s: int | None) -> None:
     if ttl_s is not None and not 0 < ttl_s <= TTL_S_MAX:
-        raise StatementBroken("a time to live must be from one second to twenty years", ttl_s=ttl_s)
+        raise StatementBroken("A time to live must be from one second to twenty years", ttl_s=ttl_s)
 
 
 class _Statement:
-    """What all statements share: equality by value, and a readable form for histories."""
+    """The common part of all statements: equality by value, and a readable form for histories."""
 
     __slots__ = ()
     _shown: ClassVar[tuple[str, ...]]
@@ -79,7 +80,7 @@ class _Statement:
 
 
 class Insert(_Statement):
-    """Write a row, marker and all. Only where rows are made plainly; only plain columns."""
+    """Write a row, marker and all. Only where rows are written plainly; only plain columns."""
 
     __slots__ = ("consistency", "shape", "timestamp_us", "ttl_s", "values")
     _shown = ("shape", "values", "timestamp_us", "ttl_s", "consistency")
@@ -106,7 +107,7 @@ class Insert(_Statement):
     def of(
         cls, shape: InsertShape, values: tuple[Value, ...], *, timestamp_us: int, ttl_s: int | None = None
     ) -> Insert:
-        """The same of a shape that is at hand, its values in order: for those who write many rows of one kind."""
+        """The same of a known shape, its values in order: for callers that write many rows of one kind."""
         self = cls.__new__(cls)
         self.shape = shape
         self.values = values
@@ -114,7 +115,7 @@ class Insert(_Statement):
         self.ttl_s = ttl_s
         self.consistency = Consistency.LOCAL_QUORUM
         if shape.conditional:
-            raise StatementBroken("an LWT shape cannot be a plain insert (rule R3)", table=shape.table.name)
+            raise StatementBroken("An LWT shape cannot be a plain insert (rule R3)", table=shape.table.name)
         _check_timestamp(timestamp_us)
         _check_ttl(ttl_s)
         shape.check_values(values)
@@ -150,8 +151,8 @@ class Update(_Statement):
 class Delete(_Statement):
     """Remove a row, a range of rows, or a partition.
 
-    Where cells are written by LWT, the newest of their write times has to be told, and the delete stamped above it:
-    a delete from a slower clock would leave them as ghosts (rule R3).
+    For cells written by LWT, the newest of their write times has to be passed, and the delete is stamped above it: a
+    delete from a slower clock would leave them as ghosts (rule R3).
     """
 
     __slots__ = ("consistency", "shape", "timestamp_us", "values")
@@ -174,7 +175,7 @@ class Delete(_Statement):
         _check_timestamp(timestamp_us)
         if table.has_lwt and (above_lwt_us is None or timestamp_us <= above_lwt_us):
             raise StatementBroken(
-                "a plain delete of an LWT's row must be stamped above its write time (rule R3)",
+                "A plain delete of an LWT's row must be stamped above its write time (rule R3)",
                 table=table.name,
                 timestamp_us=timestamp_us,
                 above_lwt_us=above_lwt_us,
@@ -205,15 +206,15 @@ class Batch(_Statement):
         self.logged = logged
         self.consistency = consistency
         if not 0 < len(self.statements) <= BATCH_STATEMENTS_MAX:
-            raise StatementBroken("a batch must hold 1 to 10,000 statements", held=len(self.statements))
+            raise StatementBroken("A batch must hold 1 to 10,000 statements", held=len(self.statements))
 
 
 class RowsOf(Batch):
-    """A batch of plain inserts into one partition, told by what they have in common and what each adds: the same as
-    the `Batch` of its `statements`, for those who write many rows.
+    """A batch of plain inserts into one partition, given by their common part and the differences of each: the same
+    as the `Batch` of its `statements`, for callers that write many rows.
 
-    `lead` are the values of the partition key, which stand first in the shape; each of `tails` the rest of a row's;
-    each of `stamps` its timestamp and its time to live, which all have or none. No value is null.
+    `lead` holds the values of the partition key, which come first in the shape. Each of `tails` is the rest of a
+    row's values. Each of `stamps` is its timestamp and its time to live, which all have or none. No value is null.
     """
 
     __slots__ = ("lead", "shape", "stamps", "tails")
@@ -234,23 +235,23 @@ class RowsOf(Batch):
         self.consistency = Consistency.LOCAL_QUORUM
         if shape.conditional or shape.value_names[: len(lead)] != shape.table.partition_names:
             raise StatementBroken(
-                "rows written together must be in one partition, with its key first", table=shape.table.name
+                "Rows written together must be in one partition, with its key first", table=shape.table.name
             )
         if not 0 < len(tails) == len(stamps) <= BATCH_STATEMENTS_MAX:
-            raise StatementBroken("a batch must hold 1 to 10,000 statements", held=len(tails))
+            raise StatementBroken("A batch must hold 1 to 10,000 statements", held=len(tails))
         for timestamp_us, ttl_s in set(stamps):
             _check_timestamp(timestamp_us)
             _check_ttl(ttl_s)
         if len({ttl_s is None for _, ttl_s in stamps}) > 1:
-            raise StatementBroken("rows written together must all expire, or none", table=shape.table.name)
+            raise StatementBroken("Rows written together must all expire, or none", table=shape.table.name)
         kinds = {tuple(map(type, tail)) for tail in tails}
         for kind in kinds:
             if kind != shape.exact_types[len(lead) :]:
-                raise StatementBroken("rows written together must have all their values", table=shape.table.name)
+                raise StatementBroken("Rows written together must have all their values", table=shape.table.name)
         shape.check_values((*lead, *tails[0]))
 
     @property
-    def statements(self) -> tuple[Plain, ...]:  # type: ignore[override]  # made when somebody asks
+    def statements(self) -> tuple[Plain, ...]:  # type: ignore[override]  # created on first use
         """Each row as a statement of its own."""
         return tuple(
             Insert.of(self.shape, (*self.lead, *tail), timestamp_us=timestamp_us, ttl_s=ttl_s)
@@ -260,7 +261,8 @@ class RowsOf(Batch):
 
 @dataclass(frozen=True)
 class Condition:
-    """What has to hold of an LWT column. Null is compared by = and != alone: all else is false in Cassandra."""
+    """A condition on an LWT column. Null is compared by = and != alone: every other comparison is false in
+    Cassandra."""
 
     column: str
     operator: Operator
@@ -268,7 +270,7 @@ class Condition:
 
     def __post_init__(self) -> None:
         if self.value is None and self.operator not in (Operator.IS, Operator.IS_NOT):
-            raise StatementBroken("null cannot be compared by order", column=self.column)
+            raise StatementBroken("Null cannot be compared by order", column=self.column)
 
 
 def is_(column: str, value: Value) -> Condition:
@@ -337,16 +339,16 @@ class BatchIf(_Statement):
     def __init__(self, statements: Iterable[Conditional]) -> None:
         self.statements = tuple(statements)
         if not 0 < len(self.statements) <= BATCH_STATEMENTS_MAX:
-            raise StatementBroken("a batch must hold 1 to 10,000 statements", held=len(self.statements))
+            raise StatementBroken("A batch must hold 1 to 10,000 statements", held=len(self.statements))
         first = self.statements[0]
         if not any(statement.shape.conditional for statement in self.statements):
-            raise StatementBroken("a conditional batch has no condition", table=first.shape.table.name)
+            raise StatementBroken("A conditional batch has no condition", table=first.shape.table.name)
         if len({partition_of(statement) for statement in self.statements}) > 1:
-            raise StatementBroken("a conditional batch must be of one partition", table=first.shape.table.name)
+            raise StatementBroken("A conditional batch must be of one partition", table=first.shape.table.name)
         if any(statement.shape.table is not first.shape.table for statement in self.statements):
-            raise StatementBroken("a conditional batch must be of one table", table=first.shape.table.name)
+            raise StatementBroken("A conditional batch must be of one table", table=first.shape.table.name)
         if len({statement.attempt for statement in self.statements}) > 1:
-            raise StatementBroken("a conditional batch must be one attempt (rule R3)", table=first.shape.table.name)
+            raise StatementBroken("A conditional batch must be one attempt (rule R3)", table=first.shape.table.name)
 
     @property
     def attempt(self) -> UUID:
@@ -381,7 +383,7 @@ class Select(_Statement):
         self.limit = limit
         self.consistency = consistency
         if limit is not None and limit < 1:
-            raise StatementBroken("a limit must be at least one", limit=limit)
+            raise StatementBroken("A limit must be at least one", limit=limit)
         self.shape.check_values(self.values)
 
 
@@ -416,8 +418,8 @@ Statement: TypeAlias = Write | Decision | Select | Scan
 def attempt_bearers(statement: Decision) -> tuple[bool, ...]:
     """Which of the statements of an LWT write its attempt: one for each row that it touches.
 
-    Of several on one row it is the first of those that live longest, so the attempt is there as long as anything is
-    that it changed.
+    Of several on one row it is the first of those that live longest, so the attempt exists as long as any of its
+    changes.
     """
     if not isinstance(statement, BatchIf):
         return (True,)
@@ -431,7 +433,7 @@ def attempt_bearers(statement: Decision) -> tuple[bool, ...]:
 
 
 def lifetime_s(statement: Conditional) -> float:
-    """How long what it writes lives."""
+    """The time to live of its writes."""
     return statement.ttl_s or statement.shape.table.default_ttl_s or math.inf
 
 

@@ -1,16 +1,16 @@
-"""The store: runs statements, and decides what to do when an answer does not come. Two things implement `attempt`:
-`CassandraStore` on the driver and `SimulatedStore` on virtual replicas; everything in this file is common to both.
+"""The store: runs statements, and decides when an answer does not come. Two classes implement `attempt`:
+`CassandraStore` on the driver and `SimulatedStore` on virtual replicas. Everything in this file is common to both.
 
 - A plain write or a read is sent again until it is answered or its time is up: both are idempotent (rule R4).
-  A write whose time is up is `Unknown`: it may be there, or may still land.
-- An LWT is sent once (rule R3); again only while it is certain that no server has seen it. When its answer is lost,
-  the partition is read at the table's serial level for the uuid of the attempt: that read also ends whatever replicas
-  have in flight, so an attempt that it does not find was not applied, or was overwritten since. Both are "not mine".
-  One thing can still surface: a request that a stopped coordinator has not read yet is run when it goes on, if its
-  conditions hold then. What it takes belongs to nobody, so what is taken by LWT has to expire or be fenced.
-- One attempt never takes all the time there is: a coordinator that is stopped or cut off answers nothing, and another
-  one would. The first attempt gets `attempt_s`, each further one twice the time of the one before.
-- A read that decides is one request; a scan pages, and only finds keys (rule R8).
+  A write whose time is up is `Unknown`: it may be stored, or may still land.
+- An LWT is sent once (rule R3); again only while it is certain that no server has received it. When its answer is
+  lost, the partition is read at the table's serial level for the uuid of the attempt. That read also ends every
+  proposal in flight at the replicas, so an attempt that it does not return was not applied, or was overwritten. Both
+  are "not mine". One case remains: a request that a stopped coordinator has not read yet runs when it resumes, if its
+  conditions hold then. Its result belongs to nobody, so everything that an LWT acquires has to expire or be fenced.
+- One attempt never takes the whole time limit: a stopped or partitioned coordinator answers nothing, and another one
+  would. The first attempt gets `attempt_s`, each further one twice the time of the one before.
+- A read for a decision is one request; a scan pages, and only finds keys (rule R8).
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ T = TypeVar("T")
 
 
 class Unknown(Unavailable):
-    """It may have been applied, or may still be; nobody can tell yet."""
+    """It may have been applied, or may still be; the outcome is not known yet."""
 
 
 class NotEnoughReplicas(Unavailable):
     """Too few replicas are alive to try; nothing was done.
 
-    Where some of it may have been done before the lack was seen it is `Unknown` instead: of an LWT, whose earlier
+    Where a part may have been done before the lack was detected it is `Unknown` instead: of an LWT, whose earlier
     rounds may have been accepted, and of an unlogged batch of several partitions.
     """
 
 
 class Overloaded(Unavailable):
-    """It was turned away unread; nothing was done."""
+    """It was rejected unread; nothing was done."""
 
 
 class StatementFailed(Bug):
@@ -69,14 +69,14 @@ class Verdict(Enum):
     APPLIED = "applied"
     REFUSED = "refused"
     OVERWRITTEN = "overwritten"
-    """Its answer was lost, and its attempt is not to be found: not applied, or overwritten since. Not mine."""
+    """Its answer was lost, and its attempt does not exist: not applied, or overwritten since. Not mine."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of an LWT, and the rows as it met them when it was refused or had to be looked for.
+    """The end of an LWT, and the rows that it read when it was rejected or had to be resolved.
 
-    `resolved` tells that the answer was lost and was found by a serial read; `rows` are then whole rows.
+    `resolved` means that the answer was lost and a serial read resolved it; `rows` are then whole rows.
 
     A refusal returns one row for each row that exists among those its conditions are about, in clustering order, and
     none for those that do not exist. It is a named tuple of
@@ -108,7 +108,7 @@ class Store(ABC):
 
     @abstractmethod
     async def attempt(self, statement: Write | Decision | Select, within_s: float) -> AttemptAnswer:
-        """Send it once, and wait so long. Raises Unknown, NotEnoughReplicas or Overloaded; never tries again.
+        """Send it once, and wait this long. Raises Unknown, NotEnoughReplicas or Overloaded; never retries.
 
         The last two promise that nothing was done.
         """
@@ -127,7 +127,7 @@ class Store(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of connections; what is in flight ends as Unknown."""
+        """Close the connections; requests in flight end as Unknown."""
 
     async def write(self, statement: Write, *, within_s: float | None = None) -> None:
         """Make a plain write durable at its consistency, or raise Unknown when the time is up."""
@@ -138,13 +138,13 @@ class Store(ABC):
         return (await self._until_answered(select, within_s)).rows
 
     async def read_together(self, selects: Sequence[Select], *, within_s: float | None = None) -> Sequence[Row]:
-        """The rows of several partitions, all or none: one request, where a store knows how. For who looks at them
-        again and again: to him a small partition costs hardly more than its request does."""
+        """The rows of several partitions, all or none: one request, where a store supports it. For callers that read
+        them repeatedly: a small partition costs them hardly more than its request does."""
         answers = await asyncio.gather(*(self.read(each, within_s=within_s) for each in selects))
         return [row for rows in answers for row in rows]
 
     async def read_wired(self, select: Select, *, within_s: float | None = None) -> WiredRows:
-        """The same rows, not made into values: for who reads millions and wants little of each."""
+        """The same rows, not decoded to values: for callers that read millions and need little of each."""
         columns = [select.shape.table.by_name[name] for name in select.shape.result_names]
         return wire_rows(columns, await self.read(select, within_s=within_s))
 
@@ -161,7 +161,7 @@ class Store(ABC):
         return Outcome(Verdict.REFUSED, tuple(answer.rows))
 
     async def _until_seen(self, statement: Decision, deadline: float) -> AttemptAnswer:
-        """Send an LWT until a server may have seen it; one that was turned away unread keeps its uuid."""
+        """Send an LWT until a server may have received it; one that was rejected unread keeps its uuid."""
         pause_s = self.retry_pause_s
         while True:
             try:
@@ -177,7 +177,7 @@ class Store(ABC):
         try:
             found = await self.read(select, within_s=within_s)
         except Unavailable as error:
-            raise Unknown("an LWT was not answered, and its attempt cannot be read", last=error.message) from error
+            raise Unknown("An LWT was not answered, and its attempt cannot be read", last=error.message) from error
         mine = any(getattr(row, attempt_name) == statement.attempt for row in found)
         return Outcome(Verdict.APPLIED if mine else Verdict.OVERWRITTEN, tuple(found), resolved=True)
 
@@ -189,7 +189,7 @@ class Store(ABC):
     async def _tried_again(
         self, send: Callable[[float], Awaitable[T]], within_s: float | None, *, is_write: bool = False
     ) -> T:
-        """What is idempotent, sent until it is answered or the time is up."""
+        """An idempotent statement, sent until it is answered or the time is up."""
         limit = self.within_s if within_s is None else within_s
         deadline = self.monotonic_s() + limit
         pause_s, attempt_s = self.retry_pause_s, self.attempt_s
@@ -202,7 +202,7 @@ class Store(ABC):
                 sent_in_doubt = sent_in_doubt or isinstance(error, Unknown)
                 if deadline - self.monotonic_s() <= pause_s:
                     if is_write and sent_in_doubt and not isinstance(error, Unknown):
-                        raise Unknown("a write was not answered in time", last=error.message) from error
+                        raise Unknown("A write was not answered in time", last=error.message) from error
                     raise
             await self.pause(pause_s)
             pause_s = min(pause_s * 2, self.retry_pause_s_max)
@@ -211,20 +211,20 @@ class Store(ABC):
 
 @dataclass(frozen=True)
 class AttemptAnswer:
-    """What came back: rows of a read, or whether an LWT was applied and what it met."""
+    """The answer: rows of a read, or whether an LWT was applied and which rows it read."""
 
     rows: Sequence[Row] = ()
     applied: bool = True
 
 
 def _read_of_attempt(statement: Decision) -> tuple[Select, str]:
-    """A serial read of a row (or of the partition's static cells) that bears the attempt, the longest lived."""
+    """A serial read of a row (or of the partition's static cells) that holds the attempt, the longest lived."""
     parts = statement.statements if isinstance(statement, BatchIf) else (statement,)
     lasting = max(parts, key=lifetime_s)
     table = lasting.shape.table
     attempt_name = table.attempt
     if attempt_name is None:
-        raise Bug("an LWT on a table without a column for attempts", table=table.name)
+        raise Bug("An LWT on a table without a column for attempts", table=table.name)
     wanted = table.partition_names if attempt_name in table.static_names else table.key_names
     key = dict(zip(wanted, lasting.shape.attempt_row_of(lasting.values), strict=True))
     return Select(table, key, limit=1, consistency=Consistency.SERIAL), attempt_name

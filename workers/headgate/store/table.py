@@ -1,8 +1,8 @@
-"""Tables as values: what is created, checked, simulated and written to comes from these and from nothing else.
+"""Tables as values: creation, checks, simulation and writes use these and nothing else.
 
-Rule R3 starts here: each column is written plainly or by LWT, never both, and so are the rows themselves (the marker
-that an INSERT leaves). A table with LWT columns names the column where each LWT leaves the uuid of its attempt.
-Rule R4: no table has a gc_grace below 24 hours.
+Rule R3 starts with this module: each column is written plainly or by LWT, never both, and so are the rows themselves
+(the marker that an INSERT leaves). A table with LWT columns names the column where each LWT writes the uuid of its
+attempt. Rule R4: no table has a gc_grace below 24 hours.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 
 
 class Written(Enum):
-    """Who may write a cell: statements that carry their own timestamp, or lightweight transactions."""
+    """The writers of a cell: statements with their own timestamp, or lightweight transactions."""
 
     PLAIN = "plain"
     LWT = "lwt"

@@ -1,8 +1,8 @@
 """The column types that Headgate uses, and their order.
 
-Cassandra orders and compares values by their type, not as Python does: the low half of a time uuid compares as signed
-bytes, text by its UTF-8, a tie of timestamps is decided by the raw bytes of the value. Whoever compares values of a
-column compares them through here, so that a position read from the store and one held in memory agree.
+Cassandra orders and compares values by their type, not as Python does. The low half of a time uuid compares as signed
+bytes, text by its UTF-8, and the raw bytes of the value decide a tie of timestamps. All code that compares column
+values uses this module, so that a position read from the store and one held in memory agree.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def time_order(value: uuid.UUID) -> int:
 
 
 def _uuid_order(value: uuid.UUID) -> tuple[int, Any]:
-    """How Cassandra's uuid type orders: by version, then by the time of time uuids, then by bytes, here unsigned."""
+    """The order of Cassandra's uuid type: by version, then by the time of time uuids, then by bytes, unsigned in this
+    case."""
     version = value.int >> 76 & 0xF
     return version, (value.time, value.bytes[8:]) if version == 1 else value.bytes
 
@@ -84,7 +85,7 @@ class Type(Enum):
         return self.value.cql
 
     def accepts(self, value: object) -> bool:
-        """Whether a value can stand in such a column; null can where the column is not part of the key."""
+        """Whether a column can hold this value; null is allowed where the column is not part of the key."""
         if isinstance(value, bool):
             return self is Type.BOOLEAN
         return isinstance(value, self.value.python)

@@ -1,4 +1,4 @@
-"""Rows of an answer as they came over the wire, for who reads millions: what of them is wanted is his to find.
+"""Rows of an answer in their wire form, for callers that read millions: the caller extracts the fields it needs.
 
 A row is its columns one after the other, each behind its length in four bytes, big-endian; a length of -1 is null.
 """

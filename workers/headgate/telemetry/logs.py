@@ -68,7 +68,7 @@ def _shown(value: object) -> str:
 
 
 def log_to(stream: TextIO | Any = None, *, form: str = "json", level: str = "info") -> None:
-    """Send everything that this process logs to a stream, standard output unless given."""
+    """Send everything that this process logs to a stream. Default: standard output."""
     handler = logging.StreamHandler(stream if stream is not None else sys.stdout)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     root = logging.getLogger()

@@ -45,7 +45,7 @@ class SentSpan:
 
 
 class Spans:
-    """Made by `spans()`, and by `producer_spans()`."""
+    """Created by `spans()`, and by `producer_spans()`."""
 
     def __init__(self) -> None:
         from opentelemetry import trace
@@ -115,7 +115,7 @@ _last: tuple[object, Spans] | None = None
 
 
 def producer_spans() -> Spans | None:
-    """Spans for a put; None where OpenTelemetry has no current span, so that a put alone begins no trace."""
+    """Spans for a put; None where OpenTelemetry has no current span, so that a put alone starts no trace."""
     global _last  # noqa: PLW0603  one provider a process, which may be set up later than the first put
     if not is_in_span():
         return None

@@ -1,1 +1,1 @@
-"""Real servers, a simulated world and fixtures: shipped, for the tests of those who use Headgate too."""
+"""Real servers, a simulated world and fixtures: shipped, for the tests of Headgate's users too."""

@@ -1,8 +1,8 @@
-"""What is slow to make, kept by version under ~/.cache/headgate (or HEADGATE_CACHE).
+"""Results of slow builds, kept by version under ~/.cache/headgate (or HEADGATE_CACHE).
 
-An entry is a directory that is either whole or absent: it is made beside its place under another name and moved
-there in one step, so a build that was killed leaves nothing that looks finished. Two processes that want the same
-entry build it once: the second waits on a file lock that the kernel drops when its holder dies.
+An entry is a directory that is either whole or absent. It is built in the same place under another name and renamed
+in one step, so a killed build leaves nothing that seems finished. Two processes that want the same entry build it
+once: the second waits on a file lock that the kernel releases when its holder dies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def cache_root() -> Path:
 
 
 def cached(name: str, version: str, build: Builder, *, needs_mb: int = 64) -> Path:
-    """The entry `name/version`, built by `build(directory)` when it is not there yet."""
+    """The entry `name/version`, built by `build(directory)` when it is missing."""
     entry = cache_root() / name / version
     if entry.is_dir():
         return entry
@@ -53,7 +53,7 @@ def cached(name: str, version: str, build: Builder, *, needs_mb: int = 64) -> Pa
 
 
 def is_cached(name: str, version: str) -> bool:
-    """Whether the entry is there, so that a caller can say how long the wait will be."""
+    """Whether the entry exists, so that a caller can announce the wait."""
     return (cache_root() / name / version).is_dir()
 
 

@@ -1,9 +1,9 @@
-"""Debian packages unpacked into a directory of the cache, for programs that tests run and nobody wants installed.
+"""Debian packages unpacked into a directory of the cache, for programs that tests run without an installation.
 
-Nothing of the system changes: no package is configured, no script of a package runs. apt resolves what is needed as
-if nothing were installed, fetches it and checks its signatures; dpkg-deb unpacks it. Only the C library and what
-belongs to it is the system's own (unless the packages stand alone): two builds of it in one process end that process.
-The entry is kept by the release of the system; delete it to have newer versions.
+Nothing of the system changes: no package is configured, no script of a package runs. apt resolves the dependencies as
+if nothing were installed, fetches the packages and checks their signatures; dpkg-deb unpacks them. Only the C library
+and its parts are the system's own (unless the packages are standalone): two builds of it in one process end that
+process. The entry is kept by the release of the system; delete it to get newer versions.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _THE_SYSTEMS_OWN = re.compile(r"libc6|libc-bin|libgcc-s1|gcc-\d+-base|libcrypt1|
 
 
 def unpacked(*packages: str, standalone: bool = False) -> Path:
-    """A root directory that holds the packages and what they depend on; made once.
+    """A root directory that contains the packages and their dependencies; created once.
 
-    `standalone` takes the C library too, so that a container can have it as its root; else programs run from here
+    `standalone` includes the C library too, so that a container can use it as its root; else programs run from it
     with `environment(root)`.
     """
     names = sorted(set(packages))
@@ -77,7 +77,7 @@ def is_debian() -> bool:
 
 
 def _system() -> dict[str, str]:
-    """What the system says of itself; nothing where it says nothing."""
+    """The system's description of itself; empty without one."""
     told = Path("/etc/os-release")
     return dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', told.read_text(), re.M)) if told.exists() else {}
 
@@ -95,7 +95,7 @@ def release() -> str:
 
 
 def unpack(names: Sequence[str], directory: Path, *, standalone: bool = False) -> None:
-    """The packages and what they depend on, into an empty directory: for who keeps an entry of his own."""
+    """The packages and their dependencies, into an empty directory: for callers that keep an entry of their own."""
     require_program("apt-get", remedy="this needs Debian's apt-get")
     _refresh_lists(names)
     downloads = directory / ".downloads"
@@ -131,7 +131,7 @@ def _download(names: Sequence[str], downloads: Path, *, standalone: bool) -> dic
 
 
 def _refresh_lists(names: Sequence[str], *, anyway: bool = False) -> None:
-    """Fetch apt's lists when they do not know the packages; one process at a time, since apt keeps a lock."""
+    """Fetch apt's lists when they do not contain the packages; one process at a time, since apt keeps a lock."""
     with locked(cache_root() / "debian" / ".lists.lock"):
         if not anyway and all(_known(name) for name in names):
             return
@@ -148,7 +148,7 @@ def _known(name: str) -> bool:
 
 
 def _resolve(names: Sequence[str], scratch: Path, *, standalone: bool) -> dict[str, str]:
-    """What has to be unpacked, by version."""
+    """The packages to unpack, by version."""
     nothing_installed = scratch / "status"
     nothing_installed.touch()
     without = ("-o", f"Dir::State::status={nothing_installed}")
@@ -168,7 +168,7 @@ def beside_the_system(plan: dict[str, str]) -> dict[str, str]:
 
 
 def _apt(*arguments: str, cwd: Path | None = None) -> str:
-    # As root apt would hand the download to a user of its own, who may not write into our cache.
+    # As root, apt would pass the download to a user of its own, which may not write into our cache.
     return _run(["apt-get", "-q", "-o", "APT::Sandbox::User=root", "-o", "Debug::NoLocking=1", *arguments], cwd=cwd)
 
 
@@ -183,6 +183,6 @@ def _run(argv: Sequence[str], *, cwd: Path | None = None) -> str:
             "Debian's packages could not be fetched",
             remedy="check the network and the free disk space, then run it again",
             command=" ".join(argv[:1]),
-            said=" ".join(telling)[:300],
+            cause=" ".join(telling)[:300],
         )
     return done.stdout

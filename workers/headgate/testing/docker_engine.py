@@ -3,10 +3,10 @@
 It has its own process and mount namespaces, so that everything it started ends with it, however it ends: containers,
 shims and mounts go when its first process goes. Needs root. There are two kinds:
 
-- `start`, to run containers: in a network namespace without a way out; what talks to its containers runs there too
-  (`command`). Its data go with it.
+- `start`, to run containers: in a network namespace without a way out; clients of its containers run in it too
+  (`command`). Its data is deleted with it.
 - `start_to_build`, to build images: in this machine's network, of which it changes nothing (no bridge, no rules), so
-  that build steps with `--network host` reach the package registries. Its data stay where the caller says.
+  that build steps with `--network host` reach the package registries. Its data stays where the caller chooses.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _GRACE_S = 20.0
 
 
 class DockerEngine:
-    """A running engine; a context manager that ends it and all that it ran. Made by `start` or `start_to_build`."""
+    """A running engine; a context manager that ends it and all its containers. Created by `start` or
+    `start_to_build`."""
 
     def __init__(self, directory: Path, name: str, root: Path, *, kept: Path | None = None) -> None:
         self.directory = directory
@@ -103,7 +104,7 @@ class DockerEngine:
         return [str(self._root / "usr/bin/docker"), *arguments]
 
     def docker(self, *arguments: str, timeout_s: float = 300.0) -> str:
-        """What the command line client says to these arguments."""
+        """The output of the command line client for these arguments."""
         done = subprocess.run(
             self.client(*arguments),
             capture_output=True,
@@ -113,7 +114,7 @@ class DockerEngine:
             env=self.environment(),
         )
         if done.returncode != 0:
-            raise Unavailable("docker failed", said=done.stderr.strip()[-500:], asked=arguments[0])
+            raise Unavailable("docker failed", cause=done.stderr.strip()[-500:], asked=arguments[0])
         return done.stdout
 
     def environment(self) -> dict[str, str]:
@@ -122,7 +123,7 @@ class DockerEngine:
             **debian.environment(self._root),
             "DOCKER_HOST": f"unix://{self.socket}",
             "DOCKER_CONFIG": str(self.directory / "config"),
-            # Its helper container can not be pulled here; what ends the engine ends the containers.
+            # Its helper container cannot be pulled in this namespace; the end of the engine ends the containers.
             "TESTCONTAINERS_RYUK_DISABLED": "true",
         }
 
@@ -135,7 +136,7 @@ class DockerEngine:
         return self._server.alive()
 
     def stop(self) -> None:
-        """End it, its containers, and all that it left. What it keeps is closed first."""
+        """Stop it, its containers, and everything that it left. Its kept data is closed first."""
         if self._kept is not None:
             self._close()
         self._server.kill()
@@ -145,7 +146,7 @@ class DockerEngine:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _close(self) -> None:
-        """Ask the engine itself, below the process that holds its namespaces and heeds no such signal."""
+        """Signal the engine itself, below the process that holds its namespaces and ignores such a signal."""
         if self._server.alive():
             children = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children")
             with contextlib.suppress(OSError):
@@ -199,7 +200,7 @@ def docker_answers(host: str | None) -> bool:
 
 
 def _remove_abandoned() -> None:
-    """What an engine left whose maker was killed: its processes are gone, names and cgroups are not."""
+    """The remains of an engine whose creator was killed: its processes are gone, names and cgroups are not."""
     named = [path.name for path in namespaces.NAMES.iterdir()] if namespaces.NAMES.is_dir() else []
     grouped = [path.name for pattern in (f"{_PREFIX}*", f"*/{_PREFIX}*") for path in _CGROUPS.glob(pattern)]
     for left in sorted({*named, *grouped}):

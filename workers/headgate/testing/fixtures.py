@@ -1,10 +1,11 @@
 """Fixtures for tests against real servers; loaded by pytest where headgate[test] is installed.
 
-    cassandra         one node, for the whole session, from the source that is right for this machine
+    cassandra         one node, for the whole session, from the source for this machine
     cassandra_ring    three nodes on 127.0.0.1 to 127.0.0.3 that can be killed, paused and started again
     cassandra_hosts   three nodes on hosts of their own, whose links can be cut and delayed; needs root
 
-Imports of what starts servers wait for a test that wants one, so that all other tests start as fast as without.
+Modules that start servers are imported only by a test that wants one, so that all other tests start as fast as
+without.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from headgate.testing.cassandra.serving import Serving
 
 HINT_WINDOW = "1s"
-"""A node that is alone keeps hints for nobody; and so tests of counters need not wait hours for a collection."""
+"""A single node keeps hints for no other; so tests of counters need not wait hours for a collection."""
 RING_SUPERUSER = ("headgate", "headgate")
 NEEDS_ROOT = "needs root: hosts in network namespaces"
 
@@ -40,7 +41,7 @@ def cassandra() -> Iterator[Serving]:
 
 def ring_settings() -> NodeSettings:
     """A server reads roles at LOCAL_QUORUM, and those of its default superuser at QUORUM: a minority could not even
-    log in, nor stay authorised. Rings are for tests of minorities, so here roles are read at ONE.
+    log in, nor stay authorised. Rings are for tests of minorities, so these read roles at ONE.
     """
     from headgate.testing.cassandra import NodeSettings
 
@@ -58,7 +59,7 @@ def _session_ring() -> Iterator[Ring]:
 
 @pytest.fixture
 def cassandra_ring(_session_ring: Ring) -> Iterator[Ring]:
-    """Three nodes; what a test has killed or paused runs again before the next."""
+    """Three nodes; nodes that a test has killed or paused run again before the next."""
     yield _session_ring
     _session_ring.mend()
 

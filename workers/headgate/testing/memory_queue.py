@@ -1,7 +1,8 @@
-"""A queue in memory that keeps the engines' contract, for tests of what stands on it. No store, one process.
+"""A queue in memory that keeps the engines' contract, for tests of its users. No store, one process.
 
-It has what a consumer meets: attempts, visibility, groups in order, delays, dead letters, stale receipts, suspects,
-lanes (a message belongs to one, by number). What can be made to go wrong: `break_receive`, `settle_as`, `lose`.
+It has everything that a consumer meets: attempts, visibility, groups in order, delays, dead letters, stale receipts,
+crash suspects, lanes (a message belongs to one, by number). The faults to inject: `break_receive`, `settle_as`,
+`lose`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SECOND_US = 1_000_000
 
 @dataclass
 class Dead:
-    """What lies in the dead letter queue."""
+    """The messages in the dead-letter queue."""
 
     message_id: str
     payload: bytes
@@ -58,7 +59,7 @@ class _Held:
 
 @dataclass
 class MemoryQueue:
-    """One queue. It is a `WorkerQueue` too, so that a worker can stand on it as it is."""
+    """One queue. It is a `WorkerQueue` too, so that a worker can use it as it is."""
 
     name: str = "test/queue"
     visibility_us: int = 30 * SECOND_US
@@ -74,7 +75,7 @@ class MemoryQueue:
     break_receive: list[HeadgateError] = field(default_factory=list)
     """Raised by the next receives, one each."""
     settle_as: list[Settled | HeadgateError] = field(default_factory=list)
-    """How the next calls of settle end, whatever they are about."""
+    """The outcomes of the next calls of settle, for any messages."""
     left: bool = False
     _by_id: dict[str, _Held] = field(default_factory=dict)
     _line: list[tuple[int, int, str]] = field(default_factory=list)
@@ -99,7 +100,7 @@ class MemoryQueue:
         return outcomes
 
     def put_now(self, message: Message | bytes, *, suspect: bool = False, attempts: int = 0) -> str:
-        """One message; as a suspect, or tried before, if a test wants that."""
+        """One message; as a crash suspect, or tried before, if a test needs that."""
         if isinstance(message, bytes):
             message = Message(message)
         number = next(self._ticket)
@@ -245,7 +246,7 @@ class MemoryQueue:
         return Cancelled.CANCELLED
 
     async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
-        """At another moment."""
+        """At another time."""
         held = self._by_id.get(message_id)
         if held is None or await self.cancel(message_id) is Cancelled.TOO_LATE:
             return Cancelled.TOO_LATE, None
@@ -275,12 +276,12 @@ class MemoryQueue:
         return self.now_us()
 
     async def repair(self) -> None:
-        """Nothing comes late here."""
+        """Nothing comes late in memory."""
 
     # ---- as a worker sees it
 
     def dead_loops(self) -> list[str]:
-        """As the test says: there are no loops here."""
+        """As the test sets it: this queue has no loops."""
         return self.dead_loop_reasons
 
     def leases(self) -> Sequence[LeaseSeen]:
@@ -319,12 +320,13 @@ class MemoryQueue:
         return round(asyncio.get_running_loop().time() * SECOND_US)
 
     def lose(self, message_id: str) -> None:
-        """Its lane has another owner now: the open receipt is stale, and nobody here gets it again."""
+        """Its lane has another owner now: the open receipt is stale, and no receiver of this process gets it
+        again."""
         held = self._by_id[message_id]
         held.flight, held.settled = 0, True
 
     def is_settled(self, message_id: str) -> bool:
-        """Done, dead or cancelled."""
+        """Done, dead-lettered or cancelled."""
         return self._by_id[message_id].settled
 
     @property

@@ -1,7 +1,7 @@
 """Network namespaces of our own: hosts that are on this machine only, with links that can be cut, also one way.
 
-Everything made here carries the name of its maker and is removed by it. Clients that talk to a host in a namespace
-run in a namespace too (`enter`), so that no packet can leave the machine by a missing route. Needs root.
+Every object of this module carries the name of its creator, which removes it. Clients that connect to a host in a
+namespace run in a namespace too (`enter`), so that no packet can leave the machine by a missing route. Needs root.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def ip(*arguments: str, namespace: str | None = None, quiet: bool = False) -> st
 
 
 def exists(namespace: str) -> bool:
-    """Whether the namespace is there."""
+    """Whether the namespace exists."""
     return (NAMES / namespace).exists()
 
 
@@ -55,7 +55,7 @@ def add(namespace: str) -> None:
 
 
 def delete(namespace: str) -> None:
-    """Remove it; what is not there is removed already."""
+    """Remove it; a missing one is removed already."""
     if exists(namespace):
         ip("netns", "del", namespace)
 
@@ -70,9 +70,9 @@ _CLONE_NEWNET = 0x40000000
 
 @contextmanager
 def inside(namespace: str) -> Iterator[None]:
-    """Move the calling thread into the namespace, and back: sockets opened meanwhile stay there for life.
+    """Move the calling thread into the namespace, and back: sockets opened meanwhile stay in it for life.
 
-    Threads started meanwhile begin there too; threads that run already do not move.
+    Threads started meanwhile start in it too; threads that run already do not move.
     """
     require_root("network namespaces")
     with Path("/proc/thread-self/ns/net").open("rb") as home, (NAMES / namespace).open("rb") as away:

@@ -4,15 +4,15 @@
     host n2 ── to-n2 ┤ router namespace ── delay device ── relay process
     client c1 ─ to-c1 ┘
 
-All packets between hosts are forwarded by the router, so that is where links are cut: by a rule that drops what comes
-from one host and goes to another, silently, in that direction only, also within established connections. So
-`cut(a, b, one_way=True)` loses the packets from a to b while those from b to a arrive: a TCP connection between them
-then carries nothing either way in the end, because acknowledgements are packets too, but b hears a's silence and a
-goes on hearing b. Not every kernel has netem; a delay leads packets through a small process instead (relay.py).
+The router forwards all packets between hosts, so links are cut at the router. A rule drops the packets from one host
+to another, silently, in that direction only, also within established connections. So `cut(a, b, one_way=True)` loses
+the packets from a to b while those from b to a arrive. A TCP connection between them then carries nothing either way
+in the end, because acknowledgements are packets too; but b notices a's silence, and a still receives from b. Not
+every kernel has netem; a delay leads packets through a small process instead (relay.py).
 
-Hosts stand on sides: a client placed beside a host shares its fate in every cut and delay.
-Nothing here has a route out: no packet leaves the machine. Needs root.
-Invariant: the rules in the router are a function of `_cuts`, `_delays` and `_hosts` alone.
+Hosts are on sides: a client placed on a host's side shares every cut and delay of it. No host has a route out: no
+packet leaves the machine. Needs root. Invariant: the rules in the router are a function of `_cuts`, `_delays` and
+`_hosts` alone.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Host:
 
     @property
     def link(self) -> str:
-        """The router's end of its link; never a word that `ip` reads as one of its own."""
+        """The router's end of its link; never a word that `ip` reads as a keyword."""
         return f"to-{self.name}"
 
     def inside(self) -> AbstractContextManager[None]:
-        """The calling thread stands on this host meanwhile: sockets it opens are this host's for life."""
+        """The calling thread is on this host meanwhile: sockets it opens are this host's for life."""
         return namespaces.inside(self.namespace)
 
     def command(self, argv: Sequence[str]) -> list[str]:
@@ -68,11 +68,11 @@ class Host:
         return namespaces.enter(self.namespace, argv)
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
-        """Run a command on this host, and return what it said."""
+        """Run a command on this host, and return its output."""
         return subprocess.run(self.command(argv), capture_output=True, text=True, check=False, timeout=timeout_s)
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call a function in a thread that stands on this host; threads it starts stand there too."""
+        """Call a function in a thread on this host; threads it starts are on it too."""
         outcome: list[T] = []
         failure: list[BaseException] = []
 
@@ -116,7 +116,7 @@ class Network:
         self.close()
 
     def add_host(self, name: str, *, beside: str | None = None) -> Host:
-        """A new host; `beside` another it shares that one's side, also of what is cut and delayed already."""
+        """A new host; `beside` another it shares that one's side, including its current cuts and delays."""
         if name in self._hosts:
             raise SpecError("the host exists already", remedy="choose another name", name=name)
         if not re.fullmatch(r"[a-z][a-z0-9-]{0,11}", name) or name == "router":
@@ -139,9 +139,9 @@ class Network:
         return host
 
     def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
-        """Lose what the side of `source` sends to the side of `target`; unless one_way, the other direction too.
+        """Drop packets from the side of `source` to the side of `target`; unless one_way, the other direction too.
 
-        A client's name stands for that client alone.
+        A client's name means that client alone.
         """
         self._cuts |= {(self.host(source).name, self.host(target).name)}
         if not one_way:
@@ -166,7 +166,7 @@ class Network:
         self._apply()
 
     def close(self) -> None:
-        """Remove the hosts; whatever runs on them has to be ended before."""
+        """Remove the hosts; all programs on them have to be stopped before."""
         for pair in list(self._delays):
             self._end_delay(pair)
         for host in self._hosts.values():
@@ -181,11 +181,11 @@ class Network:
         return self._hosts[name]
 
     def _members(self, name: str) -> list[Host]:
-        """Whom a name stands for: a side if a side is called so, else the one host."""
+        """The hosts of a name: a side if a side has this name, else the one host."""
         return [host for host in self._hosts.values() if host.side == name] or [self._hosts[name]]
 
     def _apply(self) -> None:
-        """Make the router's rules what cuts and delays say."""
+        """Set the router's rules to the cuts and delays."""
         wanted = [
             f"rule add pref {_CUT_PREFERENCE} iif {source.link} to {target.address} blackhole"
             for pair in sorted(self._cuts)
@@ -224,7 +224,7 @@ class Network:
             conf = Path("/proc/sys/net/ipv4/conf")
             Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
             for name in ("all", "default"):
-                # What comes back from the relay comes from a device that is not the way to its source.
+                # Packets from the relay come from a device that is not the route to their source.
                 (conf / name / "rp_filter").write_text("0")
                 (conf / name / "send_redirects").write_text("0")
 
@@ -245,7 +245,7 @@ class Network:
             raise Surroundings(
                 "packets cannot be delayed on this machine",
                 remedy="load the kernel module tun (modprobe tun)",
-                said=server.last_error_lines(1),
+                cause=server.last_error_lines(1),
             )
         ip("link", "set", device, "up", "txqueuelen", "10000", namespace=self.router)
         ip("route", "add", "default", "dev", device, "table", _table(server), namespace=self.router)
@@ -263,7 +263,7 @@ def _table(server: Server) -> str:
 
 
 def _remove_abandoned() -> None:
-    """Namespaces whose maker was killed: the kernel keeps a name until somebody removes it."""
+    """Namespaces whose creator was killed: the kernel keeps a name until it is removed."""
     if namespaces.NAMES.is_dir():
         for left in sorted(namespaces.NAMES.iterdir()):
             if is_abandoned(left.name, _PREFIX):

@@ -1,7 +1,8 @@
-"""Whose a temporary thing is: names that carry their maker, so that what a killed maker left can be told and removed.
+"""The owner of a temporary object: names that contain their creator, so that the remains of a killed one can be
+identified and removed.
 
-A tag is the maker's process id and the moment it started; the kernel gives the pair to one process only. Nothing
-whose maker still runs is ever touched.
+A tag is the creator's process id and its start time; the kernel gives the pair to one process only. Objects of a
+running creator are never touched.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ def maker_tag() -> str:
 
 
 def is_abandoned(name: str, prefix: str) -> bool:
-    """Whether `name` was made under `prefix` by a process that does not run any more."""
+    """Whether `name` was created under `prefix` by a process that does not run any more."""
     found = _TAG.match(name.removeprefix(prefix)) if name.startswith(prefix) else None
     return found is not None and not Identity(int(found[1]), int(found[2], 16)).alive()
 
 
 def temporary_directory(prefix: str) -> Path:
-    """A new directory that carries this process's tag; what dead makers left under the prefix goes on the way."""
+    """A new directory with this process's tag; remains of dead creators under the prefix are removed on the way."""
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         if is_abandoned(left.name, prefix):
             shutil.rmtree(left, ignore_errors=True)

@@ -1,6 +1,6 @@
 """Ports for servers: free ones, and below the range that the kernel gives to outgoing connections.
 
-So a server that was stopped finds its port free when it comes back, whatever clients did meanwhile.
+So a stopped server finds its port free when it comes back, whatever clients did meanwhile.
 """
 
 from __future__ import annotations

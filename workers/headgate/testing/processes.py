@@ -1,8 +1,8 @@
-"""Servers as processes: started, told apart from strangers, ended by id, never by name.
+"""Servers as processes: started, distinguished from strangers, ended by id, never by name.
 
-A process is known by its id and the moment it started, both written to a pid file, so that a later command can end
-exactly what an earlier one started, and an id that the kernel has given to somebody else is left alone.
-Knows nothing of what the servers are.
+A process is known by its id and its start time, both written to a pid file. So a later command can end exactly the
+process that an earlier one started, and an id that the kernel has reused is left alone. It knows nothing of the
+servers.
 """
 
 from __future__ import annotations
@@ -22,24 +22,28 @@ from headgate.errors import Surroundings
 
 _STOPPED_WITHIN_S = 30.0
 _GONE = (FileNotFoundError, ProcessLookupError)
+_PROC = Path("/proc")
+"""Linux has it; elsewhere `ps` knows the same, at a hundred times the price."""
 _ERROR_LINE = re.compile(r"\b(ERROR|FATAL|Exception|Error|error|panic|cannot|failed)\b|^[EF]\d{4} ")
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A process beyond doubt: the kernel reuses ids, but not an id at the same start moment."""
+    """A unique process: the kernel reuses ids, but not an id with the same start time."""
 
     pid: int
     started: int
 
     @classmethod
     def of(cls, pid: int) -> Identity | None:
-        """Who runs under this id now, if anybody; a zombie is nobody, once the last of its threads has ended.
+        """The process that runs under this id now, if any; a zombie is none, once the last of its threads has ended.
 
         The threads of a killed process end one by one, and until the last has, its ports are taken.
         """
+        if not _PROC.is_dir():
+            return _identity_by_ps(pid, cls)
         try:
-            fields = _stat_fields(Path(f"/proc/{pid}"))
+            fields = _stat_fields(_PROC / str(pid))
         except _GONE:
             return None
         state, threads, started = fields[0], int(fields[17]), int(fields[19])
@@ -48,6 +52,16 @@ class Identity:
     def alive(self) -> bool:
         """Whether this very process still runs."""
         return Identity.of(self.pid) == self
+
+
+def _identity_by_ps(pid: int, made: type[Identity]) -> Identity | None:
+    """As `Identity.of`, on macOS and the BSDs. The start is known to a second there."""
+    command = ["ps", "-o", "state=,lstart=", "-p", str(pid)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    state, _, started = said.stdout.strip().partition(" ")
+    if not started or state.startswith("Z"):
+        return None
+    return made(pid, round(time.mktime(time.strptime(started.strip(), "%a %b %d %H:%M:%S %Y"))))
 
 
 def stands_still(pid: int) -> bool:
@@ -67,12 +81,18 @@ def _state(thread: Path) -> str:
 
 
 def _stat_fields(of: Path) -> list[str]:
-    """What the kernel tells of a process or a thread, from its state on: the name before may hold anything."""
+    """The kernel's status of a process or a thread, from its state on: the name before may contain anything."""
     return (of / "stat").read_text().rpartition(")")[2].split()
 
 
+def _dying_with_us() -> tuple[str, ...]:
+    """A command's first words, by which the kernel kills it when this process is gone; Linux alone can."""
+    setpriv = shutil.which("setpriv")
+    return () if setpriv is None else (setpriv, "--pdeathsig", "KILL")
+
+
 class Server:
-    """One server process: its command, its log, and what may be done to it."""
+    """One server process: its command, its log, and its operations."""
 
     def __init__(
         self,
@@ -99,7 +119,7 @@ class Server:
 
     @property
     def identity(self) -> Identity | None:
-        """Who it is, also when an earlier command started it."""
+        """Its identity, also when an earlier command started it."""
         if self._identity is None and self.pid_file is not None and self.pid_file.exists():
             pid, started = self.pid_file.read_text().split()
             self._identity = Identity(int(pid), int(started))
@@ -120,7 +140,7 @@ class Server:
         if self.namespace is not None:
             argv = ["nsenter", f"--net=/run/netns/{self.namespace}", *argv]
         if self.ends_with_us:
-            argv = ["setpriv", "--pdeathsig", "KILL", *argv]
+            argv = [*_dying_with_us(), *argv]
         with self.log.open("ab") as log:
             try:
                 self._child = subprocess.Popen(
@@ -141,7 +161,7 @@ class Server:
         self._identity = Identity.of(self._child.pid)
         if self.pid_file is not None and self._identity is not None:
             self.pid_file.parent.mkdir(parents=True, exist_ok=True)
-            # Whole or absent: whoever started it may be killed at this very moment.
+            # Whole or absent: its creator may be killed at any time.
             partial = self.pid_file.with_name(f".{self.pid_file.name}.partial")
             partial.write_text(f"{self._identity.pid} {self._identity.started}\n")
             partial.rename(self.pid_file)
@@ -152,22 +172,25 @@ class Server:
             self._child.poll()
         return self.identity is not None and self.identity.alive()
 
-    def stop(self, *, grace_s: float = 10.0) -> None:
-        """Ask it to end, and end it when it has not within `grace_s`."""
+    def stop(self, *, grace_s: float = 10.0) -> bool:
+        """Request its end, and kill it when it has not ended within `grace_s`; whether it ended by itself."""
+        ended = True
         if self.alive():
             self._signal(signal.SIGCONT)
             self._signal(signal.SIGTERM)
-            if not wait_until(lambda: not self.alive(), timeout_s=grace_s):
+            ended = wait_until(lambda: not self.alive(), timeout_s=grace_s)
+            if not ended:
                 self._signal(signal.SIGKILL)
         self._forget()
+        return ended
 
     def kill(self) -> None:
-        """kill -9: it gets no chance to say goodbye."""
+        """kill -9: it cannot clean up."""
         self._signal(signal.SIGKILL)
         self._forget()
 
     def pause(self) -> None:
-        """SIGSTOP: alive, and silent from here on.
+        """SIGSTOP: alive, and silent from now on.
 
         The kernel stops the threads one by one, each when it next has its turn: until the last has stopped, a
         request may still be answered.
@@ -184,11 +207,11 @@ class Server:
             )
 
     def resume(self) -> None:
-        """SIGCONT: it goes on as if no time had passed."""
+        """SIGCONT: it resumes as if no time had passed."""
         self._signal(signal.SIGCONT)
 
     def last_error_lines(self, count: int = 5) -> str:
-        """The end of its log as a person would look for it: the last lines that tell of an error, else the last."""
+        """The relevant end of its log: the last lines with an error, else the last lines."""
         if not self.log.exists():
             return f"(no log at {self.log})"
         lines = [line for line in self.log.read_text(errors="replace").splitlines()[-2000:] if line.strip()]
@@ -226,7 +249,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def port_taken(host: str, port: int) -> bool:
-    """Whether somebody listens there already."""
+    """Whether a process listens on it already."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -237,7 +260,7 @@ def port_taken(host: str, port: int) -> bool:
 
 
 def require_program(name: str, *, remedy: str) -> str:
-    """The path of a program that has to be there, or one line that tells how to get it."""
+    """The path of a required program, or one line with the way to get it."""
     found = shutil.which(name)
     if found is None:
         raise Surroundings("a program is missing", remedy=remedy, program=name)

@@ -1,6 +1,6 @@
-"""Tells a person what is being done and how long it takes: a line at the start, a sign of life, a line at the end.
+"""Shows the current steps and their durations: a line at the start, signs of life, a line at the end.
 
-Several steps may run side by side in threads; each line names its step, so they can be told apart.
+Several steps may run concurrently in threads. Each line names its step, and one sign of life names all that run.
 """
 
 from __future__ import annotations
@@ -8,52 +8,97 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TextIO
 
+SIGN_OF_LIFE_S = 20.0
 _printing = threading.Lock()
 
 
 def say(text: str, *, to: TextIO | None = None) -> None:
-    """One line, whole even when several threads speak."""
+    """One line, whole even when several threads print."""
     stream = to or sys.stdout
     with _printing:
         stream.write(text + "\n")
         stream.flush()
 
 
+@dataclass(eq=False)
+class _Running:
+    """A step that runs."""
+
+    title: str
+    expect_s: float | None
+    began_s: float
+
+
+@dataclass
+class _Display:
+    """The steps of this process that run now, and the thread that shows that they live."""
+
+    running: list[_Running] = field(default_factory=list)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    watches: bool = False
+
+    def add(self, one: _Running) -> None:
+        with self.changed:
+            self.running.append(one)
+            if not self.watches:
+                self.watches = True
+                threading.Thread(target=self._watch, daemon=True).start()
+
+    def remove(self, one: _Running) -> None:
+        with self.changed:
+            self.running.remove(one)
+            if not self.running:
+                self.changed.notify()
+
+    def _watch(self) -> None:
+        with self.changed:
+            while self.running:
+                ended = self.changed.wait_for(lambda: not self.running, SIGN_OF_LIFE_S)
+                now_s = time.monotonic()
+                old = [one for one in self.running if now_s - one.began_s > SIGN_OF_LIFE_S / 2]
+                if old and not ended:
+                    say(format_signs((one.title, now_s - one.began_s, one.expect_s) for one in old))
+            self.watches = False
+
+
+_display = _Display()
+
+
+def format_signs(running: Iterable[tuple[str, float, float | None]]) -> str:
+    """One line for all steps that run: the title, the time it has taken, and the time it takes. Pure."""
+    return "    " + "; ".join(
+        f"{title}: {duration(took_s)}" + ("" if expect_s is None else f" of about {duration(expect_s)}")
+        for title, took_s, expect_s in running
+    )
+
+
 @contextmanager
-def step(title: str, *, expect_s: float | None = None, sign_of_life_s: float = 20.0) -> Iterator[None]:
-    """Announce a step, show that it lives while it lasts, and say how long it took."""
+def step(title: str, *, expect_s: float | None = None) -> Iterator[None]:
+    """Announce a step, show its progress, and print its duration."""
     expected = f" (about {duration(expect_s)})" if expect_s is not None else ""
     say(f"  … {title}{expected}")
-    started = time.monotonic()
-    done = threading.Event()
-
-    def sign_of_life() -> None:
-        while not done.wait(sign_of_life_s):
-            of = f" of about {duration(expect_s)}" if expect_s is not None else ""
-            say(f"    {title}: {duration(time.monotonic() - started)}{of}")
-
-    watcher = threading.Thread(target=sign_of_life, daemon=True)
-    watcher.start()
+    one = _Running(title, expect_s, time.monotonic())
+    _display.add(one)
     try:
         yield
     except BaseException:
-        say(f"  ✗ {title}: failed after {duration(time.monotonic() - started)}")
+        say(f"  ✗ {title}: failed after {duration(time.monotonic() - one.began_s)}")
         raise
     else:
-        say(f"  ✓ {title}: {duration(time.monotonic() - started)}")
+        say(f"  ✓ {title}: {duration(time.monotonic() - one.began_s)}")
     finally:
-        done.set()
-        watcher.join()
+        _display.remove(one)
 
 
 def duration(seconds: float) -> str:
-    """As a person says it: 0.4 s, 42 s, 3 min 20 s."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
+    """In readable form: 0.4 s, 42 s, 3 min 20 s."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s".replace(".0 s", " s")
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

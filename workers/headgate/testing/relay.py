@@ -29,7 +29,7 @@ def open_tun(device: str) -> int:
 
 
 def hold(descriptor: int, delay_s: float) -> None:
-    """Write back what is read, `delay_s` after it came; never returns."""
+    """Write back all input, `delay_s` after it came; never returns."""
     held: deque[tuple[float, bytes]] = deque()
     while True:
         timeout_s = max(0.0, held[0][0] - time.monotonic()) if held else None

@@ -1,9 +1,9 @@
-"""Processes whose wall clock is off, as on a host without NTP: for tests of what compares clocks.
+"""Processes whose wall clock is off, as on a host without NTP: for tests of clock comparisons.
 
-libfaketime stands between the process and the C library and shifts CLOCK_REALTIME for it alone. Boot time and the
+libfaketime sits between the process and the C library and shifts CLOCK_REALTIME for it alone. Boot time and the
 monotonic clock are left as they are, as no setting of a clock moves them. The library is the system's if it has one,
 else Debian's, unpacked into the cache. In such a process `time.sleep` fails (libfaketime 0.9.10 counts the kernel's
-absolute monotonic moment as a shifted one); waits of threads and of event loops are as ever.
+absolute monotonic time as a shifted one); waits of threads and of event loops are unaffected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PACKAGE = "libfaketime"
 
 
 def shifted(seconds: float) -> dict[str, str]:
-    """The variables that start a process with its wall clock ahead by so much, or behind where it is negative."""
+    """The variables that start a process with its wall clock ahead by this much, or behind where it is negative."""
     return {
         "LD_PRELOAD": str(find_libfaketime()),
         "FAKETIME": f"{seconds:+.6f}",
@@ -30,7 +30,7 @@ def shifted(seconds: float) -> dict[str, str]:
 
 
 def find_libfaketime() -> Path:
-    """The library; one line that tells how to have it where it can not be had."""
+    """The library; one line with the remedy where it is not available."""
     installed = find_installed_libfaketime()
     if installed is not None:
         return installed

@@ -1,1 +1,1 @@
-"""The types of counters: what a value is, how an update changes it, and how shards of it are merged."""
+"""The types of counters: the form of a value, the effect of an update, and the merge of its shards."""

@@ -1,10 +1,10 @@
-"""`audience`: different items, as `distinct`, that can be combined: who was in both, in either, in one but not in the
-other.
+"""`audience`: distinct items, as `distinct`, that can be combined: union, intersection and difference of two
+audiences.
 
-A theta sketch: the 4,096 items with the smallest hashes, and the bound below which they lie. The standard error of
-one audience is 1 / sqrt(4096) = 1.6 % (99.7 %: within 5 %); up to 4,096 items it is exact. The error of an
-intersection or difference is that of the sum of both, so that a small part of two large ones is uncertain: `low` and
-`high` state it. What is kept depends only on the items, so the laws hold to the byte.
+A theta sketch: the 4,096 items with the smallest hashes, and the bound above them. The standard error of one audience
+is 1 / sqrt(4096) = 1.6 % (99.7 %: within 5 %); up to 4,096 items it is exact. The error of an intersection or
+difference is that of the sum of both, so that a small part of two large ones is uncertain: `low` and `high` state it.
+The content depends only on the items, so the laws hold to the byte.
 
 Body: a compact, ordered ThetaSketch of DataSketches.
 """
@@ -94,16 +94,16 @@ class Audience(CounterType[State, tuple[int | str, ...]]):
     # ---- of two
 
     def both(self, one: State, other: State) -> State:
-        """Who is in one and in the other."""
+        """The members of both."""
         found = self._library.theta_intersection()
         found.update(self.sketch_of(one))
         found.update(self.sketch_of(other))
         return State(found.get_result(True), None)
 
     def either(self, one: State, other: State) -> State:
-        """Who is in one or the other or both."""
+        """The members of either."""
         return self.merge(one, other)
 
     def without(self, one: State, other: State) -> State:
-        """Who is in one but not in the other."""
+        """The members of one that are not in the other."""
         return State(self._library.theta_a_not_b().compute(self.sketch_of(one), self.sketch_of(other), True), None)

@@ -1,19 +1,19 @@
-"""What a type of counter is: a value that is zero, takes updates, merges with others of its kind, and becomes bytes.
+"""A type of counter: a value that is zero, takes updates, merges with others of its kind, and becomes bytes.
 
-It knows no table, no mutator and no clock: the moment of an update is an argument. A type is one file with one
-subclass of `CounterType`; `registry.py` finds it, `laws.py` holds it against the laws:
+It knows no table, no mutator and no clock: the time of an update is an argument. A type is one file with one subclass
+of `CounterType`; `registry.py` loads it, `laws.py` checks it against the laws:
 
 - merge is commutative and associative, and zero is neutral to it;
 - an update may be applied before or after a merge: apply(merge(a, b), u) = merge(apply(a, u), b), and
   apply(a, u) = merge(a, apply(zero, u));
 - load(dump(a)) = a, and dump(load(bytes)) = bytes.
 
-"=" is what `same` says: the same bytes, unless a type states another equality, as sketches do, whose merges are
-random within their error. Merge need not be idempotent: a sum is not. Of the successive states of one shard only the
-last is ever merged, and it has taken every update that the earlier ones had.
+"=" means `same`: the same bytes, unless a type states another equality, as sketches do, whose merges are random
+within their error. Merge need not be idempotent: a sum is not. Of the successive states of one shard only the last is
+ever merged, and it has taken every update of the earlier ones.
 
-A state belongs to whoever holds it: `apply` may change it and returns the one to go on with; `merge` and `dump`
-change nothing. An update that can not be taken raises, and leaves the state as it was.
+A state belongs to its holder: `apply` may change it and returns the one to continue with; `merge` and `dump` change
+nothing. An update that cannot be applied raises, and leaves the state as it was.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HEAD = struct.Struct("<BI")
 """Version and CRC-32. The library of sketches ends the whole process over some damaged ones: they never reach it."""
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
-"""What JSON has: so come arguments and go values, through the SDK, the command line and HTTP."""
+"""JSON values: the form of arguments and values in the SDK, the command line and HTTP."""
 
 
 class UpdateInvalid(SpecError):
@@ -49,7 +49,7 @@ class UpdateInvalid(SpecError):
 
 
 class QuestionInvalid(SpecError):
-    """The counter's type can not answer this question."""
+    """The counter's type does not support this query."""
 
 
 class StateUnreadable(Refused):
@@ -69,21 +69,21 @@ class Example:
 
 
 class CounterType(ABC, Generic[S, U]):
-    """One type of counter. An instance holds no state: all of it is in what it makes."""
+    """One type of counter. An instance holds no state: all state is in the values that it creates."""
 
     name: ClassVar[str]
     """As in `spec.type`: `sum`, or `vendor/name` for a type of a user's own."""
     version: ClassVar[int] = 1
     """The first byte of every dump; raised when the bytes after it change their meaning. Read are all from 1 on."""
     verbs: ClassVar[tuple[str, ...]] = ("add",)
-    """What can be done to a value."""
+    """The verbs of a value."""
     is_dated: ClassVar[bool] = True
-    """Whether updates carry the moment of their call. Where they do not, nobody looks at the clock for them."""
+    """Whether updates carry the time of their call. Without it, the clock is not read for them."""
 
     @abstractmethod
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> U:
-        """The update that a caller means, or UpdateInvalid. Where updates are dated, `at_us` is the moment of the
-        call by a clock that can be relied on; within one process it grows from update to update."""
+        """The update from the caller's arguments, or UpdateInvalid. For dated updates, `at_us` is the time of the
+        call by a trusted clock; within one process it grows from update to update."""
 
     @abstractmethod
     def zero(self) -> S:
@@ -99,7 +99,7 @@ class CounterType(ABC, Generic[S, U]):
 
     @abstractmethod
     def value(self, state: S, question: Mapping[str, Any]) -> Any:
-        """What people want to know of it: a number, a text or a frozen dataclass of such; see `plain`."""
+        """The value for users: a number, a string or a frozen dataclass of such; see `plain`."""
 
     @abstractmethod
     def dump_body(self, state: S) -> bytes:
@@ -107,7 +107,7 @@ class CounterType(ABC, Generic[S, U]):
 
     @abstractmethod
     def load_body(self, body: bytes, version: int) -> S:
-        """The state of such bytes; raises what it likes when they are none."""
+        """The state of such bytes; may raise anything for invalid ones."""
 
     @abstractmethod
     def examples(self) -> Sequence[Example]:
@@ -122,29 +122,29 @@ class CounterType(ABC, Generic[S, U]):
         return self.dump_body(one) == self.dump_body(other)
 
     def forget(self, state: S, before_us: int) -> S:
-        """The same value without what was kept only against updates that were made before that moment, of which
-        nothing can come any more. The collector asks for it; most types have nothing of the kind."""
+        """The same value without the parts kept only against updates from before that time, none of which can arrive
+        any more. The collector calls it; most types have no such parts."""
         return state
 
     def read_words(self, words: Sequence[str]) -> list[Json]:
-        """Arguments as they are typed on a command line: numbers, unless the type knows better."""
+        """Arguments as they are typed on a command line: numbers, unless the type overrides it."""
         return [number_of(word) for word in words]
 
     @final
     def dump(self, state: S) -> bytes:
-        """What is stored: the version, a checksum, the body."""
+        """The stored form: the version, a checksum, the body."""
         body = self.dump_body(state)
         return _HEAD.pack(self.version, crc32(body)) + body
 
     @final
     def load(self, data: bytes) -> S:
-        """The state of what was stored, or StateUnreadable."""
+        """The state of a stored form, or StateUnreadable."""
         if len(data) < _HEAD.size:
             raise StateUnreadable(type=self.name, bytes=len(data))
         version, checksum = _HEAD.unpack_from(data)
         if version > self.version:
             raise StateUnreadable(
-                "this state was written by a later release",
+                "This state was written by a later release",
                 type=self.name,
                 version=version,
                 known=self.version,
@@ -153,33 +153,33 @@ class CounterType(ABC, Generic[S, U]):
         body = bytes(data[_HEAD.size :])
         if version == 0 or crc32(body) != checksum:
             raise StateUnreadable(
-                type=self.name, version=version, bytes=len(data), said="damaged, or not a Headgate state"
+                type=self.name, version=version, bytes=len(data), cause="damaged, or not a Headgate state"
             )
         try:
             return self.load_body(body, version)
         except StateUnreadable:
             raise
-        except Exception as error:  # whatever a parser of garbage comes upon: it is no state
-            raise StateUnreadable(type=self.name, bytes=len(data), said=_one_line(error)) from None
+        except Exception as error:  # any error of a parser of garbage: it is not a state
+            raise StateUnreadable(type=self.name, bytes=len(data), cause=_one_line(error)) from None
 
     # ---- for `parse` and `value` of a type
 
     def require_verb(self, verb: str) -> None:
-        """Refuse what can not be done to a value of this type."""
+        """Reject a verb that a value of this type does not have."""
         if verb not in self.verbs:
             raise UpdateInvalid(
-                "this type has no such update",
+                "This type has no such update",
                 type=self.name,
                 given=verb,
                 remedy=f"available: {', '.join(self.verbs)}",
             )
 
     def wrong(self, wanted: str, given: object) -> UpdateInvalid:
-        """What to raise for an argument: what is wanted, and what was given."""
+        """The error for an argument: the expected form, and the given one."""
         return UpdateInvalid(type=self.name, wanted=wanted, given=_shown(given))
 
     def require_question(self, question: Mapping[str, Any], *known: str) -> None:
-        """Refuse questions that the type does not know."""
+        """Reject queries that the type does not know."""
         for name in question:
             if name not in known:
                 remedy = f"available: {', '.join(known)}" if known else "this type has a single value"
@@ -187,7 +187,7 @@ class CounterType(ABC, Generic[S, U]):
 
 
 def number_of(word: str) -> Json:
-    """A number, if it is written as one; else the word."""
+    """A number, if it is written as one; else the string."""
     try:
         return int(word)
     except ValueError:
@@ -226,7 +226,7 @@ def compact_json(value: Json) -> bytes:
 
 
 def plain(value: Any) -> Json:
-    """What a type's `value` gave, as JSON has it: of a dataclass its fields, of a decimal or a moment its text."""
+    """The result of a type's `value` as JSON: of a dataclass its fields, of a decimal or a time its string."""
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):

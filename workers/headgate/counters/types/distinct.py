@@ -1,9 +1,8 @@
-"""`distinct`: how many different items were seen, estimated from a few kilobytes (HyperLogLog, 2^12 registers of 4
-bits).
+"""`distinct`: the number of distinct items, estimated from a few kilobytes (HyperLogLog, 2^12 registers of 4 bits).
 
 The standard error is 1.04 / sqrt(2^12) = 1.6 %: with a confidence of 99.7 % the truth is within 5 % of the estimate;
 `low` and `high` state it for each value. Up to some hundred items it counts nearly exactly. Registers only grow, so
-merging is exact: the laws hold to the registers, in whatever order items come.
+merging is exact: the laws hold to the registers, for any order of items.
 
 Body: an HllSketch of DataSketches, compact.
 """
@@ -19,7 +18,7 @@ from headgate.counters.types.sketches import Estimate, Held, Sketch, SketchType,
 LG_REGISTERS = 12
 MODE_AT, MODE_BITS, MODE_REGISTERS = 7, 3, 2
 REGISTERS_AT = 40
-"""Where the library's form has them. Its first byte is the length of the head, in words of 4 bytes."""
+"""Their offset in the library's form. Its first byte is the length of the head, in words of 4 bytes."""
 
 
 class Distinct(SketchType[tuple[int | str, ...]]):
@@ -66,11 +65,12 @@ class Distinct(SketchType[tuple[int | str, ...]]):
         return estimate_of(state.sketch)
 
     def same(self, one: Held, other: Held) -> bool:
-        """The same registers. A sketch that took its items one by one knows a little more, which merging drops."""
+        """The same registers. A sketch that took its items one by one has slightly more information, which merging
+        drops."""
         return self._registers(one) == self._registers(other)
 
     def _registers(self, state: Held) -> tuple[int, bytes]:
-        """What the sketch is made of, in one order: while it holds few items their hashes, then its registers."""
+        """The content of the sketch in one order: while it holds few items their hashes, then its registers."""
         plainest = self._library.tgt_hll_type.HLL_8
         data = bytes(self._union_of([state.sketch]).get_result(plainest).serialize_compact())
         mode = data[MODE_AT] & MODE_BITS

@@ -21,10 +21,10 @@ FIRST_MOMENT_US = 1_700_000_000_000_000
 
 
 def broken_law(kind: CounterType[Any, Any]) -> str | None:
-    """The first law that it breaks, in words; None if it keeps them all."""
+    """A description of the first law that it breaks; None if it keeps them all."""
     try:
         return next(_broken(kind), None)
-    except Exception as error:  # of whatever kind: the type can not be used
+    except Exception as error:  # of any kind: the type cannot be used
         return f"raised {type(error).__name__}: {' '.join(str(error).split())}"
 
 

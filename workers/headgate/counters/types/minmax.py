@@ -1,4 +1,4 @@
-"""`minmax`: the least and the greatest number that was seen, each with its witness: what it was seen with.
+"""`minmax`: the minimum and the maximum of all numbers, each with its witness: the string that came with it.
 
 Numbers are whole numbers and floats, compared exactly; a float that is whole and below 2^53 is that whole number. Of
 equal numbers the one with the smaller witness stays (none is the smallest, then by their bytes in UTF-8; then a whole
@@ -22,7 +22,7 @@ EXACT_FLOAT = 2**53
 
 
 class Seen(NamedTuple):
-    """A number and what it was seen with."""
+    """A number and its witness."""
 
     number: int | float
     witness: str | None
@@ -30,7 +30,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class MinMaxValue:
-    """The value of a key; None where nothing was seen."""
+    """The value of a key; None without numbers."""
 
     least: int | float | None
     least_witness: str | None

@@ -27,7 +27,7 @@ _HEAD = struct.Struct("<QHH")
 
 @dataclass(frozen=True)
 class MomentsValue:
-    """The value of a key. What there is too little for is None."""
+    """The value of a key. Figures that need more numbers are None."""
 
     count: int
     total: float | None
@@ -37,7 +37,7 @@ class MomentsValue:
     deviation: float | None
     """Its square root."""
     sample_variance: float | None
-    """Of what they are a sample of; divided by their count - 1."""
+    """Of the population that they are a sample of; divided by their count - 1."""
 
 
 class Number(NamedTuple):
@@ -126,7 +126,7 @@ class Moments(CounterType[State, Number]):
 
 
 def _ratio(above: int, below: int) -> float:
-    """Rounded once; a square may be beyond what a float can hold."""
+    """Rounded once; a square may be out of a float's range."""
     try:
         return above / below
     except OverflowError:

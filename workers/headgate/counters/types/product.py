@@ -1,9 +1,9 @@
 """`product`: numbers multiplied, 0 and negative ones too.
 
-Factors are whole numbers, decimals as text ("1.05"), or floats, which are taken as the decimal that they are written
-as (1.05 is 1.05, not the binary number next to it). The product is exact as long as it needs at most 1,000 digits; it
-is rounded to those from then on, half to even, at each multiplication: `exact` says so. Exact products obey the laws
-to the byte, rounded ones to a part in 10^990. A product that met 0 is 0, exactly, for ever.
+Factors are whole numbers, decimals as strings ("1.05"), or floats, which are read as the decimal that they are
+written as (1.05 is 1.05, not the binary number next to it). The product is exact as long as it needs at most 1,000
+digits. From then on it is rounded to those, half to even, at each multiplication: `exact` reports it. Exact products
+obey the laws to the byte, rounded ones to a part in 10^990. A product with a factor 0 is 0, exactly, forever.
 
 Body: a flag (0 exact, 1 rounded) and the number as text: digits without trailing zeros, `E`, the exponent of ten.
 """

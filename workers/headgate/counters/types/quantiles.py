@@ -1,8 +1,8 @@
 """`quantiles`: below which number a tenth, a half, 99 of 100 of all numbers lie, estimated from a few kilobytes (KLL,
 k = 200).
 
-The error is one of rank: the number that is told for 0.5 has a true rank from 0.5 - e to 0.5 + e, e being 1.33 % with
-a confidence of 99 %; `rank_error` states it. Up to 200 numbers it is exact; count, least and greatest always are.
+The error is one of rank: the number returned for 0.5 has a true rank from 0.5 - e to 0.5 + e, where e is 1.33 % with
+a confidence of 99 %; `rank_error` states it. Up to 200 numbers it is exact; count, minimum and maximum always are.
 
 Numbers are floats; whole ones beyond 2^53 are rounded to one. Which numbers the sketch keeps is random, so two merges
 of the same shards give different bytes, both within the error. That is the equality the laws mean: the same count,
@@ -27,7 +27,7 @@ SAME_RANKS = tuple(number / 20 for number in range(1, 20))
 ROUNDING = 1e-9
 """Of a rank, which is a quotient."""
 SAME_ERRORS = 4.0
-"""How many times the error two sketches of the same numbers may lie apart: each has its own, at 99 %."""
+"""The distance of two sketches of the same numbers, in multiples of the error: each has its own, at 99 %."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class QuantilesValue:
     least: float | None
     greatest: float | None
     quantiles: dict[float, float]
-    """From each rank asked for to the number at it; none where there are no numbers."""
+    """From each requested rank to the number at it; none where there are no numbers."""
     rank_error: float
     """By how much a rank may be wrong, with a confidence of 99 %."""
 
@@ -72,7 +72,7 @@ class Quantiles(SketchType[float]):
         sketch.update(update)
 
     def value(self, state: Held, question: Mapping[str, Any]) -> QuantilesValue:
-        """`ranks`: numbers from 0 to 1; the median and the highest tenth and hundredth unless asked."""
+        """`ranks`: numbers from 0 to 1. Default: the median and the highest tenth and hundredth."""
         self.require_question(question, "ranks")
         ranks = tuple(question.get("ranks", RANKS))
         if len(ranks) > RANKS_MAX or not all(is_number(rank) and 0 <= rank <= 1 for rank in ranks):
@@ -103,7 +103,7 @@ class Quantiles(SketchType[float]):
 
 
 def _rank_distance(one: Sketch, other: Sketch, rank: float) -> float:
-    """How far from `rank` the other puts the number that the one puts there; what came often has many ranks."""
+    """The distance from `rank` of the other sketch's rank for this one's number; a frequent number has many ranks."""
     number = one.get_quantile(rank, True)
     low, high = other.get_rank(number, False), other.get_rank(number, True)
     return float(max(low - rank, rank - high, 0.0))

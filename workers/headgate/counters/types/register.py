@@ -1,10 +1,10 @@
 """`register`: the last value that was written.
 
-Each write carries the moment of its call; the later wins, whatever the order in which they land. Of two with the same
-moment the one whose JSON has the greater bytes wins, everywhere. Moments of different processes differ by up to
-maxClockSkew: which of two writes closer than that is the later is not for anybody to say.
+Each write carries the time of its call; the later wins, in any order of arrival. Of two with the same time the one
+whose JSON has the greater bytes wins, everywhere. Times of different processes differ by up to maxClockSkew: which of
+two writes closer than that is the later is undefined.
 
-Body: JSON: [] for never written, else [moment in us since 1970, value].
+Body: JSON: [] for never written, else [time in µs since 1970, value].
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RegisterValue:
 
 
 class Written(NamedTuple):
-    """A moment, and the JSON of a value."""
+    """A time, and the JSON of a value."""
 
     at_us: int
     value: bytes

@@ -1,12 +1,12 @@
-"""Finds a type by the name that stands in `spec.type`: ours by the file, a user's own by its entry point.
+"""Finds a type by its name in `spec.type`: a built-in one by its file, a custom one by its entry point.
 
 A user's own type is a subclass of `CounterType`, named `vendor/name`, and announced by its distribution:
 
     [project.entry-points."headgate.counter_types"]
     "acme/longest" = "acme_counters:Longest"
 
-It is held against the laws when it is first asked for. Types are imported when they are asked for, so that a process
-that counts with sums needs no sketches.
+It is checked against the laws on first use. Types are imported on demand, so that a process that counts with sums
+needs no sketches.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ OURS: Final = {
     "sum": "Sum",
     "topk": "TopK",
 }
-"""From a type of ours to its class, in the file of its name."""
+"""From a built-in type to its class, in the file of its name."""
 
 
 class TypeUnknown(SpecError):
-    """There is no such type of counter here."""
+    """There is no such type of counter."""
 
 
 class TypeBroken(Surroundings):
-    """The counter type can not be used."""
+    """The counter type cannot be used."""
 
 
 @cache
 def type_of(name: str) -> CounterType[Any, Any]:
-    """The type of that name, ready to be used; else one line that says why not and what to do."""
+    """The type of that name, ready to use; else one line with the reason and the remedy."""
     if name in OURS:
         found = getattr(import_module(f"headgate.counters.types.{name}"), OURS[name])()
         if not isinstance(found, CounterType):
-            raise Bug("a counter type's file contains something else", type=name)
+            raise Bug("A counter type's file contains something else", type=name)
         return found
     return load_own(name, entry_points(group=GROUP))
 
@@ -76,17 +76,17 @@ def load_own(name: str, announced: Iterable[EntryPoint]) -> CounterType[Any, Any
         made = loaded() if isinstance(loaded, type) else loaded
     except Exception as error:
         raise TypeBroken(
-            "the custom counter type cannot be imported", type=name, entry=point.value, said=_one_line(error)
+            "The custom counter type cannot be imported", type=name, entry=point.value, cause=_one_line(error)
         ) from error
     if not isinstance(made, CounterType):
-        raise TypeBroken("the entry point is not a CounterType", type=name, entry=point.value)
+        raise TypeBroken("The entry point is not a CounterType", type=name, entry=point.value)
     if made.name != name:
         raise TypeBroken(
-            "the counter type's name differs from its entry point's", type=name, entry=point.value, named=made.name
+            "The counter type's name differs from its entry point's", type=name, entry=point.value, named=made.name
         )
     broken = broken_law(made)
     if broken is not None:
-        raise TypeBroken("the counter type breaks a law of its contract", type=name, entry=point.value, law=broken)
+        raise TypeBroken("The counter type breaks a law of its contract", type=name, entry=point.value, law=broken)
     return made
 
 

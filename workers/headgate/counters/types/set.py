@@ -1,11 +1,11 @@
 """`set`: texts, added and removed.
 
-Each update carries the moment of its call, since it reads nothing: of each element the later update wins, whatever
-the order in which they land, and of an addition and a removal at the same moment the addition. Moments of different
-processes differ by up to maxClockSkew: which of two updates of one element closer than that is the later is not for
-anybody to say. A removal is kept until no addition from before it can come any more (`forget`).
+Each update carries the time of its call, since it reads nothing. Of each element the later update wins, in any order
+of arrival, and of an addition and a removal at the same time the addition. Times of different processes differ by up
+to maxClockSkew: which of two updates of one element closer than that is the later is undefined. A removal is kept
+until no addition from before it can arrive any more (`forget`).
 
-Body: JSON: {"in": {element: moment}, "out": {element: moment}}, moments in us since 1970, elements in order.
+Body: JSON: {"in": {element: time}, "out": {element: time}}, times in µs since 1970, elements in order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ELEMENTS_MAX = 50_000
 AT_ONCE_MAX = 1_000
 
 State = dict[str, int]
-"""Of each element 2 * moment, + 1 if that was an addition: the greater number is what counts."""
+"""Of each element 2 * time, + 1 if that was an addition: the greater number counts."""
 
 
 class Elements(CounterType[State, State]):
@@ -60,7 +60,7 @@ class Elements(CounterType[State, State]):
     def apply(self, state: State, update: State) -> State:
         if len(state) + len(update) > ELEMENTS_MAX and len(state.keys() | update.keys()) > ELEMENTS_MAX:
             raise StateFull(
-                "this set has reached its maximum size",
+                "This set has reached its maximum size",
                 elements=len(state),
                 most=ELEMENTS_MAX,
                 remedy="spread the elements over several keys",
@@ -82,7 +82,7 @@ class Elements(CounterType[State, State]):
         return sorted(element for element, stamp in state.items() if stamp & 1)
 
     def forget(self, state: State, before_us: int) -> State:
-        """Without the removals from before that moment."""
+        """Without the removals from before that time."""
         return {element: stamp for element, stamp in state.items() if stamp & 1 or stamp >> 1 >= before_us}
 
     def dump_body(self, state: State) -> bytes:
@@ -108,7 +108,7 @@ class Elements(CounterType[State, State]):
 
 
 def _take(state: State, others: State) -> State:
-    """Of each element what is later, into `state`."""
+    """Of each element the later entry, into `state`."""
     for element, stamp in others.items():
         if stamp > state.get(element, -1):
             state[element] = stamp

@@ -31,8 +31,8 @@ class SketchesMissing(Surroundings):
 
 
 class Held:
-    """A sketch as a state, and the bytes that it was loaded from, if it was: it is dumped as it came, since the
-    library may order the same content anew. Whoever changes the sketch drops them."""
+    """A sketch as a state, and the bytes that it was loaded from, if any. It is dumped unchanged, since the library
+    may order the same content differently. A change of the sketch drops the bytes."""
 
     __slots__ = ("data", "sketch")
 
@@ -59,7 +59,7 @@ class SketchType(CounterType[Held, U]):
 
     @abstractmethod
     def read_sketch(self, body: bytes) -> Sketch:
-        """The one that these bytes are; raises what it likes when they are none of this type's."""
+        """The sketch of these bytes; may raise anything for bytes of another type."""
 
     @abstractmethod
     def take(self, sketch: Sketch, update: U) -> None:
@@ -109,19 +109,20 @@ def library(name: str) -> Any:
         return import_module("datasketches")
     except ImportError as error:
         raise SketchesMissing(
-            type=name, said=" ".join(str(error).split()), remedy="pip install 'headgate[counters]'"
+            type=name, cause=" ".join(str(error).split()), remedy="pip install 'headgate[counters]'"
         ) from None
 
 
 def estimate_of(sketch: Sketch) -> Estimate:
-    """What a sketch of different items tells."""
+    """The value of a sketch of distinct items."""
     return Estimate(
         sketch.get_estimate(), sketch.get_lower_bound(DEVIATIONS), sketch.get_upper_bound(DEVIATIONS), CONFIDENCE
     )
 
 
 def items_of(kind: CounterType[Any, Any], arguments: Any) -> tuple[int | str, ...]:
-    """Items to be told apart: texts, and whole numbers of 64 bits. The text "1" is another item than the number 1."""
+    """Items to distinguish: strings, and whole numbers of 64 bits. The string "1" is another item than the number
+    1."""
     if not 1 <= len(arguments) <= ITEMS_AT_ONCE_MAX:
         raise kind.wrong(f"1 to {ITEMS_AT_ONCE_MAX} items", f"{len(arguments)} arguments")
     return tuple(_item(kind, given) for given in arguments)

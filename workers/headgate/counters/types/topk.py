@@ -1,10 +1,10 @@
 """`topk`: the items that came most often, and how often, from a few kilobytes (frequent items, 2^10 places).
 
 An item's count lies between `low` and `high`; these differ by at most `error`, which is at most 3.5 / 2^10 = 0.34 %
-of the total of all counts, and 0 as long as there are no more than 768 different items. No item that came more often
-than `error` is missed.
+of the total of all counts, and 0 as long as there are no more than 768 different items. No item with a count above
+`error` is missed.
 
-What is dropped when the places are full depends on the order of merges. The equality that the laws mean: the same
+The entries dropped when the places are full depend on the order of merges. The equality of the laws is: the same
 total, and of each item ranges that overlap. dump(load(bytes)) = bytes holds.
 
 Body: a frequent-strings sketch of DataSketches (Java: ItemsSketch<String> with ArrayOfStringsSerDe).
@@ -41,7 +41,7 @@ class TopKValue:
 
     items: tuple[Frequent, ...]
     total: int
-    """Of all counts, also of items that are not told."""
+    """Of all counts, including items that are not listed."""
     error: int
     """An item that is not known came at most so often."""
 
@@ -59,7 +59,7 @@ class TopK(SketchType[Update]):
         self._all = self._library.frequent_items_error_type.NO_FALSE_NEGATIVES
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> Update:
-        """`add` an item, a text, and how often it came; once, unless said."""
+        """`add` an item, a string, with its number of occurrences. Default: one."""
         self.require_verb(verb)
         if len(arguments) not in (1, 2):
             raise self.wrong("a string, and its number of occurrences", list(arguments))
@@ -78,7 +78,7 @@ class TopK(SketchType[Update]):
         sketch.update(*update)
 
     def value(self, state: Held, question: Mapping[str, Any]) -> TopKValue:
-        """`limit`: how many items; 10 unless asked."""
+        """`limit`: the number of items. Default: 10."""
         self.require_question(question, "limit")
         limit = question.get("limit", LIMIT)
         if not is_whole(limit) or not 1 <= limit <= LIMIT_MAX:

@@ -1,7 +1,7 @@
-"""What an owner of lanes tells the summary, when it tells it anew, and which owner counts the whole queue.
-docs/internals/protocols/summary.md, "Figures".
+"""The figures that an owner of lanes writes to the summary, the time of each write, and the owner that counts the
+whole queue. docs/internals/protocols/summary.md, "Figures".
 
-Pure: how lanes stand, and the time, go in. It knows neither tables nor books.
+Pure: the states of lanes, and the time, are passed in. It knows neither tables nor books.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 SECOND_US = 1_000_000
 RATE_OVER_US = 10 * SECOND_US
 REFRESH_EVERY_US = 6 * SECOND_US
-"""Figures that stay as they are: a row is kept for 15 s, so one write may be lost."""
+"""Unchanged figures: a row is kept for 15 s, so one write may be lost."""
 KEPT_S = 15
 COUNT_SHARE = 20
-"""Of its time an owner counts one in so many parts at most."""
+"""Counting takes at most this fraction of an owner's time."""
 COUNT_EVERY_US_MIN = 5 * SECOND_US
 NOT_COUNTED = -1
 
 
 @dataclass(frozen=True)
 class LaneStand:
-    """How a lane that is held here stands."""
+    """The state of an owned lane."""
 
     number: int
     """Sorts as the lanes of a queue do, the same for every owner."""
@@ -54,7 +54,7 @@ class Figures:
 
 
 def figures_of(stands: Collection[LaneStand], rate: float) -> Figures:
-    """The sums over the lanes held here; the whole queue is not counted."""
+    """The sums over the owned lanes; the whole queue is not counted."""
     oldest = [stand.oldest_us for stand in stands if stand.oldest_us is not None]
     return Figures(
         backlog=sum(stand.waiting for stand in stands),
@@ -69,7 +69,7 @@ def figures_of(stands: Collection[LaneStand], rate: float) -> Figures:
 
 
 class Rate:
-    """Deliveries answered a second, over the last ten. Lanes come and go: what each adds is told by its tenure."""
+    """Deliveries answered per second, over the last ten. Lanes come and go: each tenure reports its own part."""
 
     def __init__(self) -> None:
         self._seen: Mapping[Any, int] = {}
@@ -98,7 +98,7 @@ def is_owed(figures: Figures, written: Figures | None, *, written_us: int, now_u
 
 @dataclass(frozen=True)
 class OwnersRow:
-    """What the table says of one owner."""
+    """The table's row of one owner."""
 
     writer: Any
     at_us: int
@@ -111,8 +111,8 @@ def fresh(rows: Iterable[OwnersRow], now_us: int) -> list[OwnersRow]:
 
 
 def has_to_count(own: Figures, others: Sequence[OwnersRow], *, lanes: int) -> bool:
-    """Whether this owner counts the whole queue: books do not tell all of it, and it holds the lowest lane.
-    `lanes` are all that are not left for good."""
+    """Whether this owner counts the whole queue: books do not contain all of it, and it owns the lowest lane. `lanes`
+    are all that are not left for good."""
     everybody = [own, *(row.figures for row in others)]
     told = not any(each.unread for each in everybody) and sum(each.lanes for each in everybody) >= lanes
     return own.lanes > 0 and not told and all(own.lowest <= row.figures.lowest for row in others)
@@ -124,5 +124,5 @@ def next_count_us(began_us: int, ended_us: int) -> int:
 
 
 def with_total(figures: Figures, backlog: int, oldest_us: int | None) -> Figures:
-    """The same, with what was counted of the whole queue."""
+    """The same, with the counts of the whole queue."""
     return replace(figures, total=backlog, total_oldest_us=oldest_us or 0)

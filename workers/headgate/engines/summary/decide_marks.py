@@ -1,10 +1,10 @@
 """Which marks a producer owes the summary, so that a queue that sleeps is woken.
 docs/internals/protocols/summary.md, "Marks".
 
-Pure: due moments of what is durable go in, marks to be written come out. It knows neither tables nor queues.
+Pure: due times of durable messages go in, marks to write come out. It knows neither tables nor queues.
 
-Invariants: nothing that is due later goes unmarked while it is the earliest of what is known here; a mark is owed
-until it was written; at most `PARTS_MAX` parts are remembered, the earliest (what an owner leaves is marked by him).
+Invariants: no delayed message is unmarked while it is the earliest known to this process; a mark is owed until it was
+written; at most `PARTS_MAX` parts are remembered, the earliest (an owner marks what it leaves).
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 AT_ONCE_US = 5_000_000
-"""What is due so soon wakes at once: it is not worth a mark of its own."""
+"""A message that is due this soon wakes readers at once: it is not worth a mark of its own."""
 PARTS_MAX = 10_000
 
 
 @dataclass(frozen=True)
 class LastPut:
-    """Something was put that a reader meets when it has read up to here."""
+    """A message was put that a reader meets when it has read up to this time."""
 
     due_us: int
 
 
 @dataclass(frozen=True)
 class LaterPart:
-    """Something in this part is due, at this moment at the earliest."""
+    """A message in this part is due, at this time at the earliest."""
 
     part: int
     due_us: int
@@ -37,15 +37,15 @@ Mark = LastPut | LaterPart
 
 @dataclass
 class Owed:
-    """What one producer knows, and what of it is written."""
+    """One producer's knowledge, and the part of it that is written."""
 
     part_us: int
     put_us: int = 0
     written_put_us: int = 0
     later: dict[int, int] = field(default_factory=dict)
-    """The earliest moment of each part ahead that has no mark."""
+    """The earliest time of each part ahead that has no mark."""
     written: dict[int, int] = field(default_factory=dict)
-    """The moment with which each part that is not over was marked."""
+    """The time with which each part that is not over was marked."""
 
     def add(self, dues_us: Sequence[int], *, sent_us: int) -> None:
         """These are durable."""
@@ -68,10 +68,10 @@ class Owed:
                 del self.later[max(self.later)]
 
     def marks(self, now_us: int) -> list[Mark]:
-        """What has to be written now."""
+        """The marks to write now."""
         self.written = {part: due for part, due in self.written.items() if (part + 1) * self.part_us > now_us}
         for part, due_us in list(self.later.items()):
-            if due_us <= now_us:  # it was not the earliest, and is due by now: a mark of a put tells it as well
+            if due_us <= now_us:  # it was not the earliest, and is due by now: a mark of a put reports it as well
                 del self.later[part]
                 self.put_us = max(self.put_us, due_us)
         marks: list[Mark] = []
@@ -84,7 +84,7 @@ class Owed:
         return marks
 
     def is_written(self, mark: Mark) -> None:
-        """This one stands."""
+        """This one is stored."""
         if isinstance(mark, LastPut):
             self.written_put_us = max(self.written_put_us, mark.due_us)
             return
@@ -93,7 +93,7 @@ class Owed:
             del self.later[mark.part]
 
     def next_us(self, now_us: int) -> int | None:
-        """When the mark that stands has passed, and another is owed; None: nothing is left to be marked."""
+        """When the stored mark has passed, and another is owed; None: nothing is left to mark."""
         if not self.later:
             return None
         return self._stands_us(now_us) or now_us

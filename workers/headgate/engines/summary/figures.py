@@ -1,8 +1,8 @@
 """Writes the figures of one owner of lanes into the summary, and counts the whole queue where that is its turn. The
-prose is docs/internals/protocols/summary.md, "Figures"; what is written and when is decide_figures.py's.
+prose is docs/internals/protocols/summary.md, "Figures"; decide_figures.py decides the content and the times.
 
-It reads no books and knows no engine: how lanes stand, and how a queue is counted, is given to it. Nothing waits for
-it.
+It reads no books and knows no engine: the states of lanes, and a function that counts a queue, are passed in. Nothing
+waits for it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOOK_EVERY_US = 5 * SECOND_US
 
 
 class OwnersFigures:
-    """What one process tells of the lanes of a queue that it holds. Its store is that of the catalogue's keyspace."""
+    """The reports of one process about its lanes of a queue. Its store is that of the catalogue's keyspace."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class OwnersFigures:
         self._failed = False
 
     def begin(self) -> None:
-        """Tell from now on."""
+        """Report from now on."""
         self._loop.start()
 
     async def end(self) -> None:
-        """Tell nothing more; others need not wait for the row to expire."""
+        """Stop reporting; others need not wait for the row to expire."""
         await self._loop.stop()
         counting, self._counting = self._counting, None
         if counting is not None:
@@ -98,7 +98,7 @@ class OwnersFigures:
             await asyncio.sleep(TURN_S)
 
     async def turn(self, now_us: int) -> None:
-        """What is to be done each second: mostly nothing."""
+        """The work of each second: mostly nothing."""
         stands = self._stands()
         rate = self._rate.at(now_us, {tenure: stand.answered for tenure, stand in stands.items()})
         figures = figures_of(stands.values(), rate)
@@ -134,7 +134,7 @@ class OwnersFigures:
             self._counting = None
 
     def _now_us(self) -> int:
-        """For lengths of time; the moments of turns are told by the host's clock, which runs as fast."""
+        """For durations; the times of turns come from the host's clock, which runs as fast."""
         return round(asyncio.get_running_loop().time() * SECOND_US)
 
     def _stamp(self, now_us: int) -> int:
@@ -144,4 +144,4 @@ class OwnersFigures:
     def _say(self, error: HeadgateError) -> None:
         if not self._failed:
             self._failed = True
-            log.warning("queue figures could not be written; retrying: %s", error)
+            log.warning("queue figures could not be written", extra={"error": str(error)})

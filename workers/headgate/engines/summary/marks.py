@@ -1,8 +1,7 @@
 """Writes the marks of one producer of one queue into the summary. The prose is docs/internals/protocols/summary.md,
 "Marks"; which marks are owed is decide_marks.py's.
 
-Nobody waits for it, and nothing that is kept safe depends on it: what could not be written is written with the next.
-It knows no engine.
+Nobody waits for it, and no safety depends on it: a failed write is repeated with the next. It knows no engine.
 """
 
 from __future__ import annotations
@@ -38,22 +37,22 @@ class Marks:
         self._failed = False
 
     def add(self, dues_us: Sequence[int], *, sent_us: int) -> None:
-        """Messages due at these moments are durable. Once for each flush, not for each message."""
+        """Messages due at these times are durable. Once per flush, not per message."""
         self._owed.add(dues_us, sent_us=sent_us)
         self._news.set()
         if not self._closed:
             self._loop.start()
 
     async def tell_later(self, due_us: int) -> None:
-        """The next message of the queue is due then: from who leaves it. Raises what went wrong."""
+        """The next message of the queue is due then: from a process that leaves it. Raises the error."""
         await self._write(LaterPart(due_us // self._owed.part_us, due_us))
 
     async def tell_put(self, due_us: int) -> None:
-        """Something waits that is due since then: from who looked. Raises what went wrong."""
+        """A message waits that has been due since then: from a process that read it. Raises the error."""
         await self._write(LastPut(due_us))
 
     async def close(self) -> None:
-        """Write what is owed now."""
+        """Write the owed marks now."""
         self._closed = True
         if not self._loop.is_running:
             return
@@ -62,7 +61,7 @@ class Marks:
             await self._write_owed(self._host.now_us())
 
     async def _keep(self) -> None:
-        """At most once a second, the first at once; until nothing is left to be marked."""
+        """At most once per second, the first at once; until nothing is left to mark."""
         while True:
             self._news.clear()
             next_us: int | None = None
@@ -102,4 +101,4 @@ class Marks:
     def _say(self, error: HeadgateError) -> None:
         if not self._failed:
             self._failed = True
-            log.warning("a backlog mark could not be written; retrying: %s", error)
+            log.warning("backlog mark could not be written", extra={"error": str(error)})

@@ -1,4 +1,4 @@
-"""Reads the summary: the figures of all queues in one read a slice, or those of one queue. It decides nothing, and
+"""Reads the summary: the figures of all queues in one read per slice, or those of one queue. It decides nothing, and
 knows queues by their ids alone. docs/internals/protocols/summary.md.
 """
 
@@ -22,7 +22,7 @@ COLUMNS = ("queue", "writer", "put_us", "due_us", "until_us", *FIGURES, "at_us")
 
 @dataclass(frozen=True)
 class LaterMark:
-    """Something is due at this moment, and perhaps more until the other."""
+    """A message is due at this time, and perhaps more until the other."""
 
     due_us: int
     until_us: int
@@ -30,7 +30,7 @@ class LaterMark:
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """What the summary says of one queue. With no workers nobody is at work, and `backlog` is not known."""
+    """The summary of one queue. Without workers, `backlog` is not known."""
 
     backlog: int | None = None
     in_flight: int = 0
@@ -40,22 +40,22 @@ class QueueFigures:
     lanes: int = 0
     held: int = 0
     put_us: int | None = None
-    """A reader that has read up to here has met all that was put to be delivered at once."""
+    """A reader that has read up to this time has read all messages put for immediate delivery."""
     later: tuple[LaterMark, ...] = ()
 
     def wakes(self, slept_us: int, *, now_us: int) -> bool:
-        """Whether a queue whose lanes are read up to `slept_us` has something due by now, as far as marks tell."""
+        """Whether a queue whose lanes are read up to `slept_us` has a due message by now, as far as marks show."""
         if self.put_us is not None and self.put_us > slept_us:
             return True
         return any(mark.due_us <= now_us and mark.until_us > slept_us for mark in self.later)
 
     def next_due_us(self, now_us: int) -> int | None:
-        """When something is due later, as far as marks tell."""
+        """The next due time of delayed messages, as far as marks show."""
         return min((mark.due_us for mark in self.later if mark.due_us > now_us), default=None)
 
 
 async def read_summary(store: Store, *, now_us: int) -> dict[UUID, QueueFigures]:
-    """All queues that the table tells of."""
+    """All queues in the table."""
     slices = await asyncio.gather(*(store.read(Select(SUMMARY, {"slice": each}, COLUMNS)) for each in range(SLICES)))
     by_queue: dict[UUID, list[Any]] = {}
     for row in (row for rows in slices for row in rows):

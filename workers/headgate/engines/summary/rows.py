@@ -1,4 +1,4 @@
-"""The rows of the table `summary`: where each lies, and the statements that write it. Values in, statements out."""
+"""The rows of the table `summary`: their places, and the statements that write them. Values in, statements out."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def key_of(queue: UUID, writer: UUID) -> dict[str, Value]:
 
 
 def writer_of_part(part: int) -> UUID:
-    """Under which the mark of a part stands, for all who write it."""
+    """The key of a part's mark, the same for all writers."""
     return uuid5(_PARTS, str(part))
 
 
 def mark_statement(
     queue: UUID, mark: Mark, *, part_us: int, retention_us: int, now_us: int, last_expiry_s: int
 ) -> Insert:
-    """The write of a mark: whoever writes the same writes the same; the latest put and the earliest moment stay."""
+    """The write of a mark: equal marks write the same; the latest put and the earliest time win."""
     if isinstance(mark, LastPut):
         values = {**key_of(queue, LAST_PUT), "put_us": mark.due_us}
         end_us, timestamp_us = mark.due_us + retention_us, mark.due_us

@@ -1,8 +1,9 @@
-"""What the last passes of repair and of the collector came to: one row a resource, written at the end of its pass and
-read by slices, so that nobody asks each queue. docs/internals/protocols/operator.md, "Results of passes".
+"""The results of the last passes of repair and of the collector: one row per resource, written at the end of its pass
+and read by slices, so that no process has to query each queue. docs/internals/protocols/operator.md, "Results of
+passes".
 
-Nothing that is kept safe depends on it: a row that could not be written is written by the next pass. A pass that
-failed tells that, and leaves what an earlier one told of the rest.
+No safety depends on it: the next pass writes a row that could not be written. A pass that failed reports that, and
+leaves an earlier pass's report of the rest.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class RepairResult:
-    """A pass of repair. Moments are 0 where there is none."""
+    """A pass of repair. Times are 0 where there is none."""
 
     ended_us: int
     says: str
     problems: int = 0
     owed_us: int = 0
-    """Since when a look has been due that could have been taken."""
+    """Since when a scan has been due that could have run."""
     waits_for_all_us: int = 0
-    """Since when a look has been due that waits until all replicas answer."""
+    """Since when a scan has been due that waits until all replicas answer."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class CollectionResult:
     refused: str = ""
     """Why nothing is collected: `gc.after` is not above a hint window."""
     full_us: int = 0
-    """When the last pass began that saw every key."""
+    """The start of the last pass that visited every key."""
     keys: int = 0
     shards: int = 0
     expired: int = 0
@@ -65,7 +66,7 @@ class BulkResult:
     """A bulk job of Spark, while it runs and at its end. Its row is that of the job's id."""
 
     ended_us: int
-    """When this was told."""
+    """The time of this report."""
     says: str
     problems: int = 0
     """Messages that it left in the queue."""
@@ -75,7 +76,7 @@ class BulkResult:
 
 BULK_RUNS = "runs"
 BULK_DONE = "done"
-"""What a bulk job says while all is well; anything else is why it failed, or what holds it up."""
+"""A bulk job's message while all is well; any other is the reason why it failed or waits."""
 
 
 Result = Failure | RepairResult | CollectionResult | BulkResult
@@ -97,12 +98,15 @@ class PassStanding:
     expired: int | None
 
 
-COLUMNS = ("id", *(field.name for field in fields(PassStanding)))
+_COLUMN_OF = {fields(Failure)[1].name: "says"}
+"""Where the column of a field has another name."""
+COLUMNS = ("id", *(_COLUMN_OF.get(field.name, field.name) for field in fields(PassStanding)))
 
 
 async def write_standing(store: Store, id_: UUID, result: Result) -> None:
     """Note it. The store is that of the catalogue's keyspace."""
-    told = {**asdict(result), "says": result.says[:SAYS_CHARACTERS_MAX]}
+    told = {_COLUMN_OF.get(name, name): value for name, value in asdict(result).items()}
+    told["says"] = result.says[:SAYS_CHARACTERS_MAX]
     values: dict[str, Value] = {"slice": slice_of(id_), "id": id_, **told}
     await store.write(Insert(STANDING, values, timestamp_us=result.ended_us, ttl_s=KEPT_S))
 

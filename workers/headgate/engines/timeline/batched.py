@@ -1,8 +1,8 @@
-"""A message for the application's own batch: stamped here, sent by somebody else. The prose is "A message in the
-application's own batch" in docs/internals/protocols/timeline.md.
+"""A message for the application's own batch: stamped by this producer, sent by the application. The prose is "A
+message in the application's own batch" in docs/internals/protocols/timeline.md.
 
-It knows neither drivers nor CQL. Invariants: the statements are what a producer would write, index rows included, so
-that sending them again changes nothing, and whenever they land repair finds the message.
+It knows neither drivers nor CQL. Invariants: the statements are those that a producer would write, index rows
+included, so that sending them again changes nothing, and repair finds the message whenever they land.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WITHIN_US_MAX = 60_000_000
 
 
 class BatchTooLate(Conflict):
-    """The batch would be acknowledged too late for its message to be delivered at its moment."""
+    """The batch would be acknowledged too late for its message to be delivered at its due time."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Batched:
     message_id: str
     statements: tuple[Insert, ...]
     promise: Promise
-    """Acknowledged while it holds, the message comes at its moment; later, repair brings it."""
+    """If the batch is acknowledged while it holds, the message comes at its due time; later, repair delivers it."""
     generation: int
     due_us: int
 
 
 class BatchedPuts:
-    """Stamps messages for batches of others, by what one producer knows."""
+    """Stamps messages for the application's batches, by one producer's knowledge."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -49,7 +49,7 @@ class BatchedPuts:
         """One message, for a batch that is acknowledged within this time."""
         if message.once is not None:
             raise SpecError(
-                "a message in a batch cannot have a once key, which needs its own transaction",
+                "A message in a batch cannot have a once key, which needs its own transaction",
                 remedy="put the message on its own, or let the batch's own write claim the key",
             )
         if not 0 < within_us <= WITHIN_US_MAX:
@@ -90,4 +90,4 @@ class BatchedPuts:
         if not known.holds(now_us):
             raise KnowledgeTooOld(queue=sender.settings.name, remedy="build the batch again")
         if known.owner_of(batched.due_us) != batched.generation:
-            raise BatchTooLate("the queue's shards have changed", remedy="build the batch again")
+            raise BatchTooLate("The queue's shards have changed", remedy="build the batch again")

@@ -4,9 +4,9 @@ A message with a row of its own is cancelled by a cell of that row. That is prom
 before due - 2 maxClockSkew: no reader has met the row by then, and every later one sees the cell. All else is "too
 late".
 
-Invariants: what was answered cancelled is never delivered, also where repair moves the row meanwhile (the copy keeps
-the id, and its origin's cell is read at delivery); a reschedule that fails or dies anywhere leaves at least one of
-the two messages (attack A15).
+Invariants: a message whose cancel succeeded is never delivered, also where repair moves the row meanwhile (the copy
+keeps the id, and its origin's cell is read at delivery). A reschedule that fails or dies anywhere leaves at least one
+of the two messages (attack A15).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from headgate.store.table import Table
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A message that may still be cancelled: its content, and where it lies."""
+    """A message that may still be cancelled: its content, and its place."""
 
     run: PackedRun
     places: tuple[RowPlace, ...]
@@ -57,7 +57,7 @@ class Cancels:
         self._host = producer.sender.host
 
     async def cancel(self, message_id: str) -> Cancelled:
-        """Never deliver it, if that can still be promised. Raises Unknown where nobody can tell."""
+        """Never deliver it, if that can still be promised. Raises Unknown where the outcome is not known."""
         found = await self._find(Place.from_bytes(id_bytes(message_id)))
         if found is None:
             return Cancelled.TOO_LATE
@@ -65,7 +65,7 @@ class Cancels:
         return Cancelled.CANCELLED if ending is _Ending.PROMISED else Cancelled.TOO_LATE
 
     async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
-        """Put it for another moment, then cancel it: cancelled, and the new id. Or too late: with no id it stays as
+        """Put it for another time, then cancel it: cancelled, and the new id. Or too late: without an id it stays as
         it is; with one it comes under the old id or the new one, and may come under both."""
         self._producer.check_keepable(due_us, self._host.now_us())
         found = await self._find(Place.from_bytes(id_bytes(message_id)))
@@ -84,8 +84,8 @@ class Cancels:
         return Cancelled.TOO_LATE, None if taken_back is Cancelled.CANCELLED else new_id
 
     async def _put_again(self, run: PackedRun, due_us: int) -> str:
-        """The same message under an id of its own, since the old one is cancelled for life; it keeps the moment of
-        its first put, which a purge goes by."""
+        """The same message under an id of its own, since the old one is cancelled for good. It keeps the time of its
+        first put, which a purge uses."""
         group = run.group[0] if run.group is not None and run.group[0] else None
         turns = [] if group is None else [group]
         await self._producer.take_turns(turns)
@@ -134,7 +134,7 @@ class Cancels:
         try:
             in_time = promise.still_holds(self._host.now_us())
         except HeadgateError as error:  # the clock may not be relied on: nothing is promised by it
-            raise Unknown("a cancel was sent, and may have been applied", last=error.message) from error
+            raise Unknown("A cancel was sent, and may have been applied", last=error.message) from error
         if in_time and failed is not None:
             raise failed
         if in_time and not found.was_cancelled:
@@ -149,7 +149,7 @@ class Cancels:
     def _mark(self, place: RowPlace, now_us: int) -> Update:
         settings = self._sender.settings
         table, key = self._row(place)
-        until_us = moment_us_of(place.due) + OUTLIVES_US  # never gone before the message that it is about
+        until_us = moment_us_of(place.due) + OUTLIVES_US  # never deleted before the message that it is about
         ttl_s = ttl_s_kept(until_us, settings, now_us=now_us, last_expiry_s=self._host.last_expiry_s)
         return Update(table, key, {"cancelled": now_us}, timestamp_us=now_us, ttl_s=ttl_s)
 

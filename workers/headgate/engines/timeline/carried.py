@@ -1,4 +1,4 @@
-"""What whoever brings a queue to Cassandra needs to know of this engine (engines/registry.py)."""
+"""The facts about this engine that code needs to apply a queue to Cassandra (engines/registry.py)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ REPAIR = Lanes(0, 1)
 
 
 async def make_generation(entry: Entry, generation: Generation, making: Making) -> None:
-    """Its lanes, and repair's. They begin a minute before they are made or before their generation, so that whoever
-    takes them reads all that is put into it."""
+    """Its lanes, and repair's. They start a minute before their creation or before their generation, so that an owner
+    reads everything that is put into them."""
     host = Host(
         "apply", making.store, making.now_us, making.new_uuid, SystemRandom(), Positions(), CASSANDRA_4_LAST_EXPIRY_S
     )

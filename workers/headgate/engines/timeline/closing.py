@@ -1,12 +1,12 @@
-"""Closes one lane of a generation that is written no more: moves what lies ahead, waits for the rest, retires it.
+"""Closes one lane of a generation that is no longer written: moves the rows ahead, waits for the rest, retires it.
 The prose is "Leaving a generation" in docs/internals/protocols/generations.md; the decisions are decide_closing.py.
 
-Works beside the lane's dispatcher, which goes on with what falls due here. It does not know how lanes are found or
-taken. It survives its end at any await: a row's new place stands in the row before its copy is written, so the next
-owner finishes what it finds, and moves the rest.
+Works next to the lane's dispatcher, which continues with the rows that fall due in this lane. It does not know how
+lanes are found or taken. It survives its end at any await: a row's new place is stored in the row before its copy is
+written, so the next owner finishes such rows, and moves the rest.
 
-Invariants: what is moved is never read by the dispatcher beside it before it is finished; copies are written only
-where the row was marked while the lease held; nothing is moved, and nothing retired, while a range is lent.
+Invariants: the concurrent dispatcher never reads a moved row before it is finished; copies are written only where the
+row was marked while the lease held; nothing is moved, and nothing retired, while a range is reserved.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ from headgate.store.types import Value
 TURN_S = 1.0
 PARTS_AT_ONCE = 32
 PART_BYTES = 256 * 1024
-"""Of each part read at once; with the above, what one closing holds in memory."""
+"""Per part and read; with the above, the memory bound of one closing."""
 COPIES_AT_ONCE = 100
 MARK_WITHIN_S = 2.0
 
 
 class FreeLane(Enum):
-    """What became of a lane that nobody held."""
+    """The result for a lane without an owner."""
 
     RETIRED = "retired"
     BUSY = "the lane has an owner, or still holds messages"
 
 
 class Interrupted(Unavailable):
-    """The lane was lost, or a range of it is lent: what lies ahead stays as it is for now."""
+    """The lane was lost, or a range of it is reserved: the rows ahead stay as they are for now."""
 
 
 @dataclass(slots=True)
 class _Work:
-    """What one step found."""
+    """The result of one step."""
 
     move: list[LaneRow]
     finish: list[LaneRow]
@@ -86,7 +86,7 @@ class Closing:
     ) -> None:
         over_us = over_after_us(generation, sender.settings.skew_us)
         if over_us is None:
-            raise Bug("a lane was closed before its writers were sure to have stopped", generation=generation.number)
+            raise Bug("A lane was closed before its writers were sure to have stopped", generation=generation.number)
         self.moved = self.finished = 0
         self._host = host
         self._sender = sender
@@ -122,7 +122,7 @@ class Closing:
         if not dispatcher.has_settled(self._left_up_to):
             return False
         now_us = self._host.now_us()
-        if self._copies_due_us is None:  # what was written for at once is due before groups may go (attack C2)
+        if self._copies_due_us is None:  # rows for immediate delivery are due before groups may start (attack C2)
             self._copies_due_us = self._sender.ready_us(now_us) + self._sender.settings.skew_us
         return now_us >= self._copies_due_us and await dispatcher.retire()
 
@@ -135,11 +135,11 @@ class Closing:
             or self._left_up_to > dispatcher.position.last
         )
 
-    # ---- what lies ahead
+    # ---- the rows ahead
 
     async def _move_ahead(self) -> None:
-        """Move or finish all that lies ahead, but for what falls due soon: from now on the dispatcher reads no
-        further than that. Where it was interrupted it goes on from there."""
+        """Move or finish all rows ahead, except those that fall due soon: from now on the dispatcher reads no further
+        than that. After an interruption it resumes."""
         settings = self._sender.settings
         if not self._begun:
             self._begin()
@@ -151,7 +151,7 @@ class Closing:
                 waiting = await self._step(waiting)
         while waiting:
             waiting = await self._step(waiting)
-        if self._source.reading.ends_at is not None:  # by now what lies between was moved
+        if self._source.reading.ends_at is not None:  # by now the rows in between were moved
             self._source.reading.ends_at = max(self._source.reading.ends_at, self._left_up_to)
         self._nothing_ahead = True
 
@@ -201,14 +201,14 @@ class Closing:
         return True
 
     def _sorted(self, rows: Sequence[LaneRow]) -> _Work:
-        """What is to be done with each; what an owner before has moved is where moving goes on from."""
+        """The action for each; moving resumes at the rows that a previous owner has moved."""
         work = _Work([], [])
         reading, read_to = self._source.reading, self._dispatcher.books.horizon
         for row in rows:
             has_gone = reading.has_gone(row)
             if has_gone:
                 if read_to is not None and row.order <= read_to:
-                    continue  # it was read here before it was marked: it is the dispatcher's
+                    continue  # the dispatcher read it before it was marked, so the dispatcher owns it
                 reading.end_at(row.order - 1)
             ahead = decide_row(row, reading.ends_at, has_gone=has_gone)
             if ahead is Ahead.MOVE:
@@ -220,12 +220,12 @@ class Closing:
         return work
 
     def _fix_place(self, row: LaneRow) -> Place:
-        """Where its due moment belongs now, as if it were put now."""
+        """The place of its due time now, as if it were put now."""
         copy = copy_of(row)
         due_us = moment_us_of(row.content.place.due)
         place = self._sender.fix_place(due_us, group=copy.group, size_bytes=len(copy.payload))
         if place.row.generation <= self._generation:
-            raise Interrupted("the next generation is not known yet", generation=self._generation)
+            raise Interrupted("The next generation is not known yet", generation=self._generation)
         return place
 
     async def _mark(self, rows: Sequence[LaneRow], places: Sequence[Place]) -> bool:
@@ -298,9 +298,11 @@ async def close_free_lane(
     sender: Sender,
     dead_letters: Sender | None = None,
 ) -> FreeLane:
-    """Close a lane that nobody holds, where nothing of it is left to be handed out; else leave it to who hands out.
+    """Close a lane without an owner, if nothing of it is left to deliver; otherwise leave it to an owner that
+    delivers.
 
-    Its generation is over. Nothing is delivered here, so what a dead owner may have died of stays suspect.
+    Its generation is over. This process delivers nothing, so messages that may have killed an owner stay crash
+    suspects.
     """
     lane = lane_of(host, settings, name)
     seen = await lane.look()

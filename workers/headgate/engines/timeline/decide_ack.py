@@ -1,10 +1,10 @@
-"""What the answer to a flush means for each of its rows: acknowledged, to be stamped anew, to be sent again, or not
-known (rules R2 and R6; attacks A8, C3, E1). The prose is "Put" in docs/internals/protocols/timeline.md.
+"""The meaning of a flush's answer for each of its rows: acknowledged, to restamp, to resend, or unknown (rules R2 and
+R6; attacks A8, C3, E1). The prose is "Put" in docs/internals/protocols/timeline.md.
 
-Pure. It knows a row by its due moment and its generation.
+Pure. It knows a row by its due time and its generation.
 
-Invariants: what is acknowledged was durable before any reader could pass it, and lies in a generation that was
-written at that moment by knowledge that still held; a twin stays in the generation of what it replaces.
+Invariants: an acknowledged row was durable before any reader could pass it, and is in a generation that was written
+at that time by valid knowledge; a restamped row stays in the generation of its original.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate.expiry import Promise
 
 @dataclass(frozen=True)
 class Known:
-    """The generations as one read of the catalogue told them, and for how long that may be gone by."""
+    """The generations as one read of the catalogue returned them, and how long they may be used."""
 
     generations: tuple[Written, ...]
     promise: Promise
@@ -29,7 +29,7 @@ class Known:
         return self.promise.still_holds(max(now_us, self.promise.sent_us))
 
     def owner_of(self, due_us: int) -> int:
-        """The generation that a due moment belongs to."""
+        """The generation of a due time."""
         return generation_at(self.generations, due_us).number
 
 
@@ -38,12 +38,12 @@ class Answer(Enum):
 
     DURABLE = "durable"
     UNKNOWN = "unknown"
-    """It may be there, or may still land."""
+    """It may be stored, or may still land."""
     NOTHING = "nothing was done"
 
 
 class Fate(Enum):
-    """What becomes of a row."""
+    """The outcome of a row."""
 
     ACKNOWLEDGED = "acknowledged"
     RESTAMP = "restamp"
@@ -62,12 +62,13 @@ class Sent:
     known: Known
 
     def promise(self, skew_us: int) -> Promise:
-        """The row may be acknowledged until then: a reader ahead by the whole difference passes its due moment."""
+        """The row may be acknowledged until then: a reader whose clock is ahead by the whole difference passes its
+        due time."""
         return Promise.until(self.due_us, sent_us=self.sent_us, margin_us=skew_us)
 
 
 def judge(row: Sent, answer: Answer, *, current: Known, now_us: int, give_up_us: int, skew_us: int) -> Fate:
-    """The fate of one row. `current` is the freshest knowledge there is."""
+    """The outcome of one row. `current` is the latest knowledge."""
     in_time = row.promise(skew_us).still_holds(now_us)
     if answer is Answer.DURABLE and in_time:
         sure = any(
@@ -90,8 +91,8 @@ def all_acknowledged(
     now_us: int,
     skew_us: int,
 ) -> bool:
-    """Whether durable rows, told by their generations, due moments and knowledge, are all acknowledged: the usual
-    case, decided at once. A generation owns one stretch of time, so the first and the last row speak for the rest."""
+    """Whether durable rows, given by their generations, due times and knowledge, are all acknowledged: the usual
+    case, decided at once. A generation owns one range of time, so the first and the last row represent the rest."""
     generation, known = generations[0], knowledge[0]
     if generations.count(generation) != len(generations) or any([each is not known for each in knowledge]):  # noqa: C419 - a third of the time
         return False
@@ -110,13 +111,13 @@ def all_acknowledged(
 
 
 def may_twin(generation: int, due_us: int, *, current: Known, now_us: int) -> bool:
-    """Whether a twin due at that moment may be written to the generation of what it replaces."""
+    """Whether a restamped row due at that time may be written to the generation of its original."""
     return current.holds(now_us) and current.owner_of(due_us) == generation
 
 
 def with_tail(rows: Sequence[Sent], fates: Sequence[Fate], ready_us: int) -> list[Fate]:
-    """The fates of rows that hold groups. If one has to be stamped anew, so has all that would come before it then:
-    nothing of a group is acknowledged before what was put earlier."""
+    """The outcomes of rows that hold groups. If one has to be restamped, so has every row that would precede it then:
+    nothing of a group is acknowledged before messages that were put earlier."""
     if Fate.RESTAMP not in fates:
         return list(fates)
     return [

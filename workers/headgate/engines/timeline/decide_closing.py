@@ -1,10 +1,10 @@
-"""Leaving a generation: what becomes of the rows that lie ahead in a lane of it, and which lanes hold back the groups
-of a later one. The prose is "Leaving a generation" in docs/internals/protocols/generations.md.
+"""Leaving a generation: the actions for the rows ahead in a lane of it, and the lanes that hold back the groups of a
+later one. The prose is "Leaving a generation" in docs/internals/protocols/generations.md.
 
-Pure: rows, moments and generations in, decisions out. `closing.py` reads, moves and retires.
+Pure: rows, times and generations in, decisions out. `closing.py` reads, moves and retires.
 
-Invariants: one order parts what is handed out here from what is moved: nothing of a group is handed out here after
-something of it has moved, whoever owns the lane by then.
+Invariants: one order separates the rows delivered from this lane from the moved ones: nothing of a group is delivered
+from it after a row of the group has moved, for any owner.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.engines.settled import bits_of
 from headgate.expiry import others_may_act_after
 
 BATCH_ROWS_MAX = 100
-"""In one conditional batch: what is refused is done again, and the server has a limit on the size of a batch."""
+"""In one conditional batch: a rejected batch is repeated, and the server limits the size of a batch."""
 
 Item = TypeVar("Item")
 
@@ -38,12 +38,12 @@ class Ending(Protocol):
 
     @property
     def sure_us(self) -> int | None:
-        """From here on nobody writes to it any more."""
+        """From this time on nobody writes to it any more."""
         ...
 
 
 class Ahead(Enum):
-    """What becomes of a row that lies ahead."""
+    """The action for a row ahead."""
 
     NOTHING = "cancelled, purged, expired, replaced, or moved and finished: the row can be passed"
     FINISH = "a process moved the row and died before its copy was known to be written"
@@ -52,28 +52,28 @@ class Ahead(Enum):
 
 
 def lead_us(*, lag_us_max: int, lease_ttl_s: int, skew_us: int) -> int:
-    """What is due within so long is not moved: it falls due while the owner waits.
+    """A row that is due within this time is not moved: it falls due while the owner waits.
 
-    Longer than any producer stamps ahead what is due at once, so what shares a row with others stays; and long enough
-    for another owner to come and finish what this one began, before it falls due.
+    Longer than any producer stamps immediate messages ahead, so a row shared by several stays. It is also long enough
+    for another owner to come and finish this one's moves before they fall due.
     """
     return max(lag_us_max + 2 * skew_us, 2_000_000 * lease_ttl_s)
 
 
 def over_after_us(generation: Ending, skew_us: int) -> int | None:
-    """From this moment on, by one's own clock, nobody writes to it; None while that is not sure."""
+    """From this time on, by the reader's own clock, nobody writes to it; None while that is not sure."""
     return None if generation.sure_us is None else others_may_act_after(generation.sure_us, skew_us)
 
 
 def is_over(generation: Ending, *, now_us: int, skew_us: int) -> bool:
-    """Whether it is written no more: as `decide_generation.is_over`, of what an engine knows of it."""
+    """Whether it is no longer written: as `decide_generation.is_over`, from an engine's knowledge of it."""
     over_us = over_after_us(generation, skew_us)
     return over_us is not None and now_us >= over_us
 
 
 def decide_row(row: LaneRow, cutoff: Any, *, has_gone: bool) -> Ahead:
-    """What becomes of a row. `cutoff`: what is due later is not handed out here; `has_gone`: it was moved to a later
-    generation already."""
+    """The action for a row. `cutoff`: later due times are not delivered from this lane; `has_gone`: it was moved to a
+    later generation already."""
     if row.settled == bits_of(0, row.count):
         return Ahead.NOTHING
     if has_gone:
@@ -84,8 +84,8 @@ def decide_row(row: LaneRow, cutoff: Any, *, has_gone: bool) -> Ahead:
 
 
 def batches(rows: Iterable[tuple[Hashable, Item]], rows_max: int) -> Iterator[list[list[Item]]]:
-    """Rows, each told with its partition, as conditional batches: a list for each partition, in the order in which
-    they are sent; those of different partitions may be under way together."""
+    """Rows, each with its partition, as conditional batches: a list for each partition, in the order of sending;
+    those of different partitions may be under way together."""
     by_partition: dict[Hashable, list[Item]] = {}
     for partition, row in rows:
         by_partition.setdefault(partition, []).append(row)

@@ -1,10 +1,10 @@
-"""What a producer's flush is made of: which messages share a row, in which generation and shard, due when; and which
+"""The content of a producer's flush: which messages share a row, in which generation and shard, due when; and which
 rows share a write. The prose is "Put" in docs/internals/protocols/timeline.md.
 
-Pure: moments, generations and whose turn it is are handed in. It does not know what a row looks like in the store.
+Pure: times, generations and the turn are passed in. It does not know the stored form of a row.
 
-Invariants: nothing is due earlier than it was asked to be; messages of one group are in one shard, and their rows are
-in the order in which they were put, unless their due moments say otherwise; every message is in exactly one row.
+Invariants: nothing is due earlier than requested; messages of one group are in one shard, and their rows are in the
+order in which they were put, unless their due times require otherwise; every message is in exactly one row.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECOND_US = 1_000_000
 
 
 class Written(Protocol):
-    """A generation, as far as a flush has to know it."""
+    """A generation, as far as a flush needs it."""
 
     @property
     def number(self) -> int:
@@ -45,13 +45,13 @@ class Written(Protocol):
 
     @property
     def from_us(self) -> int:
-        """Due moments from here on belong to it."""
+        """Due times from this one on belong to it."""
         ...
 
 
 @dataclass(slots=True)
 class Letter:
-    """One waiting message that is not of the plainest kind. `claim` is the caller's, and not looked into here."""
+    """One pending message that is not of the plainest kind. `claim` is the caller's, and not read by this module."""
 
     payload: bytes
     due_us: int | None
@@ -78,8 +78,8 @@ class RowPlan:
 
 @dataclass(frozen=True, slots=True)
 class SinglePlans:
-    """What becomes of messages without a group: rows that some share, and for each generation and shard those that
-    get rows of their own, each with its due moment."""
+    """The rows of messages without a group: shared ones, and for each generation and shard those of messages with
+    rows of their own, each with its due time."""
 
     shared: Sequence[RowPlan]
     alone: Mapping[tuple[int, int], Sequence[tuple[Letter, int]]]
@@ -87,7 +87,7 @@ class SinglePlans:
 
 @dataclass(frozen=True, slots=True)
 class FlushTerms:
-    """What holds for one flush: `ready_us` is the due moment of what is due at once, `turn` whose turn it is."""
+    """The inputs of one flush: `ready_us` is the due time of immediate messages, `turn` the shard in turn."""
 
     generations: Sequence[Written]
     ready_us: int
@@ -96,18 +96,18 @@ class FlushTerms:
 
 
 def generation_at(generations: Iterable[Written], due_us: int) -> Written:
-    """The generation that a due moment belongs to: the latest that has begun by then."""
+    """The generation of a due time: the latest that has started by then."""
     latest = None
     for generation in generations:
         if generation.from_us <= due_us and (latest is None or generation.number > latest.number):
             latest = generation
     if latest is None:
-        raise Bug("no generation of the queue has started", due_us=due_us)
+        raise Bug("No generation of the queue has started", due_us=due_us)
     return latest
 
 
 def shard_of_group(group: bytes, shards: int) -> int:
-    """The shard of a group: the same from every process, whatever its hash seed."""
+    """The shard of a group: the same from every process, with any hash seed."""
     return int.from_bytes(blake2b(group, digest_size=8).digest(), "big") % shards
 
 
@@ -117,7 +117,7 @@ def shard_in_turn(terms: FlushTerms, shards: int, due_us: int, turns: int = 0) -
 
 
 def plan_single(letters: Sequence[Letter], terms: FlushTerms) -> SinglePlans:
-    """Rows for messages without a group: shared by what is due at once, one for each that is due later."""
+    """Rows for messages without a group: shared by immediate ones, one for each delayed one."""
     ready, later = _parted(letters, terms.ready_us)
     shared = []
     generation = generation_at(terms.generations, terms.ready_us)
@@ -128,7 +128,7 @@ def plan_single(letters: Sequence[Letter], terms: FlushTerms) -> SinglePlans:
     known_us, where = -1, (0, 0)
     for each in later:
         due_us = each[1]
-        if due_us != known_us:  # most often many are due at one moment
+        if due_us != known_us:  # usually many are due at the same time
             generation = generation_at(terms.generations, due_us)
             known_us, where = due_us, (generation.number, shard_in_turn(terms, generation.shards, due_us))
         alone.setdefault(where, []).append(each)
@@ -186,8 +186,8 @@ def run_length(sizes: Iterable[int]) -> int:
 
 
 def share_writes(rows: Sequence[tuple[Hashable, int]]) -> list[list[int]]:
-    """Which rows, each told by its partition and size, go into one batch: those of a partition, then what is left
-    over, a few small ones together."""
+    """The rows of one batch, each given by its partition and size: those of a partition, then the rest, a few small
+    ones together."""
     by_partition: dict[Hashable, list[int]] = {}
     for place, (partition, _) in enumerate(rows):
         by_partition.setdefault(partition, []).append(place)

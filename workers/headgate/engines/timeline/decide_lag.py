@@ -1,10 +1,10 @@
-"""How far ahead a producer stamps what is due at once (attack E1): the safety lag in use.
+"""How far ahead a producer stamps immediate messages (attack E1): the safety lag in use.
 
-The lag has to leave room for a write to be acknowledged before its due moment less the clocks' difference. So it
-grows with the write latency that this producer sees, at once, and doubles at a restamp; it falls slowly. A cluster
-that gets slow then makes messages later, and not its own load higher.
+The lag has to leave time for a write to be acknowledged before its due time less the clock difference. So it grows at
+once with the write latency that this producer measures, and doubles at a restamp; it falls slowly. A cluster that
+gets slow then delays messages, and does not increase its own load.
 
-Pure: moments are handed in, in microseconds.
+Pure: times are passed in, in microseconds.
 
 Invariants: never below the queue's safety lag nor above `LAG_US_MAX` (or the safety lag, where that is more); it
 falls by less than the time that goes by, so now + lag never goes back; answers to writes that were sent before
@@ -57,29 +57,29 @@ class Lag:
         self.set_terms(safety_lag_us, skew_us)
 
     def set_terms(self, safety_lag_us: int, skew_us: int) -> None:
-        """What the queue says, at first and after each change."""
+        """The queue's setting, at first and after each change."""
         self._least_us = safety_lag_us
         self._most_us = max(safety_lag_us, LAG_US_MAX)
         self._skew_us = skew_us
 
     @property
     def most_us(self) -> int:
-        """What it never exceeds."""
+        """Its upper bound."""
         return self._most_us
 
     def in_use_us(self, now_us: int) -> int:
-        """The lag to stamp by at this moment."""
+        """The lag for stamps at this time."""
         fallen_us = self._stood_us - max(0, now_us - self._since_us) // FALLS_BY
         return min(max(fallen_us, self._wanted_us()), self._most_us)
 
     def write_took(self, latency_us: int, now_us: int) -> None:
-        """A write was answered, or given up, after so long."""
+        """A write was answered, or abandoned, after this duration."""
         stands_us = self.in_use_us(now_us)
         self._seen.add(latency_us, now_us)
         self._stand(max(stands_us, self._wanted_us()), now_us)
 
     def was_too_short(self, sent_us: int, now_us: int) -> None:
-        """A flush that was sent at that moment has to be stamped anew. Of those sent together one counts."""
+        """A flush that was sent at that time has to be restamped. Of those sent together one counts."""
         self.restamps += 1
         if sent_us >= self._restamped_us:
             self._restamped_us = now_us

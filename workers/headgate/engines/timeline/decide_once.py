@@ -1,10 +1,10 @@
-"""Once keys: which slot a key is claimed in, what a claim says, and what to do about a key that is taken.
-The prose and its argument are "Once" in docs/internals/protocols/timeline.md.
+"""Once keys: the slot in which a key is claimed, the content of a claim, and the action for a taken key. The prose
+and its argument are "Once" in docs/internals/protocols/timeline.md.
 
-Pure. A place is opaque bytes here.
+Pure. A place is opaque bytes to it.
 
-Invariants: the slot of a key never depends on the time; all that is written for a key follows from its claim and its
-message, so that whoever finishes a claim writes the same.
+Invariants: the slot of a key never depends on the time; everything written for a key follows from its claim and its
+message, so that every process that finishes a claim writes the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BY_SCOPE, _BY_KEY = b"s", b"k"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the cell of a claimed key says: where its message is, when it was claimed, and until when that holds."""
+    """The cell of a claimed key: the place of its message, the time of the claim, and its end."""
 
     place: bytes
     claimed_us: int
@@ -37,9 +37,9 @@ class Claim:
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Claim:
-        """What these bytes say."""
+        """The content of these bytes."""
         if len(stored) <= _TIMES.size:
-            raise Bug("the cell of a once key is truncated", length=len(stored))
+            raise Bug("The cell of a once key is truncated", length=len(stored))
         claimed_us, ends_us = _TIMES.unpack(stored[-_TIMES.size :])
         return cls(stored[: -_TIMES.size], claimed_us, ends_us)
 
@@ -68,7 +68,7 @@ class Found:
 
 
 class Standing(Enum):
-    """What a refused batch says of one key."""
+    """The state of one key in a rejected batch."""
 
     MINE = "mine"
     """An earlier attempt of this very put was applied, though its answer was lost."""
@@ -79,7 +79,7 @@ class Standing(Enum):
 
 
 def standing_of(proposed: bytes, found: Found | None) -> Standing:
-    """Where a key stands. No two puts propose the same claim, so one that is there is ours."""
+    """The state of a key. No two puts propose the same claim, so an equal one is ours."""
     if found is None:
         return Standing.FREE
     if found.claim == proposed:
@@ -88,7 +88,7 @@ def standing_of(proposed: bytes, found: Found | None) -> Standing:
 
 
 def sort_standings(proposed: Mapping[bytes, bytes], found: Mapping[bytes, Found]) -> dict[Standing, list[bytes]]:
-    """The keys of a refused batch by where they stand."""
+    """The keys of a rejected batch by their states."""
     sorted_keys: dict[Standing, list[bytes]] = {standing: [] for standing in Standing}
     for key, claim in proposed.items():
         sorted_keys[standing_of(claim, found.get(key))].append(key)
@@ -96,21 +96,21 @@ def sort_standings(proposed: Mapping[bytes, bytes], found: Mapping[bytes, Found]
 
 
 class Finish(Enum):
-    """How an unfinished claim of somebody else is finished."""
+    """How to finish another process's unfinished claim."""
 
     AT_ITS_PLACE = "at its place"
-    """Or by a twin that names it, which the lane's owner can tell from it."""
-    BY_LOOKING = "by looking"
-    """No lane can tell any more: see whether the row is there, else claim the key anew."""
+    """Or by a restamped row that names it, which the lane's owner can distinguish from it."""
+    BY_LOOKING = "by a read"
+    """No lane can distinguish them any more: check whether the row exists, else claim the key again."""
 
 
 def how_to_finish(
     *, due_us: int, now_us: int, retention_us: int, place_is_owned: bool, twin_is_owned: bool, margin_us: int
 ) -> Finish:
-    """How to finish a claim whose place is due at that moment.
+    """How to finish a claim whose place is due at that time.
 
-    A row or a twin is written only to a generation that owns its due moment: any other may be retired. And a twin is
-    told from its original only as long as the record of passed rows is kept.
+    A row or a restamped row is written only to a generation that owns its due time: any other may be retired. And a
+    restamped row is distinguishable from its original only as long as the record of passed rows is kept.
     """
     if now_us + margin_us < due_us:
         return Finish.AT_ITS_PLACE if place_is_owned else Finish.BY_LOOKING

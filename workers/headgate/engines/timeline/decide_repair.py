@@ -1,10 +1,10 @@
-"""What repair decides: which parts are due for which look, and what becomes of a row that was met by nobody.
-The prose and its argument are docs/internals/protocols/repair.md; keep the two in step.
+"""The decisions of repair: which parts are due for which scan, and the action for a row that no reader has read. The
+prose and its argument are docs/internals/protocols/repair.md; keep the two in step.
 
-Pure: moments in microseconds, parts as numbers. It does not know tables, places or the catalogue.
+Pure: times in microseconds, parts as numbers. It does not know tables, places or the catalogue.
 
-Invariants: a look is due only once nothing that it is there to find can still be on its way; looks of a lane are
-taken in the order of its parts, so one number tells them all; a family of rows goes to one place at a time.
+Invariants: a scan is due only once no row that it has to find can still be on its way; scans of a lane run in the
+order of its parts, so one number represents them all; all restamped rows of a lineage go to one place at a time.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ HOUR_US = 60 * MINUTE_US
 SHORT_OUTAGE_US = 15 * MINUTE_US
 LONG_OUTAGE_US = 4 * HOUR_US
 RECORD_US = 7 * 24 * HOUR_US
-"""For so long after the last look is due the record of passed rows is kept, whatever the retention: rows outlive it
-where the retention was lowered, and would all look late."""
+"""The record of passed rows is kept for this time after the last scan is due, with any retention: rows outlive it
+where the retention was lowered, and would all seem late."""
 LOOKS = (1, 2, 3, 4)
 LAST_LOOK = 4
 """At all replicas: nothing lands after it."""
 EVERYTHING = 1 << 62
-"""A cursor beyond every part: its lane holds nothing that this look has not seen, nor ever will."""
+"""A cursor beyond every part: its lane holds nothing that this scan has not covered, and never will."""
 
 
 @dataclass(frozen=True)
 class LookTerms:
-    """How long after a part is over each look at it is due."""
+    """How long after the end of a part each scan of it is due."""
 
     part_us: int
     skew_us: int
@@ -41,7 +41,7 @@ class LookTerms:
     def of(
         cls, *, part_us: int, skew_us: int, late_write_us: int, hint_window_us: int, gc_grace_us: int
     ) -> LookTerms:
-        """Never is a later look due before an earlier one, whatever a queue is set to."""
+        """A later scan is never due before an earlier one, with any settings of a queue."""
         wanted = (
             late_write_us,
             SHORT_OUTAGE_US,
@@ -51,16 +51,16 @@ class LookTerms:
         return cls(part_us, skew_us, tuple(max(wanted[: look + 1]) for look in range(len(wanted))))
 
     def base_us(self, part: int, sure_us: int | None) -> int:
-        """The moment from which looks at a part count: its end, or the end of all writing to its generation."""
+        """The time from which scans of a part count: its end, or the end of all writing to its generation."""
         end_us = (part + 1) * self.part_us
         return end_us if sure_us is None else min(end_us, sure_us + self.skew_us)
 
     def due_us(self, part: int, look: int, sure_us: int | None) -> int:
-        """When a look at a part is due."""
+        """When a scan of a part is due."""
         return self.base_us(part, sure_us) + self.delays_us[look - 1]
 
     def due_below(self, look: int, sure_us: int | None, now_us: int) -> int:
-        """The first part that is not due for a look yet: all below it are."""
+        """The first part that is not due for a scan yet: all below it are."""
         counted_us = now_us - self.delays_us[look - 1]
         if sure_us is not None and sure_us + self.skew_us <= counted_us:
             return EVERYTHING
@@ -68,22 +68,22 @@ class LookTerms:
 
     @property
     def record_us(self) -> int:
-        """How long the record of what was passed is kept at least, from its writing on."""
+        """The minimum time that the record of passed rows is kept, from its writing on."""
         return self.delays_us[-1] + RECORD_US
 
     def told_from(self, now_us: int) -> int:
-        """The first part of which it is sure that the record tells what was passed: it was passed after its end, and
+        """The first part for which the record certainly lists the passed rows: they were passed after its end, and
         recorded then."""
         return max(0, (now_us - self.record_us + HOUR_US) // self.part_us)
 
     def is_looked_at_again(self, part: int, sure_us: int | None, now_us: int) -> bool:
-        """Whether the last look at a part is certainly still to come, by whatever clock a repairer goes."""
+        """Whether the last scan of a part is certainly still to come, by any repairer's clock."""
         return now_us + MINUTE_US + self.skew_us < self.due_us(part, LAST_LOOK, sure_us)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Parts of a lane that are due for one look: from `start` on, below `end`."""
+    """Parts of a lane that are due for one scan: from `start` on, below `end`."""
 
     look: int
     start: int
@@ -93,15 +93,15 @@ class Stretch:
 def next_stretch(
     look: int, cursors: Mapping[int, int], *, due_below: int, passed_below: int, strongest: int
 ) -> Stretch | None:
-    """What this look has to be taken at; `strongest` is up to where a later look has just been taken, which counts
-    for all before it. Nothing is late that may still be read: the lane's position bounds it too."""
+    """The parts for this scan. `strongest` is the part up to which a later scan has just run, which counts for all
+    before it. A row that may still be read is not late: the lane's position is a bound too."""
     start = max(cursors.get(look, 0), strongest)
     end = min(due_below, passed_below)
     return Stretch(look, start, end) if start < end else None
 
 
 def cursors_moved(look: int, up_to: int, cursors: Mapping[int, int]) -> dict[int, int]:
-    """The cursors that move when a look was taken at all parts below one: its own, and those of the looks before."""
+    """The cursors that move after a scan of all parts below one: its own, and those of the earlier scans."""
     return {each: up_to for each in LOOKS if each <= look and cursors.get(each, 0) < up_to}
 
 
@@ -115,28 +115,28 @@ class Where(Enum):
 
 
 def where_to(*, generation: int, writable: int, is_retired: bool) -> Where:
-    """Where a row of this generation goes, if a put for its due moment would go to `writable`."""
+    """The place of a row of this generation, if a put for its due time would go to `writable`."""
     if generation == writable:
         return Where.ITS_LANE
     return Where.NOW if is_retired else Where.NOWHERE
 
 
 class Step(Enum):
-    """What to do about a row whose family has a place."""
+    """The action for a row whose lineage has a place."""
 
     DONE = "done"
     WRITE = "write it there"
-    """Again, perhaps; or a twin that names the family, where that place may have been passed."""
+    """Again, perhaps; or a restamped row of the lineage, where that place may have been passed."""
     FIX_ANEW = "fix another place"
     WAIT = "wait"
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """What is known of the place that a family has."""
+    """The facts about the place of a lineage."""
 
     is_this_row: bool
-    """The late row itself lies at that place: its copy was late too."""
+    """The late row itself is at that place: its copy was late too."""
     is_passed: bool
     """The owner of that lane has passed it, or one of its family."""
     is_there: bool
@@ -147,8 +147,8 @@ class Fixed:
 
 
 def step_for(fixed: Fixed) -> Step:
-    """What to do about a family's place. A row that is there is read by its lane's owner, or found by a look at its
-    own part, if there is one to come."""
+    """The action for a lineage's place. An existing row is read by its lane's owner, or found by a scan of its own
+    part, if one is still to come."""
     if fixed.is_passed:
         return Step.DONE
     if fixed.is_this_row:

@@ -1,10 +1,10 @@
 """Copies at places in a generation that ended before they were written.
 
-A copy's place is fixed before it is written (rule R7), and who writes it may be another owner, much later: the
-generation of the place may be written no more by then, its lane retired, and repair's last look over. So who wrote
-such a copy looks at the lane afterwards. As long as it stands before the place, its owner meets the copy or repair
-does, which looks only behind it. A lane that is retired is not looked after by anybody: then the copy is put anew as
-repair would do it, if it was not passed.
+A copy's place is fixed before it is written (rule R7), and its writer may be another owner, much later. By then the
+generation of the place may be no longer written, its lane retired, and repair's last scan over. So the writer of such
+a copy inspects the lane afterwards. As long as the position is before the place, its owner reads the copy, or repair
+does, which scans only behind the position. Nobody maintains a retired lane: then the copy is restamped as repair
+would do it, if it was not passed.
 
 No two lanes wait for each other by this: a copy is due after its original, so a lane waits only for one whose
 position is above its own.
@@ -25,11 +25,12 @@ from headgate.store.positions import is_after
 
 
 class LaneNotRetired(Unavailable):
-    """A copy lies behind the position of a lane that is not retired yet: whether it was met is known then."""
+    """A copy is behind the position of a lane that is not retired yet: whether it was read is known then."""
 
 
 async def see_to_late_copy(sender: Sender, place: RowPlace) -> None:
-    """A copy was written there, and may be where nobody looks: it is met, found or elsewhere when this returns."""
+    """A copy was written to a place that may have no reader: it was read, found or moved elsewhere when this
+    returns."""
     host, settings = sender.host, sender.settings
     key = lane_key(settings, place.generation, place.shard)
     seen = await Lane(host, settings.tables.lanes, key, settings.lease).look()

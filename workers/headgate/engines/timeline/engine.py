@@ -1,6 +1,6 @@
-"""A timeline queue as its users see it: the engines' contract over the producer, the lanes held here, and the store.
+"""A timeline queue for its users: the engines' contract over the producer, the lanes of this process, and the store.
 
-It holds lanes only while it is asked to receive.
+It holds lanes only while there are receives.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class TimelineQueue:
         self.host = host
         self.settings = settings
         self._summary = summary
-        """This process with the store of the catalogue's keyspace, where the summary lies; None: nothing is told."""
+        """This process with the store of the catalogue's keyspace, which contains the summary; None: nothing is
+        reported."""
         self.producer = Producer(host, settings, read_us=read_us, summary=summary)
         self._put_alone = self.producer.put_alone
         self.dead_letters: Sender | None = None
@@ -95,10 +96,10 @@ class TimelineQueue:
         self._cancels = Cancels(self.producer)
         self._lanes_max = lanes_max
         self.suspects_apart = False
-        """Whether who receives runs each suspect in a process that dies of it alone: then they come beside the
-        others, and several of those that were never charged."""
+        """Whether the receiver runs each crash suspect in a process of its own: then they are delivered next to
+        others, and several of those that were never charged together."""
         self._suspects_asked = 0
-        """How often a lane was asked for suspects."""
+        """How often a lane was asked for crash suspects."""
         self._changed = asyncio.Event()
         self._turns = Turns()
         self._closed = False
@@ -106,7 +107,7 @@ class TimelineQueue:
     def settings_changed(
         self, settings: TimelineSettings, *, read_us: int, dead_letters: TimelineSettings | None = None
     ) -> None:
-        """What a read of the catalogue told, and when it began; told at every read."""
+        """The result of a read of the catalogue, and its start; called at every read."""
         self.settings = settings
         self.producer.settings_changed(settings, read_us=read_us)
         if self.dead_letters is not None and dead_letters is not None:
@@ -116,7 +117,7 @@ class TimelineQueue:
     def dead_letters_changed(
         self, dead_letters: TimelineSettings | None, *, read_us: int, host: Host | None = None
     ) -> None:
-        """What a read of the catalogue told of the queue that takes dead letters; None: there is none now."""
+        """The result of a read of the catalogue for the dead-letter queue; None: there is none now."""
         known = self.dead_letters
         if known is not None and dead_letters is not None and known.settings.queue == dead_letters.queue:
             known.settings_changed(dead_letters, read_us=read_us)
@@ -131,7 +132,7 @@ class TimelineQueue:
             closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Write what waits, give the lanes back. Who waits for messages waits no longer."""
+        """Write pending messages, release the lanes. Receivers stop waiting."""
         self._closed = True
         self._tell_change()
         await self.producer.close()
@@ -203,16 +204,16 @@ class TimelineQueue:
         return await self._cancels.cancel(message_id)
 
     async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
-        """Deliver it at another moment; the id under which it goes on."""
+        """Deliver it at another time; returns the id under which it continues."""
         return await self._cancels.reschedule(message_id, due_us)
 
     # ---- receiving
 
     async def receive(self, limit: int, *, visibility_us: int | None = None, wait_us: int = 0) -> list[Delivery]:
-        """Up to `limit` messages from the lanes held here; waits at most `wait_us` for the first.
+        """Up to `limit` messages from the lanes of this process; waits at most `wait_us` for the first.
 
-        A suspect comes alone, and only while nothing else of this queue is open in this process (attack D2), unless
-        suspects run apart.
+        A crash suspect is delivered alone, and only while no other message of this queue is open in this process
+        (attack D2), unless suspects run in processes of their own.
         """
         self.lanes.want(self._lanes_max)
         visibility_us = self.settings.visibility_us if visibility_us is None else visibility_us
@@ -225,7 +226,7 @@ class TimelineQueue:
                 await self._receive_now(limit, visibility_us, found)
                 left_s = deadline_s - loop.time()
                 if found or left_s <= 0 or self._closed:
-                    await asyncio.sleep(0)  # also who never waits and asks again at once leaves others their turn
+                    await asyncio.sleep(0)  # a receiver that calls again at once also yields to others
                     return found
                 within_s = min(left_s, self._until_next_timer_s())
             except asyncio.CancelledError:
@@ -240,8 +241,8 @@ class TimelineQueue:
                     await self._changed.wait()
 
     async def _receive_now(self, limit: int, visibility_us: int, found: list[Delivery]) -> None:
-        """Add what the lanes give, each in its turn, so that none waits behind a busy one. The caller holds the list,
-        so that it can give back what was found before an error."""
+        """Add deliveries of the lanes, each in its turn, so that none waits behind a busy one. The caller holds the
+        list, so that it can return the messages collected before an error."""
         held = list(self.lanes.held.values())
         if not held:
             return
@@ -258,7 +259,7 @@ class TimelineQueue:
             given = 0
             for place in order:
                 if asked != self._suspects_asked and not self.suspects_apart:
-                    return  # while a lane was waited for, another who receives got a suspect, or is about to
+                    return  # during the wait for a lane, another receiver got a crash suspect, or is about to
                 left = limit - len(found)
                 got = await held[place].receive(min(share, left), visibility_us=visibility_us) if left > 0 else []
                 if got:
@@ -271,8 +272,8 @@ class TimelineQueue:
         await self._suspects_of_lanes(self._room_for_one_alone, visibility_us, found)
 
     async def _receive_suspects_apart(self, limit: int, visibility_us: int, found: list[Delivery]) -> None:
-        """Those never charged up to SUSPECTS_TOGETHER at a time; one that was charged before only while there is no
-        other in hand, so that who dies of it charges it alone."""
+        """Those never charged up to SUSPECTS_TOGETHER at a time. One that was charged before is delivered only while
+        no other is in flight, so that a death charges it alone."""
         await self._suspects_of_lanes(partial(self._room_together, limit), visibility_us, found, together=True)
         if not found:
             await self._suspects_of_lanes(self._room_for_one_apart, visibility_us, found)
@@ -280,8 +281,8 @@ class TimelineQueue:
     async def _suspects_of_lanes(
         self, room: Callable[[int], int], visibility_us: int, found: list[Delivery], *, together: bool = False
     ) -> None:
-        """Add as many as there is room for beside those found. The room is checked for each lane: while the record of
-        one lane is waited for, others receive."""
+        """Add as many as the remaining capacity allows. The capacity is checked for each lane: during the wait for
+        one lane's record, others receive."""
         for dispatcher in list(self.lanes.held.values()):
             if not dispatcher.books.has_suspects():
                 continue
@@ -315,7 +316,7 @@ class TimelineQueue:
     # ---- settling
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
-        """Durable when it returns, each for itself, in order. Of a lane that is not held here any more: stale."""
+        """Durable when it returns, each for itself, in order. If this process no longer owns the lane: stale."""
         by_lane = self._by_lane(settles)
         if len(by_lane) == 1:
             ((name, (_, told)),) = by_lane.items()
@@ -350,14 +351,14 @@ class TimelineQueue:
         dispatcher = self.lanes.held.get(name)
         return [Settled.STALE] * len(told) if dispatcher is None else await dispatcher.settle(told)
 
-    # ---- looking
+    # ---- inspection
 
     async def peek(self, limit: int, *, from_us: int | None = None) -> list[Peeked]:
-        """Live messages by their due moments, also later ones, without taking them."""
+        """Live messages by due time, including delayed ones, without taking them."""
         return await peek(self.host, self.settings, self.lanes.held, limit, from_us=from_us)
 
     async def stats(self) -> Stats:
-        """What the queue holds, counted from small rows, and how far repair is."""
+        """The contents of the queue, counted from small rows, and the progress of repair."""
         counted, repair = await asyncio.gather(self._count(), repair_standing(self.host, self.settings))
         return replace(counted, repair=repair)
 
@@ -365,7 +366,7 @@ class TimelineQueue:
         return await stats(self.host, self.settings, self.lanes.held)
 
     async def where(self, message_id: str) -> Whereabouts:
-        """Where a message lies, and what became of it."""
+        """The place of a message, and its state."""
         graves = self.dead_letters
         found_there = None if graves is None else (graves.host, graves.settings)
         return await Finder(self.host, self.settings, self.lanes.held, graves=found_there).where(message_id)
@@ -373,7 +374,7 @@ class TimelineQueue:
     # ---- the whole queue
 
     async def purge(self, before_us: int | None = None) -> int:
-        """Settle what was put before that moment, or before now, and nothing put after; that moment.
+        """Settle all messages put before that time, or before now, and none put after; returns that time.
 
         It returns when every lane's owner knows, or when there is none: nothing purged is delivered after that.
         """
@@ -388,8 +389,8 @@ class TimelineQueue:
         return before_us
 
     async def repair(self, *, keeper: GenerationKeeper | None = None, within_us: int = PASS_US) -> Repaired:
-        """One pass over what is owed; at once where another process is at it. `keeper` is the way to the catalogue,
-        for who has one: without it nothing of it is brought on."""
+        """One pass over the owed work; returns at once if another process repairs. `keeper` is the access to the
+        catalogue, for callers that have it: without it no generation is advanced."""
         sender, graves = self.producer.sender, self.dead_letters
         repairer = Repairer(self.host, self.settings, sender, dead_letters=graves, keeper=keeper)
         done = await repairer.run(within_us=within_us)
@@ -407,10 +408,10 @@ class TimelineQueue:
         for _ in range(PURGE_TRIES):
             if seen is None or seen.purged_before_us >= before_us:
                 break
-            await lane.purge(before_us)  # its answer may be lost, and then another may have come between: look
+            await lane.purge(before_us)  # its answer may be lost, and then another may have come between: check
             seen = await lane.look()
         else:
-            raise Unknown("a purge may not have reached every lane", remedy="purge again", shard=shard)
+            raise Unknown("A purge may not have reached every lane", remedy="purge again", shard=shard)
         touched_us = seen.touched_us if seen is not None else 0
         while seen is not None and seen.lock is not None and seen.touched_us <= touched_us:
             await asyncio.sleep(settings.lease.touch_us / 4_000_000)

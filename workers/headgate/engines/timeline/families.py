@@ -1,11 +1,11 @@
-"""Twins: rows that were stamped anew because their write was not acknowledged in time. All of a family carry the
-place that was stamped first; of a family one row is handed out (docs/internals/protocols/timeline.md, "Put" and
-"Once").
+"""Restamped rows: rows that were stamped again because their write was not acknowledged in time. All of a lineage
+carry the place that was stamped first; one row of a lineage is delivered (docs/internals/protocols/timeline.md, "Put"
+and "Once").
 
-Which one was chosen in this tenure is remembered, and so is which one an earlier owner had begun with, as its record
-tells. Of several records the one of the latest tenure counts: what was durable in time of an earlier one its
-successor read, and went on with the same row; what became durable later answered nobody. What earlier owners passed
-is read from the record of the part where the first place lies, however old.
+The row chosen in this tenure is remembered, and so is the row that an earlier owner had started, from its record. Of
+several records the one of the latest tenure counts. If an earlier one was durable in time, its successor read it and
+continued with the same row; if it became durable later, it answered nobody. Rows that earlier owners passed are read
+from the record of the part of the first place, of any age.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PARTS_MAX = 64
 
 
 class Families:
-    """What one tenure of a lane has met; or who only looks, which is nobody's tenure: epoch 0."""
+    """The rows that one tenure of a lane has read; or an inspection outside any tenure: epoch 0."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Families:
         self._epoch = epoch
         self._chosen: OrderedDict[int, dict[int, int]] = OrderedDict()
         self._told_by: dict[int, dict[int, int]] = {}
-        """The tenure by whose record a family was chosen, where it was one."""
+        """The tenure whose record chose the row of a lineage, where there is one."""
         self._latest: tuple[int, dict[int, int]] | None = None
         self._passed: OrderedDict[int, set[UUID]] = OrderedDict()
 
@@ -43,7 +43,7 @@ class Families:
         return families.setdefault(due, due) == due
 
     async def choose(self, first: UUID, due: UUID) -> bool:
-        """Whether the row at `due` is the one of its family that is handed out; the first to ask is."""
+        """Whether the row at `due` is the delivered one of its lineage; the first caller's is."""
         part = self._part_of(first)
         chosen = self._chosen.get(part, {}).get(first.int)
         if chosen is not None:
@@ -54,7 +54,7 @@ class Families:
         return True
 
     def begun(self, first: UUID, due: UUID, *, epoch: int) -> None:
-        """This row of the family is being handed out, or was in that tenure."""
+        """This row of the lineage is being delivered, or was in that tenure."""
         part = self._part_of(first)
         families = self._of_part(part)
         told_by = self._told_by.setdefault(part, {})
@@ -64,7 +64,7 @@ class Families:
             told_by[first.int] = epoch
 
     def _of_part(self, part: int) -> dict[int, int]:
-        """The families named after rows of a part, and the row that was chosen of each; all told by their numbers."""
+        """The lineages named after rows of a part, and the chosen row of each; all given by their numbers."""
         if self._latest is not None and self._latest[0] == part:
             return self._latest[1]
         families = self._chosen.setdefault(part, {})
@@ -76,7 +76,7 @@ class Families:
         return families
 
     def passed(self, part: int, ids: Iterable[UUID]) -> None:
-        """This tenure passed these rows of a part, or rows of the families named after them."""
+        """This tenure passed these rows of a part, or rows of the lineages named after them."""
         if part in self._passed:
             self._passed[part].update(ids)
 

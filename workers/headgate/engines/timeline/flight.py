@@ -1,4 +1,5 @@
-"""Rows that are under way together, and what is known of each: who waits is told once, when the fate of his row is.
+"""Rows that are under way together, and the state of each. Each caller is notified once, when its row's outcome is
+known.
 
 It sends nothing and judges nothing: `sender.py` does, by decide_ack.py.
 """
@@ -14,12 +15,12 @@ from headgate.store.store import Unknown
 
 
 def sent_of(row: StampedRow) -> Sent:
-    """What decides on it."""
+    """The facts that decide it."""
     return Sent(row.partition.generation, row.due_us, row.sent_us, row.known)
 
 
 class Flight:
-    """Some rows, from their first send until the fate of the last was told."""
+    """Some rows, from their first send until the outcome of the last was reported."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class Flight:
         self._given_up = given_up
 
     def begin(self, now_us: int, skew_us: int) -> None:
-        """A place that may have been passed already is not written to: its twin is."""
+        """A place that may have been passed already is not written: its restamped row is."""
         if min([row.due_us for row in self.rows]) - skew_us > now_us:
             return
         for place, row in enumerate(self.rows):
@@ -50,15 +51,15 @@ class Flight:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the fate of a row is open."""
+        """Whether the outcome of a row is open."""
         return Fate.AGAIN in self.fates or Fate.RESTAMP in self.fates
 
     def pairs(self) -> list[tuple[StampedRow, Fate]]:
-        """Each row and its fate, as they are now."""
+        """Each row and its current outcome."""
         return list(zip(self.rows, self.fates, strict=True))
 
     def tell(self, count: Callable[[Sequence[StampedRow]], None]) -> None:
-        """Tell what is acknowledged: each row at once, or all when the last is."""
+        """Report acknowledged rows: each at once, or all when the last is."""
         if self.joint and self.goes_on:
             return
         told = []
@@ -71,13 +72,13 @@ class Flight:
             self._acknowledged(told)
 
     def give_up(self, place: int, error: HeadgateError) -> None:
-        """The fate of this row will not be known; what was never in doubt keeps its own error."""
+        """The outcome of this row will not be known; a row that was never in doubt keeps its own error."""
         row = self.rows[place]
         self.fates[place] = Fate.GIVEN_UP
         if not self._told[place]:
             self._told[place] = True
             if row.in_doubt and not isinstance(error, Unknown):
-                error = Unknown("the message may have been written, or may still be", last=error.message)
+                error = Unknown("The message may have been written, or may still be", last=error.message)
             self._given_up(row, error)
 
     def give_up_all(self, error: HeadgateError) -> None:

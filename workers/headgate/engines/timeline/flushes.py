@@ -1,13 +1,15 @@
-"""When a producer flushes, and what: group commit. The prose is "Put" in docs/internals/protocols/timeline.md.
+"""The times and the contents of a producer's flushes: group commit. The prose is "Put" in
+docs/internals/protocols/timeline.md.
 
-A flush begins as soon as nothing is in flight, else when the write in flight returns; more than one is in flight only
-when more waits than one row holds. So an idle queue answers after one write, and a busy one fills its rows, with no
-time to tune. What callers put in one turn of the loop is flushed together.
+A flush starts as soon as nothing is in flight, else when the write in flight returns. More than one is in flight only
+when more messages are pending than one row holds. So an idle queue answers after one write, and a busy one fills its
+rows, with no time to tune. Puts in one turn of the loop are flushed together.
 
-It decides nothing about rows: decide_flush.py says what shares one, sender.py sends it until its fate is known.
+It decides nothing about rows: decide_flush.py decides which messages share one, sender.py sends it until its outcome
+is known.
 
-Invariants: who waits in a room is told once, an id or an error; what of a caller who went away was not sent yet is
-not sent; of a group one flush is under way at a time.
+Invariants: a pending caller is notified once, with an id or an error; an unsent message of a cancelled caller is not
+sent; of a group one flush is under way at a time.
 """
 
 from __future__ import annotations
@@ -43,15 +45,15 @@ FLIGHTS_MAX = 16
 GROUP_FLIGHTS_MAX = 4
 LETTERS_AT_ONCE_MAX = 4 * WRITE_ROWS_MAX
 DOUBT_PAUSE_S = 0.05
-"""What is refused since the clock is in doubt is refused after a pause: who asks again at once would else keep the
+"""A rejection because of a doubtful clock comes after a pause: otherwise a caller that retries at once would keep the
 loop from the very check that ends the doubt."""
 
 
 class Flushes:
-    """The rooms in which messages of one producer wait, and the flights in which they leave."""
+    """The buffers in which messages of one producer wait, and the flights in which they leave."""
 
     def __init__(self, sender: Sender, *, after: Callable[[], None]) -> None:
-        """`after` is called when a room may have become emptier."""
+        """`after` is called when a buffer may have become emptier."""
         self.sender = sender
         self.plain = PlainRoom()
         self.letters: deque[Letter] = deque()
@@ -62,15 +64,16 @@ class Flushes:
         self._flights: set[asyncio.Task[None]] = set()
         self._plain_flights = self._letter_flights = self._group_flights = 0
         self.looks_soon = False
-        """Whether it is looked in this turn of the loop already; who asks a million times asks this first."""
+        """Whether a check is already scheduled in this turn of the loop; a caller of a million puts reads this
+        first."""
 
     @property
     def waiting_bytes(self) -> int:
-        """What was not sent yet."""
+        """The messages that were not sent yet."""
         return self.plain.size_bytes + self.letters_bytes
 
     def wait(self, letters: Sequence[Letter]) -> None:
-        """Letters join their rooms; of a group its line."""
+        """Letters join their buffers; those of a group its line."""
         size = 0
         for letter in letters:
             size += letter.size
@@ -81,13 +84,13 @@ class Flushes:
         self.letters_bytes += size
 
     def soon(self) -> None:
-        """Look in this turn of the loop, after all who are in it, whether a flush may begin."""
+        """Check in this turn of the loop, after all its puts, whether a flush may start."""
         if not self.looks_soon:
             self.looks_soon = True
             self._loop.call_soon(self._begin)
 
     def _begin(self) -> None:
-        """Begin what flushes may begin now."""
+        """Start the flushes that may start now."""
         self.looks_soon = False
         try:
             if self.plain.payloads:
@@ -98,8 +101,8 @@ class Flushes:
                 self._flush_groups()
         except HeadgateError as error:
             self._fail_all(error)
-        except Exception as error:  # a caller must hear of whatever went wrong, and nobody else would
-            self._fail_all(Bug("flush failed", error=repr(error)))
+        except Exception as error:  # a caller must get every error, since nobody else would
+            self._fail_all(Bug("Flush failed", error=repr(error)))
             raise
         self._after()
 
@@ -226,7 +229,7 @@ class Flushes:
     # ---- the end
 
     def _fail_all(self, error: HeadgateError) -> None:
-        """Nothing can be stamped now: all who wait hear it, and nothing of theirs was sent."""
+        """Nothing can be stamped now: all waiting callers get the error, and none of their messages was sent."""
         segments = self.plain.take_all_segments()
         others = (*self.letters, *self.groups.take_all())
         self.letters.clear()
@@ -235,7 +238,7 @@ class Flushes:
         self._loop.call_later(pause_s, _tell_all, segments, others, error)
 
     async def drain(self) -> None:
-        """Write what waits, and wait for what is in flight."""
+        """Write pending messages, and wait for those in flight."""
         while self.plain.payloads or self.letters or self.groups.messages or self._flights:
             self.soon()
             if self._flights:
@@ -275,4 +278,4 @@ def _fail_letters(row: StampedRow, error: HeadgateError) -> None:
 
 
 def _unforeseen(error: BaseException) -> HeadgateError:
-    return Unknown("flush aborted", error=repr(error))
+    return Unknown("Flush aborted", error=repr(error))

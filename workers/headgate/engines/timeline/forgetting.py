@@ -1,8 +1,8 @@
-"""Removes what a queue that is being deleted keeps in shared tables: the rows of its lanes, which alone have no time
-to live. Messages, records and claims expire.
+"""Removes the data of a queue under deletion from shared tables: the rows of its lanes, which alone have no time to
+live. Messages, records and claims expire.
 
-Lanes are found as they were made, from shard 0 on without a gap, and removed from the last one down: so one that was
-broken off finds the rest. Lanes of generations that were left long ago are found the same way.
+Lanes are found in their order of creation, from shard 0 on without a gap, and removed from the last one down: so a
+repeated removal finds the rest. Lanes of generations that were left long ago are found the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def forget_rows(entry: Entry, making: Making) -> None:
 
 
 async def _forget_lanes(entry: Entry, generation: int, making: Making) -> None:
-    """What an LWT wrote is removed by a delete that is stamped above it (rule R3)."""
+    """A row written by an LWT is removed by a delete that is stamped above it (rule R3)."""
     table = tables_of_entry(entry).lanes
     found: list[tuple[dict[str, Value], int]] = []
     while True:

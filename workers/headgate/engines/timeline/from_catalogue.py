@@ -1,8 +1,7 @@
 """From an entry of the catalogue to the settings of a timeline queue. Pure.
 
-The document may have been written by a newer release: fields that this one does not know are passed over. What was
-fixed when the queue was made (tables, keyspace, data centre, generations) is taken from the entry, never from the
-document.
+A newer release may have written the document: fields unknown to this one are ignored. The fields fixed at creation
+(tables, keyspace, data center, generations) come from the entry, never from the document.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ class NotATimelineQueue(SpecError):
 
 
 def settings_of(entry: Entry, *, data_center: str) -> TimelineSettings:
-    """What a process whose coordinators are in that data centre needs of this queue; refused elsewhere (rule R5)."""
+    """The settings of this queue for a process whose coordinators are in that data center; refused elsewhere (rule
+    R5)."""
     entry.require_home(data_center)
     queue = queue_of(entry)
     spec = queue.spec
@@ -66,7 +66,7 @@ def queue_of(entry: Entry) -> Queue:
 
 
 def tables_of_entry(entry: Entry) -> TimelineTables:
-    """The tables that were chosen when it was made."""
+    """The tables that were chosen at its creation."""
     return shared_tables() if entry.place.tables == "shared" else dedicated_tables(entry.id)
 
 

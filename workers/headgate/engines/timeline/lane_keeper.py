@@ -1,10 +1,9 @@
-"""Holds lanes of one queue for one process: takes those that are free, works them, and lets go of those it lost.
+"""Holds lanes of one queue for one process: takes free ones, works them, and releases those it lost.
 
-With a `Sharing` it takes those of its share, and gives back what has become another's
-(docs/internals/protocols/balance.md);
-without one it takes what it gets, up to as many as it is told. Lanes of a generation that is written no more are
-closed by whoever holds them (closing.py), and until all of them are retired the groups of later generations wait
-(attack C2): docs/internals/protocols/generations.md.
+With a `Sharing` it takes those of its share, and releases those of another member's share
+(docs/internals/protocols/balance.md). Without one it takes every lane that it can, up to its maximum. The owner of a
+lane of a generation that is no longer written closes it (closing.py), and until all of them are retired the groups of
+later generations wait (attack C2): docs/internals/protocols/generations.md.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ STOPPED_S = 60.0
 """A process that was ordered to stop leaves that lane to the others for this long: its loop may hang again."""
 LOGGED_MAX = 1_000
 FAILED_S_MIN, FAILED_S_MAX = 1.0, 30.0
-"""A lane that cannot be taken is left alone for a pause that doubles, so that it keeps no other lane waiting."""
+"""A lane that cannot be taken is skipped for a pause that doubles, so that it delays no other lane."""
 
 
 class LaneKeeper:
@@ -66,13 +65,14 @@ class LaneKeeper:
         self.retired: set[LaneName] = set()
         """Lanes known to be left for good."""
         self.stops = 0
-        """How often an owner here had to be stopped: its loop made no turn, or the lane was another's."""
+        """How often an owner in this process had to be stopped: its loop made no turn, or the lane had another
+        owner."""
         self.doubles: set[TwoOwners] = set()
-        """Lanes that were seen with two owners at one moment."""
+        """Lanes that had two owners at the same time."""
         self.wanted = 0
         self.on_change: Callable[[], None] | None = None
         self.summary: OwnersFigures | None = None
-        """Where figures of the lanes held here are told."""
+        """The function that reports figures of this process's lanes."""
         self._sender = sender
         self._dead_letters = dead_letters
         self._loop = SupervisedLoop("lanes", self._keep, log=log, queue=settings.name)
@@ -82,7 +82,7 @@ class LaneKeeper:
         self._logged: set[tuple[str, LaneName | None, str]] = set()
         self._closing: dict[LaneName, Dispatcher] = {}
         self._left_until_s: dict[LaneName, float] = {}
-        """Lanes whose owner here was ordered to stop."""
+        """Lanes whose owner in this process was stopped by another process."""
         self._failed: dict[LaneName, tuple[float, float]] = {}
         """Lanes that could not be taken: the pause after the last failure, and when it ends."""
         self._beat = Beat(host.chance.random())
@@ -90,7 +90,7 @@ class LaneKeeper:
         """One for all lanes of a generation."""
 
     def want(self, lanes: int) -> None:
-        """Hold up to so many from now on."""
+        """Hold up to this many from now on."""
         self.wanted = lanes
         self._leaving = self._leaving and not lanes
         if self.sharing is not None and (lanes or self._loop.is_running):
@@ -102,7 +102,7 @@ class LaneKeeper:
 
     @property
     def loops(self) -> list[SupervisedLoop]:
-        """The background loops without which no lane is worked here."""
+        """The background loops without which this process works no lane."""
         return [self._loop] if self.sharing is None else [self._loop, self.sharing.loop]
 
     def settings_changed(self, settings: TimelineSettings, dead_letters: Sender | None) -> None:
@@ -119,7 +119,7 @@ class LaneKeeper:
                 dispatcher.source.settings_changed(settings, dead_letters)
 
     async def leave(self) -> None:
-        """Take no more lanes, and hand each over as soon as nothing of it is in hand; `close` is the end."""
+        """Take no more lanes, and hand each over as soon as nothing of it is in flight; `close` is the end."""
         self.wanted = 0
         self._leaving = True
         if self.sharing is not None:
@@ -135,7 +135,7 @@ class LaneKeeper:
         for task in self._handing_over.values():
             task.cancel()
         self._handing_over = {}
-        if self.sharing is not None:  # first, so that others know whose the lanes are when they are free
+        if self.sharing is not None:  # first, so that others know their lanes when these are free
             await self.sharing.leave()
         await self._mark_what_is_next()
         held, self.held = self.held, {}
@@ -157,7 +157,7 @@ class LaneKeeper:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _run_step(self, step: Callable[[], Awaitable[None]]) -> None:
-        """A step that meets a store in trouble is taken again in the next turn; the other steps are taken anyway."""
+        """A step that fails on an unavailable store is repeated in the next turn; the other steps run anyway."""
         try:
             await step()
         except Unavailable:
@@ -193,7 +193,7 @@ class LaneKeeper:
             await self._try(name)
 
     async def _try(self, name: LaneName) -> None:
-        """Take a lane if it is free. One that cannot be taken, for whatever reason, concerns no other."""
+        """Take a lane if it is free. A lane that cannot be taken, for any reason, does not affect the others."""
         now_s = asyncio.get_running_loop().time()
         pause_s, until_s = self._failed.get(name, (0.0, 0.0))
         if now_s < until_s:
@@ -235,10 +235,10 @@ class LaneKeeper:
         self._left_until_s = {name: until_s for name, until_s in self._left_until_s.items() if until_s > now_s}
         return [name for name in names if name not in self._left_until_s]
 
-    # ---- what the summary tells of them
+    # ---- their figures in the summary
 
     def stands(self) -> dict[Dispatcher, LaneStand]:
-        """How each lane stands, by its tenure."""
+        """The state of each lane, by its tenure."""
         now_us = self.host.now_us()
         return {each: stand_of(name, each, now_us) for name, each in self.held.items() if not each.is_over()}
 
@@ -247,7 +247,7 @@ class LaneKeeper:
         return len([name for name in self._all_names() if name not in self.retired])
 
     async def _mark_what_is_next(self) -> None:
-        """Who leaves tells when the queue has to be woken; a store that does not answer holds nobody up."""
+        """A leaving owner records when the queue has to be woken; an unavailable store delays nobody."""
         marks = self._sender.marks
         if marks is None or not self.held:
             return
@@ -257,12 +257,12 @@ class LaneKeeper:
                 if due_us is not None:
                     await marks.tell_later(due_us)
         except (HeadgateError, TimeoutError) as error:
-            log.warning("delayed message is not marked; repair will find it: %s: %s", self.settings.name, error)
+            log.warning("delayed message is not marked", extra={"queue": self.settings.name, "error": str(error)})
 
     # ---- sharing them
 
     async def _give_back(self) -> None:
-        """Hand over what has become another's, each when nothing of it is in flight."""
+        """Hand over lanes of another member's share, each when nothing of it is in flight."""
         if self.sharing is None:
             return
         for name in self.sharing.to_give_back(self.held, self._all_names()):
@@ -275,7 +275,7 @@ class LaneKeeper:
             handing.add_done_callback(partial(self._handed_over, name, self.held[name]))
 
     async def _hand_over(self, name: LaneName, dispatcher: Dispatcher) -> None:
-        """Give a lane back once nothing of it is in flight; keep it where it has become ours again meanwhile."""
+        """Release a lane once nothing of it is in flight; keep it where it is in our share again meanwhile."""
         dispatcher.drain()
         while not dispatcher.is_over():
             if self._is_ours_again(name):
@@ -289,12 +289,12 @@ class LaneKeeper:
             del self.held[name]
 
     def _is_ours_again(self, name: LaneName) -> bool:
-        """Whether the sharing has changed back: the member that was to have the lane has gone."""
+        """Whether the distribution has changed back: the member of the lane has left."""
         return not self._leaving and self.sharing is not None and name in self.sharing.mine(self._all_names())
 
     def _is_idle(self, dispatcher: Dispatcher) -> bool:
-        """Whether nothing of it is in flight. While the clock is in doubt nobody can say so: visibilities may have
-        ended, and a lane that is given back then is not released."""
+        """Whether nothing of it is in flight. While the clock is in doubt this is unknown: visibilities may have
+        ended, and a lane that is handed over then is not released."""
         try:
             dispatcher.books.tick(self.host.now_us())
         except Unavailable:
@@ -302,7 +302,8 @@ class LaneKeeper:
         return not dispatcher.books.in_flight
 
     def _handed_over(self, name: LaneName, dispatcher: Dispatcher, handing: asyncio.Task[None]) -> None:
-        """A hand-over that fails leaves the lane with its owner, who tries again if it is still another's."""
+        """A hand-over that fails leaves the lane with its owner, which tries again if it is still in another member's
+        share."""
         self._handing_over.pop(name, None)
         error = None if handing.cancelled() else handing.exception()
         if error is not None:
@@ -310,7 +311,7 @@ class LaneKeeper:
             dispatcher.resume()
 
     async def _watch(self) -> None:
-        """Look at lanes of others', and at those that nobody holds."""
+        """Inspect other members' lanes, and those without an owner."""
         if self.sharing is None or not self.wanted:
             return
         names = [name for name in self._all_names() if name not in self.held and name not in self.retired]
@@ -320,12 +321,12 @@ class LaneKeeper:
     # ---- two owners of a lane: the net below the lease
 
     def claims(self, now_us: int) -> list[Claim]:
-        """The lanes that this process takes for its own at that moment, which has to be this one."""
+        """The lanes that this process claims at that time, which has to be now."""
         held = [(name, each) for name, each in self.held.items() if each.owns_at(now_us)]
         return [Claim(name, each.tenure.epoch, each.tenure.since_us) for name, each in held]
 
     async def _end_doubles(self) -> None:
-        """Where two members have acted on one lane: who does not own it by its row stops, and is ordered to."""
+        """If two members have acted on one lane, the one that does not own it by its row stops, and is ordered to."""
         if self.sharing is None:
             return
         now_us = self.host.now_us()
@@ -368,7 +369,7 @@ class LaneKeeper:
                 self.sharing.took(name, self._all_names())
 
     def _in_common(self, generation: int) -> InCommon:
-        """What lanes of this generation share here."""
+        """The shared parts of this generation's lanes in this process."""
         index = self._indexes.get(generation)
         if index is None:
             index = self._indexes[generation] = PartIndex(self.host, self.settings, generation)
@@ -404,7 +405,8 @@ class LaneKeeper:
         return [name for name in before if name not in self.retired]
 
     async def _open_gates(self) -> None:
-        """Look at the lanes that hold back groups of lanes held here, the oldest first, up to one that still does."""
+        """Inspect the lanes that hold back groups of this process's lanes, the oldest first, up to one that still
+        does."""
         held_back = {name[0] for name, dispatcher in self.held.items() if dispatcher.holds_groups}
         for number in sorted(held_back):
             for name in self._not_retired_before(number):
@@ -417,7 +419,7 @@ class LaneKeeper:
                     dispatcher.open_groups()
 
     def _log_once(self, what: str, error: BaseException, *, lane: LaneName | None = None) -> None:
-        """Once for each kind of trouble and each lane; a trace only of what should not happen."""
+        """Once for each kind of trouble and each lane; a traceback only for unexpected errors."""
         if (what, lane, repr(error)) in self._logged or len(self._logged) >= LOGGED_MAX:
             return
         self._logged.add((what, lane, repr(error)))

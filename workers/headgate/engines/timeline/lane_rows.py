@@ -1,4 +1,5 @@
-"""The lanes of a generation: made once, when the generation begins, so that a taking never makes one (attack D6)."""
+"""The lanes of a generation: created once, when the generation starts, so that a take never creates one (attack
+D6)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from headgate.store.statements import InsertIfAbsent
 from headgate.store.types import Value
 
 BEFORE_US = 60_000_000
-"""A lane begins this long before its generation: more than clocks can differ."""
+"""A lane starts this long before its generation: more than clocks can differ."""
 
 
 def lane_key(settings: TimelineSettings, generation: int, shard: int) -> dict[str, Value]:
@@ -20,7 +21,7 @@ def lane_key(settings: TimelineSettings, generation: int, shard: int) -> dict[st
 
 
 async def make_lanes(host: Host, settings: TimelineSettings, generation: Generation) -> None:
-    """Make all lanes of a generation; those that are there stay as they are."""
+    """Create all lanes of a generation; existing ones stay as they are."""
     begins = last_at((generation.from_us or host.now_us()) - BEFORE_US)
 
     async def make(shard: int) -> None:

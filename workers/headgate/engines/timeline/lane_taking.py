@@ -1,6 +1,6 @@
-"""Takes a free lane of a timeline queue and takes up its work: a dispatcher with its source, for one tenure.
+"""Takes a free lane of a timeline queue and resumes its work: a dispatcher with its source, for one tenure.
 
-It does not know why this lane, nor what becomes of it.
+It does not know the reason for this lane, nor its later use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LaneName = tuple[int, int]
 
 @dataclass(frozen=True)
 class InCommon:
-    """What the lanes of a generation that one process holds have in common."""
+    """The shared parts of a generation's lanes in one process."""
 
     index: PartIndex
     beat: Beat
@@ -49,8 +49,8 @@ async def take_up(
     groups_held: bool = False,
     common: InCommon | None = None,
 ) -> tuple[Dispatcher, TimelineSource] | None:
-    """Take a lane as it was seen, and begin to read it; None where it was not free. By itself it has an index and a
-    beat of its own."""
+    """Take a lane in the state that was read, and start to read it; None where it was not free. On its own it has an
+    index and a beat of its own."""
     tenure = await lane.take(seen)
     if tenure is None:
         return None
@@ -71,14 +71,14 @@ async def take_up(
         dispatcher = await Dispatcher.start(
             lane.host, lane, source, terms, tenure, seen, groups_held=groups_held, beat=beat
         )
-    except Exception:  # somebody else may be able to work it, and need not wait for the lease to run out
+    except Exception:  # another process may be able to work it, and need not wait for the lease to expire
         await lane.release(tenure, last=seen.last, reach=seen.reach, clean=tenure.clean)
         raise
     return dispatcher, source
 
 
 def dispatch_terms(settings: TimelineSettings, *, dead_letters: bool) -> DispatchTerms:
-    """What a queue's settings say about handing out."""
+    """A queue's settings for deliveries."""
     return DispatchTerms(
         BookTerms(
             max_receives=settings.max_receives if dead_letters else RECEIVES_WITHOUT_END,

@@ -1,11 +1,12 @@
-"""Puts one late row anew: a row below its lane's position that no owner has met. The prose and its argument are
-"Putting a late row anew" in docs/internals/protocols/repair.md; the decisions are decide_repair.py.
+"""Restamps one late row: a row below its lane's position that no owner has read. The prose and its argument are
+"Restamping a late row" in docs/internals/protocols/repair.md; the decisions are decide_repair.py.
 
-All rows of a family go to one place, which is fixed by LWT on the row that the family is named after, also where that
-row itself never landed. It knows neither looks nor cursors.
+All rows of a lineage go to one place. An LWT fixes it on the row that the lineage is named after, also where that row
+itself never landed. This module knows neither scans nor cursors.
 
-Invariants: nothing is written before its place is fixed; whoever goes on from there, and however often, writes the
-same bytes at the same key, or a twin that names the family; a copy was acknowledged in time when this says so.
+Invariants: nothing is written before its place is fixed; every process that continues from that point, any number of
+times, writes the same bytes at the same key, or a restamped row of the lineage; a copy was acknowledged in time when
+this reports so.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ FIXING_US = 3_000_000
 
 @dataclass(frozen=True, slots=True)
 class PassedLane:
-    """A lane whose rows below its position are looked at, as a serial read showed it."""
+    """A lane whose rows below its position are inspected, as a serial read showed it."""
 
     generation: int
     shard: int
@@ -68,13 +69,13 @@ class _Late:
     place: RowPlace
     run: PackedRun
     first: RowPlace
-    """What its family is named after: its own place, unless it is a twin."""
+    """The name of its lineage: its own place, unless it is a restamped row."""
     holder: RowPlace
-    """The row whose `moved` tells where it goes."""
+    """The row whose `moved` holds its new place."""
 
 
 class LateRows:
-    """Late rows of one queue. Which generations there are is asked of the sender, whose knowledge is kept fresh."""
+    """Late rows of one queue. The sender, whose knowledge is current, provides the generations."""
 
     def __init__(self, host: Host, settings: TimelineSettings, terms: LookTerms, sender: Sender) -> None:
         self._host = host
@@ -83,7 +84,7 @@ class LateRows:
         self._sender = sender
 
     async def put_anew(self, lane: PassedLane, place: RowPlace, *, consistency: Consistency) -> Found:
-        """What became of it. Raises where that is not known, or could not be done now."""
+        """The outcome of it. Raises where that is not known, or could not be done now."""
         row = await self._read_row(place, ("run", "cancelled", "moved"), consistency)
         if row is None or row.run is None:
             return Found.EMPTY
@@ -99,7 +100,7 @@ class LateRows:
         return await self._bring(late)
 
     async def _bring(self, late: _Late) -> Found:
-        """Fix a place and write there, or go on where somebody else is."""
+        """Fix a place and write to it, or continue another process's move."""
         for _ in range(TRIES_MAX):
             holder = await self._read_row(late.holder, ("cancelled", "moved"), Consistency.SERIAL)
             if holder is not None and holder.cancelled is not None and len(late.run) == 1:
@@ -119,12 +120,12 @@ class LateRows:
             if await self._fix(late, target, seen=moved):
                 await self._write(late, target)
                 return Found.PUT_ANEW
-        raise Unknown("too much contention while moving a late row", queue=self._settings.name)
+        raise Unknown("Too much contention while moving a late row", queue=self._settings.name)
 
     # ---- the place
 
     async def _step_for(self, late: _Late, target: RowPlace) -> Step:
-        """What to do about the place that is fixed."""
+        """The action for the fixed place."""
         now_us = self._sender.now_fresh_us()
         generation = self._generation(target.generation)
         lane = await self._look(target)
@@ -147,7 +148,7 @@ class LateRows:
         return self._terms.is_looked_at_again(place.part(self._settings.part_us), generation.sure_us, now_us)
 
     async def is_there(self, place: RowPlace) -> bool:
-        """Whether a row with messages lies there; what the LWT of a family leaves alone does not count."""
+        """Whether a row with messages is at that place; cells that only a lineage's LWT wrote do not count."""
         select = Select(self._table(place), self._key(place), ("due",), write_times_of=("run",))
         return any(row.run_written_us is not None for row in await self._host.store.read(select))
 
@@ -171,12 +172,12 @@ class LateRows:
         return now_us + self._sender.lag.in_use_us(now_us) + FIXING_US
 
     def _is_writable(self, place: RowPlace, now_us: int) -> bool:
-        """Whether a put for that place, or for now where its moment is over, would go to its generation."""
+        """Whether a put for that place, or for now if its time is over, would go to its generation."""
         due_us = max(moment_us_of(place.due), self._soon_us(now_us))
         return generation_at(self._sender.settings.generations, due_us).number == place.generation
 
     async def _fix(self, late: _Late, target: RowPlace, *, seen: bytes | None) -> bool:
-        """One place by LWT, kept as long as what lies there."""
+        """One place by LWT, kept as long as the row at it."""
         due_us = moment_us_of(target.due)
         now_us = self._host.now_us()
         update = UpdateIf(
@@ -213,7 +214,7 @@ class LateRows:
         return bool(passed.among({place.due}))
 
     async def read_passed(self, generation: int, shard: int, part: int) -> PassedRows:
-        """The record of what owners of a lane passed in a part."""
+        """The record of the rows that owners of a lane passed in a part."""
         key: dict[str, Value] = {**lane_key(self._settings, generation, shard), "part": part}
         rows = await self._host.store.read(Select(self._settings.tables.passed, key, ("ids",)))
         return PassedRows(row.ids for row in rows if row.ids is not None)

@@ -1,7 +1,7 @@
-"""Where a message lies: its part, its day in the index, its time to live, and how its place is written down.
+"""The place of a message: its part, its day in the index, its time to live, and its encoding.
 
 A place is (generation, part, sub, shard, due, index): row and index in the row. The id of a message is its first
-place, for life, whatever place it has later (rule R7). Pure.
+place, for its whole life, at any later place (rule R7). Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LAST_EXPIRY_S = 2**32 - 2
 """And after that mode: in 2106."""
 TTL_S_MAX = 630_720_000
 LATER_SUBS_FROM = 0x8000
-"""Subs from here on lie in the table `later`: so a place alone tells the table."""
+"""Subs from this number on are in the table `later`: so a place alone determines the table."""
 SUBS_MAX = 0x8000
 DAYS = -1
 """Under this day the index lists the days themselves that hold something."""
@@ -36,7 +36,7 @@ _TIMELINE = 1
 
 @dataclass(frozen=True, slots=True)
 class RowPlace:
-    """Where a row lies."""
+    """The place of a row."""
 
     generation: int
     sub: int
@@ -44,18 +44,18 @@ class RowPlace:
     due: UUID
 
     def part(self, part_us: int) -> int:
-        """The part that its due moment falls into."""
+        """The part of its due time."""
         return moment_us_of(self.due) // part_us
 
     @property
     def lies_later(self) -> bool:
-        """Whether it is in the table of what is due beyond the retention."""
+        """Whether it is in the table of messages due beyond the retention."""
         return self.sub >= LATER_SUBS_FROM
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a message lies: a row, and an index in it."""
+    """The place of a message: a row, and an index in it."""
 
     row: RowPlace
     index: int
@@ -71,14 +71,14 @@ class Place:
         try:
             engine, generation, shard, sub, due, index = _PLACE.unpack(stored)
         except struct.error:
-            raise SpecError("not a message id of this queue", length=len(stored)) from None
+            raise SpecError("Not a message id of this queue", length=len(stored)) from None
         if engine != _TIMELINE:
-            raise SpecError("not a message id of a timeline queue", engine=engine)
+            raise SpecError("Not a message id of a timeline queue", engine=engine)
         return cls(RowPlace(generation, sub, shard, UUID(bytes=due)), index)
 
 
 def id_text(message_id: bytes) -> str:
-    """A message id as people and programs pass it on."""
+    """A message id in its external form."""
     return base64.b32encode(message_id).decode().rstrip("=").lower()
 
 
@@ -100,7 +100,7 @@ def row_text(row: RowPlace) -> str:
 
 
 def due_text(generation: int, shard: int, sub: int, due: UUID) -> str:
-    """The same, of a row that is told by what it is made of."""
+    """The same, of a row given by its fields."""
     number = due.int
     return (
         _first_text(generation, shard, sub, number >> 120)
@@ -124,18 +124,18 @@ def _known_letters(bits: int) -> str:
 
 
 def id_bytes(text: str) -> bytes:
-    """The bytes of a message id, or one line about what it is not."""
+    """The bytes of a message id, or one line about its fault."""
     try:
         found = base64.b32decode(text.upper() + "=" * (-len(text) % 8))
     except (binascii.Error, ValueError):
         found = b""
     if len(found) != _PLACE.size:
-        raise SpecError("not a message id", remedy="pass the id as put returned it", id=text[:80])
+        raise SpecError("Not a message id", remedy="pass the id as put returned it", id=text[:80])
     return found
 
 
 def part_of(due_us: int, part_us: int) -> int:
-    """The part that a moment falls into."""
+    """The part of a time."""
     return due_us // part_us
 
 
@@ -145,25 +145,25 @@ def day_of(part: int, part_us: int) -> int:
 
 
 def parts_of_day(day: int, part_us: int) -> range:
-    """The parts whose beginning falls on a day."""
+    """The parts that begin on a day."""
     return range(-(-day * DAY_US // part_us), -(-(day + 1) * DAY_US // part_us))
 
 
 def ttl_s_of(due_us: int, *, now_us: int, retention_us: int, last_expiry_s: int) -> int:
-    """How long a row has to be kept: until it is due, and then as long as the queue keeps what is due.
+    """How long a row has to be kept: until it is due, and then for the queue's retention.
 
-    What the store can not keep that long is refused with the reason: it would vanish before its time.
+    A row that the store cannot keep that long is rejected with the reason: it would vanish before its time.
     """
     ttl_s = -(-(max(due_us - now_us, 0) + retention_us) // SECOND_US)
     if ttl_s > TTL_S_MAX:
         raise SpecError(
-            "the due time is later than Cassandra can store",
+            "The due time is later than Cassandra can store",
             remedy="delay and retention together are at most 20 years",
             years=round(ttl_s / 31_536_000, 1),
         )
     if now_us // SECOND_US + ttl_s > last_expiry_s:
         raise SpecError(
-            "the due time is later than this Cassandra can store",
+            "The due time is later than this Cassandra can store",
             remedy="set its storage_compatibility_mode to NONE or UPGRADING for times beyond 2038",
             last_expiry_s=last_expiry_s,
         )

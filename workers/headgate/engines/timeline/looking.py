@@ -1,7 +1,8 @@
-"""What peek, stats and where share: lanes, facts and passed rows as the tables show them now, read and not taken.
+"""The common part of peek, stats and where: lanes, facts and passed rows as the tables show them now, read and not
+taken.
 
 It decides nothing that matters for safety, so plain reads at LOCAL_QUORUM are enough. Where this process owns a lane,
-its books tell more than the tables.
+its books contain more than the tables.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ Held = Mapping[LaneName, Dispatcher]
 BEFORE_ALL = position_order(first_at(0))
 ONE_ROW_BYTES = 1
 SETTLED_ROWS_MAX = 16
-"""Beyond so many cancelled rows at the head of a lane a look gives up; its owner passes them, and the next look finds
-what follows."""
+"""After this many cancelled rows at the head of a lane an inspection gives up; its owner passes them, and the next
+inspection reads the following ones."""
 """A read that is as small as it can be."""
 
 
@@ -59,7 +60,7 @@ class LaneView:
 
     @property
     def recorded_to(self) -> int:
-        """Nothing beyond it can be on record: neither handed out, nor lent to a job."""
+        """Nothing beyond it can be on record: neither delivered, nor reserved for a job."""
         return max(self.reach, order_of(self.state.lent_to))
 
     def part_of_position(self, part_us: int) -> int:
@@ -87,7 +88,7 @@ async def look_at_lanes(host: Host, settings: TimelineSettings, held: Held) -> l
 async def look_at_lane(
     host: Host, settings: TimelineSettings, held: Held, generation: int, shard: int
 ) -> LaneView | None:
-    """One lane, if it was made."""
+    """One lane, if it was created."""
     rows = await host.store.read(Select(settings.tables.lanes, lane_key(settings, generation, shard), limit=1))
     if not rows or rows[0].epoch is None:
         return None
@@ -98,7 +99,7 @@ async def look_at_lane(
 
 
 async def read_facts(host: Host, settings: TimelineSettings, generation: int, shard: int, part: int) -> Facts:
-    """What all owners and jobs recorded of a part of a lane."""
+    """The records of all owners and jobs for a part of a lane."""
     key = part_key(settings, generation, shard, part)
     whole: Facts = {}
     for row in await host.store.read(Select(settings.tables.settled, key, ("facts",))):
@@ -119,7 +120,7 @@ def part_key(settings: TimelineSettings, generation: int, shard: int, part: int)
 
 
 class LaneRows:
-    """The rows of one lane with what is recorded of them, for one look: nothing is kept for the next."""
+    """The rows of one lane with their records, for one inspection: nothing is kept for the next."""
 
     def __init__(self, host: Host, settings: TimelineSettings, view: LaneView, index: PartIndex) -> None:
         self._host = host
@@ -137,7 +138,7 @@ class LaneRows:
         )
 
     async def facts(self, part: int) -> Facts:
-        """What is recorded of a part; nothing can be of one that is beyond what was given out or lent."""
+        """The records of a part; none can exist for one beyond the delivered or reserved ranges."""
         view = self._view
         if part > part_at(view.recorded_to, self._settings.part_us):
             return {}
@@ -156,7 +157,7 @@ class LaneRows:
 
 
 async def first_unsettled_us(host: Host, settings: TimelineSettings, view: LaneView) -> int | None:
-    """The due moment of the first row above the position that is due by now and not settled as it lies there."""
+    """The due time of the first row above the position that is due by now and not settled at its place."""
     rows = LaneRows(host, settings, view, PartIndex(host, settings, view.generation))
     after = view.position
     for _ in range(SETTLED_ROWS_MAX):

@@ -1,5 +1,5 @@
-"""What the summary is told of the lanes of a timeline queue: how one that is held stands, and when the next message
-of the queue is due. The prose is docs/internals/protocols/summary.md.
+"""The reports to the summary about the lanes of a timeline queue: the state of an owned lane, and the due time of the
+queue's next message. The prose is docs/internals/protocols/summary.md.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from headgate.store.statements import Bound, Select, Slice
 from headgate.store.types import Value
 
 PARTS_MAX = 32
-"""So many parts that the index names are looked into; where all there is cancelled, the next counts as it is."""
+"""The number of indexed parts that are inspected; if all their messages are cancelled, the next part counts
+unread."""
 KEYS_MAX = 64
 UNREAD_AFTER_US = 5_000_000
-"""A lane that is read only up to so long ago is not read up to now."""
+"""A lane that is read only up to this long ago is not read up to now."""
 SHARD_BITS = 32
 
 
 def stand_of(name: LaneName, dispatcher: Dispatcher, now_us: int) -> LaneStand:
-    """How a lane that is held here stands, from its books."""
+    """The state of an owned lane, from its books."""
     books = dispatcher.books
     hidden = books.in_flight + books.hidden_at(now_us)
     lowest = books.lowest_unsettled

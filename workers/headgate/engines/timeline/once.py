@@ -1,8 +1,8 @@
-"""Messages with a once key: within onceWindow the same key, from any process, makes one message.
-The prose and its argument are "Once" in docs/internals/protocols/timeline.md; decisions are decide_once.py.
+"""Messages with a once key: within onceWindow the same key, from any process, creates one message. The prose and its
+argument are "Once" in docs/internals/protocols/timeline.md; decisions are decide_once.py.
 
-A place is claimed for the key by LWT, then the message is written there as a copy, then that is noted. Whoever finds
-a claim without the note finishes it first: the same row at the same place, or a twin that names it.
+An LWT claims a place for the key, then the message is written to it as a copy, then that is noted. A process that
+finds a claim without the note finishes it first: the same row at the same place, or a restamped row that names it.
 
 Invariants: nothing is answered before a row of the claim is durable, in time for its reader; all rows of one claim
 are at its place or name it; the note never outlives the claim.
@@ -44,14 +44,14 @@ SLOTS_AT_ONCE_MAX = 16
 ROUNDS_MAX = 100
 SCOPE_KEYS_MAX = 10_000
 CLAIM_US_MIN = 100_000
-"""What claims are taken to need before the first was seen."""
+"""The assumed duration of claims before the first was measured."""
 CLAIM_US_MAX = SECOND_US
-"""A claim that takes longer costs a twin, not every other message a delay."""
+"""A claim that takes longer costs a restamped row, not a delay of every other message."""
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """One key of a put: the first message that bears it, and where that may go."""
+    """One key of a put: its first message, and the places that it may go to."""
 
     key: bytes
     slot: bytes
@@ -72,7 +72,7 @@ class OncePuts:
         self._claims = LatenciesSeen()
 
     async def put(self, messages: Sequence[Message]) -> list[str]:
-        """The ids of messages that all bear a once key; the first id, for a key that is taken. Durable by then."""
+        """The ids of messages that all have a once key; the first id, for a taken key. Durable by then."""
         groups = [message.group.encode() for message in messages if message.group is not None]
         _check_scopes(messages)
         await self._producer.take_turns(groups)
@@ -87,8 +87,8 @@ class OncePuts:
         return [wanted[_key(message)].message_id for message in messages]
 
     def _propose(self, messages: Sequence[Message]) -> dict[tuple[bytes, bytes], _Wanted]:
-        """A place for each key, chosen before anything is claimed. A key that comes twice is one message. Those that
-        are claimed together lie together, unless their groups say where: they are one write then."""
+        """A place for each key, chosen before anything is claimed. A key that comes twice is one message. Keys
+        claimed together get adjacent places, unless their groups require otherwise: they are one write then."""
         sender = self._sender
         delay_us = sender.settings.delay_us
         extra_us = min(max(CLAIM_US_MIN, 2 * self._claims.p99_us()), CLAIM_US_MAX)
@@ -139,8 +139,8 @@ class OncePuts:
             await self._finish(unfinished)
 
     async def _claim(self, wanted: Sequence[_Wanted]) -> tuple[list[_Wanted], list[tuple[_Wanted, Found]]]:
-        """Claim keys of one slot: which are ours by now, and which are somebody's. Each refusal names at least one
-        key that exists, so that the others need fewer keys each time."""
+        """Claim keys of one slot: which are ours by now, and which are another process's. Each rejection names at
+        least one existing key, so that the others need fewer keys each time."""
         left = {one.key: one for one in wanted}
         mine: list[_Wanted] = []
         taken: list[tuple[_Wanted, Found]] = []
@@ -157,7 +157,7 @@ class OncePuts:
             for key in (*standings[Standing.WRITTEN], *standings[Standing.UNFINISHED]):
                 taken.append((left.pop(key), found[key]))
         if left:
-            raise Unavailable("once keys could not be claimed because of contention", keys=len(left))
+            raise Unavailable("Once keys could not be claimed because of contention", keys=len(left))
         return mine, taken
 
     async def _claim_all(self, wanted: Sequence[_Wanted]) -> Outcome:
@@ -186,15 +186,15 @@ class OncePuts:
     # ---- writing
 
     async def _write(self, claims: Sequence[tuple[_Wanted, Claim]], *, counted: bool = True) -> None:
-        """Make the messages of claims durable, each at its place or in a twin that names it; then note it. Who
-        finishes for another does not count them: the other does, or has."""
+        """Make the messages of claims durable, each at its place or in a restamped row that names it; then note it. A
+        process that finishes another's claim does not count them: the other does, or has."""
         copies = [self._copy(one, claim) for one, claim in claims]
         await self._sender.write_copies(copies, late_is_found=False, counted=counted)
         await self._note_written(claims)
 
     def _copy(self, one: _Wanted, claim: Claim) -> tuple[Place, Copy]:
-        """All of it follows from the message and the claim: whoever writes it writes the same. It is due when it was
-        claimed for, also where another put of the key, for a later moment, finishes it."""
+        """All of it follows from the message and the claim: every writer writes the same. It is due at the claim's
+        time, also where another put of the key, for a later time, finishes it."""
         message = one.message
         place = one.place if claim is one.proposal else Place.from_bytes(claim.place)
         asked_us = claim.claimed_us if message.due_us is None else message.due_us
@@ -225,7 +225,7 @@ class OncePuts:
         except HeadgateError:
             return  # without the note the next put of the key finishes it once more, and finds it done
 
-    # ---- finishing what others began
+    # ---- finishing others' claims
 
     async def _finish(self, unfinished: Sequence[tuple[_Wanted, Claim]]) -> None:
         settings = self._sender.settings
@@ -253,8 +253,8 @@ class OncePuts:
         return generation_at(self._sender.settings.generations, due_us).number == generation
 
     async def _finish_by_looking(self, one: _Wanted, claim: Claim, place: Place) -> None:
-        """No lane can tell a twin from the row any more. One that is there is durable: the reader has it, or repair
-        will. Else the key is claimed anew, if nobody else has done so."""
+        """No lane can distinguish a restamped row from the original any more. An existing row is durable: the reader
+        has it, or repair will. Otherwise the key is claimed again, unless another process has done so."""
         if await self._is_there(place):
             await self._note_written([(one, claim)])
             return
@@ -268,7 +268,7 @@ class OncePuts:
         )
         outcome = await self._host.store.decide(statement)
         if not outcome.applied:
-            raise Unknown("another process is claiming the once key", remedy="try again", key=one.key.decode())
+            raise Unknown("Another process is claiming the once key", remedy="try again", key=one.key.decode())
         await self._write([(one, one.proposal)])
         one.message_id = _id_of(one.place)
 
@@ -294,7 +294,7 @@ class OncePuts:
 
 def _key(message: Message) -> tuple[bytes, bytes]:
     if message.once is None:
-        raise SpecError("a message without a once key is among messages with one")
+        raise SpecError("A message without a once key is among messages with one")
     key = message.once.encode()
     return slot_of(key, None if message.once_scope is None else message.once_scope.encode()), key
 
@@ -313,17 +313,17 @@ def _check_scopes(messages: Sequence[Message]) -> None:
     for scope, of_scope in keys.items():
         if len(of_scope) > SCOPE_KEYS_MAX:
             raise SpecError(
-                "too many once keys in one scope", remedy="use one scope per task", scope=scope, keys=len(of_scope)
+                "Too many once keys in one scope", remedy="use one scope per task", scope=scope, keys=len(of_scope)
             )
 
 
 def _found_of(rows: Iterable[Row]) -> dict[bytes, Found]:
-    """The keys that a refusal shows. A row whose claim has just expired shows no place: it is as good as free."""
+    """The keys that a rejection shows. A row whose claim has just expired shows no place: it counts as free."""
     return {row.key: Found(row.place, row.written is not None) for row in rows if row.place is not None}
 
 
 async def _all_of(works: Sequence[Any], at_once: int) -> None:
-    """All of them, some at a time; the first error after all have ended, so that nothing goes on unheard."""
+    """All of them, some at a time; the first error after all have ended, so that no task continues unnoticed."""
     gate = asyncio.Semaphore(at_once)
 
     async def through(work: Any) -> None:

@@ -1,10 +1,10 @@
-"""What one producer wrote into each part: which sub it is at, which index rows it made, what it has to count.
+"""One producer's writes into each part: its current sub, its index rows, and its counts.
 
-It does no I/O: it tells which rows have to be written. The prose is "Put" in docs/internals/protocols/timeline.md.
+It does no I/O: it returns the rows to write. The prose is "Put" in docs/internals/protocols/timeline.md.
 
-Invariants: an index row counts as made only once its write was acknowledged, and only for the memory in which that
-write began: what was under way when all is forgotten does not count (attack A13). A writer's count of a part never
-goes back: a part that was forgotten and comes again is counted under another writer's uuid.
+Invariants: an index row counts as written only once its write was acknowledged, and only for the memory in which that
+write started: a write under way at a reset does not count (attack A13). A writer's count of a part never decreases: a
+part that was evicted and comes again is counted under another writer's uuid.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class IndexKey(NamedTuple):
 
 @dataclass(slots=True)
 class Count:
-    """What this producer has acknowledged in one part."""
+    """This producer's acknowledged puts in one part."""
 
     generation: int
     part: int
@@ -41,7 +41,7 @@ class Count:
     messages: int = 0
     size_bytes: int = 0
     sent_us: int = 0
-    """When the latest of them was sent: what a purge from then on covers whole."""
+    """The send time of the latest of them: a purge from then on covers the whole part."""
     changed: bool = False
 
 
@@ -54,7 +54,7 @@ class _Part:
 
 
 class OwnParts:
-    """The parts that one producer has written to, the newest ones; an older one is begun anew."""
+    """The parts that one producer has written to, the newest ones; an older one starts again."""
 
     def __init__(self, uuid: Callable[[], UUID]) -> None:
         self._uuid = uuid
@@ -73,7 +73,7 @@ class OwnParts:
         return mine.sub + (LATER_SUBS_FROM if later else 0)
 
     def sub_for_all(self, generation: int, part: int, *, later: bool, rows: int, size_bytes: int) -> int | None:
-        """The sub for so many rows that have this size together; None if no one sub has room for all of them."""
+        """The sub for this many rows of this total size; None if no single sub has room for all of them."""
         mine = self._of(generation, part, later)
         if mine.rows + rows > SUB_ROWS_MAX or mine.size_bytes + size_bytes > SUB_BYTES_MAX:
             return None
@@ -94,7 +94,7 @@ class OwnParts:
             self._changed[generation, part, count.writer] = count
 
     def take_changed(self, most: int) -> list[Count]:
-        """Counts to be written, the longest changed first; whoever takes them writes them, or gives them back."""
+        """Counts to write, the longest changed first; the caller writes them, or returns them."""
         taken = []
         for key in list(self._changed)[:most]:
             count = self._changed.pop(key)
@@ -117,8 +117,8 @@ class OwnParts:
 
     @property
     def indexed(self) -> set[IndexKey]:
-        """The index rows known to be durable: the memory of now. Whoever begins a write keeps hold of this very set
-        and adds to it, so that an answer from before a change does not count after it."""
+        """The index rows known to be durable: the current memory. A writer keeps a reference to this very set and
+        adds to it, so that an answer from before a change does not count after it."""
         return self._indexed
 
     def forget_index(self) -> None:

@@ -1,11 +1,11 @@
-"""Which parts of a generation hold something, as one reader knows it (attack A13).
+"""The non-empty parts of a generation, as one reader knows them (attack A13).
 
-What is due up to a moment T was acknowledged before T, and its index row before that: so an index read that *began
-at or after* T tells all subs that matter up to T. A part that ended before the start of a read of its day - 2
-maxClockSkew is known for good by that read; all later ones are asked for each time.
+A message due up to a time T was acknowledged before T, and its index row before that: so an index read that *began at
+or after* T returns all subs that matter up to T. A read of a day settles every part that ended before the start of
+the read - 2 maxClockSkew for good; later parts are read each time.
 
-All lanes of a process share one. Who asks in the same turn of the event loop shares one read: it begins when that
-turn is over, and so after the T of each of them. A read that has begun is never joined.
+All lanes of a process share one. Callers in the same turn of the event loop share one read: it starts when that turn
+is over, and so after the T of each of them. A read that has started is never joined.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headgate.store.types import Value
 
 DAYS_MAX = 16
 PARTS_MAX = 256
-"""Parts of which is remembered what they were seen to hold."""
+"""Parts whose observed contents are cached."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class PartIndex:
         self._days: OrderedDict[int, _Day] = OrderedDict()
         self._seen: OrderedDict[int, tuple[int, ...]] = OrderedDict()
         self._asked: dict[int, asyncio.Task[tuple[int, ...]]] = {}
-        """Reads that are to begin when this turn is over, by part."""
+        """Reads that start when this turn is over, by part."""
 
     def settings_changed(self, settings: TimelineSettings) -> None:
-        """What a read of the catalogue told."""
+        """The result of a read of the catalogue."""
         self._settings = settings
 
     async def subs(self, part: int) -> tuple[int, ...]:
@@ -59,11 +59,11 @@ class PartIndex:
         return await asyncio.shield(task)
 
     def seen(self, part: int) -> tuple[int, ...]:
-        """Subs that the part is known to have, though it may have others by now: index rows outlive their part."""
+        """The known subs of the part, though it may have others by now: index rows outlive their part."""
         return self._seen.get(part, ())
 
     async def _read(self, part: int) -> tuple[int, ...]:
-        """Begins one turn after it was first asked for; from then on nobody joins it."""
+        """Starts one turn after its first caller; from then on nobody joins it."""
         del self._asked[part]
         rows = await self._host.store.read(
             Select(self._settings.tables.parts, {**self._day_key(part), "part": part}, ["sub"])
@@ -87,7 +87,7 @@ class PartIndex:
         return last
 
     def _is_closed(self, part: int, read_us: int) -> bool:
-        """Whether a read that began then tells of this part for good."""
+        """Whether a read that started then settles this part for good."""
         return (part + 1) * self._settings.part_us <= read_us - 2 * self._settings.skew_us
 
     async def _day(self, number: int, part: int) -> _Day:
@@ -114,6 +114,6 @@ class PartIndex:
 
 
 def _look_at_error(task: asyncio.Task[tuple[int, ...]]) -> None:
-    """Whoever waits is told; where all who asked are gone, nobody has to be."""
+    """Every waiting caller gets it; if all callers were cancelled, nobody has to."""
     if not task.cancelled():
         task.exception()

@@ -1,7 +1,7 @@
 """The parts of one generation that hold something, from the index as it is now, in order; also those of the future.
 
-For who asks once: nothing is remembered. What was acknowledged before the list is begun is on it, since the index
-row and that of its day are durable before an acknowledgement. A reader of lanes uses part_index.py.
+For single calls: nothing is cached. Messages acknowledged before the start of the list are on it, since the index row
+and that of its day are durable before an acknowledgement. A reader of lanes uses part_index.py.
 """
 
 from __future__ import annotations

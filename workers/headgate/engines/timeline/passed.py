@@ -1,7 +1,7 @@
-"""The rows that owners of a lane have passed: by these a row that lands late is told from one that was handled.
+"""The rows that owners of a lane have passed: they distinguish a row that lands late from one that was handled.
 
 A piece holds due ids in order, each as its difference from the one before: eight bytes of time and low half would do
-for any, most take fewer. Pieces are written once and only added to by others, so nothing here is ever read to be
+for any, most take fewer. Pieces are written once and only added to by others, so nothing is ever read in order to be
 written (attacks A3, A4). Pure.
 """
 
@@ -18,7 +18,7 @@ _LOW_HALF = (1 << 64) - 1
 
 
 class PassedBroken(HeadgateError):
-    """A stored record of passed rows can not be read."""
+    """A stored record of passed rows cannot be read."""
 
 
 def encode_passed(ids: Iterable[UUID]) -> bytes:
@@ -38,7 +38,7 @@ def encode_passed(ids: Iterable[UUID]) -> bytes:
 def decode_passed(piece: bytes) -> set[UUID]:
     """The ids of one piece."""
     if not piece or piece[0] != VERSION:
-        raise PassedBroken("a record of passed rows has an unsupported version", remedy="upgrade this process")
+        raise PassedBroken("A record of passed rows has an unsupported version", remedy="upgrade this process")
     ids: set[UUID] = set()
     number, rest, shift = 0, 0, 0
     for byte in piece[1:]:
@@ -49,15 +49,15 @@ def decode_passed(piece: bytes) -> set[UUID]:
             ids.add(_uuid_of(number))
             rest, shift = 0, 0
     if shift:
-        raise PassedBroken("a record of passed rows is truncated", length=len(piece))
+        raise PassedBroken("A record of passed rows is truncated", length=len(piece))
     return ids
 
 
 class PassedRows:
-    """The record of one part, all pieces of all owners: asked for some rows at a time.
+    """The record of one part, all pieces of all owners: queried for some rows at a time.
 
-    A part may hold millions of rows. A large record is kept as it is stored, and of it only those pieces are decoded
-    whose span the rows in question touch; owners pass rows in order, so these are few.
+    A part may hold millions of rows. A large record is kept in its stored form, and only the pieces whose span
+    contains queried rows are decoded; owners pass rows in order, so these are few.
     """
 
     def __init__(self, pieces: Iterable[bytes]) -> None:

@@ -1,7 +1,7 @@
-"""Keeps on record which rows of a lane were passed: each who passes some writes pieces of his own (attacks A3, A4).
+"""Records the passed rows of a lane: each process that passes some writes pieces of its own (attacks A3, A4).
 
-A piece is written once; where that failed, its writer comes again with the same rows and more, and writes over it. So
-whoever passes rows beside somebody else needs another writer. It does not know why a row was passed.
+A piece is written once. After a failure, its writer returns with the same rows and more, and overwrites it. So a
+concurrent process that passes rows needs another writer. This module does not know why a row was passed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Passing:
         self._stamped_us = 0
 
     async def write(self, rows: Sequence[LaneRow]) -> dict[int, set[UUID]]:
-        """Add a piece to each part they lie in; of a twin, its family's first place to that one's. What was added."""
+        """Add a piece to each part that they are in; for a restamped row, its lineage's first place to that part's.
+        Returns the additions."""
         ids: dict[int, set[UUID]] = {}
         messages: dict[int, int] = {}
         for row in rows:
@@ -59,7 +60,7 @@ class Passing:
         return ids
 
     async def read(self, part: int) -> set[UUID]:
-        """What all writers have passed in a part."""
+        """The rows that all writers have passed in a part."""
         rows = await self._host.store.read(Select(self.settings.tables.passed, self._key(part), ("ids",)))
         return set().union(*(decode_passed(row.ids) for row in rows))
 
@@ -80,7 +81,7 @@ def kept_s(settings: TimelineSettings, part: int, *, now_us: int, last_expiry_s:
 
 
 def passed_kept_s(settings: TimelineSettings, part: int, *, now_us: int, last_expiry_s: int) -> int:
-    """How long it is kept what was passed: as long as any row of the part, and until repair's last look is over, also
+    """How long passed rows are recorded: as long as any row of the part, and until repair's last scan is over, also
     where the retention was lowered since the rows were put."""
     wanted_s = max(
         kept_s(settings, part, now_us=now_us, last_expiry_s=last_expiry_s), settings.look_terms.record_us // SECOND_US

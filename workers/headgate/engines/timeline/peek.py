@@ -1,7 +1,8 @@
-"""Looks at live messages without taking them: all lanes merged by due, from the oldest unsettled or a moment on.
+"""Reads live messages without taking them: all lanes merged by due time, from the oldest unsettled or a given time
+on.
 
-What is live is what the tables tell: rows above `last` that are not cancelled, purged, replaced or moved, less what
-the settle record says. Of lanes that this process owns the books tell it to the message.
+The tables determine the live messages: rows above `last` that are not cancelled, purged, replaced or moved, less
+those in the settle record. For lanes that this process owns, the books determine them exactly.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from headgate.store.positions import first_at, last_at, position_order
 LIMIT_MAX = 1_000
 SLICE_BYTES = 256 * 1024
 SLICES_MAX = 200
-"""Of one lane in one part: so many slices of settled rows are looked through, no more."""
+"""Of one lane in one part: at most this many slices of settled rows are searched."""
 
 _Found = tuple[int, int, Peeked]
 """Order of the row, index in it, message."""
@@ -37,9 +38,9 @@ _Found = tuple[int, int, Peeked]
 async def peek(
     host: Host, settings: TimelineSettings, held: Held, limit: int, *, from_us: int | None = None
 ) -> list[Peeked]:
-    """Up to `limit` live messages, the first by their due moments."""
+    """Up to `limit` live messages, the earliest by due time."""
     if not 1 <= limit <= LIMIT_MAX:
-        raise SpecError("peek shows 1 to 1,000 messages", limit=limit)
+        raise SpecError("Peek shows 1 to 1,000 messages", limit=limit)
     now_us = host.now_us()
     views = await look_at_lanes(host, settings, held)
     found: list[_Found] = []
@@ -50,7 +51,7 @@ async def peek(
     found.sort(key=lambda each: each[:2])
     first: dict[str, Peeked] = {}
     for _, _, each in found:
-        first.setdefault(each.message_id, each)  # one on its way to another place may be seen at both
+        first.setdefault(each.message_id, each)  # a message on its way to another place may be visible at both
     return list(first.values())[:limit]
 
 
@@ -104,7 +105,7 @@ class _Generation:
         return found
 
     def _live(self, view: LaneView, row: LaneRow, facts: RowFacts) -> list[_Found]:
-        """The messages of a row that are live, as its owner or the record tells."""
+        """The live messages of a row, from its owner or the record."""
         settled = row.settled | facts.settled
         tried = {index: it.attempt for index, it in facts.tried.items()}
         hidden = {index: it.hidden_until_us for index, it in facts.tried.items()}

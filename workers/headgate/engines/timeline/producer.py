@@ -1,8 +1,8 @@
-"""Puts messages into a timeline queue: checks them, lets them wait for the next flush, answers when they are durable.
-The prose is "Put" in docs/internals/protocols/timeline.md; when what is flushed is flushes.py's.
+"""Puts messages into a timeline queue: checks them, buffers them for the next flush, answers when they are durable.
+The prose is "Put" in docs/internals/protocols/timeline.md; flushes.py decides the times of flushes.
 
-Invariants: a caller is answered once, with ids of durable messages or with an error; what can not be kept is refused
-before anything is written; what waits is bounded, and who comes when it is full waits at the door.
+Invariants: a caller is answered once, with ids of durable messages or with an error; a message that cannot be kept is
+rejected before anything is written; the buffers are bounded, and callers wait while they are full.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Producer:
         self._bytes_max = settings.message_bytes_max
 
     def settings_changed(self, settings: TimelineSettings, *, read_us: int) -> None:
-        """What a read of the catalogue told, and when it began; told at every read."""
+        """The result of a read of the catalogue, and its start; called at every read."""
         self.sender.settings_changed(settings, read_us=read_us)
         self._set_limits(settings)
         self._flushes.soon()
@@ -72,16 +72,16 @@ class Producer:
         return refusals
 
     async def _enter(self) -> None:
-        """Refuse after the end, and wait for room."""
+        """Refuse after the end, and wait for capacity."""
         if self._closed:
-            raise Refused("the producer is closed", queue=self.sender.settings.name)
+            raise Refused("The producer is closed", queue=self.sender.settings.name)
         if self._door or self._flushes.waiting_bytes >= WAITING_BYTES_MAX:
             await self._wait_at_the_door()
 
     def put_alone(self, message: Message) -> asyncio.Future[Ids] | None:
-        """What is done a million times: a message by itself that has nothing but a due moment, and who waits for it.
-        None if it is of another kind or can not be kept, or if there is no room or no time to be relied on now; then
-        nothing was done, and `put` says why."""
+        """The hot path: a single message that has nothing but a due time, with its waiting caller. None if it is of
+        another kind or cannot be kept, or if there is no capacity or no trusted time now; then nothing was done, and
+        `put` reports the reason."""
         plain, flushes = self._plain, self._flushes
         if (
             message.group is not None
@@ -139,7 +139,7 @@ class Producer:
         self._plain.size_bytes += sum(sizes)
 
     def _letters(self, messages: Sequence[Message], call: Call) -> list[Letter]:
-        """Messages as they wait, checked: what can not be kept is refused before anything is written."""
+        """Messages in their pending form, checked: one that cannot be kept is rejected before anything is written."""
         now_us = self.sender.host.now_us()
         delay_us = self.sender.settings.delay_us
         delayed_us = now_us + delay_us if delay_us else None
@@ -164,7 +164,7 @@ class Producer:
         self._letters(messages, Call(self._create_future(), len(messages)))
 
     def check_keepable(self, due_us: int, now_us: int) -> None:
-        """Refuse what the store can not keep until it is due, and then as long as the queue says."""
+        """Reject a message that the store cannot keep until it is due and for the queue's retention."""
         host = self.sender.host
         ttl_s_of(
             due_us,
@@ -173,10 +173,10 @@ class Producer:
             last_expiry_s=host.last_expiry_s,
         )
 
-    # ---- the door
+    # ---- backpressure
 
     async def _wait_at_the_door(self) -> None:
-        """Too much waits to be written: in order of coming, until there is room."""
+        """Too many messages are pending: wait in order of arrival, until there is capacity."""
         while self._door or self._flushes.waiting_bytes >= WAITING_BYTES_MAX:
             turn: asyncio.Future[None] = self._create_future()
             self._door.append(turn)
@@ -199,7 +199,7 @@ class Producer:
     # ---- turns of groups, for once keys
 
     async def take_turns(self, groups: Sequence[bytes]) -> None:
-        """Wait until these groups have nothing under way, and hold them: in one order, so none waits for ever."""
+        """Wait until these groups have nothing under way, and hold them: in one order, so none waits forever."""
         held: list[bytes] = []
         try:
             for group in sorted(set(groups)):
@@ -218,14 +218,14 @@ class Producer:
             raise
 
     def give_turns_back(self, groups: Sequence[bytes]) -> None:
-        """Let others go on with these groups."""
+        """Let others continue with these groups."""
         self._flushes.groups.release(set(groups))
         self._flushes.soon()
 
     # ---- the end
 
     async def close(self) -> None:
-        """Take nothing more, write what waits, and wait for what is in flight."""
+        """Take nothing more, write pending messages, and wait for those in flight."""
         self._closed, self._takes_alone = True, False
         await self._flushes.drain()
         await self.sender.close()
@@ -233,7 +233,7 @@ class Producer:
 
 def _too_large(size: int, size_max: int) -> SpecError:
     return SpecError(
-        "a message is too large",
+        "A message is too large",
         remedy="raise maxMessageSize, or store the payload elsewhere",
         size=size,
         size_max=size_max,

@@ -1,5 +1,5 @@
-"""Writes what one producer has acknowledged into each part, at most once a second ("Put counts" in
-docs/internals/protocols/timeline.md). Best effort: what could not be written is written with the next.
+"""Writes one producer's acknowledged puts into each part, at most once per second ("Put counts" in
+docs/internals/protocols/timeline.md). Best effort: a failed write is repeated with the next.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PutCounts:
         self._write_soon()
 
     def take_off(self, places: Sequence[RowPlace]) -> None:
-        """What was cancelled counts no more: its reader passes it as nothing."""
+        """A cancelled message counts no more: its reader does not count it."""
         part_us = self._settings().part_us
         for place in places:
             part = place.part(part_us)
@@ -95,7 +95,7 @@ class PutCounts:
         return True
 
     async def close(self) -> None:
-        """Write what is to be counted."""
+        """Write the owed counts."""
         self._closing = True
         await self._writing.stop()
         for _ in range(1 + self._parts.changed // COUNTS_AT_ONCE_MAX):

@@ -3,9 +3,9 @@
 The prose is "Read" in docs/internals/protocols/timeline.md. Rows that need no handing out come with their bits
 settled, so that the position can pass them; nothing is left out.
 
-Invariant: the moment up to which a slice reads is taken before the index and the rows are read, so that all that is
-due up to it was acknowledged, and indexed, before. So a sub that the index does not name holds nothing up to then,
-and is not read: lanes that are empty cost one read of the index, which they share.
+Invariant: the time up to which a slice reads is taken before the index and the rows are read, so that all messages
+due up to it were acknowledged, and indexed, before. So a sub that the index does not name holds nothing up to then,
+and is not read: empty lanes cost one read of the index, which they share.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from headgate.store.types import Value
 ROWS_MIN, ROWS_MAX = 16, 1000
 LEAST_BYTES_MAX = 1024 * 1024
 """Of each sub at least `ROWS_MIN` rows are read, or as many as fit into this: rows of many subs are merged, and a few
-of each would hardly bring the lane forward."""
+of each would hardly advance the lane."""
 ROW_BYTES_MIN = 200
 ROW_MEMORY_BYTES = 200
-"""What a row takes in memory beside its messages."""
+"""The memory of a row besides its messages."""
 MESSAGE_FREED_BYTES = 60
-"""What a message frees beside its content, while others of its row are still held."""
+"""The memory that a message frees besides its content, while others of its row are still held."""
 
 
 @dataclass(slots=True)
 class RowContent:
-    """What a row of the lane is made of."""
+    """The parts of a lane's row."""
 
     place: RowPlace
     run: PackedRun | None
     """Its messages; None where there are none, or all of them are settled."""
     first: UUID
-    """The due id of the place that it was stamped with first; its own unless it is a twin."""
+    """The due id of its first stamped place; its own unless it is a restamped row."""
     counted: int
-    """For how many messages it stands in the put counts of its part: none where it was cancelled, or where another
-    row of its family does. Of rows in two parts both stand for theirs: only the last one stamped was counted."""
+    """The number of its messages in the put counts of its part: zero where it was cancelled, or where another row of
+    its lineage counts. Of rows in two parts both count for theirs: only the last one stamped was counted."""
     held_bytes: int = 0
-    """About what `run` takes in memory now."""
+    """The approximate memory of `run` now."""
     _released: int = 0
 
     def release(self, settled: int) -> int:
@@ -88,10 +88,10 @@ class Reading:
     ) -> None:
         self.purged_before_us = purged_before_us
         self.ends_at: int | None = None
-        """Nothing beyond it is read: from there on rows move to a later generation. The first row met that has moved
-        sets it, so that nothing of a group is handed out here after what has gone (attack C2)."""
+        """Nothing beyond it is read: from this order on rows move to a later generation. The first moved row that is
+        read sets it, so that nothing of a group is delivered from this lane after its moved messages (attack C2)."""
         self.finished_up_to = 0
-        """Up to here what moved to a later generation is finished: its copies are known to be written."""
+        """Up to this order the moves to a later generation are finished: their copies are known to be written."""
         self._host = host
         self._settings = settings
         self._index = index
@@ -99,10 +99,10 @@ class Reading:
         self._generation = generation
         self._shard = shard
         self._row_bytes: int | None = None
-        """What a row takes, as the latest rows did; None before the first."""
+        """The size of a row, from the latest rows; None before the first."""
 
     def settings_changed(self, settings: TimelineSettings) -> None:
-        """What a read of the catalogue told."""
+        """The result of a read of the catalogue."""
         self._settings = settings
 
     async def read(self, after: int, *, bytes_max: int) -> LaneSlice:
@@ -175,15 +175,15 @@ class Reading:
         return rows, reached, bool(cut)
 
     def _rows_of_each_sub(self, left: int, *, subs: int) -> int:
-        """As many as are expected to fit. Of the first read nothing is expected: a row may be as large as a message
-        may be, so it brings one."""
+        """As many as are expected to fit. The first read has no expectation: a row may be as large as the largest
+        message, so it reads one."""
         if self._row_bytes is None:
             return 1
         least = min(ROWS_MIN, min(left, LEAST_BYTES_MAX) // self._row_bytes)
         return max(1, least, min(ROWS_MAX, left // (self._row_bytes * max(1, subs))))
 
     async def as_it_stands(self, part: int, sub: int, row: Any) -> LaneRow:
-        """A stored row as the lane has it: for who reads rows otherwise, and met one that is not like most."""
+        """A stored row in the lane's form: for callers that read rows otherwise, and found an unusual one."""
         run = unpack(row.run) if row.run is not None else None
         return await self._lane_row(part, position_order(row.due), sub, row, run, self._noted_size(row.run))
 
@@ -223,7 +223,7 @@ class Reading:
     def _plain_row(
         self, part: int, order: int, sub: int, due: UUID, run: PackedRun | None, size: int
     ) -> LaneRow | None:
-        """A row as most are: nothing else has to be read to know what it is. None if a twin of it goes instead."""
+        """A usual row: nothing else has to be read to classify it. None if a restamped row of it goes instead."""
         if run is None or not self._families.choose_first(part, due):
             return None
         count = len(run.payload)
@@ -303,7 +303,7 @@ def _blank(run: PackedRun, index: int) -> int:
 
 
 def _is_plain(row: Any, run: PackedRun | None) -> bool:
-    """Whether it is neither a twin nor a copy, neither cancelled nor moved, and there."""
+    """Whether it is neither a restamped row nor a copy, neither cancelled nor moved, and exists."""
     return (
         run is not None
         and run.replaces is None
@@ -320,19 +320,20 @@ def _stands_at(run: PackedRun | None) -> int | None:
 
 
 def row_key(sub: int, due: UUID, first: UUID) -> bytes:
-    """A row of a part, as records name it; a twin's tells its family, so that a new owner goes on with the same."""
+    """A row of a part, as records name it; a restamped row's name contains its lineage, so that a new owner continues
+    with the same."""
     own = sub.to_bytes(2, "big") + due.bytes
     return own if due == first else own + first.bytes
 
 
 def family_of(key: bytes) -> tuple[UUID, UUID]:
-    """The due ids that a key tells: of the row, and of the place that its family was stamped with first."""
+    """The due ids in a key: of the row, and of its lineage's first stamped place."""
     due = UUID(bytes=key[2:18])
     return due, UUID(bytes=key[18:]) if len(key) > 18 else due
 
 
 def put_before(run: PackedRun | None, moment_us: int) -> int:
-    """The bits of the messages that were first put before a moment."""
+    """The bits of the messages that were first put before a given time."""
     if run is None or moment_us <= 0:
         return 0
     return sum(1 << index for index, put_us in enumerate(run.put_us) if put_us < moment_us)

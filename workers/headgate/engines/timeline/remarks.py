@@ -1,8 +1,7 @@
-"""Marks anew what waits in a queue: for who repairs it, since a producer may have died before its mark was written,
-and marks of a queue that nobody looked at are gone in time. The prose is docs/internals/protocols/summary.md,
-"Marks".
+"""Marks the backlog of a queue again: for a repairer, since a producer may have died before its mark was written, and
+marks of an unread queue expire in time. The prose is docs/internals/protocols/summary.md, "Marks".
 
-It takes nothing, and a mark that stood already is written once more as it was.
+It takes nothing, and rewrites an existing mark unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from headgate.engines.timeline.settings import TimelineSettings
 
 
 async def mark_what_waits(host: Host, settings: TimelineSettings, marks: Marks) -> None:
-    """Marks of what is due in lanes that nobody holds, and of the next message that is due later."""
+    """Marks of the due messages in lanes without an owner, and of the next delayed message."""
     views = await look_at_lanes(host, settings, {})
     free = [view for view in views if view.state.lock is None and not view.state.is_retired]
     found = await asyncio.gather(*(first_unsettled_us(host, settings, view) for view in free))

@@ -1,12 +1,12 @@
-"""Repair of a timeline queue: one pass over what is owed, under a lease, to be taken up by the next one anywhere.
+"""Repair of a timeline queue: one pass over the owed work, under a lease, which the next pass can resume anywhere.
 The prose and its argument are docs/internals/protocols/repair.md; the decisions are decide_repair.py.
 
-It reads ids alone; whole rows only of those that nobody met, which late_rows.py puts anew. It survives its end at any
-await (cursors stand behind what is durable), an unavailable store (the look is owed, others go on) and a second
-repairer at the same time.
+It reads ids alone, and whole rows only where no reader has read them; late_rows.py restamps those. It survives its
+end at any await (cursors are behind the durable results), an unavailable store (the scan is owed, others continue)
+and a second repairer at the same time.
 
-Invariants: a cursor moves over a part only when all that the look found there is durable at its place; a lane's
-position is read before its rows and before the record of what was passed; memory is bounded by slices.
+Invariants: a cursor moves over a part only when all finds of the scan are durable at their places; a lane's position
+is read before its rows and before the record of passed rows; memory is bounded by slices.
 """
 
 from __future__ import annotations
@@ -47,29 +47,29 @@ from headgate.store.store import STORE_ERRORS, NotEnoughReplicas
 from headgate.store.types import Value
 
 REPAIR_LANE = Generation(0, 1)
-"""Its one lane is held by who repairs the queue."""
+"""Its one lane is owned by the process that repairs the queue."""
 PASS_US = 240 * SECOND_US
-"""A pass is begun every five minutes."""
+"""A pass starts every five minutes."""
 LANES_AT_ONCE = 4
 ROWS_AT_ONCE = 8
 SLICE_ROWS = 1000
 CLOSING_US = 60 * SECOND_US
-"""How long one lane is closed in one pass: longer than what falls due soon is waited for."""
+"""The time limit for closing one lane in one pass: longer than the wait for rows that fall due soon."""
 ALL_FAILURES_MAX = 2
-"""After so many looks at ALL that failed, a pass tries no more of them: the others would wait as long in vain."""
+"""After this many failed scans at ALL, a pass tries no more of them: the others would wait as long in vain."""
 CURSOR_KEPT_S = 90 * 86_400
-"""One that is gone begins anew, with what the index still names."""
+"""An evicted one starts again, with the parts that the index still names."""
 
 
 class GenerationKeeper(Protocol):
-    """What repair does to the catalogue; the engine does not know it."""
+    """Repair's updates to the catalogue; the engine does not know it."""
 
     async def make_sure(self) -> None:
         """Write `sure` where it is owed, and let the next generation be the current one where that is due."""
         ...
 
     async def retire(self, number: int) -> None:
-        """Forget a generation that holds nothing and was looked at for the last time."""
+        """Delete a generation that holds nothing and has had its last scan."""
         ...
 
 
@@ -92,7 +92,7 @@ class Repairer:
         self._keeper = keeper
 
     async def run(self, *, within_us: int = PASS_US) -> Repaired:
-        """One pass, if nobody else is at it. Raises where even that can not be found out."""
+        """One pass, unless another process repairs. Raises where even that cannot be determined."""
         deadline_us = self._host.now_us() + within_us
         async with self._leading() as leader:
             if leader is None:
@@ -150,13 +150,12 @@ class Leader:
             self._is_over = ends_tenure(touched)
 
     async def give_back(self) -> None:
-        """Let the next one begin at once."""
+        """Let the next one start at once."""
         await self._lane.release(self._tenure, last=self._seen.last, reach=self._seen.reach)
 
 
 class TooOldToLook(Unavailable):
-    """Parts were not looked at for so long that what was passed there may not be known any more; what was late there
-    is left."""
+    """The last scan of some parts is too old: their passed rows may be unknown, and late rows in them were left."""
 
 
 class _Stopped(Exception):
@@ -164,11 +163,11 @@ class _Stopped(Exception):
 
 
 class _Waits(Exception):
-    """A part holds rows that can not be put anew yet."""
+    """A part holds rows that cannot be restamped yet."""
 
 
 class Pass:
-    """One pass, and what it knows. It needs no lease to be safe: `leader` tells whether it is worth going on."""
+    """One pass, and its knowledge. It needs no lease for safety: `leader` shows whether it is worth continuing."""
 
     def __init__(
         self, host: Host, settings: TimelineSettings, sender: Sender, leader: Leader, *, deadline_us: int
@@ -196,7 +195,7 @@ class Pass:
             except HeadgateError as error:
                 self.report.failed(error)
         names = [(each, shard) for each in self._settings.generations for shard in range(each.shards)]
-        self._host.chance.shuffle(names)  # so that a pass whose time is always up comes to all of them
+        self._host.chance.shuffle(names)  # so that a pass with a short time limit eventually reaches all of them
         await asyncio.gather(*(self._for_a_lane(self._close_lane(*name, dead_letters)) for name in names))
         await asyncio.gather(*(self._for_a_lane(self._look_at_lane(*name)) for name in names))
         if keeper is not None:
@@ -211,7 +210,7 @@ class Pass:
     # ---- lanes
 
     async def _for_a_lane(self, work: Coroutine[Any, Any, None]) -> None:
-        """Some lanes at a time; what goes wrong with one leaves the others alone."""
+        """Some lanes at a time; a failure of one does not affect the others."""
         async with self._lanes_at_once:
             try:
                 await work
@@ -219,7 +218,7 @@ class Pass:
                 self.report.failed(error)
 
     async def _close_lane(self, generation: Generation, shard: int, dead_letters: Sender | None) -> None:
-        """A lane of an ended generation that nobody holds is closed, where nothing is left to be handed out."""
+        """A lane of an ended generation without an owner is closed, if nothing is left to deliver."""
         now_us = self._host.now_us()
         if not is_over(generation, now_us=now_us, skew_us=self._settings.skew_us) or not self._goes_on():
             return
@@ -240,7 +239,7 @@ class Pass:
             if await asyncio.wait_for(closing, within_us / SECOND_US) is FreeLane.RETIRED:
                 self.report.lanes_retired += 1
         except TimeoutError:
-            return  # the next pass goes on with it, or its next owner
+            return  # the next pass resumes it, or its next owner
 
     async def _look_at_lane(self, generation: Generation, shard: int) -> None:
         settings = self._settings
@@ -262,8 +261,8 @@ class Pass:
             self._finished[generation.number] = self._finished.get(generation.number, 0) + 1
 
     async def _let_lapse(self, lane: PassedLane, cursors: dict[int, int], end: int) -> int:
-        """Parts below `end` are too old to be looked at: what was passed there may not be known any more, and all of
-        it would be taken for late. Where there are such that had not all their looks, it is told."""
+        """Parts below `end` are too old to be scanned: their passed rows may be unknown, and every row would seem
+        late. Such parts without all their scans are reported."""
         start = min(cursors.get(look, 0) for look in LOOKS)
         if start < end:
             async for part, _ in parts_from(self._host, self._settings, lane.generation, start):
@@ -276,7 +275,7 @@ class Pass:
     async def _take_stretch(
         self, lane: PassedLane, stretch: Stretch, cursors: dict[int, int], sure_us: int | None
     ) -> None:
-        """A look at parts of a lane, in order, as far as it can be taken; what it did not come to is owed."""
+        """A scan of parts of a lane, in order, as far as it can run; the rest is owed."""
         consistency = Consistency.ALL if stretch.look == LAST_LOOK else Consistency.LOCAL_QUORUM
         at_all = consistency is Consistency.ALL
         try:
@@ -313,7 +312,7 @@ class Pass:
         *,
         waits_for_all: bool,
     ) -> None:
-        """Note since when the look has been due at the first part that it was not taken at, if there is one."""
+        """Record since when the scan has been due at its first missing part, if there is one."""
         start = max(stretch.start, cursors.get(stretch.look, 0))
         async for part, _ in parts_from(self._host, self._settings, lane.generation, start):
             if part < stretch.end:
@@ -330,7 +329,7 @@ class Pass:
         return {row.look: row.up_to for row in rows if row.up_to is not None}
 
     async def _move_cursors(self, lane: PassedLane, look: int, up_to: int, cursors: dict[int, int]) -> None:
-        """This look, and those before it, were taken at all parts below one."""
+        """This scan, and those before it, have run on all parts below one."""
         moved = cursors_moved(look, up_to, cursors)
         if not moved:
             return
@@ -359,7 +358,7 @@ class Pass:
     # ---- parts
 
     async def _look_at_part(self, lane: PassedLane, part: int, subs: Sequence[int], consistency: Consistency) -> None:
-        """All rows of a part that nobody met; each is durable at its place when this returns."""
+        """All rows of a part that no reader has read; each is durable at its place when this returns."""
         passed: PassedRows | None = None
         waits = False
         for sub in sorted({0, *subs}):
@@ -384,7 +383,7 @@ class Pass:
     async def _read_ids(
         self, lane: PassedLane, part: int, sub: int, after: Bound | None, consistency: Consistency
     ) -> Sequence[Any]:
-        """What lies in a part, without the messages."""
+        """The rows of a part, without the messages."""
         tables = self._settings.tables
         key: dict[str, Value] = {
             "queue": self._settings.queue,
@@ -407,7 +406,7 @@ class Pass:
     async def _all_of(
         self, lane: PassedLane, places: Sequence[RowPlace], consistency: Consistency
     ) -> Sequence[Found]:
-        """Put late rows anew, some at a time; the first error once all have ended."""
+        """Restamp late rows, some at a time; the first error once all have ended."""
 
         async def one(place: RowPlace) -> Found:
             async with self._rows_at_once:
@@ -424,7 +423,7 @@ class Pass:
     # ---- generations
 
     async def _leave_generations(self, keeper: GenerationKeeper) -> None:
-        """Those whose lanes are all retired and have had their last look."""
+        """Those whose lanes are all retired and have had their last scan."""
         newest = max(each.number for each in self._settings.generations)
         for each in self._settings.generations:
             done = each.sure_us is not None and self._finished.get(each.number) == each.shards

@@ -1,4 +1,4 @@
-"""What a pass of repair did, as it is counted while the pass goes on, and the value that it comes to."""
+"""The result of a pass of repair, counted during the pass."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PROBLEMS_MAX = 20
 
 
 class Found(Enum):
-    """What a row came to that lies below its lane's position and is not among the passed."""
+    """The outcome for a row below its lane's position that is not among the passed."""
 
-    PUT_ANEW = "put anew"
+    PUT_ANEW = "restamped"
     ELSEWHERE = "its family is at another place"
     SETTLED = "one of its family was passed"
     CANCELLED = "cancelled"
@@ -29,7 +29,7 @@ class PassReport:
     """The tally of one pass."""
 
     looked: int = 0
-    """Looks taken at parts that hold something."""
+    """Scans of parts that hold rows."""
     found: Counter[Found] = field(default_factory=Counter)
     lanes_retired: int = 0
     left: list[int] = field(default_factory=list)
@@ -39,7 +39,7 @@ class PassReport:
     problems: list[str] = field(default_factory=list)
 
     def owes(self, since_us: int, *, waits_for_all: bool = False) -> None:
-        """A look that was due at that moment was not taken; perhaps only since not all replicas answer."""
+        """A scan that was due at that time did not run; perhaps only because not all replicas answer."""
         if waits_for_all:
             self.waits_for_all_us = min(since_us, self.waits_for_all_us or since_us)
         else:
@@ -52,7 +52,7 @@ class PassReport:
             self.problems.append(line)
 
     def value(self, end: PassEnd) -> Repaired:
-        """What is told of it."""
+        """The report of it."""
         return Repaired(
             end=end,
             looked=self.looked,

@@ -1,8 +1,8 @@
-"""How far repair of a timeline queue is, read from its own records: the lane that its leader holds, the cursors of
-its looks, and the index of parts. It takes nothing and decides nothing; `headgate stats` and the operator show it.
+"""The progress of repair of a timeline queue, from its own records: the lane of its leader, the cursors of its scans,
+and the index of parts. It takes nothing and decides nothing; `headgate stats` and the operator show it.
 
-What it reads is small: a row for each lane, a row for each look at a lane, and of the index one part for each place
-at which a cursor stands.
+Its reads are small: a row for each lane, a row for each scan of a lane, and of the index one part for each place of a
+cursor.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from headgate.store.types import Value
 STARTS_AT_ONCE = 16
 
 Cursors = Mapping[int, int]
-"""Up to which part each look at a lane was taken."""
+"""The part up to which each scan of a lane has run."""
 Stretch = tuple[int, int, int]
-"""A look, and the parts from and below which it is due at a lane."""
+"""A scan, and the range of parts for which it is due at a lane."""
 
 
 async def repair_standing(host: Host, settings: TimelineSettings) -> RepairStanding:
@@ -50,7 +50,7 @@ async def repair_standing(host: Host, settings: TimelineSettings) -> RepairStand
 async def _of_generation(
     host: Host, settings: TimelineSettings, generation: Generation, views: Sequence[LaneView]
 ) -> tuple[int | None, list[int]]:
-    """Since when the oldest look at it is owed, and up to where each of its lanes had the first one."""
+    """Since when the oldest scan of it is owed, and up to which part each of its lanes had the first one."""
     cursors = await _read_cursors(host, settings, generation.number)
     lanes = [view for view in views if view.generation == generation.number]
     terms, now_us = settings.look_terms, host.now_us()
@@ -78,7 +78,7 @@ async def _of_generation(
 def due_stretches(
     terms: LookTerms, cursors: Cursors, *, passed_below: int, sure_us: int | None, now_us: int
 ) -> Iterator[Stretch]:
-    """The looks that are due at a lane, and at which parts. What is too old to be looked at any more is not owed."""
+    """The scans that are due at a lane, and their parts. Parts too old for a scan are not owed."""
     lapsed_below = min(terms.told_from(now_us), passed_below)
     for look in LOOKS:
         start = max(cursors.get(look, 0), lapsed_below)

@@ -1,5 +1,5 @@
-"""What goes beside the rows of a timeline queue, as statements: index rows, days, put counts; and how long rows are
-kept, and the ids of their messages. Values in, statements out. The rows themselves are stamped.py's.
+"""The writes that accompany the rows of a timeline queue, as statements: index rows, days, put counts; and the time
+to live of rows, and the ids of their messages. Values in, statements out. The rows themselves are stamped.py's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from headgate.engines.timeline.settings import TimelineSettings
 from headgate.store.statements import Insert
 
 OUTLIVES_US = 3_600 * SECOND_US
-"""What tells of messages lives so much longer than they: of two cells that expire, the one that explains is last."""
+"""Rows about messages live this much longer than the messages: of two cells that expire, the explaining one is
+last."""
 _SUFFIX_INDEXES = 512
 _ROW_TEXT = 40
 """A message id is 27 bytes: 25 of its row, which are 40 letters, and 2 of its index, which are the last 4."""
@@ -36,7 +37,7 @@ _SUFFIXES = tuple(_suffix(index) for index in range(_SUFFIX_INDEXES))
 
 
 def id_suffix(index: int) -> str:
-    """What the id of a message adds to its row's text."""
+    """The part of a message's id after its row's text."""
     return _SUFFIXES[index] if index < _SUFFIX_INDEXES else _suffix(index)
 
 
@@ -63,8 +64,8 @@ def ttl_s_kept(due_us: int, settings: TimelineSettings, *, now_us: int, last_exp
 def index_statement(settings: TimelineSettings, key: IndexKey, *, now_us: int, last_expiry_s: int) -> Insert:
     """The write of one index row: it lives longer than anything in its part can, as the records of the part do.
 
-    Its timestamp is the retention, so of two producers that know different ones the longer wins, in whatever order
-    they write, and those who know the same write the same (attack A13).
+    Its timestamp is the retention. So of two producers with different retentions the longer wins, in any order, and
+    those with the same one write the same (attack A13).
     """
     end_us = (key.part + 1) * settings.part_us + OUTLIVES_US
     return Insert(

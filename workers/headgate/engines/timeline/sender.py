@@ -1,13 +1,13 @@
-"""Sends rows of a timeline queue until the fate of each is known: written, stamped anew as a twin, or given up.
-The prose is "Put" and "Copies" in docs/internals/protocols/timeline.md; the decisions are decide_ack.py and
-decide_lag.py.
+"""Sends rows of a timeline queue until the outcome of each is known: written, restamped, or abandoned. The prose is
+"Put" and "Copies" in docs/internals/protocols/timeline.md; the decisions are decide_ack.py and decide_lag.py.
 
-It does not know who waits for a row, nor how rows come about: `producer.py`, `once.py` and the dispatcher's copies
-all send through here. One sender for each process and queue, since restamps, the lag and the index are kept for all.
+It does not know the callers that wait for a row, nor the origin of rows: `producer.py`, `once.py` and the
+dispatcher's copies all send through it. One sender for each process and queue, since restamps, the lag and the index
+are kept for all.
 
-Invariants: a row is acknowledged only when its index row is durable too, before its due moment less the clocks'
-difference, and by knowledge of the generations that holds; a twin bears the ids and the name of the row that was
-stamped first; at most `RESTAMPS_MAX` restamps are in flight.
+Invariants: a row is acknowledged only when its index row is durable too, before its due time less the clock
+difference, and by valid knowledge of the generations; a restamped row has the ids and the name of its original; at
+most `RESTAMPS_MAX` restamps are in flight.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class KnowledgeTooOld(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A message that has a place already: a retry, a dead letter, what repair moves, a once key's message.
+    """A message that has a place already: a retry, a dead letter, a row that repair moves, a once key's message.
 
-    `put_us` is the moment of its first put, and the timestamp of its row: whoever writes the copy writes the same.
+    `put_us` is the time of its first put, and the timestamp of its row: every writer of the copy writes the same.
     """
 
     payload: bytes
@@ -105,7 +105,7 @@ class Sender:
         self.parts = OwnParts(host.uuid)
         self.marks: Marks | None = None
         if summary is not None:
-            kept = lambda: self.settings.retention_us  # noqa: E731 - what is in force by then
+            kept = lambda: self.settings.retention_us  # noqa: E731 - the values in force by then
             self.marks = Marks(summary, settings.queue, part_us=settings.part_us, retention_us=kept)
         self._counts = PutCounts(host, self.parts, lambda: self.settings, self.marks)
         self._turn = host.chance.randrange(1 << 16)
@@ -114,8 +114,8 @@ class Sender:
         self._indexing: dict[IndexKey, asyncio.Task[bool]] = {}
 
     def settings_changed(self, settings: TimelineSettings, *, read_us: int) -> None:
-        """What a read of the catalogue told, and when that read began. Told at every read: it keeps knowledge fresh;
-        where something changed, no index row made before is believed in."""
+        """The result of a read of the catalogue, and the start of that read. Called at every read: it keeps knowledge
+        current. After a change, no earlier index row counts as written."""
         if settings != self.settings:
             self.settings = settings
             self.lag.set_terms(settings.safety_lag_us, settings.skew_us)
@@ -127,7 +127,7 @@ class Sender:
     # ---- stamping
 
     def next_turn(self) -> int:
-        """Whose turn among the shards it is."""
+        """The shard in turn."""
         self._turn += 1
         return self._turn
 
@@ -139,7 +139,7 @@ class Sender:
         return now_us
 
     def ready_us(self, now_us: int, extra_us: int = 0) -> int:
-        """The due moment of what is due at once: never before what was stamped before."""
+        """The due time of immediate messages: never before an earlier stamp."""
         self._ready_us = max(self._ready_us, now_us + self.lag.in_use_us(now_us) + extra_us)
         return self._ready_us
 
@@ -167,7 +167,7 @@ class Sender:
     def stamp_alone(
         self, generation: int, shard: int, letters: Sequence[tuple[Letter, int]], *, now_us: int
     ) -> list[StampedRow]:
-        """Messages that are due later, each given with its moment, in rows of their own."""
+        """Delayed messages, each with its time, in rows of their own."""
         settings = self.settings
         by_part: dict[tuple[int, bool], list[tuple[Letter, int]]] = {}
         for each in letters:
@@ -211,9 +211,10 @@ class Sender:
         late_is_found: bool = False,
         counted: bool = True,
     ) -> None:
-        """Send rows until the fate of each was told. `joint`: they hold groups, and are acknowledged together.
+        """Send rows until the outcome of each was reported. `joint`: they hold groups, and are acknowledged together.
 
-        `late_is_found`: what can have no twin any more is left to repair, which finds it once it is durable.
+        `late_is_found`: a row that can have no restamped row any more is left to repair, which finds it once it is
+        durable.
         """
         give_up_us = self.host.now_us() + round(self.host.store.within_s * SECOND_US)
         flight = Flight(list(rows), give_up_us, joint, late_is_found, acknowledged, given_up)
@@ -234,7 +235,7 @@ class Sender:
             flight.give_up_all(error)
             return
         sent_us = [row.sent_us for row, fate in flight.pairs() if fate is Fate.RESTAMP and row.tried]
-        if sent_us:  # what was passed before it was tried tells nothing of this producer's writes
+        if sent_us:  # a place passed before its try is no evidence about this producer's writes
             self.lag.was_too_short(max(sent_us), now_us)
         ready_us = self.ready_us(now_us)
         if flight.joint:
@@ -250,10 +251,10 @@ class Sender:
                 row.late_is_found = True
                 flight.fates[place] = Fate.AGAIN
             else:
-                flight.give_up(place, Unknown("the generation of a late write has ended", queue=self.settings.name))
+                flight.give_up(place, Unknown("The generation of a late write has ended", queue=self.settings.name))
 
     async def _round(self, flight: Flight) -> None:
-        """Send what has to be sent, hear the answers, and judge them."""
+        """Send the pending rows, collect the answers, and judge them."""
         places = [place for place, fate in enumerate(flight.fates) if fate is Fate.AGAIN]
         if not places:
             return
@@ -308,16 +309,16 @@ class Sender:
             fate, row.late_is_found = Fate.ACKNOWLEDGED, True
         flight.fates[place] = fate
         if fate is Fate.GIVEN_UP:
-            flight.give_up(place, answer or Unknown("acknowledged too late", queue=self.settings.name))
+            flight.give_up(place, answer or Unknown("Acknowledged too late", queue=self.settings.name))
 
     def _window_s(self, flight: Flight, rows: Sequence[StampedRow], now_us: int) -> float:
-        """How long to wait for the answers: until the first of the rows can not be acknowledged any more."""
+        """How long to wait for the answers: until the first of the rows cannot be acknowledged any more."""
         dues_us = [row.due_us for row in rows if not row.late_is_found]
         end_us = min(flight.give_up_us, min(dues_us) - self.settings.skew_us) if dues_us else flight.give_up_us
         return max(end_us - now_us, WINDOW_US_MIN) / SECOND_US
 
     async def _send(self, rows: Sequence[StampedRow], within_s: float, now_us: int) -> list[HeadgateError | None]:
-        """Send rows and the index rows that they lack; for each row, what it came to."""
+        """Send rows and their missing index rows; returns the outcome of each row."""
         partitions = dict.fromkeys([row.partition for row in rows])
         missing = list(self.parts.not_indexed(map(index_key_of, partitions)))
         if len(partitions) == 1 and not missing and _is_one_write(rows):
@@ -329,9 +330,9 @@ class Sender:
         index_fails = any(not (task.done() and task.result()) for task in indexing)
         answers: list[HeadgateError | None] = [None] * len(rows)
         for share, task in zip(shares, writing, strict=True):
-            answer = task.result() if task.done() else Unknown("a write was not answered in time")
+            answer = task.result() if task.done() else Unknown("A write was not answered in time")
             if answer is None and index_fails:
-                answer = Unknown("the write of an index row was not answered in time")
+                answer = Unknown("The write of an index row was not answered in time")
             for at in share:
                 answers[at] = answer
         return answers
@@ -364,7 +365,7 @@ class Sender:
         memory: set[IndexKey],
         under_way: dict[IndexKey, asyncio.Task[bool]],
     ) -> bool:
-        """The index row of a part and, where it is not known to be there, that of its day."""
+        """The index row of a part and, unless it is known to exist, that of its day."""
         failed = await asyncio.gather(*(self._write(each, self.host.store.within_s) for each in rows.values()))
         memory.update(key for key, error in zip(rows, failed, strict=True) if error is None)
         under_way.pop(key, None)
@@ -374,11 +375,11 @@ class Sender:
         return asyncio.get_running_loop().create_task(work)
 
     def expect(self, rows: Sequence[StampedRow]) -> None:
-        """Somebody else sends these: they are counted and marked before it is known whether he did."""
+        """The application sends these: they are counted and marked before it is known whether it did."""
         self._counts.add(rows)
 
     def count_cancelled(self, places: Sequence[RowPlace]) -> None:
-        """What was cancelled counts no more."""
+        """A cancelled message counts no more."""
         self._counts.take_off(places)
 
     # ---- copies
@@ -393,8 +394,8 @@ class Sender:
         now_us: int | None = None,
         turn: int | None = None,
     ) -> Place:
-        """A place for a copy, before it is written. `extra_us` is what has to happen in between. Those who place many
-        look at the clock once, and may have them lie together, at one shard's `turn`."""
+        """A place for a copy, before it is written. `extra_us` is the time needed in between. A caller that places
+        many reads the clock once, and may place them together, at one shard's `turn`."""
         if now_us is None:
             now_us = self.now_fresh_us()
         lag_us = self.lag.in_use_us(now_us) + extra_us
@@ -409,15 +410,15 @@ class Sender:
         return Place(self.place_row(generation.number, shard, due_us, now_us=now_us, size_bytes=size_bytes), 0)
 
     async def write_copy(self, place: Place, copy: Copy, *, late_is_found: bool = True) -> None:
-        """Write a copy at the place that was fixed for it, or its twin where that place may have been passed. As
-        often as one likes: it is one message. Raises Unknown; then it has to be written again."""
+        """Write a copy at its fixed place, or its restamped row where that place may have been passed. Any number of
+        writes is one message. Raises Unknown; then it has to be written again."""
         await self.write_copies([(place, copy)], late_is_found=late_is_found)
 
     async def write_copies(
         self, copies: Sequence[tuple[Place, Copy]], *, late_is_found: bool = True, counted: bool = True
     ) -> list[tuple[Place, Copy]]:
-        """Several at once; raises the first error there was. Those that are durable, but where the lane's owner may
-        not meet them any more, since their generation ended: they are left to be found, or put elsewhere."""
+        """Several at once; raises the first error, if any. Returns those that are durable, but that the lane's owner
+        may no longer read, since their generation ended: they are left to repair, or put elsewhere."""
         now_us = self.host.now_us()
         rows = [
             self.stamp(copy.run(place), place.row, now_us=now_us, timestamp_us=copy.put_us) for place, copy in copies
@@ -437,8 +438,8 @@ class Sender:
         return [each for each in copies if each[0].row in late]
 
     async def write_twin(self, place: RowPlace, run: PackedRun, *, first: RowPlace) -> None:
-        """A whole row, bearing the ids of its messages, at the place that was fixed for it, as a twin of the family
-        that is named after `first`; or a further twin where that place may have been passed. As often as one likes:
+        """A whole row, with the ids of its messages, at its fixed place, as a restamped row of the lineage named
+        after `first`; or a further restamped row where that place may have been passed. Any number of writes gives
         the same bytes, key and timestamp. It was acknowledged in time when this returns; else raises Unknown."""
         now_us = self.host.now_us()
         errors: list[HeadgateError] = []
@@ -451,7 +452,7 @@ class Sender:
             raise errors[0]
 
     async def close(self) -> None:
-        """Write what is to be counted; what was sent is waited for by who sent it."""
+        """Write the owed counts; the callers wait for the sent rows."""
         await self._counts.close()
         if self.marks is not None:
             await self.marks.close()
@@ -463,4 +464,4 @@ def _is_one_write(rows: Sequence[StampedRow]) -> bool:
 
 
 def _not_counted(rows: Sequence[StampedRow]) -> None:
-    """Somebody else counts them."""
+    """Another process counts them."""

@@ -1,4 +1,4 @@
-"""What a timeline queue is set to, as the engine needs it: from the catalogue's spec, in the units it works in."""
+"""The settings of a timeline queue, as the engine needs them: from the catalogue's spec, in its units."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Generation:
     number: int
     shards: int
     from_us: int = 0
-    """Due moments from here on belong to it."""
+    """Due times from this one on belong to it."""
     until_us: int | None = None
-    """And up to here, once a next one is announced."""
+    """And up to this one, once a next one is announced."""
     sure_us: int | None = None
-    """From here on nobody writes to it any more; None while that is not sure."""
+    """From this time on nobody writes to it any more; None while that is not sure."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class TimelineSettings:
     once_window_us: int = 86_400_000_000
     late_write_us: int = 60_000_000
     hint_window_us: int = 3 * 3_600_000_000
-    """For how long the server keeps hints for a node that is away (max_hint_window)."""
+    """How long the server keeps hints for a node that is down (max_hint_window)."""
     shard_by: ShardBy = ShardBy.FLUSH
     lease: LeaseTerms = DEFAULT_LEASE
     dead_letter: str | None = None
@@ -61,7 +61,7 @@ class TimelineSettings:
 
     @property
     def look_terms(self) -> LookTerms:
-        """When repair looks at parts again."""
+        """The times of repair's scans of parts."""
         tables = (self.tables.work, self.tables.later, self.tables.parts)
         return LookTerms.of(
             part_us=self.part_us,

@@ -1,6 +1,6 @@
 """One lane of a timeline queue, as a dispatcher works it: its rows, its records, the places of its copies.
 
-Rows come from reading.py; this writes what the owner has to leave behind, under the uuid of its tenure, and makes the
+Rows come from reading.py. This module writes the owner's records under the uuid of its tenure, and builds the
 deliveries. Every write is plain, carries its own timestamp, and may be sent again (rule R4).
 """
 
@@ -39,13 +39,13 @@ from headgate.store.statements import Insert, Plain, Select
 from headgate.store.types import Value
 
 TWINS_WITHIN_US = 60 * SECOND_US
-"""A row is stamped anew within this time, or repair has noted on the first that it moved: what is known of a row
-includes what is known of twins that lie so much behind it."""
+"""A row is restamped within this time, or repair has noted its move on the first: the facts of a row include those of
+restamped rows up to this far behind it."""
 _LOAN = struct.Struct("<16s16s16sq")
 
 
 class DeadLettersElsewhere(Unavailable):
-    """A dead letter was begun in a queue that does not take them any more: it waits until that queue does again."""
+    """A dead letter was started to a queue that no longer takes them: it waits until that queue does again."""
 
 
 class TimelineSource:
@@ -86,7 +86,7 @@ class TimelineSource:
         )
 
     def settings_changed(self, settings: TimelineSettings, dead_letters: Sender | None) -> None:
-        """What a read of the catalogue told while the lane is held."""
+        """The result of a read of the catalogue while the lane is owned."""
         self._settings = settings
         self._dead_letters = dead_letters
         self._index.settings_changed(settings)
@@ -104,7 +104,7 @@ class TimelineSource:
         return position_at(order)
 
     def order_at(self, moment_us: int) -> int:
-        """Above everything due up to that moment."""
+        """Above everything due up to that time."""
         return position_order(last_at(moment_us))
 
     # ---- reading
@@ -114,7 +114,7 @@ class TimelineSource:
         return await self.reading.read(after, bytes_max=bytes_max)
 
     async def known(self, after: int, up_to: int) -> Facts:
-        """What all owners and jobs recorded of the parts from one position to another."""
+        """The records of all owners and jobs for the parts from one position to another."""
         part_us = self._settings.part_us
         part = max(moment_us_of(position_at(after)), 0) // part_us
         last = (max(moment_us_of(position_at(up_to)), 0) + TWINS_WITHIN_US) // part_us
@@ -130,17 +130,17 @@ class TimelineSource:
         return whole
 
     def met(self, keys: Iterable[bytes]) -> None:
-        """The owner of this tenure has these rows in its hands."""
+        """The owner of this tenure has these rows in flight."""
         for key in keys:
             self._begun(key, self._epoch)
 
     def _begun(self, key: bytes, epoch: int) -> None:
-        """The row was begun with, also where it is the first: that may have expired, and its twins not yet."""
+        """The row was started, also where it is the first: that may have expired, and its restamped rows not yet."""
         due, first = family_of(key)
         self._families.begun(first, due, epoch=epoch)
 
     def settled_elsewhere(self, row: LaneRow, facts: Facts) -> int:
-        """What facts settle of the first row of its family, of which it is a twin."""
+        """The settles of the first row of its lineage, of which it is a restamped row."""
         content: RowContent = row.content
         if content.first == content.place.due:
             return 0
@@ -152,7 +152,7 @@ class TimelineSource:
         self.reading.purged_before_us = before_us
 
     def put_before(self, row: LaneRow, moment_us: int) -> int:
-        """The bits of the messages of a row first put before a moment."""
+        """The bits of the messages of a row first put before a given time."""
         content: RowContent = row.content
         return put_before(content.run, moment_us)
 
@@ -195,11 +195,11 @@ class TimelineSource:
     # ---- copies
 
     def fix_place(self, move: Move) -> bytes:
-        """A place in this queue for a retry, in the other for a dead letter; that names its queue too, since who
-        finishes it has nothing else to tell it by."""
+        """A place in this queue for a retry, in the other for a dead letter. The latter names its queue too, since
+        the process that finishes it has no other way to determine it."""
         dead = self._dead_letters if move.why is Why.DEAD else None
         if dead is None and move.why is Why.DEAD:
-            raise Bug("a dead letter has no dead-letter queue", queue=self._settings.name)
+            raise Bug("A dead letter has no dead-letter queue", queue=self._settings.name)
         run = _run_of(move.row)
         group = run.group[move.index] or None if run.group is not None else None
         size = len(run.payload[move.index])
@@ -209,7 +209,7 @@ class TimelineSource:
     async def write_copy(self, move: Move) -> None:
         """The message at the place that was fixed."""
         if move.place is None:
-            raise Bug("a copy was written to a fixed place", reason=move.reason)
+            raise Bug("A copy was written to a fixed place", reason=move.reason)
         place, queue = move.place[:PLACE_BYTES], move.place[PLACE_BYTES:]
         copy = copy_of(move.row, move.index)
         if queue:
@@ -228,7 +228,7 @@ class TimelineSource:
     # ---- deliveries
 
     def deliveries(self, given: Iterable[HandOut], epoch: int) -> list[Delivery]:
-        """What consumers get. What messages of one row have in common is looked up once."""
+        """The deliveries for consumers. The common part of messages in one row is computed once."""
         made: list[Delivery] = []
         of_row: Callable[[HandOut], Delivery] | None = None
         row: LaneRow | None = None
@@ -271,7 +271,7 @@ class TimelineSource:
 
         return delivery
 
-    # ---- loans
+    # ---- reservations
 
     def loan_of(self, lent: bytes) -> Loan:
         """A range that a job has reserved."""
@@ -288,7 +288,7 @@ def encode_loan(job: UUID, first: UUID, last: UUID, deadline_us: int) -> bytes:
 
 
 def decode_loan(lent: bytes) -> Loan:
-    """What a lane's row says is lent."""
+    """The reservation in a lane's row."""
     job, first, last, deadline_us = _LOAN.unpack(lent)
     return Loan(UUID(bytes=job), position_order(UUID(bytes=first)), position_order(UUID(bytes=last)), deadline_us)
 
@@ -333,7 +333,7 @@ def copy_of(row: LaneRow, index: int = 0) -> Copy:
 def _run_of(row: LaneRow) -> PackedRun:
     content: RowContent = row.content
     if content.run is None:
-        raise Bug("a row without messages was delivered", key=row.key.hex())
+        raise Bug("A row without messages was delivered", key=row.key.hex())
     return content.run
 
 

@@ -1,7 +1,7 @@
-"""Rows that have a place: as they are sent, and whom they are for. Values in, rows out; no I/O.
+"""Rows that have a place: in the form for sending, with their waiting callers. Values in, rows out; no I/O.
 
-A row's write may be sent as often as needed: it carries its own timestamp (rule R4). Its messages are
-packed once, too: who needs them again, for a twin, unpacks them, which is rare.
+A row's write may be sent as often as needed: it carries its own timestamp (rule R4). Its messages are packed once,
+too: a caller that needs them again, for a restamped row, unpacks them, which is rare.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StampTerms:
-    """What holds for all rows that are stamped at one moment."""
+    """The common part of all rows stamped at one time."""
 
     settings: TimelineSettings
     now_us: int
@@ -47,7 +47,7 @@ class StampTerms:
 
 @dataclass(frozen=True, slots=True)
 class Into:
-    """The write of rows into one partition, but for what each row adds."""
+    """The common part of the write of rows into one partition."""
 
     shape: InsertShape
     lead: tuple[Value, ...]
@@ -55,7 +55,7 @@ class Into:
 
 @dataclass(slots=True)
 class StampedRow:
-    """A row with its place, and who waits for it. `named` is the place of its family, where it is not its own.
+    """A row with its place, and its waiting caller. `named` is the place of its lineage, where it is not its own.
     `stamp` is the timestamp of its write and its time to live."""
 
     partition: Partition
@@ -72,7 +72,7 @@ class StampedRow:
     tried: bool = False
     in_doubt: bool = False
     late_is_found: bool = False
-    """It can have no twin any more: being durable is enough, repair finds it."""
+    """It can have no restamped row any more: being durable is enough, repair finds it."""
 
     @property
     def statement(self) -> Insert:
@@ -83,12 +83,12 @@ class StampedRow:
 
     @property
     def place(self) -> RowPlace:
-        """Where it lies."""
+        """Its place."""
         return RowPlace(self.partition.generation, self.partition.sub, self.partition.shard, self.due)
 
     @property
     def first(self) -> RowPlace:
-        """The place it was stamped with at first: its messages bear their ids by it."""
+        """Its first stamped place: its messages' ids contain it."""
         return self.named or self.place
 
     @property
@@ -98,7 +98,7 @@ class StampedRow:
 
 
 def index_key_of(partition: Partition) -> IndexKey:
-    """The row of the index that tells of it."""
+    """Its index row."""
     return IndexKey(partition.generation, partition.part, partition.sub)
 
 
@@ -134,13 +134,13 @@ def stamped(
 def stamped_alone(
     terms: StampTerms, partition: Partition, letters: Sequence[tuple[Letter, int]], position_at: Callable[[int], UUID]
 ) -> list[StampedRow]:
-    """Rows of one partition, each of one message that is due later, given with its due moment."""
+    """Rows of one partition, each of one delayed message, given with its due time."""
     settings, now_us, known = terms.settings, terms.now_us, terms.known
     into = _into(settings, partition)
     rows = []
     stamp_of_us, stamp = -1, (0, 0)
     for letter, due_us in letters:
-        if due_us != stamp_of_us:  # most often many are due at one moment
+        if due_us != stamp_of_us:  # usually many are due at the same time
             stamp_of_us = due_us
             stamp = now_us, ttl_s_kept(due_us, settings, now_us=now_us, last_expiry_s=terms.last_expiry_s)
         due = position_at(due_us)
@@ -169,7 +169,7 @@ def one_write(rows: Sequence[StampedRow]) -> Write:
 
 
 def run_of(letters: Sequence[Letter], now_us: int) -> PackedRun:
-    """What is stored of letters that share a row."""
+    """The stored form of letters that share a row."""
     return PackedRun(
         due_us=[now_us if letter.due_us is None else letter.due_us for letter in letters],
         put_us=[now_us] * len(letters),

@@ -1,8 +1,9 @@
-"""Counts what a queue holds from small rows: put counts, counts of what passed, settle records, positions. No payload
-is read. What each number costs and how exact it is: docs/internals/protocols/timeline.md, "Peek, stats and where".
+"""Counts the contents of a queue from small rows: put counts, counts of passed messages, settle records, positions.
+No payload is read. The cost and the exactness of each number: docs/internals/protocols/timeline.md, "Peek, stats and
+where".
 
-Lanes that this process owns are told exactly by their books. It asks the tables anew each time; who wants figures of
-many queues every second reads the summary (docs/internals/protocols/summary.md), which lane owners write.
+For lanes that this process owns, the books have exact figures. It reads the tables each time. A caller that needs
+figures of many queues every second reads the summary (docs/internals/protocols/summary.md), which lane owners write.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ from headgate.store.statements import Bound, Select, Slice
 from headgate.store.types import Value
 
 PARTS_MAX = 2_000
-"""So many parts of a generation are counted, the earliest; the answer says where there are more."""
+"""The maximum number of parts of a generation that are counted, the earliest; the answer states whether there are
+more."""
 READS_AT_ONCE = 32
 KEYS_MAX = 2_000
-"""Of one lane in the part of now: so many keys of what is due later are counted."""
+"""Of one lane in the current part: at most this many keys of delayed messages are counted."""
 OLDEST_KEYS = 8
 OLDEST_PARTS = 4
 
@@ -48,7 +50,7 @@ R = TypeVar("R")
 
 @dataclass
 class _Lane:
-    """One lane, and what its records tell above its position."""
+    """One lane, and its records above its position."""
 
     view: LaneView
     position: int
@@ -74,12 +76,12 @@ class _Part:
 
     @property
     def live(self) -> int:
-        """What is left of it."""
+        """The rest of it."""
         return max(0, self.put - self.passed - self.settled)
 
 
 async def stats(host: Host, settings: TimelineSettings, held: Held) -> Stats:
-    """What the queue holds now."""
+    """The current contents of the queue."""
     now_us = host.now_us()
     views = await look_at_lanes(host, settings, held)
     live = delayed = in_flight = ready_here = 0
@@ -110,7 +112,7 @@ def _in_flight(lane: _Lane, now_us: int) -> int:
 
 
 def _waiting(view: LaneView, now_us: int) -> int:
-    """What this process has read of a lane that it owns, and neither handed out nor hidden."""
+    """The messages that this process has read from its own lane, and neither delivered nor hidden."""
     if view.mine is None:
         return 0
     books = view.mine.books
@@ -160,7 +162,7 @@ class _Generation:
         self._gate = asyncio.Semaphore(READS_AT_ONCE)
 
     async def count(self) -> None:
-        """Fill in what was found."""
+        """Fill in the results."""
         part_us = self._settings.part_us
         generation = self.lanes[0].view.generation
         first = min(lane.view.part_of_position(part_us) for lane in self.lanes)
@@ -180,7 +182,7 @@ class _Generation:
 
         return list(await asyncio.gather(*map(one, items)))
 
-    # ---- what is live
+    # ---- live messages
 
     async def _count_part(self, part: _Part) -> None:
         generation = self.lanes[0].view.generation
@@ -196,7 +198,7 @@ class _Generation:
                 await self._count_lane(part, lane)
 
     async def _count_lane(self, part: _Part, lane: _Lane) -> None:
-        """What one lane passed of a part, and what is settled or hidden above that."""
+        """The rows that one lane passed in a part, and the settled or hidden ones above that."""
         key = part_key(self._settings, lane.view.generation, lane.view.shard, part.number)
         pieces = await self._host.store.read(Select(self._settings.tables.passed, key, ("messages", "up_to")))
         part.passed += sum(row.messages or 0 for row in pieces)
@@ -207,10 +209,10 @@ class _Generation:
         lane.settled += settled
         lane.hidden += _hidden_above(facts, lane.position, self._now_us)
 
-    # ---- what is due later
+    # ---- delayed messages
 
     async def _split(self) -> None:
-        """What was put to be delivered at once is due within the lag, and counts as backlog."""
+        """Messages put for immediate delivery are due within the lag, and count as backlog."""
         at_once_us = self._now_us + self._settings.safety_lag_us
         border = at_once_us // self._settings.part_us
         for part in self.parts:
@@ -221,12 +223,12 @@ class _Generation:
                 self.delayed += min(part.live, sum(later))
 
     async def _later(self, part: _Part, after_us: int, lane: _Lane) -> int:
-        """Rows of a part that are due beyond a moment: such a row holds one message."""
+        """Rows of a part that are due beyond a given time: such a row holds one message."""
         after = max(lane.position, position_order(last_at(after_us)))
         found = [await self._keys(lane, part, sub, after, self._end_of(part), KEYS_MAX) for sub in {0, *part.subs}]
         return sum(row.cancelled is None and row.moved is None for rows in found for row in rows)
 
-    # ---- what is oldest
+    # ---- the oldest messages
 
     async def _look_for_oldest(self, lane: _Lane) -> None:
         mine = lane.view.mine

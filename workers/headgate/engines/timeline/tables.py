@@ -1,5 +1,5 @@
 """The tables of a timeline queue. Every partition key begins with the queue's id, so that shared tables differ from
-dedicated ones in the name alone (DESIGN section 4). What each is for: docs/internals/protocols/timeline.md.
+dedicated ones in the name alone (DESIGN section 4). The purpose of each: docs/internals/protocols/timeline.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TIME_WINDOW = (
 )
 UNIFIED = (("class", "UnifiedCompactionStrategy"), ("unchecked_tombstone_compaction", "true"))
 NOT_COMPRESSED = (("enabled", "false"),)
-"""Packed rows are compressed by who writes them."""
+"""The writer compresses packed rows."""
 
 
 def _work(name: str, purpose: str, compaction: tuple[tuple[str, str], ...]) -> Table:

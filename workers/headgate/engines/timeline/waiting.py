@@ -1,8 +1,8 @@
-"""What callers of a producer wait for, and the rooms where their messages wait for the next flush.
+"""The results that callers of a producer wait for, and the buffers of their messages until the next flush.
 
-The plainest messages (no due moment, group, attributes) are the many: they wait as columns, so that one of them costs
-no object of its own but the caller's future. All others are letters. Of a group one flush is under way at a time: its
-messages wait in a line of their own, and whoever needs a turn of a group stands in that line too.
+The plainest messages (no due time, group, attributes) are the majority: they wait as columns, so that one of them
+costs no object of its own but the caller's future. All others are letters. Of a group one flush is under way at a
+time: its messages wait in a line of their own, and a caller that needs a turn of a group waits in that line too.
 
 It does no I/O and knows no clock.
 """
@@ -65,7 +65,7 @@ class EachCall(Call):
 
 
 def fail(future: asyncio.Future[Ids], error: HeadgateError) -> None:
-    """Tell one caller, by an error of its own: each adds its own trace to what it raises."""
+    """Notify one caller, by an error of its own: each adds its own traceback to the error it raises."""
     if not future.done():
         mine = type(error)(error.message, remedy=error.remedy, **error.facts)
         mine.__cause__ = error
@@ -73,14 +73,14 @@ def fail(future: asyncio.Future[Ids], error: HeadgateError) -> None:
 
 
 Segment = asyncio.Future[Ids] | tuple[Call, int, int]
-"""Whose messages of a row are: the future of a put of one message, else (call, the first's index, count)."""
+"""The callers of a row's messages: the future of a put of one message, else (call, the first's index, count)."""
 
 Turn = asyncio.Future[None]
-"""Of a group, waited for by who stamps its message himself."""
+"""Of a group, awaited by a caller that stamps its message itself."""
 
 
 def tell_ids(segments: Iterable[Segment], ids: Ids) -> None:
-    """Give the ids of a row to those who wait for them, in the order of the row."""
+    """Pass the ids of a row to the waiting callers, in the order of the row."""
     at = 0
     for segment in segments:
         if type(segment) is tuple:
@@ -89,14 +89,14 @@ def tell_ids(segments: Iterable[Segment], ids: Ids) -> None:
             at += count
         else:
             try:  # noqa: SIM105 - the usual way costs nothing so
-                segment.set_result([ids[at]])  # type: ignore[union-attr]  # what is no tuple is a future
-            except asyncio.InvalidStateError:  # its caller has gone away
+                segment.set_result([ids[at]])  # type: ignore[union-attr]  # any other than a tuple is a future
+            except asyncio.InvalidStateError:  # its caller was cancelled
                 pass
             at += 1
 
 
 def tell_failure(segments: Iterable[Segment], error: HeadgateError) -> None:
-    """Tell those who wait for a row that it is not known to be durable."""
+    """Notify the waiting callers of a row that it is not known to be durable."""
     for segment in segments:
         if isinstance(segment, tuple):
             call, start, count = segment
@@ -110,7 +110,7 @@ def _future_of(segment: Segment) -> asyncio.Future[Ids]:
 
 
 class PlainRoom:
-    """Where the plainest messages wait: two columns, payloads and whose they are."""
+    """The buffer of the plainest messages: two columns, payloads and their callers."""
 
     def __init__(self) -> None:
         self.payloads: list[bytes] = []
@@ -141,7 +141,7 @@ class PlainRoom:
         return payloads, self._cut_segments(count)
 
     def take_all_segments(self) -> list[Segment]:
-        """Everybody who waits; nothing is left."""
+        """All waiting callers; nothing is left."""
         segments = self.segments
         self.payloads, self.segments, self.size_bytes = [], [], 0
         return segments
@@ -164,7 +164,7 @@ class PlainRoom:
         return taken
 
     def _drop_those_who_left(self) -> None:
-        """A caller who was cancelled before his message was sent gets nothing written."""
+        """A caller that was cancelled before its message was sent gets nothing written."""
         payloads: list[bytes] = []
         segments: list[Segment] = []
         at = 0
@@ -179,7 +179,7 @@ class PlainRoom:
 
 
 class GroupLines:
-    """A line for each group in which somebody waits, and which groups have a flush under way."""
+    """A line for each group with waiting callers, and the groups that have a flush under way."""
 
     def __init__(self) -> None:
         self._lines: dict[bytes, deque[Letter | Turn]] = {}
@@ -205,7 +205,7 @@ class GroupLines:
     def take(self, messages_max: int, bytes_max: int) -> list[Letter]:
         """The heads of the lines of free groups, in their order; their groups are under way from now on.
 
-        A turn that somebody waits for at the head of a line is given.
+        A turn that a caller waits for at the head of a line is granted.
         """
         taken: list[Letter] = []
         size = 0
@@ -246,7 +246,7 @@ class GroupLines:
         return run
 
     def release(self, groups: Iterable[bytes]) -> None:
-        """A flush of these groups has ended, or a turn was given back."""
+        """A flush of these groups has ended, or a turn was returned."""
         for group in groups:
             self._busy.discard(group)
             if self._lines.get(group):
@@ -255,7 +255,7 @@ class GroupLines:
                 self._lines.pop(group, None)
 
     def take_all(self) -> Sequence[Letter | Turn]:
-        """Everybody who waits; nothing is left but what is under way."""
+        """All waiting callers; only flushes under way are left."""
         waiting = [who for line in self._lines.values() for who in line]
         self._lines.clear()
         self._free.clear()

@@ -1,7 +1,7 @@
-"""Looks at lanes of a timeline queue that others hold, or nobody: finds those that nobody works, and orders owners to
-stop whose loop stands still, or whose lane has a later owner (docs/internals/protocols/balance.md).
+"""Inspects lanes of a timeline queue that have another owner, or none. It finds those that nobody works, and stops
+owners whose loop hangs, or whose lane has a later owner (docs/internals/protocols/balance.md).
 
-Nothing here is needed for safety, so plain reads are enough; a stop is an LWT, and never shortens a lease.
+Nothing in it is needed for safety, so plain reads are enough; a stop is an LWT, and never shortens a lease.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ LANES_AT_ONCE = 8
 
 
 class Watching:
-    """What one process saw of others' lanes."""
+    """One process's observations of other members' lanes."""
 
     def __init__(self, host: Host, settings: TimelineSettings) -> None:
         self.settings = settings
         self.unprocessed: set[LaneName] = set()
-        """Lanes that nobody has worked for long, with work due."""
+        """Lanes that nobody has worked for long, with due work."""
         self.retired: set[LaneName] = set()
         self._stopped: dict[LaneName, int] = {}
-        """The epochs that were ordered from here to stop."""
+        """The epochs that this process has ordered to stop."""
         self._doubles: dict[LaneName, int] = {}
-        """The epochs that were found beside a later one, and ordered to stop."""
+        """The epochs that existed together with a later one, and were ordered to stop."""
         self._host = host
         self._watch = Watch(settings.lease.touch_us)
         self._seen: dict[LaneName, tuple[int, int, bool]] = {}
         self._looked_s: float | None = None
 
     async def look(self, lanes: Collection[LaneName]) -> None:
-        """Look at these, if it is time to; each for itself, so that one that can not be read hides no other."""
+        """Inspect these, if it is time to; each for itself, so that an unreadable one hides no other."""
         now_s = asyncio.get_running_loop().time()
         if self._looked_s is not None and now_s - self._looked_s < LOOK_EVERY_S:
             return
@@ -80,8 +80,7 @@ class Watching:
             self.unprocessed.discard(name)
 
     async def _stop(self, name: LaneName, epoch: int) -> None:
-        """Once for each owner. His lane is for whoever comes first, be it his share or not: he may be in no state
-        to take it again."""
+        """Once for each owner. Its lane is free for any member, of any share: it may be unable to take it again."""
         if self._stopped.get(name) == epoch or not await lane_of(self._host, self.settings, name).stop(epoch):
             return
         self._stopped[name] = epoch
@@ -89,7 +88,7 @@ class Watching:
         log.warning("emergency stop: the owner of a lane makes no progress", extra=fields)
 
     async def stop_earlier(self, found: TwoOwners) -> None:
-        """Order the earlier of two owners to stop, once. Who owns the lane by its row is not touched."""
+        """Order the earlier of two owners to stop, once. The owner by the lane's row is not affected."""
         if self._doubles.get(found.lane, -1) >= found.earlier:
             return
         lane = lane_of(self._host, self.settings, found.lane)

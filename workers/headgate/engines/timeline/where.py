@@ -1,8 +1,8 @@
-"""Finds a message by its id: follows it from its first place to where it lies now, and tells what became of it.
+"""Locates a message by its id: follows it from its first place to its current one, and determines its state.
 
-The way is told by rows (`cancelled`, `moved`), by the settle record (what was settled, tried, and where copies went)
-and by `last`. Settled facts below `last` are forgotten in time: then a row that was passed is settled. Reads only; a
-message that moves meanwhile may be met between two places, and is then found by asking again.
+The path is recorded in rows (`cancelled`, `moved`), in the settle record (settled, tried, and the places of copies)
+and in `last`. Settled facts below `last` expire in time: then a row that was passed is settled. Reads only. A message
+that moves meanwhile may be read between two places, and is then located by another call.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ PLACES_MAX = 64
 """A message that failed more often is not followed further."""
 TWIN_WITHIN_US = 60 * SECOND_US
 TWIN_ROWS_MAX = 2_000
-"""Where nothing lies at a first place, its twin is looked for among so many rows behind it."""
+"""If no row is at a first place, its restamped row is searched among this many rows behind it."""
 
 
 @dataclass(frozen=True)
 class _Met:
-    """The message as it stands in one row."""
+    """The message in one row."""
 
     place: Place
     run: PackedRun
@@ -48,7 +48,7 @@ class _Met:
 
 
 class Finder:
-    """Looks for messages of one queue; `graves` is the dead letter queue, where it is known."""
+    """Locates messages of one queue, and in its dead-letter queue where that is known."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Finder:
         self._graves = graves
 
     async def where(self, message_id: str) -> Whereabouts:
-        """Where it lies, and what became of it."""
+        """Its place, and its state."""
         stored = id_bytes(message_id)
         place = Place.from_bytes(stored)
         places: list[str] = []
@@ -85,7 +85,7 @@ class Finder:
     # ---- one place
 
     async def _meet(self, place: Place, stored: bytes) -> _Met | None:
-        """The message at a place, or in the twin of a row that never landed."""
+        """The message at a place, or in the restamped row of a row that never landed."""
         row = await _read_row(self._host, self._settings, place.row)
         if row is not None and row.run is not None:
             run = unpack(row.run)
@@ -123,10 +123,10 @@ class Finder:
         columns = ("due", "run", "cancelled", "moved")
         return await self._host.store.read(Select(table, key, columns, within=within, limit=limit))
 
-    # ---- what became of it there
+    # ---- its state at that place
 
     async def _judge(self, met: _Met, told: Whereabouts) -> tuple[Whereabouts, Place | None]:
-        """What is known of it at this place, and where it went on to."""
+        """Its state at this place, and the place that it moved to."""
         due_us, before = met.run.due_us[met.index], met.run.attempt[met.index] if met.run.attempt is not None else 0
         told = Whereabouts(told.message_id, Fate.WAITING, told.places, due_us, max(told.attempt, before))
         if met.row.cancelled is not None:
@@ -161,7 +161,7 @@ class Finder:
     async def _follow(
         self, told: Whereabouts, met: _Met, to: Place, of_row: RowFacts, *, is_dead: bool
     ) -> tuple[Whereabouts, Place | None]:
-        """It was copied: to another place of this queue, or to the dead letter queue."""
+        """It was copied: to another place of this queue, or to the dead-letter queue."""
         if not is_dead and await self._meet(to, id_bytes(told.message_id)) is not None:
             return told, to
         if is_dead and self._graves is not None:
@@ -175,7 +175,7 @@ class Finder:
     async def _judge_here(
         self, met: _Met, told: Whereabouts, view: LaneView, of_row: RowFacts, part: int
     ) -> Whereabouts:
-        """Settled, hidden or waiting in the lane where it lies."""
+        """Settled, hidden or waiting in the lane of its place."""
         key = row_key(met.place.row.sub, met.place.row.due, met.first.due)
         order = position_order(met.place.row.due)
         settled, tried = of_row.settled, of_row.tried.get(met.index)

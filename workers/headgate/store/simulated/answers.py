@@ -10,7 +10,7 @@ from headgate.store.store import Unknown
 
 
 class Answers:
-    """What replicas answered to one question. Late ones are still taken: they save a hint."""
+    """The replicas' answers to one request. Late ones are still accepted: they save a hint."""
 
     __slots__ = ("_missing", "also", "future", "replies")
 
@@ -18,7 +18,7 @@ class Answers:
         self.future: asyncio.Future[None] = loop.create_future()
         self.replies: dict[str, Any] = {}
         self.also: Answers | None = None
-        """Somebody else who waits for the same answers, but for more of them."""
+        """Another caller that waits for the same answers, but for more of them."""
         self._missing = [[group.names, group.needed] for group in groups]
 
     def take(self, name: str, reply: Any) -> None:
@@ -38,7 +38,7 @@ class Answers:
             self.future.set_result(None)
 
     def finish(self) -> None:
-        """Wait no longer: what came has decided it."""
+        """Stop waiting: the answers so far have decided it."""
         if not self.future.done():
             self.future.set_result(None)
 
@@ -46,11 +46,11 @@ class Answers:
         """The time is up."""
         if not self.future.done():
             self.future.set_exception(Unknown(message, **facts))  # type: ignore[arg-type]
-            self.future.exception()  # whoever waits is told; if nobody does, that is no error of its own
+            self.future.exception()  # a waiting caller gets it; without one, it is no error of its own
 
 
 class Votes(Answers):
-    """Answers to a proposal. A patient one waits for all of them before it says that it lost."""
+    """Answers to a proposal. A patient one waits for all of them before it reports a loss."""
 
     __slots__ = ("_asked", "_needed", "_patient", "accepted")
 

@@ -1,9 +1,10 @@
-"""Logged batches: kept by two other nodes before anything is written, and replayed unless these are told it is done.
+"""Logged batches: two other nodes store them before anything is written, and replay them unless they learn that the
+batch is done.
 
-A batch that its coordinator did not finish, or did not say that it had, is replayed once it is older than twice the
-write time-out, by whoever keeps it, whenever that node comes to it: minutes or hours later if it was down. Replay
-writes to the replicas that are alive and leaves hints for the others. A batch older than the smallest gc_grace of all
-its tables is dropped without a word, whatever was written of it by then.
+A batch whose coordinator did not finish it, or did not report so, is replayed once it is older than twice the write
+timeout. Any node that stores it replays it when it gets to it: minutes or hours later if it was down. A replay writes
+to the live replicas and leaves hints for the others. A batch older than the smallest gc_grace of all its tables is
+dropped silently, no matter which part of it was written by then.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Batchlog:
             self.wake()
 
     async def write(self, batch: Batch) -> None:
-        """Log it, write all of it, say that it is done."""
+        """Log it, write all of it, report its end."""
         mutations = mutations_of(batch, self._node.now_s)
         if len(mutations) == 1:
             await self._node.coordinator.replicate(mutations[0], batch.consistency)
@@ -103,7 +104,7 @@ class Batchlog:
         self.wake()
 
     def wake(self) -> None:
-        """See to it that batches are looked at."""
+        """Schedule the check of stored batches."""
         if self._timer is None and self._node.name not in self._cluster.batchlog_held:
             self._timer = self._loop.call_later(
                 self._cluster.settings.batchlog_every_s, self._look, context=self._node.process.context

@@ -23,7 +23,7 @@ from headgate.testing.world.world import World
 
 
 class Cluster:
-    """All nodes; who believes whom to be alive; and every fault that is theirs."""
+    """All nodes, their view of each other's liveness, and every fault of theirs."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class Cluster:
         for name, data_centre in self.topology.data_centre_of.items():
             self.nodes[name] = Node(self, name, data_centre)
 
-    # ---- who is alive
+    # ---- liveness
 
     def look_at_links(self) -> None:
-        """Called after each fault that changes who can reach whom."""
+        """Called after each fault that changes reachability."""
         now_s = self.world.now_s()
         passes = self.world.network.passes
         running = {name for name, node in self.nodes.items() if node.process.state is State.RUNNING}
@@ -77,7 +77,7 @@ class Cluster:
         return name not in self._said_goodbye and self.world.now_s() - since_s < self.settings.detection_s
 
     def out_of_reach_s(self, observer: str, name: str) -> float:
-        """For how long one node has not heard of another."""
+        """How long one node has not received anything from another."""
         since_s = self._out_since.get((observer, name))
         return 0.0 if since_s is None else self.world.now_s() - since_s
 
@@ -94,7 +94,7 @@ class Cluster:
     # ---- faults
 
     def stop(self, name: str, *, for_s: float | None = None, machine: bool = False) -> None:
-        """SIGSTOP a node: it serves late what comes meanwhile, if it goes on."""
+        """SIGSTOP a node: it serves the messages of the pause late, if it resumes."""
         self._node(name).process.pause(for_s=for_s, machine=machine)
 
     def go_on(self, name: str) -> None:
@@ -102,11 +102,11 @@ class Cluster:
         self._node(name).process.resume()
 
     def kill(self, name: str) -> None:
-        """Kill -9 a node. Its disk stays, with everything it had said yes to."""
+        """Kill -9 a node. Its disk stays, with everything it had acknowledged."""
         self._node(name).process.kill()
 
     def shut_down(self, name: str) -> None:
-        """End a node in good order: the others are told, and take it for dead at once."""
+        """End a node cleanly: the others are notified, and consider it dead at once."""
         self._said_goodbye.add(name)
         self._node(name).process.kill()
 
@@ -114,7 +114,7 @@ class Cluster:
         """Start a node that was killed or shut down again, from its disk."""
         node = self._node(name)
         if node.process.state is not State.DEAD:
-            raise Bug("only a stopped node can be restarted", node=name)
+            raise Bug("Only a stopped node can be restarted", node=name)
         clock = node.process.clock
         node.process = self.world.process(name, data_centre=node.data_centre)
         node.process.clock = clock  # the machine was not touched
@@ -124,7 +124,7 @@ class Cluster:
         self.look_at_links()
 
     def overload(self, name: str, overloaded: bool = True) -> None:
-        """Let a node turn every request of clients away, unread."""
+        """Let a node reject every client request, unread."""
         self._node(name).overloaded = overloaded
         self.world.history.note(name, "overloaded" if overloaded else "has room again")
 
@@ -153,7 +153,7 @@ class Cluster:
                 node.batchlog.wake()
 
     def alter_gc_grace(self, table: Table | str, seconds: int) -> None:
-        """What somebody does by ALTER TABLE behind our back."""
+        """The effect of an ALTER TABLE by another client."""
         name = table if isinstance(table, str) else table.name
         self._gc_grace_s[name] = seconds
         self.world.history.note("cluster", "gc_grace", name, ("seconds", seconds))
@@ -174,5 +174,5 @@ class Cluster:
     def _node(self, name: str) -> Node:
         node = self.nodes.get(name)
         if node is None:
-            raise Bug("unknown node", node=name, nodes=", ".join(self.nodes))
+            raise Bug("Unknown node", node=name, nodes=", ".join(self.nodes))
         return node

@@ -1,7 +1,7 @@
-"""Conditions of an LWT: what has to be read for them, whether they hold, and what a refusal returns. Pure.
+"""Conditions of an LWT: the read that they need, whether they hold, and the result of a rejection. Pure.
 
-The rules are those of Cassandra's CQL3CasRequest. One surprise of theirs is kept: a row counts as there only by the
-columns that are read, and where nothing but static cells is written, no other columns are.
+The rules are those of Cassandra's CQL3CasRequest. One surprise of theirs is kept: a row exists only by the columns
+that are read, and where only static cells are written, no other columns are read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """An LWT, taken apart: the read it needs, and the columns by which rows count as there."""
+    """An LWT, split up: the read it needs, and the columns by which rows count as existing."""
 
     command: Command
     parts: tuple[Conditional, ...]
@@ -43,11 +43,11 @@ class Question:
 
 
 def question_of(statement: Decision, now_s: int, gc_grace_s: int) -> Question:
-    """What has to be known before an LWT can be decided."""
+    """The facts needed before an LWT can be decided."""
     parts = statement.statements if isinstance(statement, BatchIf) else (statement,)
     table = parts[0].shape.table
     if any(part.shape.table is not table and part.shape.table.name != table.name for part in parts):
-        raise Bug("a conditional batch must be of one table", table=table.name)
+        raise Bug("A conditional batch must be of one table", table=table.name)
     values = partition_of(parts[0])
     key = partition_key(table, values)
     points = _rows_asked_about(table, parts)
@@ -104,7 +104,7 @@ def _result_names(statement: Decision, table: Table, parts: tuple[Conditional, .
 
 
 def holds(question: Question, image: Image) -> bool:
-    """Whether all conditions hold of what was read."""
+    """Whether all conditions hold for the rows that were read."""
     now_s = question.command.cut.now_s
     static = _read(image.static, question.statics)
     rows = {key: _read(row, question.regulars) for key, row in zip(image.keys, image.rows, strict=True)}

@@ -1,11 +1,11 @@
-"""Plain writes and reads, as a coordinator does them: replicas asked at once, answers counted, differences mended.
+"""Plain writes and reads of a coordinator: replicas are queried concurrently, answers counted, differences repaired.
 
 - A write goes to every replica that is believed alive; for the others, and for those that do not acknowledge in time,
-  a hint is kept. It succeeds when its consistency is met, and lands wherever it lands if not.
-- A read asks just as many replicas as its consistency wants (and one more when they are slow), merges what they say,
-  and before it answers writes to each of those what it lacked: blocking read repair, so that of two reads at quorum,
-  one after the other, the later never sees less.
-- With a limit, rows that one replica has and another has deleted do not count: it asks again, for more.
+  a hint is kept. It succeeds when its consistency is met, and otherwise stays on the replicas that it reached.
+- A read queries exactly as many replicas as its consistency needs (and one more when they are slow) and merges their
+  answers. Before it answers it writes the missing part to each of those: blocking read repair, so that of two reads
+  at quorum, one after the other, the later never returns less.
+- With a limit, rows that one replica has and another has deleted do not count: it reads again, for more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIMIT_GROWTH = 4
 
 
 class Coordinator:
-    """What a node does with a plain request."""
+    """A node's handling of a plain request."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -48,7 +48,7 @@ class Coordinator:
             for mutation in mutations:
                 started.append(self.begin(mutation, statement.consistency))
         except NotEnoughReplicas as error:
-            # Other partitions of it may be written, or may still be: that nothing was done can not be promised.
+            # Other partitions of it may be written, or may still be: this cannot promise that nothing was done.
             raise Unknown(error.message, **error.facts) from error  # type: ignore[arg-type]
         await wait_for_all(started)
 
@@ -73,12 +73,12 @@ class Coordinator:
         return answers
 
     def see_to_hints(self, answers: Answers, asked: tuple[str, ...], mutation: Mutation) -> None:
-        """The time for acknowledgements is up: keep a hint for whoever gave none, and tell whoever waits."""
+        """The time for acknowledgements is up: keep a hint for each missing one, and notify the waiting caller."""
         self.hint_the_silent(answers, asked, mutation)
         answers.fail("too few replicas acknowledged in time", acknowledged=len(answers.replies))
 
     def hint_the_silent(self, answers: Answers, asked: tuple[str, ...], mutation: Mutation) -> None:
-        """Keep a hint for each that was asked and gave no acknowledgement."""
+        """Keep a hint for each replica that was written to and did not acknowledge."""
         if len(answers.replies) < len(asked):
             for name in asked:
                 if name not in answers.replies:
@@ -104,7 +104,7 @@ class Coordinator:
         return selected_rows(select, command, image)
 
     async def read(self, command: Command, consistency: Consistency) -> Image:
-        """What enough replicas know together of a part of a partition, mended where they differed."""
+        """The merged state of a part of a partition at enough replicas, repaired where they differed."""
         groups = self._cluster.topology.groups(command.token, consistency, self._node.data_centre)
         while True:
             images = await self._ask(command, groups)
@@ -118,7 +118,7 @@ class Coordinator:
                 return merged
             if sum(row.is_live(command.cut.now_s) for row in merged.rows) >= limit:
                 return merged
-            # Rows of one replica that another one has deleted have used up the limit: ask for more of them.
+            # Rows of one replica that another one has deleted have used up the limit: read more of them.
             command = replace(command, cut=replace(command.cut, limit=limit * LIMIT_GROWTH))
 
     async def _ask(self, command: Command, groups: tuple[Group, ...]) -> dict[str, Image]:
@@ -188,12 +188,12 @@ class Coordinator:
 
 
 def plain_consistency(serial: SerialLevel) -> Consistency:
-    """The consistency at which an LWT reads and commits: the plain one that its serial level stands for."""
+    """The consistency at which an LWT reads and commits: the plain one that its serial level implies."""
     return Consistency.LOCAL_QUORUM if serial is SerialLevel.LOCAL_SERIAL else Consistency.QUORUM
 
 
 def require(groups: tuple[Group, ...], up: tuple[str, ...]) -> None:
-    """Refuse at once what can not succeed."""
+    """Reject at once a request that cannot succeed."""
     for group in groups:
         alive = sum(name in group.names for name in up)
         if alive < group.needed:
@@ -201,7 +201,7 @@ def require(groups: tuple[Group, ...], up: tuple[str, ...]) -> None:
 
 
 async def wait_for_all(started: list[Answers]) -> None:
-    """Wait until each has ended; if any failed, it is the first failure that is told."""
+    """Wait until each has ended; if any failed, raise the first failure."""
     await asyncio.wait([answers.future for answers in started])
     failures = [answers.future.exception() for answers in started]
     for failure in failures:

@@ -1,8 +1,9 @@
-"""Hints: writes kept by a coordinator for replicas that were away, or did not answer, and sent when they are back.
+"""Hints: writes that a coordinator keeps for replicas that were down, or did not answer, and sends when they are
+back.
 
-A hint is tried every ten seconds while its target is believed alive. One is dropped silently once it is older than
-the gc_grace it was made under, or the table's of today if that is shorter: delivered later it could bring back what
-was deleted meanwhile. For a replica that has been away for longer than the hint window none is made at all.
+A hint is tried every ten seconds while its target is believed alive. It is dropped silently once it is older than the
+gc_grace at its creation, or the table's current one if that is shorter: delivered later, it could bring back deleted
+data. A replica that has been down for longer than the hint window gets no hint at all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Hints:
-    """The hints that one node keeps. They are on its disk; what sends them is not."""
+    """The hints of one node. They are on its disk; the task that sends them is not."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

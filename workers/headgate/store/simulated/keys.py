@@ -1,7 +1,7 @@
 """Keys: a partition key as bytes and as a token, a clustering key as something that sorts as Cassandra does. Pure.
 
-The token is a hash of our own, not Murmur3: it spreads keys over the ring, and is the same on every machine. What
-depends on the value of a token, and not only on there being an order of tokens, is outside of what is simulated.
+The token is a hash of our own, not Murmur3: it spreads keys over the ring, and is the same on every machine.
+Behaviour that depends on the value of a token, and not only on an order of tokens, is not simulated.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _order_of(column: Column, descending: bool) -> Callable[[Any], Any]:
 
 @lru_cache(4096)
 def clustering_orders(table: Table) -> tuple[Callable[[Any], Any], ...]:
-    """For each clustering column, what turns a value into something that sorts."""
+    """For each clustering column, the function that makes its values sortable."""
     return tuple(_order_of(column, column.name in table.descending) for column in table.clustering)
 
 
@@ -84,5 +84,5 @@ def _encoded(encoders: tuple[Callable[[Any], bytes], ...], values: tuple[Value, 
 
 @lru_cache(KEYS_REMEMBERED)
 def token_of(key: bytes) -> int:
-    """Where on the ring a partition lies."""
+    """The token of a partition on the ring."""
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)

@@ -1,12 +1,12 @@
 """Lightweight transactions as a coordinator of Cassandra 5.0 runs them (paxos_variant v1).
 
-    prepare -> finish what is in flight -> tell those who are behind -> read -> decide -> propose -> commit
+    prepare -> finish proposals in flight -> update replicas that are behind -> read -> decide -> propose -> commit
 
-Refused by a higher ballot, it waits a random while and begins anew, until the contention time-out. There are three
-ways in which the answer is lost though the update is, or will be, applied: some replicas accepted and too few
-answered; it was accepted and the commit was not acknowledged in time; the answer itself never came. A later LWT or
-serial read of the partition finds what a majority may have accepted, and finishes it. A refused LWT and a serial read
-propose as well, an update that does nothing, so that nothing below their ballot surfaces after they have answered.
+After a rejection by a higher ballot it waits a random time and starts again, until the contention timeout. The answer
+can be lost in three ways although the update is, or will be, applied. Some replicas accepted and too few answered; it
+was accepted and the commit was not acknowledged in time; or the answer itself never came. A later LWT or serial read
+of the partition finds every proposal that a majority may have accepted, and finishes it. A rejected LWT and a serial
+read also propose an update that does nothing, so that nothing below their ballot appears after they have answered.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One LWT or serial read: its partition, who takes part, and until when."""
+    """One LWT or serial read: its partition, its participants, and its time limit."""
 
     table: Table
     key: bytes
@@ -44,7 +44,7 @@ class Round:
 
 
 class Deciding:
-    """What a node does with an LWT."""
+    """A node's handling of an LWT."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -74,7 +74,7 @@ class Deciding:
     async def _decided(
         self, round_: Round, ballot: Ballot, question: Question, statement: Decision, now_s: int
     ) -> AttemptAnswer | None:
-        """The end of it; None if a higher ballot came in between and nobody accepted this one."""
+        """Its end; None if a higher ballot came in between and nobody accepted this one."""
         image = await self._node.coordinator.read(question.command, plain_consistency(round_.table.serial))
         if not holds(question, image):
             rows = refusal_rows(question, image)
@@ -90,7 +90,8 @@ class Deciding:
         return AttemptAnswer()
 
     async def finish_what_is_in_flight(self, select: Select) -> None:
-        """Before a serial read: whatever may have been accepted is committed, and nothing older can be any more."""
+        """Before a serial read: every proposal that may have been accepted is committed, and no older one can be any
+        more."""
         command = command_of(select, self._node.now_s, 0)
         round_ = self._round(command.table, command.key, command.token)
         while True:
@@ -102,7 +103,7 @@ class Deciding:
     # ---- the phases
 
     async def _prepared(self, round_: Round) -> Ballot:
-        """A ballot that a majority has promised, with nothing in flight below it and nobody behind."""
+        """A ballot that a majority has promised, with nothing in flight below it and no replica behind."""
         above = NO_BALLOT
         while True:
             self._check_time(round_)
@@ -138,7 +139,7 @@ class Deciding:
         return dict(answers.replies)
 
     def take_promise(self, answers: Answers, name: str, promise: Promise) -> None:
-        """A replica answered a prepare; a single refusal is enough to know that this ballot is lost."""
+        """A replica answered a prepare; a single rejection proves that this ballot is lost."""
         answers.take(name, promise)
         if not promise.promised:
             answers.finish()
@@ -154,11 +155,11 @@ class Deciding:
         if votes.won:
             return True
         if unknown_if_partial and votes.accepted:
-            raise Unknown("a proposal was accepted by some replicas and refused by others")
+            raise Unknown("A proposal was accepted by some replicas and refused by others")
         return False
 
     async def _commit(self, round_: Round, proposal: Proposal) -> None:
-        """Make it visible at the plain consistency; replicas that do not hear of it get a hint."""
+        """Make it visible at the plain consistency; replicas that do not acknowledge it get a hint."""
         node = self._node
         topology = self._cluster.topology
         consistency = plain_consistency(round_.table.serial)
@@ -178,7 +179,7 @@ class Deciding:
         await answers.future
 
     async def _tell(self, round_: Round, behind: tuple[str, ...], committed: Proposal) -> None:
-        """Commit to replicas of this majority what they have not heard of, and begin anew."""
+        """Commit to replicas of this majority the updates that they lack, and start again."""
         answers = Answers(self._loop, (Group(frozenset(behind), len(behind)),))
         node = self._node
         for name in behind:
@@ -201,7 +202,7 @@ class Deciding:
 
     def _check_time(self, round_: Round) -> None:
         if self._loop.time() >= round_.deadline_s:
-            raise Unknown("too much contention for a partition", table=round_.table.name)
+            raise Unknown("Too much contention for a partition", table=round_.table.name)
 
     async def _back_off(self, round_: Round) -> None:
         self._check_time(round_)

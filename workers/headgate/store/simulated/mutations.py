@@ -1,4 +1,4 @@
-"""Statements to what they do to partitions. Pure: timestamps and the second of the request are handed in.
+"""The effects of statements on partitions. Pure: timestamps and the second of the request are passed in.
 
 All that a batch does to one partition key, in all tables, is one mutation, which a replica applies wholly or not at
 all; so a logged batch on one partition needs no log.
@@ -43,7 +43,7 @@ SHAPES_REMEMBERED = 4096
 
 
 class Part(NamedTuple):
-    """What a mutation does to one partition of one table."""
+    """The effect of a mutation on one partition of one table."""
 
     table: Table
     values: tuple[Value, ...]
@@ -52,7 +52,7 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class Mutation:
-    """What is applied as one on a replica: parts of one partition key."""
+    """The unit that a replica applies atomically: parts of one partition key."""
 
     key: bytes
     token: int
@@ -69,7 +69,7 @@ class _Setting(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """Where in the values of a shape its key and its cells stand."""
+    """The indexes of the key and the cells in the values of a shape."""
 
     partition: tuple[int, ...]
     clustering: tuple[int, ...]
@@ -109,7 +109,7 @@ def row_key(statement: Insert | statements.Update | InsertIfAbsent | UpdateIf) -
 
 
 def mutations_of(statement: Plain | Batch, now_s: int) -> list[Mutation]:
-    """What a plain write does, by partition key."""
+    """The effect of a plain write, by partition key."""
     if isinstance(statement, Batch):
         return _gathered(_plain_part(each, now_s) for each in statement.statements)
     part = _plain_part(statement, now_s)
@@ -118,7 +118,7 @@ def mutations_of(statement: Plain | Batch, now_s: int) -> list[Mutation]:
 
 
 def decided_update(statement: Decision, timestamp_us: int, now_s: int) -> Update:
-    """What an LWT does when its conditions hold: cells stamped with its ballot, and the uuid of its attempt."""
+    """The effect of an LWT whose conditions hold: cells stamped with its ballot, and the uuid of its attempt."""
     parts = statement.statements if isinstance(statement, BatchIf) else (statement,)
     whole = Update()
     for part, bears in zip(parts, attempt_bearers(statement), strict=True):
@@ -129,7 +129,7 @@ def decided_update(statement: Decision, timestamp_us: int, now_s: int) -> Update
 
 
 def restamped(mutation: Mutation, timestamp_us: int) -> Mutation:
-    """The same update under a later ballot, as whoever finishes the LWT of another proposes it."""
+    """The same update under a later ballot, as a coordinator proposes it that finishes the LWT of another."""
     return Mutation(
         mutation.key,
         mutation.token,
@@ -173,7 +173,7 @@ def _gathered(parts: Iterable[Part]) -> list[Mutation]:
 
 
 def merge_into(whole: Update, update: Update) -> None:
-    """Add what one statement does to what others do to the same partition."""
+    """Add one statement's effect to that of others on the same partition."""
     if update.deletion is not None and (whole.deletion is None or whole.deletion < update.deletion):
         whole.deletion = update.deletion
     for span, deletion in update.ranges.items():

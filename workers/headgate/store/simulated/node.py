@@ -1,8 +1,8 @@
-"""One node of the simulated Cassandra: a process, its disk, and what it does when a message comes.
+"""One node of the simulated Cassandra: a process, its disk, and its handling of messages.
 
-As a replica it applies, reads, promises, accepts and commits; as a coordinator it serves requests of clients, which
-is the matter of coordinator.py, lwt.py and scanning.py. When its process is killed the disk stays, and a restart
-begins with it; when it is paused, messages wait at its door and are all served when it goes on.
+As a replica it applies, reads, promises, accepts and commits. As a coordinator it serves client requests by
+coordinator.py, lwt.py and scanning.py. When its process is killed the disk stays, and a restart loads it. While it is
+paused, messages wait, and are all served when it resumes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Node:
         self.start()
 
     def start(self) -> None:
-        """Begin with what is on the disk."""
+        """Start from the state on disk."""
         self.process.when_state_changes(lambda: self.cluster.state_changed(self.name))
         self.hints = Hints(self)
         self.batchlog = Batchlog(self)
@@ -62,7 +62,7 @@ class Node:
         return self.process.clock.wall_us() // 1_000_000
 
     def next_ballot(self, above: Ballot) -> Ballot:
-        """A ballot of this node's clock, but above what was seen, so that a slow clock can win too."""
+        """A ballot of this node's clock, but above every known one, so that a slow clock can win too."""
         self._last_ballot_us = max(self.process.clock.wall_us(), self._last_ballot_us + 1, above[0] + 1)
         return self._last_ballot_us, self.process.chance.getrandbits(62)
 
@@ -79,7 +79,7 @@ class Node:
     def serve(self, client: Process, statement: Statement | RangeCommand, answer: Callable[[Any], None]) -> None:
         """A client's request arrived."""
         if self.overloaded:
-            self._send("answer", self.process, client, answer, Overloaded("the coordinator is overloaded"))
+            self._send("answer", self.process, client, answer, Overloaded("The coordinator is overloaded"))
             return
         asyncio.get_running_loop().create_task(self._serve(client, statement, answer))
 
@@ -109,18 +109,18 @@ class Node:
         return AttemptAnswer()
 
     def tell_time(self, client: Process, answer: Callable[[Any], None]) -> None:
-        """A client asked what time it is here; Cassandra counts in milliseconds."""
+        """A client's query of this node's time; Cassandra counts in milliseconds."""
         self._send("answer", self.process, client, answer, self.process.clock.wall_us() // 1000 * 1000)
 
     # ---- as a replica
 
     def on_write(self, sender: Node, answers: Answers, mutation: Mutation) -> None:
-        """Apply, and say so."""
+        """Apply, and acknowledge."""
         self.replica.apply(mutation)
         self.send("write-ack", sender, answers.take, self.name, True)
 
     def on_read(self, sender: Node, answers: Answers, command: Command) -> None:
-        """Answer with an image of what was asked for."""
+        """Answer with an image of the requested part."""
         self.send("rows", sender, answers.take, self.name, self.replica.read(command))
 
     def on_prepare(self, sender: Node, answers: Answers, table: str, key: bytes, ballot: Ballot) -> None:
@@ -141,7 +141,7 @@ class Node:
         self.send("commit-ack", sender, answers.take, self.name, True)
 
     def on_hint(self, sender: Node, mutation: Mutation, delivered: Callable[[], None]) -> None:
-        """A write that was kept for this node while it was away."""
+        """A write that another node kept for this node while it was down."""
         self.replica.apply(mutation)
         self.cluster.world.history.note(self.name, "applied a hint", mutation, ("from", sender.name))
         self.send("hint-ack", sender, delivered)

@@ -1,8 +1,8 @@
 """A partition as one replica holds it, and the images of it that reads carry about. Pure.
 
-Writes come as `Update`s: any of a deletion of the partition, deletions of ranges, static cells, and rows. What a
-deletion covers is removed at once; the deletion itself stays until it is purged, and goes on covering what comes late
-and is older. After the purge nothing remembers it: that is how deleted data comes back from a replica that was away.
+Writes come as `Update`s: any of a deletion of the partition, deletions of ranges, static cells, and rows. Covered
+data is removed at once. The deletion itself stays until it is purged, and continues to cover older data that comes
+late. After the purge nothing remembers it: that is how deleted data comes back from a replica that was down.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ EVERYTHING = Span()
 
 @dataclass(slots=True)
 class Update:
-    """What one write does to one partition of one table."""
+    """The effect of one write on one partition of one table."""
 
     deletion: Deletion | None = None
     ranges: dict[Span, Deletion] = field(default_factory=dict)
@@ -74,13 +74,13 @@ class Update:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it does nothing: what an LWT proposes that was refused, or a serial read."""
+        """Whether it does nothing: the proposal of a rejected LWT, or of a serial read."""
         return not (self.rows or self.static or self.deletion or self.ranges)
 
 
 @dataclass(slots=True)
 class Image:
-    """What one replica knows of a slice of a partition. `truncated` if more rows may follow the last one."""
+    """One replica's state of a slice of a partition. `truncated` if more rows may follow the last one."""
 
     deletion: Deletion | None
     ranges: Mapping[Span, Deletion]
@@ -92,7 +92,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What part of a partition a read is about. A limit counts live rows of the second `now_s`."""
+    """The part of a partition that a read covers. A limit counts live rows of the second `now_s`."""
 
     span: Span
     backwards: bool
@@ -104,7 +104,7 @@ class Cut:
 
 
 class Partition:
-    """Rows in order, and what covers them."""
+    """Rows in order, and the deletions that cover them."""
 
     __slots__ = ("deletion", "keys", "oldest_end_s", "ranges", "rows", "static")
 
@@ -214,7 +214,7 @@ class Partition:
     # ---- reading
 
     def image(self, cut: Cut) -> Image:
-        """What this replica answers: without what it could purge, which Cassandra leaves out of answers as well."""
+        """The answer of this replica: without purgeable data, which Cassandra leaves out of answers as well."""
         purging = self.oldest_end_s is not None and self.oldest_end_s < cut.gc_before_s
         keys: list[OrderKey] = []
         rows: list[Row] = []
@@ -247,8 +247,8 @@ class Partition:
         )
 
     def _ranges_of(self, cut: Cut, end: OrderKey | None) -> dict[Span, Deletion]:
-        """Deletions that touch what was asked for, up to the last row of a truncated answer, and no others: who reads
-        one row must not carry to another replica what became of the next one."""
+        """Deletions that touch the requested part, up to the last row of a truncated answer, and no others: a read of
+        one row must not copy the state of the next one to another replica."""
         if cut.points is not None:
             return {
                 span: deletion for span, deletion in self.ranges.items() if any(span.holds(at) for at in cut.points)
@@ -264,7 +264,7 @@ class Partition:
         return (self.keys[place] for place in places)
 
     def purge(self, now_s: int, gc_before_s: int) -> None:
-        """Compact: drop tombstones older than that, and what expired before it."""
+        """Compact: drop older tombstones, and cells that expired before it."""
         if self.oldest_end_s is None or self.oldest_end_s >= gc_before_s:
             return
         self.deletion = _unless_old(self.deletion, gc_before_s)
@@ -299,7 +299,7 @@ EMPTY = Image(None, {}, None, [], [], truncated=False)
 
 
 def images_agree(images: list[Image]) -> bool:
-    """Whether replicas gave the same answer, as their digests would tell."""
+    """Whether replicas gave the same answer, as their digests would show."""
     first = images[0]
     return all(
         image.rows == first.rows
@@ -311,7 +311,8 @@ def images_agree(images: list[Image]) -> bool:
 
 
 def merge_images(images: list[Image], backwards: bool) -> Image:
-    """What the replicas know together, as far as all of them have told: to the earliest end of a truncated answer."""
+    """The merged state of the replicas, as far as all of them have answered: to the earliest end of a truncated
+    answer."""
     whole = Partition()
     for image in images:
         whole.apply(as_update(image))
@@ -335,13 +336,13 @@ def _up_to(ranges: dict[Span, Deletion], end: OrderKey | None, backwards: bool) 
 
 
 def as_update(image: Image) -> Update:
-    """The write that makes a partition know what an image knows."""
+    """The write that brings a partition to the state of an image."""
     return Update(image.deletion, dict(image.ranges), image.static, dict(zip(image.keys, image.rows, strict=True)))
 
 
 def missing_from(image: Image, merged: Image, queried: frozenset[str] | None = None) -> Update:
-    """What a replica that gave this image has to be told so that it would have given the merged one, as far as it was
-    asked for: markers and deletions are always told, cells of columns that were not queried never are."""
+    """The update that would have made a replica with this image answer the merged one, within the requested part.
+    Markers and deletions are always sent, cells of columns that were not queried never are."""
     known: dict[OrderKey, Row] = dict(zip(image.keys, image.rows, strict=True))
     told = Update()
     if merged.deletion != image.deletion:

@@ -1,13 +1,14 @@
-"""What one replica promises, accepts and commits for one partition: the acceptor of Paxos, as in Cassandra 5.0. Pure.
+"""The promises, acceptances and commits of one replica for one partition: the acceptor of Paxos, as in Cassandra 5.0.
+Pure.
 
-    prepare(b)   promised if b is above all that was promised; tells what is accepted and what was committed last
+    prepare(b)   promised if b is above every promise; returns the accepted proposal and the last commit
     propose(b)   accepted unless something above b was promised
-    commit(b)    applied; an acceptance up to b is done with
+    commit(b)    applied; an acceptance up to b is finished
 
-A proposal without an update is what a refused LWT or a serial read leaves: it ends whatever was in flight below it.
-A ballot is (microseconds of the coordinator's clock, chance), so a proposal's cells are stamped with its ballot.
-Invariant: at most one update is ever chosen for a ballot, and a later ballot finds it or a majority that can not know
-of it; tests/simulation checks what follows from that, over many seeds.
+A proposal without an update comes from a rejected LWT or a serial read: it ends every proposal in flight below it. A
+ballot is (microseconds of the coordinator's clock, random number), so a proposal's cells are stamped with its ballot.
+Invariant: at most one update is ever chosen for a ballot, and a later ballot finds it or a majority that cannot know
+of it. tests/simulation checks the consequences over many seeds.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NO_BALLOT: Ballot = (0, 0)
 
 
 class Proposal(NamedTuple):
-    """A ballot and what it is about to do; None does nothing."""
+    """A ballot and the update it proposes; None does nothing."""
 
     ballot: Ballot
     mutation: Mutation | None
@@ -32,7 +33,7 @@ NOTHING = Proposal(NO_BALLOT, None)
 
 
 class Promise(NamedTuple):
-    """The answer to a prepare. If it is refused, `witnessed` is the ballot that stands in its way."""
+    """The answer to a prepare. If it is rejected, `witnessed` is the ballot above it."""
 
     promised: bool
     witnessed: Ballot
@@ -74,13 +75,13 @@ class Acceptor:
 
 
 class Summary(NamedTuple):
-    """What a majority of promises says of the partition's past."""
+    """The partition's past, from a majority of promises."""
 
     in_progress: Proposal
-    """Accepted by somebody, perhaps by a majority, and not known to be committed: it has to be finished first."""
+    """Accepted by a replica, perhaps by a majority, and not known to be committed: it has to be finished first."""
     committed: Proposal
     behind: tuple[str, ...]
-    """Replicas that have not heard of the last commit."""
+    """Replicas that lack the last commit."""
 
 
 def summary_of(promises: Mapping[str, Promise]) -> Summary:
@@ -94,7 +95,7 @@ def summary_of(promises: Mapping[str, Promise]) -> Summary:
 
 
 def highest(promises: Iterable[Promise]) -> Ballot:
-    """The highest ballot that anybody has seen, so that the next one can be above it."""
+    """The highest ballot that any replica knows, so that the next one can be above it."""
     return max(
         (max(promise.witnessed, promise.accepted.ballot, promise.committed.ballot) for promise in promises),
         default=NO_BALLOT,

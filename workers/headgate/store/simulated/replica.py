@@ -1,6 +1,6 @@
-"""What one node keeps on its disk: partitions, Paxos state, hints and logged batches. Pure: no time, no messages.
+"""The state of one node on disk: partitions, Paxos state, hints and logged batches. Pure: no time, no messages.
 
-Everything here outlives the node's process, as a commit log that is synced would make it.
+This state outlives the node's process, as a synced commit log would ensure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headgate.store.types import Value
 
 
 class Hint(NamedTuple):
-    """A write that its target has to get yet. It is worth something until `gc_grace_s` after it was made."""
+    """A write that its target still lacks. It is valid until `gc_grace_s` after its creation."""
 
     made_s: float
     gc_grace_s: int
@@ -23,7 +23,7 @@ class Hint(NamedTuple):
 
 
 class LoggedBatch(NamedTuple):
-    """A logged batch, kept by two nodes until its coordinator says that it is done."""
+    """A logged batch, stored by two nodes until its coordinator reports its end."""
 
     written_s: float
     gc_grace_s: int
@@ -78,7 +78,7 @@ class Replica:
         return sorted(found, key=lambda entry: (entry[1].token, entry[0]))
 
     def purge(self, table: str, now_s: int, gc_before_s: int) -> None:
-        """Compact one table: forget tombstones, and what has expired, older than that."""
+        """Compact one table: drop older tombstones, and cells that expired before."""
         held = self.tables.get(table, {})
         for key in list(held):
             held[key].partition.purge(now_s, gc_before_s)

@@ -1,7 +1,7 @@
 """Rows: a marker, a deletion and cells, merged column by column. Pure, and a row never changes once it is made.
 
-That they never change is what makes the simulation cheap: replicas share the row that the coordinator made, a read
-hands out rows instead of copies, and two replicas that agree mostly hold the very same object.
+Their immutability makes the simulation cheap: replicas share the row that the coordinator created, a read returns
+rows instead of copies, and two replicas that agree mostly hold the very same object.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ OrderKey = tuple[Any, ...]
 
 
 class Row(NamedTuple):
-    """What one replica, or one write, knows of a row. The static cells of a partition are a row without a marker."""
+    """The state of a row at one replica, or in one write. The static cells of a partition are a row without a
+    marker."""
 
     clustering: tuple[Value, ...]
     marker: Cell | None
@@ -37,7 +38,7 @@ class Row(NamedTuple):
         return self.marker is None and self.deletion is None and not self.cells
 
     def value(self, name: str, now_s: int) -> Value:
-        """What a reader of that second sees in a column."""
+        """The value of a column for a reader in that second."""
         cell = self.cells.get(name)
         if cell is None or not (cell.kind == LIVE or cell.is_live(now_s)):
             return None
@@ -50,7 +51,7 @@ class Row(NamedTuple):
 
 
 def merge_rows(left: Row, right: Row) -> Row:
-    """What both know together. The cells of one that the deletion of the other covers are gone."""
+    """The merged state of both. The cells of one that the deletion of the other covers are gone."""
     if left is right:
         return left
     deletion = later(left.deletion, right.deletion)
@@ -67,7 +68,7 @@ def merge_rows(left: Row, right: Row) -> Row:
 
 
 def shadowed(row: Row, timestamp_us: int) -> Row:
-    """What a deletion of the whole range or partition leaves of a row."""
+    """The rest of a row after a deletion of the whole range or partition."""
     deletion = row.deletion
     if deletion is not None and deletion.timestamp_us <= timestamp_us:
         row = row._replace(deletion=None)
@@ -85,7 +86,7 @@ def _without_covered(row: Row, timestamp_us: int) -> Row:
 
 
 def purged_row(row: Row, now_s: int, gc_before_s: int) -> Row:
-    """What is left when everything is dropped that was deleted, or had expired, before a moment."""
+    """The rest after dropping everything that was deleted, or had expired, before a given time."""
     deletion = row.deletion
     if deletion is not None and deletion.at_s < gc_before_s:
         deletion = None
@@ -101,7 +102,7 @@ def purged_row(row: Row, now_s: int, gc_before_s: int) -> Row:
 
 def oldest_end_s(row: Row) -> int | None:
     """A second before which nothing of it can be purged yet; None if nothing of it ever can."""
-    ends = [cell[2] - cell[5] for cell in row.cells.values() if cell[1]]  # gone_s - ttl_s of what is not live
+    ends = [cell[2] - cell[5] for cell in row.cells.values() if cell[1]]  # gone_s - ttl_s of a cell that is not live
     if row.marker is not None and row.marker.kind != LIVE:
         ends.append(row.marker.gone_s)
     if row.deletion is not None:

@@ -1,8 +1,7 @@
 """Scans: a page of keys of a token range, merged from all nodes that hold any of it.
 
-Every node that is needed sends its next partitions in token order; what all of them have told about is merged as far
-as the earliest end, and the page stops there. Differences are not mended on the way, as they would be in Cassandra: a
-scan decides nothing.
+Every required node sends its next partitions in token order. The answers are merged up to the earliest end, and the
+page stops there. Differences are not repaired on the way, as they would be in Cassandra: a scan decides nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from headgate.store.simulated.node import Node
 
 Place = tuple[int, bytes]
-"""Where in the order of tokens a partition stands; its key decides between equal tokens."""
+"""The place of a partition in token order; its key decides between equal tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +36,21 @@ class RangeCommand:
 
 
 class Page(NamedTuple):
-    """Rows of keys, and where the next page begins; None if this was the last."""
+    """Rows of keys, and the start of the next page; None if this was the last."""
 
     rows: list[Any]
     after: Place | None
 
 
 class Found(NamedTuple):
-    """What one node tells: partitions by place, and whether there are more."""
+    """The answer of one node: partitions by place, and whether there are more."""
 
     partitions: dict[Place, tuple[tuple[Value, ...], Image]]
     end: Place | None
 
 
 class Scanning:
-    """What a node does with a scan."""
+    """A node's handling of a scan."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -81,7 +80,7 @@ class Scanning:
         return self._merged(command, cut, answers.replies)
 
     def on_range(self, sender: Node, answers: Answers, command: RangeCommand, cut: Cut) -> None:
-        """As a replica: tell the next partitions held here."""
+        """As a replica: return the next partitions of this node."""
         scan = command.scan
         above = scan.from_token if command.after is None else command.after[0] - 1
         partitions: dict[Place, tuple[tuple[Value, ...], Image]] = {}

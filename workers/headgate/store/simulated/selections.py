@@ -1,4 +1,4 @@
-"""Reads: which part of a partition a statement asks for, and the rows that its answer shows. Pure."""
+"""Reads: the part of a partition that a statement requests, and the rows of its answer. Pure."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Command:
     token: int
     cut: Cut
     queried: frozenset[str] | None = None
-    """The columns that were asked for; None for all. Read repair mends these, and no others."""
+    """The requested columns; None for all. Read repair repairs these, and no others."""
 
 
 def command_of(select: Select, now_s: int, gc_grace_s: int) -> Command:
-    """What a Select asks replicas for."""
+    """The request that a Select sends to replicas."""
     shape = select.shape
     table = shape.table
     values = shape.partition_of(select.values)

@@ -1,4 +1,4 @@
-"""How the simulated Cassandra is set: the defaults of 5.0's cassandra.yaml, as far as they matter here."""
+"""The settings of the simulated Cassandra: the defaults of 5.0's cassandra.yaml, as far as they matter to it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Settings:
     cas_contention_timeout_s: float = 1.8
     cas_backoff_s_max: float = 0.1
     speculative_retry_s: float | None = 0.05
-    """When one more replica is asked to answer a read; the real default is each table's 99th percentile."""
+    """When a read queries one more replica; the real default is each table's 99th percentile."""
     detection_s: float = 8.0
-    """How long a node has to be out of reach before another one takes it for dead."""
+    """How long a node has to be unreachable before another one considers it dead."""
     hints_every_s: float = 10.0
     max_hint_window_s: float = 3 * 3600.0
     batchlog_every_s: float = 10.0

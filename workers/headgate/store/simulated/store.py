@@ -1,4 +1,4 @@
-"""The client's side: a Store that speaks to simulated nodes, as the driver does to real ones.
+"""The client's side: a Store that connects to simulated nodes, as the driver does to real ones.
 
 It belongs to one process of the world: when that is paused or killed, so is it; its requests are on their way none
 the less. It chooses coordinators by the rules of the real one (cassandra_routing.py): only in the home data centre,
@@ -43,7 +43,7 @@ class SimulatedStore(Store):
         for name in self._here():
             self._watch(cluster.nodes[name])
 
-    # ---- what a Store does
+    # ---- the interface of a Store
 
     async def attempt(self, statement: Write | Decision | Select, within_s: float) -> AttemptAnswer:
         """Send it once."""
@@ -74,17 +74,17 @@ class SimulatedStore(Store):
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
-        """What is in flight ends as Unknown."""
+        """Requests in flight end as Unknown."""
         self._closed = True
         pending, self._pending = self._pending, {}
         for future, _ in pending.values():
             if not future.done():
-                future.set_exception(Unknown("the store was closed"))
+                future.set_exception(Unknown("The store was closed"))
 
-    # ---- what a clock asks of a store
+    # ---- the interface for a clock
 
     def coordinators(self) -> Mapping[str, bool]:
-        """All nodes of the home data centre, and whether each is up as far as this client knows."""
+        """All nodes of the home data center, and whether each is up as far as this client knows."""
         return {name: self._is_up(self.cluster.nodes[name]) for name in self._here()}
 
     async def ask_time(self, coordinator: str, within_s: float) -> int:
@@ -103,7 +103,7 @@ class SimulatedStore(Store):
 
     async def _ask(self, statement: Any, within_s: float) -> Any:
         if self._closed:
-            raise Bug("the store is closed")
+            raise Bug("The store is closed")
         node = self._coordinator_for(statement)
         number, future = self._open(node.name)
         noted = self.process.note
@@ -154,13 +154,13 @@ class SimulatedStore(Store):
         self._suspect_until_s[node] = self._loop.time() + SUSPECT_S
         entry = self._pending.get(number)
         if entry is not None and not entry[0].done():
-            entry[0].set_exception(Unknown("no answer in time", coordinator=node))
+            entry[0].set_exception(Unknown("No answer in time", coordinator=node))
 
     def _coordinator_for(self, statement: Any) -> Node:
         nodes = self.cluster.nodes
         usable = [name for name in self._here() if name not in self._excluded and self._is_up(nodes[name])]
         if not usable:
-            raise NotEnoughReplicas("no node of the home data centre can be reached")
+            raise NotEnoughReplicas("No node of the home data centre can be reached")
         self._turn += 1
         start = self._turn % len(usable)
         plan = usable[start:] + usable[:start]
@@ -180,11 +180,11 @@ class SimulatedStore(Store):
         return self.cluster.topology.nodes.get(self.home, ())
 
     def _is_up(self, node: Node) -> bool:
-        """A dead node breaks its connections, so its clients know; one that is stopped or cut off does not."""
+        """A dead node breaks its connections, so its clients know; a stopped or partitioned one does not."""
         return node.process.state is not State.DEAD
 
     def _watch(self, node: Node) -> None:
-        """A node that dies breaks its connections: whoever waited for it hears that, and nothing else."""
+        """A node that dies breaks its connections: every caller that waited for it learns that, and nothing else."""
 
         def look() -> None:
             if node.process.state is State.DEAD:
@@ -197,7 +197,7 @@ class SimulatedStore(Store):
     def _broken(self, number: int) -> None:
         entry = self._pending.get(number)
         if entry is not None and not entry[0].done():
-            entry[0].set_exception(Unknown("the connection broke before the answer", coordinator=entry[1]))
+            entry[0].set_exception(Unknown("The connection broke before the answer", coordinator=entry[1]))
 
 
 def _token(statement: Any) -> int | None:
@@ -208,7 +208,7 @@ def _token(statement: Any) -> int | None:
 
 
 class _Shown:
-    """A statement as the history shows it: written out only if somebody looks."""
+    """A statement for the history: written out only when the history is read."""
 
     __slots__ = ("statement",)
 
@@ -236,5 +236,5 @@ class SimulatedTime:
         self._clock = process.clock
 
     def look(self) -> Instant:
-        """Both, at one moment."""
+        """Both, at the same time."""
         return Instant(round(self._clock.boottime_s() * 1_000_000), self._clock.wall_us())

@@ -1,6 +1,6 @@
-"""Where partitions live, and how many answers a consistency wants. Pure.
+"""The replicas of partitions, and the number of answers that a consistency needs. Pure.
 
-Each data centre is a ring of its nodes; a partition lies on `replication` of them, beginning where its token falls.
+Each data center is a ring of its nodes; a partition is on `replication` of them, starting at its token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headgate.store.consistency import Consistency
 
 
 class Group(NamedTuple):
-    """So many of these have to answer."""
+    """The number of these that have to answer."""
 
     names: frozenset[str]
     needed: int
@@ -48,7 +48,7 @@ class Topology:
         return found
 
     def groups(self, token: int, consistency: Consistency, local: str) -> tuple[Group, ...]:
-        """Who has to answer for a partition, seen from a coordinator in the data centre `local`."""
+        """The replicas that have to answer for a partition, from a coordinator in the data center `local`."""
         place = (token % self._turns, consistency, local)
         found = self._groups.get(place)
         if found is None:
@@ -56,7 +56,7 @@ class Topology:
         return found
 
     def all_groups(self, consistency: Consistency, local: str) -> list[tuple[Group, ...]]:
-        """As `groups`, for each place of the ring: what a scan needs of everybody."""
+        """As `groups`, for each place of the ring: the nodes that a scan needs."""
         return [self.groups(turn, consistency, local) for turn in range(self._turns)]
 
     def _groups_of(self, replicas: tuple[str, ...], consistency: Consistency, local: str) -> tuple[Group, ...]:
@@ -75,7 +75,7 @@ class Topology:
         if consistency is Consistency.EACH_QUORUM:
             centres = [frozenset(name for name in replicas if self.data_centre_of[name] == dc) for dc in self.nodes]
             return tuple(Group(names, majority(len(names))) for names in centres if names)
-        raise Bug("not a consistency level of plain reads and writes", consistency=consistency.value)
+        raise Bug("Not a consistency level of plain reads and writes", consistency=consistency.value)
 
 
 def majority(count: int) -> int:

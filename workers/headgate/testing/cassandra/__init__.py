@@ -1,9 +1,9 @@
-"""A real Cassandra for tests, demos and benchmarks, from the package registries everybody has: Maven's jars and Java.
+"""A real Cassandra for tests, demos and benchmarks, from public package registries: Maven's jars and Java.
 
     from headgate.testing.cassandra import Cassandra
 
     with Cassandra.start() as cassandra:
-        cassandra.environment()      # CONTACT_POINTS and the rest, for whatever is under test
+        cassandra.environment()      # CONTACT_POINTS and the rest, for the program under test
 
 Standard library only, so that it runs before a virtual environment exists.
 """

@@ -1,7 +1,7 @@
-"""Where the Cassandra of a test session comes from: decided from what the user says and what the machine has.
+"""The source of a test session's Cassandra: decided from the user's settings and the machine's programs.
 
-HEADGATE_TEST_CASSANDRA    jars | docker | existing: what the user says holds, or fails
-HEADGATE_CONTACT_POINTS    names a cluster that runs: that one (or CONTACT_POINTS)
+HEADGATE_TEST_CASSANDRA    jars | docker | existing: the user's choice, without a fallback
+HEADGATE_CONTACT_POINTS    names a running cluster: that one (or CONTACT_POINTS)
 a Docker engine answers    testcontainers starts the official image
 else                       the jars, by Maven and Java
 """
@@ -53,7 +53,7 @@ def decide_source(environment: Mapping[str, str], *, docker_runs: bool) -> Sourc
 
 
 def serve(settings: NodeSettings | None = None) -> Serving:
-    """A Cassandra from the source that is right here; the caller ends it by `stop`."""
+    """A Cassandra from the source for this machine; the caller ends it by `stop`."""
     source = decide_source(os.environ, docker_runs=_docker_is_usable(os.environ))
     if source is Source.EXISTING:
         return Existing(read_connection(os.environ))

@@ -1,7 +1,7 @@
-"""What a client needs to know of a Cassandra, however that one came to be: names, not processes.
+"""The facts that a client needs about a Cassandra of any source: names, not processes.
 
-The environment variables are the ones that every process of Headgate reads, so a test, a pod and `make demo` are
-told of a server in one way.
+The environment variables are those that every process of Headgate reads, so a test, a pod and `make demo` learn of a
+server in one way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ContactPoint:
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """PEM files of a client: whom it trusts, and who it is where the server asks."""
+    """PEM files of a client: the trusted authorities, and its certificate where the server requires one."""
 
     ca: Path
     certificate: Path | None = None
@@ -46,7 +46,7 @@ class TlsFiles:
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach a cluster and as whom."""
+    """The address and credentials of a cluster."""
 
     contact_points: tuple[ContactPoint, ...]
     data_center: str = "datacenter1"
@@ -57,14 +57,14 @@ class Connection:
     cluster_name: str = "headgate-test"
 
     def as_role(self, username: str, password: str) -> Connection:
-        """The same cluster, as somebody else."""
+        """The same cluster, as another user."""
         return replace(self, username=username, password=password)
 
     def environment(self) -> dict[str, str]:
         """The variables by which a process of Headgate finds this Cassandra.
 
-        Those with the prefix are there and empty, so that over any other environment these variables decide: a test
-        never reaches the Cassandra that HEADGATE_CONTACT_POINTS of a developer's shell names.
+        Those with the prefix are set and empty, so that these variables override any other environment. A test never
+        reaches the Cassandra of a developer's HEADGATE_CONTACT_POINTS.
         """
         said = {
             **prefixed(dict.fromkeys(VARIABLES, "")),
@@ -84,7 +84,7 @@ class Connection:
 
 
 def read_connection(environment: Mapping[str, str]) -> Connection:
-    """The connection that the variables tell of; the inverse of `Connection.environment`."""
+    """The connection in the variables; the inverse of `Connection.environment`."""
     environment = connection_variables(environment)
     points = parse_contact_points(environment.get("CONTACT_POINTS", ""))
     tls = None
@@ -107,7 +107,7 @@ def read_connection(environment: Mapping[str, str]) -> Connection:
 
 
 def parse_contact_points(text: str) -> tuple[ContactPoint, ...]:
-    """`host[:port]` separated by commas; an IPv6 address with a port stands in brackets."""
+    """`host[:port]` separated by commas; an IPv6 address with a port is in brackets."""
     points = tuple(_contact_point(part.strip()) for part in text.split(",") if part.strip())
     if not points:
         raise SpecError("no contact point is named", remedy="set CONTACT_POINTS to host[:port],host[:port]")
@@ -128,7 +128,7 @@ def _contact_point(text: str) -> ContactPoint:
 
 
 def parse_switch(name: str, text: str) -> bool:
-    """true or false, as people write them in the environment."""
+    """true or false, in the usual spellings of environment variables."""
     lowered = text.strip().lower()
     if lowered in {"true", "1", "yes", "on"}:
         return True

@@ -1,8 +1,8 @@
-"""A client of the CQL protocol (v4), small enough to read: says who it is, asks one thing at a time, reads values.
+"""A small client of the CQL protocol (v4): authenticates, sends one request at a time, reads values.
 
-It is here because servers are started before any driver is installed: to see that one answers with authentication,
-to make roles and keyspaces, to look from a test at what a node holds. It knows no paging, no pooling, no retries and
-no cluster: one socket to one node. Whatever a server says is returned or raised; nothing is tried again.
+It exists because servers are started before any driver is installed. It checks that a server answers with
+authentication, creates roles and keyspaces, and reads a node's data in a test. It knows no paging, no pooling, no
+retries and no cluster: one socket to one node. Every server response is returned or raised; nothing is retried.
 """
 
 from __future__ import annotations
@@ -163,19 +163,19 @@ class CqlProbe:
 
 def _error(code: int, said: str, point: ContactPoint) -> HeadgateError:
     if code == _BAD_CREDENTIALS and _COULD_NOT_LOOK in said:
-        # It was not told no: the server could not read its roles, for want of a quorum.
-        return Unavailable("the server could not look up the user", said=said, at=point)
+        # It was not rejected: the server could not read its roles without a quorum.
+        return Unavailable("the server could not look up the user", cause=said, at=point)
     if code in _REFUSED_CODES:
-        return Refused("the server rejected the request", said=said, at=point)
+        return Refused("the server rejected the request", cause=said, at=point)
     if code in _UNAVAILABLE_CODES:
-        return Unavailable("the server failed", said=said, at=point)
+        return Unavailable("the server failed", cause=said, at=point)
     if code == 0x000A:
-        return Unavailable("the server does not support this version of CQL", said=said, at=point)
-    return SpecError("the server did not accept the statement", said=said, code=f"{code:#06x}")
+        return Unavailable("the server does not support this version of CQL", cause=said, at=point)
+    return SpecError("the server did not accept the statement", cause=said, code=f"{code:#06x}")
 
 
 class _Reader:
-    """Reads what the protocol calls its notations, in order."""
+    """Reads the protocol's notations, in order."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -241,7 +241,7 @@ _DECODERS: dict[int, Decode] = {
 
 
 def _type(reader: _Reader) -> Decode:
-    """How to read a value of the type that stands next; a type without a plain Python value stays bytes."""
+    """The reader for a value of the next type; a type without a plain Python value stays bytes."""
     kind = reader.uint16()
     if kind == 0x00:
         reader.text()

@@ -1,8 +1,8 @@
 """Cassandra in a container, by testcontainers: the official image, given the same settings as a node from jars.
 
-The image is left as it is; its entrypoint is used. The settings travel in an environment variable and become a
-configuration beside the image's own, which JVM_OPTS names: so a server from an image and one from jars differ in
-nothing that a test can see. TLS is not offered here (its stores would have to be copied in): take jars for that.
+The image is left as it is; its entrypoint is used. The settings travel in an environment variable and become a second
+configuration, which JVM_OPTS names. So a server from an image and one from jars differ in nothing that a test can
+observe. TLS is not supported (its stores would have to be copied in): use jars for that.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def container_environment(wanted: NodeSettings) -> dict[str, str]:
 
 
 class DockerCassandra:
-    """A running container; a context manager that removes it. Made by `DockerCassandra.start`."""
+    """A running container; a context manager that removes it. Created by `DockerCassandra.start`."""
 
     def __init__(self, container: CassandraContainer, wanted: NodeSettings) -> None:
         self._container = container
@@ -115,7 +115,7 @@ class DockerCassandra:
         return [str(point) for point in self._connection.contact_points]
 
     def environment(self) -> dict[str, str]:
-        """The variables that tell a process of Headgate where it is."""
+        """The variables that point a process of Headgate at it."""
         return self._connection.environment()
 
     def probe(self, connection: Connection | None = None) -> CqlProbe:

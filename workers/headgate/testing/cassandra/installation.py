@@ -23,5 +23,5 @@ class Installation:
         return ":".join(str(jar) for jar in sorted(self.jars.glob("*.jar")))
 
     def archive_for(self, settings: NodeSettings) -> Path | None:
-        """The archive where a fast start is what counts; benchmarks run a JVM as production does."""
+        """The archive where a fast start matters; benchmarks run a JVM as production does."""
         return self.archive if settings.profile is Profile.FUNCTIONAL else None

@@ -1,6 +1,6 @@
 """Cassandra's jars, resolved by Maven from a package registry and kept in the cache by version.
 
-Maven's local repository stands inside the entry while it is made and is removed from it, so ~/.m2 is not touched and
+Maven's local repository is inside the entry during the build and is removed from it, so ~/.m2 is not touched and
 nothing is kept twice.
 """
 
@@ -37,16 +37,25 @@ _NO_NETWORK = re.compile(r"Unknown host|Connection refused|timed out|Temporary f
 
 def jars() -> Path:
     """The directory of the jars; fetched once."""
+    # Without links: the class-data archive holds the path of each jar as text.
     if is_cached("cassandra", VERSION):
-        return cached("cassandra", VERSION, _fetch)
+        return cached("cassandra", VERSION, _fetch).resolve()
     with progress.step(f"fetching Cassandra {VERSION} with Maven", expect_s=45):
-        return cached("cassandra", VERSION, _fetch, needs_mb=400)
+        return cached("cassandra", VERSION, _fetch, needs_mb=400).resolve()
+
+
+def require_maven() -> str:
+    """The path of Maven; none is needed where the jars are cached."""
+    if is_cached("cassandra", VERSION):
+        return ""
+    return require_program(
+        "mvn",
+        remedy="install Maven, which fetches Cassandra (Debian: apt-get install maven; macOS: brew install maven)",
+    )
 
 
 def _fetch(entry: Path) -> None:
-    maven = require_program(
-        "mvn", remedy="install Maven (Debian: apt-get install maven); it fetches Cassandra's jars"
-    )
+    maven = require_maven()
     java = find_java()
     work = entry / ".maven"
     work.mkdir()
@@ -78,7 +87,7 @@ def _fetch(entry: Path) -> None:
 
 
 def maven_failure(said: str) -> Surroundings:
-    """One line for what Maven says in many, without the addresses of the registry it was told to use."""
+    """One line for Maven's long error, without the addresses of its registry."""
     if "No space left on device" in said:
         return Surroundings("the disk is full", remedy="free 400 MB for Maven and the jars")
     errors = [line.removeprefix("[ERROR]").strip() for line in said.splitlines() if "[ERROR]" in line]
@@ -87,8 +96,8 @@ def maven_failure(said: str) -> Surroundings:
         return Surroundings(
             "Maven cannot reach its registry",
             remedy="check the network; configure a proxy or mirror in Maven's settings.xml",
-            said=line[:300],
+            cause=line[:300],
         )
     return Surroundings(
-        "Maven could not resolve Cassandra's jars", remedy="run it again, or check Maven's output", said=line
+        "Maven could not resolve Cassandra's jars", remedy="run it again, or check Maven's output", cause=line
     )

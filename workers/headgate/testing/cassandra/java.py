@@ -1,4 +1,4 @@
-"""Which Java runs Cassandra: found, and its version checked before a JVM prints a page of what it dislikes."""
+"""The Java for Cassandra: located, and its version checked before a JVM prints a page of complaints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from headgate.errors import Surroundings
 
 ACCEPTED = (11, 17)
 SYSTEM = Path("/usr/lib/jvm")
-_REMEDY = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME to one"
+ELSEWHERE = (
+    # An installer of macOS; Homebrew, which puts none on PATH.
+    "/Library/Java/JavaVirtualMachines/*17*/Contents/Home/bin",
+    "/opt/homebrew/opt/openjdk@17/bin",
+    "/usr/local/opt/openjdk@17/bin",
+)
+_MEMORY = Path("/proc/meminfo")
+_REMEDY = (
+    "install Java 17 (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17),"
+    " or set JAVA_HOME to one"
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,8 @@ def find_java() -> Java:
         major = parse_major(said)
         if major in ACCEPTED:
             return Java(program.resolve(), major, parse_build(said))
-        seen.append(str(major))
+        if major is not None:  # macOS has a program `java` also where there is no Java
+            seen.append(str(major))
     if not seen:
         raise Surroundings("Java is missing", remedy=_REMEDY)
     raise Surroundings("Cassandra 5 requires Java 17 or 11", remedy=_REMEDY, found=" and ".join(sorted(set(seen))))
@@ -48,6 +59,7 @@ def _candidates() -> Iterable[Path]:
     homes = [Path(os.environ["JAVA_HOME"]) / "bin"] if os.environ.get("JAVA_HOME") else []
     homes += [Path(entry) for entry in os.environ.get("PATH", "").split(os.pathsep) if entry]
     homes += [home / "bin" for home in sorted(SYSTEM.glob("*17*"))]
+    homes += [home for pattern in ELSEWHERE for home in sorted(Path("/").glob(pattern.lstrip("/")))]
     return (home / "java" for home in homes if os.access(home / "java", os.X_OK))
 
 
@@ -58,14 +70,14 @@ def parse_major(said: str) -> int | None:
 
 
 def parse_build(said: str) -> str:
-    """The exact build, fit for a file name; what is archived for one build is of no use to another."""
+    """The exact build, fit for a file name; an archive of one build is useless to another."""
     found = re.search(r"\(build ([^,)]+)", said) or re.search(r'version "([^"]+)"', said)
     return re.sub(r"[^A-Za-z0-9.+-]", "_", found[1]) if found else "unknown"
 
 
 def require_memory(needs_mb: int) -> None:
-    """Refuse early where the kernel would kill the server late."""
-    found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    """Refuse early where Linux would kill the server late; elsewhere the system swaps."""
+    found = re.search(r"MemAvailable:\s+(\d+) kB", _MEMORY.read_text()) if _MEMORY.exists() else None
     if found is not None and int(found[1]) // 1024 < needs_mb:
         raise Surroundings(
             "too little memory is free to start Cassandra",

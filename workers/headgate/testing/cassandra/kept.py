@@ -1,7 +1,7 @@
 """A single node that outlives the command that started it: for `make demo` and `headgate dev`.
 
-Its state directory holds everything of it: data, log, who it is (a pid file) and where it listens (server.json), so
-that a later command finds it, ends exactly it, or starts it again with the same data at the same ports.
+Its state directory contains all of it: data, log, identity (a pid file) and address (server.json). So a later command
+finds it, stops exactly it, or starts it again with the same data at the same ports.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from headgate.errors import Conflict, SpecError, Surroundings
 from headgate.testing.cache import cache_root, locked, require_room
-from headgate.testing.cassandra.archive import find_installation
+from headgate.testing.cassandra.archive import find_parts, forget_learned, keep_learned, learning_arguments
 from headgate.testing.cassandra.connection import Connection, read_connection
 from headgate.testing.cassandra.java import require_memory
 from headgate.testing.cassandra.node import START_TIMEOUT_S, GivenUp, Node
-from headgate.testing.cassandra.settings import NodeSettings, Place
+from headgate.testing.cassandra.settings import NodeSettings, Place, Profile
 from headgate.testing.ports import server_ports
 from headgate.testing.processes import Server, port_taken
 
@@ -27,7 +27,7 @@ _PID, _TOLD = "cassandra.pid", "server.json"
 
 @dataclass(frozen=True)
 class Told:
-    """What one command leaves for the next."""
+    """The record of one command for the next."""
 
     address: str
     native_port: int
@@ -43,10 +43,10 @@ class Told:
 
 @dataclass
 class Starting:
-    """A start that may be given up by another thread, at any moment of it."""
+    """A start that another thread may abort at any time."""
 
     launched: bool = False
-    """Whether a server was begun, which is then ours to end; one that ran already is not."""
+    """Whether a server was started, which is then ours to stop; one that ran already is not."""
     _given_up: threading.Event = field(default_factory=threading.Event)
 
     def give_up(self) -> None:
@@ -81,7 +81,7 @@ def start_kept(
         if before is not None and running:
             _require_same_place(before, address, native_port)
         wanted = settings or NodeSettings()
-        parts = find_installation()
+        parts = find_parts()
         if before is not None and running:
             # It may still be starting, for a command that was ended meanwhile.
             ports = (before.native_port, before.storage_port, before.jmx_port)
@@ -92,7 +92,14 @@ def start_kept(
         require_room(directory, _ROOM_MB)
         ports = _ports(before, address, native_port)
         place = Place(directory, address, *ports)
-        node = Node(wanted, place, installation=parts, pid_file=directory / _PID)
+        forget_learned(directory)
+        node = Node(
+            wanted,
+            place,
+            installation=parts,
+            pid_file=directory / _PID,
+            extra_arguments=learning_arguments(parts, directory) if wanted.profile is Profile.FUNCTIONAL else (),
+        )
         told = Told(address, *ports, node.connection.environment())
         # Written before the start: a command that is killed meanwhile leaves what ends the server.
         _write(directory / _TOLD, json.dumps(told.__dict__, indent=2) + "\n")
@@ -111,7 +118,8 @@ def stop_kept(directory: Path) -> bool:
     """End the node of this directory, flushed; whether there was one. Its data stay."""
     server = _server(directory.resolve())
     was_alive = server.alive()
-    server.stop(grace_s=60)
+    if server.stop(grace_s=60) and was_alive:
+        keep_learned(directory.resolve())
     return was_alive
 
 
@@ -122,7 +130,7 @@ def find_kept(directory: Path) -> Connection | None:
 
 
 def read_told(directory: Path) -> Told | None:
-    """What the command that started it last has left."""
+    """The record of the command that started it last."""
     file = directory / _TOLD
     if not file.exists():
         return None
@@ -148,7 +156,7 @@ def _require_same_place(running: Told, address: str, native_port: int | None) ->
 
 
 def _ports(before: Told | None, address: str, native_port: int | None) -> tuple[int, int, int]:
-    """Those it had last time where they are free still, else new ones; a native port that is asked for is kept to."""
+    """Those of last time where they are still free, else new ones; a requested native port is kept."""
     addresses = sorted({address, "127.0.0.1"})
     native, storage, jmx = server_ports(3, addresses)
     if before is not None and before.address == address:

@@ -1,7 +1,7 @@
-"""One Cassandra process: started where it was told, waited for until it answers, stopped, killed, paused.
+"""One Cassandra process: started at a given place, awaited until it answers, stopped, killed, paused.
 
-It knows its own place and settings, nothing of a ring, of namespaces' making or of roles beyond its superuser.
-Whatever way it ends, its directory stays; who made the directory removes it.
+It knows its own place and settings, nothing of a ring, of the creation of namespaces or of roles beyond its
+superuser. However it ends, its directory stays; the creator of the directory removes it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ tables to disk first: on a busy machine that takes more than ten seconds."""
 
 
 class GivenUp(Unavailable):
-    """Cassandra was told to end before it answered."""
+    """Cassandra was stopped before it answered."""
 
 
 def never() -> bool:
-    """A start that nobody gives up."""
+    """A start that nobody aborts."""
     return False
 
 
@@ -105,11 +105,11 @@ class Node:
         self.wait_until_ready(timeout_s=timeout_s, is_given_up=is_given_up)
 
     def stop(self) -> None:
-        """Ask it to flush and end."""
+        """Request a flush and an end."""
         self.server.stop(grace_s=60)
 
     def kill(self) -> None:
-        """kill -9: what only its memory held is gone."""
+        """kill -9: data only in its memory is lost."""
         self.server.kill()
 
     def pause(self) -> None:
@@ -117,26 +117,26 @@ class Node:
         self.server.pause()
 
     def resume(self) -> None:
-        """SIGCONT: it goes on as if no time had passed."""
+        """SIGCONT: it resumes as if no time had passed."""
         self.server.resume()
 
     def restart(self) -> None:
-        """Stop it and start it again at the same place, with what it holds."""
+        """Stop it and start it again at the same place, with its data."""
         self.stop()
         self.start()
 
     def alive(self) -> bool:
-        """Whether its process is there (a paused one is)."""
+        """Whether its process exists (a paused one does)."""
         return self.server.alive()
 
     def probe(self, connection: Connection | None = None, *, timeout_s: float = 10.0) -> CqlProbe:
-        """A CQL connection to this very node, made from where the node can be reached."""
+        """A CQL connection to this very node, from a place that can reach it."""
         where = namespaces.inside(self.namespace) if self.namespace is not None else nullcontext()
         with where:
             return self.probe_from_here(connection, timeout_s=timeout_s)
 
     def probe_from_here(self, connection: Connection | None = None, *, timeout_s: float = 10.0) -> CqlProbe:
-        """A CQL connection to this node from wherever the caller stands, as a client's host."""
+        """A CQL connection to this node from the caller's place, such as a client's host."""
         return CqlProbe(self.connection.contact_points[0], connection or self.connection, timeout_s=timeout_s)
 
     def cql(self, statement: str, *, consistency: str = "ONE") -> list[Row]:
@@ -147,7 +147,7 @@ class Node:
     def wait_until_ready(
         self, *, timeout_s: float = START_TIMEOUT_S, is_given_up: Callable[[], bool] = never
     ) -> None:
-        """Return when it answers a query of its superuser; tell its last words when it ended instead."""
+        """Return when it answers a query of its superuser; report its last lines when it ended instead."""
         deadline = time.monotonic() + timeout_s
         while (why := self._not_ready()) is not None:
             if is_given_up():
@@ -187,7 +187,7 @@ class Node:
         return None
 
     def nodetool(self, *arguments: str) -> str:
-        """What an operator would do by nodetool: flush, compact, repair, status."""
+        """An operator's commands by nodetool: flush, compact, repair, status."""
         tool = "org.apache.cassandra.tools.NodeTool"
         tmp = self.place.directory / "tmp"
         argv = [
@@ -205,7 +205,9 @@ class Node:
             argv = namespaces.enter(self.namespace, argv)
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
         if done.returncode != 0:
-            raise Unavailable("nodetool failed", said=(done.stderr or done.stdout).strip()[-500:], asked=arguments[0])
+            raise Unavailable(
+                "nodetool failed", cause=(done.stderr or done.stdout).strip()[-500:], asked=arguments[0]
+            )
         return done.stdout
 
     def _quiet_logging(self) -> Path:
@@ -240,7 +242,7 @@ _REASONS = (
 
 
 def start_failure(log: Path, lines: str, place: Place) -> Surroundings:
-    """Why it ended before it answered: one line that says what to do, then its own last words."""
+    """Why it ended before it answered: one line with the remedy, then its own last lines."""
     text = log.read_text(errors="replace")[-200_000:] if log.exists() else ""
     for pattern, message, remedy in _REASONS:
         if pattern.search(text):

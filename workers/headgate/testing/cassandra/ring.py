@@ -38,7 +38,7 @@ _NATIVE, _STORAGE, _JMX = 9042, 7000, 7199
 
 
 class Ring:
-    """Running nodes; a context manager that ends them. Made by `Ring.start`."""
+    """Running nodes; a context manager that ends them. Created by `Ring.start`."""
 
     def __init__(self, nodes: list[Node], directory: Path) -> None:
         self.nodes = nodes
@@ -81,7 +81,7 @@ class Ring:
         return [str(point) for point in self.connection.contact_points]
 
     def environment(self) -> dict[str, str]:
-        """The variables that tell a process of Headgate where it is."""
+        """The variables that point a process of Headgate at it."""
         return self.connection.environment()
 
     def cql(self, statement: str, *, consistency: str = "QUORUM", via: int = 0) -> list[Row]:
@@ -108,8 +108,9 @@ class Ring:
                 time.sleep(0.1)
 
     def _wait_until_ready(self, node: Node, deadline: float) -> None:
-        """Roles are read at ONE here, and made while the nodes still find each other: one that missed our superuser
-        would refuse us for ever. So where a node stays unready, others read the roles at ALL, which repairs it."""
+        """Roles are read at ONE in this ring, and created while the nodes still find each other: a node that missed
+        our superuser would reject us forever. So where a node stays unready, others read the roles at ALL, which
+        repairs it."""
         while True:
             left_s = deadline - time.monotonic()
             try:
@@ -127,7 +128,7 @@ class Ring:
                 node.cql(_ASK_ROLES, consistency="ALL")
 
     def mend(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Let what is paused go on, start what is dead, and return when the ring is whole."""
+        """Resume paused nodes, start dead ones, and return when the ring is complete."""
         for node in self.nodes:
             node.resume()
             if not node.alive():
@@ -139,7 +140,7 @@ class Ring:
             raise Unavailable("the nodes do not agree on the schema", versions=sorted(self._schema_versions()))
 
     def _schema_versions(self) -> set[str]:
-        """What the nodes that answer hold the schema to be; one that is dead, paused or cut off learns it later."""
+        """The schema version of the nodes that answer; a dead, paused or partitioned one learns it later."""
         seen = set()
         for node in self.nodes:
             with suppress(Unavailable), node.probe(timeout_s=2.0) as probe:
@@ -171,7 +172,7 @@ class Ring:
 
 
 class HostedRing(Ring):
-    """A ring whose nodes `n1`, `n2`, `n3` stand on hosts of their own. Made by `HostedRing.start_on_hosts`."""
+    """A ring whose nodes `n1`, `n2`, `n3` are on hosts of their own. Created by `HostedRing.start_on_hosts`."""
 
     def __init__(self, nodes: list[Node], directory: Path, network: Network, hosts: list[Host]) -> None:
         super().__init__(nodes, directory)
@@ -205,7 +206,7 @@ class HostedRing(Ring):
         return ring
 
     def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
-        """Lose what goes from the side of `source` to that of `target`, and unless one_way what comes back."""
+        """Drop packets from the side of `source` to that of `target`, and unless one_way the replies."""
         self.network.cut(source, target, one_way=one_way)
 
     def heal(self) -> None:
@@ -217,7 +218,7 @@ class HostedRing(Ring):
         self.network.delay(source, target, ms, one_way=one_way)
 
     def client(self, beside: str) -> Host:
-        """The host of clients on the side of a node: cut off from whom that node is cut off from."""
+        """The host of clients on the side of a node: partitioned from the same hosts as that node."""
         if beside not in self._clients:
             self._clients[beside] = self.network.add_host(f"client-{beside}", beside=beside)
         return self._clients[beside]
@@ -245,7 +246,7 @@ def _directory(nodes: int) -> Path:
 
 
 def _as_ring(places: list[Place]) -> list[Place]:
-    """The same places as parts of one ring: everybody a seed, each with its share of the tokens."""
+    """The same places as parts of one ring: all of them seeds, each with its share of the tokens."""
     seeds = tuple(place.address for place in places)
     tokens = evenly_spaced_tokens(len(places))
     return [
@@ -267,7 +268,7 @@ def _node(
 
 
 def _cannot_reach_all(node: Node) -> HeadgateError | None:
-    """Why a read of what every node holds does not get all answers; None when it does."""
+    """Why a read of every node's data does not get all answers; None when it does."""
     asked = _ASK_ROLES if node.settings.authentication else _ASK_HISTORY
     try:
         node.cql(asked, consistency="ALL")

@@ -1,4 +1,4 @@
-"""Who may do what on a server under test: its superuser, and roles with exactly the grants that a test is about."""
+"""The permissions on a server under test: its superuser, and roles with exactly the grants of a test."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Credentials:
 
 
 DEFAULT = Credentials("cassandra", "cassandra")
-"""The superuser that a new server makes by itself, as its documentation says."""
+"""The superuser that a new server creates by itself, as its documentation states."""
 
 
 @dataclass(frozen=True)
 class Grant:
-    """A permission on a resource, in the words of CQL: Grant("SELECT", "KEYSPACE shop")."""
+    """A permission on a resource, in CQL: Grant("SELECT", "KEYSPACE shop")."""
 
     permission: str
     resource: str
@@ -37,7 +37,7 @@ class Grant:
 
 
 def create_role_statements(role: Credentials, grants: Iterable[Grant] = (), *, superuser: bool = False) -> list[str]:
-    """A role that can log in and may do what is granted, nothing else."""
+    """A role that can log in and has the given permissions, nothing else."""
     create = (
         f"CREATE ROLE IF NOT EXISTS {quoted_name(role.username)} WITH PASSWORD = {quoted_text(role.password)}"
         f" AND LOGIN = true AND SUPERUSER = {'true' if superuser else 'false'}"
@@ -46,20 +46,20 @@ def create_role_statements(role: Credentials, grants: Iterable[Grant] = (), *, s
 
 
 def replace_default_superuser(probe: Probe, ours: Connection) -> None:
-    """Make the superuser that the settings name, and take login and rights from the one everybody knows."""
+    """Create the superuser of the settings, and take login and permissions from the default one."""
     assert ours.username is not None and ours.password is not None, "a server without authentication has no superuser"
     try:
         with probe(ours.as_role(DEFAULT.username, DEFAULT.password)) as default:
             for statement in create_role_statements(Credentials(ours.username, ours.password), superuser=True):
                 default.query(statement, consistency="ALL")
     except Refused:
-        return  # It is not there yet, or disarmed already.
+        return  # It does not exist yet, or is disarmed already.
     with probe(ours) as own:
         own.query(f"ALTER ROLE {quoted_name(DEFAULT.username)} WITH SUPERUSER = false AND LOGIN = false")
 
 
 def quoted_name(name: str) -> str:
-    """An identifier as CQL takes it whatever it holds."""
+    """An identifier in CQL, whatever its content."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -1,4 +1,4 @@
-"""What every Cassandra under test offers, whichever way it came to be: a connection, a statement, an end."""
+"""The common interface of every Cassandra under test, of any source: a connection, a statement, an end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Serving(Protocol):
         ...
 
     def environment(self) -> dict[str, str]:
-        """The variables that tell a process of Headgate where it is."""
+        """The variables that point a process of Headgate at it."""
         ...
 
     def cql(self, statement: str, *, consistency: str = "ONE") -> list[Row]:
@@ -29,12 +29,12 @@ class Serving(Protocol):
         ...
 
     def stop(self) -> None:
-        """End what was started for it, and nothing else."""
+        """Stop the servers that were started for it, and nothing else."""
         ...
 
 
 class Existing:
-    """A cluster that somebody else runs: used, never ended."""
+    """A cluster of another owner: used, never stopped."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -42,11 +42,11 @@ class Existing:
 
     @property
     def connection(self) -> Connection:
-        """As the environment tells."""
+        """From the environment."""
         return self._connection
 
     def contact_points(self) -> list[str]:
-        """As the environment tells."""
+        """From the environment."""
         return [str(point) for point in self._connection.contact_points]
 
     def environment(self) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""What a node is told, as values and pure functions: its cassandra.yaml, its logging, its JVM's arguments.
+"""The settings of a node, as values and pure functions: its cassandra.yaml, its logging, its JVM's arguments.
 
-Invariant: limits that a production server has by default (sizes of batches and mutations, tombstone thresholds) are
-not named here, so the server's own defaults hold; a test that needs other ones says so in `overrides`.
-What makes a start fast (no waiting for gossip, one token) does not change what a statement does.
+Invariant: default limits of a production server (sizes of batches and mutations, tombstone thresholds) are not set,
+so the server's own defaults apply; a test that needs other ones sets them in `overrides`. The settings for a fast
+start (no waiting for gossip, one token) do not change the effect of a statement.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate.errors import SpecError
 
 
 class Profile(StrEnum):
-    """What the node is for."""
+    """The purpose of the node."""
 
     FUNCTIONAL = "functional"
     """Starts in seconds: C1 only, serial collector, small heap, class-data archive."""
@@ -39,7 +39,7 @@ class ServerTls:
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """What may differ between nodes of tests; the defaults are the server's own where it has one."""
+    """The settings that may differ between nodes of tests; the defaults are the server's own where it has one."""
 
     profile: Profile = Profile.FUNCTIONAL
     cluster_name: str = "headgate-test"
@@ -67,7 +67,7 @@ class NodeSettings:
 
     @property
     def memory_mb(self) -> int:
-        """About what the process takes: the heap, and what lies outside of it."""
+        """The approximate memory of the process: the heap, and the rest."""
         return self.heap + 400
 
 
@@ -102,7 +102,7 @@ def cassandra_yaml(settings: NodeSettings, place: Place) -> str:
 
 
 def for_any_address(settings: NodeSettings, *, broadcast: str) -> NodeSettings:
-    """The same settings for a node whose clients come by another address than its own, as to a container."""
+    """The same settings for a node whose clients use another address than its own, as with a container."""
     wildcard = {"rpc_address": "0.0.0.0", "broadcast_rpc_address": broadcast}  # noqa: S104 - inside a container
     return replace(settings, overrides={**wildcard, **settings.overrides})
 
@@ -144,7 +144,7 @@ def _commit_log(settings: NodeSettings) -> dict[str, object]:
 def _security(settings: NodeSettings) -> dict[str, object]:
     told: dict[str, object] = {}
     if settings.authentication:
-        # Half a second of cache: a role or a grant that a test changes is in force before it looks again.
+        # Half a second of cache: a role or a grant that a test changes is in force before the next check.
         told |= {
             "authenticator": "PasswordAuthenticator",
             "authorizer": "CassandraAuthorizer",
@@ -168,7 +168,7 @@ def _security(settings: NodeSettings) -> dict[str, object]:
 
 
 def rackdc_properties(settings: NodeSettings) -> str:
-    """Where the node says it stands."""
+    """The node's own rack and data center."""
     return f"dc={settings.data_center}\nrack={settings.rack}\n"
 
 
@@ -205,7 +205,7 @@ _OPENS = (
 
 
 def module_arguments() -> list[str]:
-    """What Cassandra needs to see of the JVM's insides; its tools need the same."""
+    """The JVM internals that Cassandra needs to access; its tools need the same."""
     return [
         "-Djdk.attach.allowAttachSelf=true",
         "-Dio.netty.tryReflectionSetAccessible=true",
@@ -229,7 +229,7 @@ FAST_START = (
 
 
 def server_arguments(settings: NodeSettings, place: Place, *, archive: Path | None) -> list[str]:
-    """All that stands between `java` and the class path."""
+    """All arguments between `java` and the class path."""
     home = place.directory
     return [
         "-ea",

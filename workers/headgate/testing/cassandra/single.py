@@ -24,7 +24,7 @@ _ROOM_MB = 500
 
 @dataclass
 class Cassandra:
-    """A running single node; a context manager that ends it. Made by `Cassandra.start`."""
+    """A running single node; a context manager that ends it. Created by `Cassandra.start`."""
 
     node: Node
     _owned_directory: Path | None
@@ -39,7 +39,8 @@ class Cassandra:
         require_client_auth: bool = False,
         timeout_s: float = START_TIMEOUT_S,
     ) -> Cassandra:
-        """Start a node whose data go with it, and return when it answers. No later than its maker it ends, too."""
+        """Start a node whose data is deleted with it, and return when it answers. It ends no later than its
+        creator."""
         wanted = settings or NodeSettings()
         if tls is not None:
             wanted = replace(wanted, tls=tls.server(require_client_auth=require_client_auth))
@@ -72,7 +73,7 @@ class Cassandra:
         return [str(point) for point in self.connection.contact_points]
 
     def environment(self) -> dict[str, str]:
-        """The variables that tell a process of Headgate where it is."""
+        """The variables that point a process of Headgate at it."""
         return self.connection.environment()
 
     def cql(self, statement: str, *, consistency: str = "ONE") -> list[Row]:

@@ -1,8 +1,8 @@
-"""Keys and certificates for servers and clients under test, made by Java's keytool: no openssl has to be there.
+"""Keys and certificates for servers and clients under test, created by Java's keytool: openssl is not needed.
 
-An authority of our own signs a server certificate that names its hosts, and a client certificate. keytool gives no
-private key as text, but the old JKS store it still writes is simple enough to read here, so the client gets its key.
-Made once for each set of names and kept in the cache; they protect nothing but tests.
+An authority of our own signs a server certificate that names its hosts, and a client certificate. keytool exports no
+private key as text, but the old JKS store that it still writes is simple enough to parse, so the client gets its key.
+Created once for each set of names and kept in the cache; they protect nothing but tests.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Certificates:
     directory: Path
 
     def server(self, *, require_client_auth: bool = False) -> ServerTls:
-        """What a node presents, and whether it wants to see a certificate in return."""
+        """A node's certificate, and whether it requires one in return."""
         return ServerTls(self.directory / "server.p12", self.directory / "trust.p12", PASSWORD, require_client_auth)
 
     def client(self, *, with_certificate: bool = True) -> TlsFiles:
-        """What a client needs; without a certificate of its own if so wished."""
+        """The files for a client; optionally without a certificate of its own."""
         ca = self.directory / "ca.crt"
         return (
             TlsFiles(ca, self.directory / "tls.crt", self.directory / "tls.key") if with_certificate else TlsFiles(ca)
@@ -96,7 +96,7 @@ class _Keytool:
             check=False,
         )
         if done.returncode != 0:
-            raise Surroundings("keytool failed", said=done.stdout.strip() or done.stderr.strip(), asked=arguments[0])
+            raise Surroundings("keytool failed", cause=done.stdout.strip() or done.stderr.strip(), asked=arguments[0])
 
     def _store(self, store_type: str) -> list[str]:
         return ["-storetype", store_type, "-storepass", PASSWORD]
@@ -186,7 +186,7 @@ def _der_octets(der: bytes) -> bytes:
 
 
 def _der(data: bytes, at: int) -> tuple[int, tuple[int, int]]:
-    """Tag, start and end of the value that stands at `at`."""
+    """Tag, start and end of the value at `at`."""
     tag, length, start = data[at], data[at + 1], at + 2
     if length & 0x80:
         count = length & 0x7F

@@ -1,7 +1,7 @@
 """The clocks of one simulated process: they may be wrong, step and drift; only the loop's own time is true.
 
 Boottime runs through a pause of the process and of its machine; monotonic stands still while the machine is paused;
-the wall may be set forwards and backwards at any time. Rule R1 and the attack A12 are about telling these apart.
+the wall may be set forwards and backwards at any time. Rule R1 and the attack A12 depend on these differences.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 EPOCH_S = 1_767_225_600
-"""What a wall that is right shows when the world begins: the first of January 2026, UTC."""
+"""The reading of a correct wall clock when the world begins: the first of January 2026, UTC."""
 
 _EPOCH_US = EPOCH_S * 1_000_000
 
 
 class Clock:
-    """What a process reads when it asks for the time."""
+    """The clocks of a process."""
 
     def __init__(self, true_time: Callable[[], float], *, booted_s: float = 0.0) -> None:
         self._true_time = true_time
@@ -52,7 +52,7 @@ class Clock:
         self._wall_offset_s += seconds
 
     def run_at(self, rate: float) -> None:
-        """Let boottime and wall drift from now on: 1.0 is true, 1.0001 gains 100 us a second."""
+        """Let boottime and wall drift from now on: 1.0 is true, 1.0001 gains 100 µs per second."""
         self._elapsed_s = self.boottime_s()
         self._anchor_s = self._true_time()
         self._rate = rate
@@ -63,7 +63,7 @@ class Clock:
             self._frozen_since_s = self.boottime_s()
 
     def thaw(self) -> None:
-        """Its machine goes on; monotonic has missed the time between."""
+        """Its machine resumes; monotonic has missed the time between."""
         if self._frozen_since_s is not None:
             self._frozen_s += self.boottime_s() - self._frozen_since_s
             self._frozen_since_s = None

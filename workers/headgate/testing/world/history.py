@@ -1,7 +1,7 @@
-"""What happened in a run, as lines that are the same byte for byte when the seed is the same.
+"""The events of a run, as lines that are the same byte for byte for the same seed.
 
-Entries are kept as they come, and written out only when somebody looks. What goes into an entry must not change
-afterwards, and must have a repr that names no address in memory and no order of a set.
+Entries are kept as they come, and written out only on demand. The values of an entry must not change afterwards, and
+must have a repr without memory addresses and without the order of a set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class History:
         return len(self._entries)
 
     def lines(self, *, without: Container[str] = ()) -> Iterator[str]:
-        """Each entry as a line: moment, who, what, details. Entries of some kinds (`what`) may be left out."""
+        """Each entry as a line: time, process, event, details. Entries of some kinds (`what`) may be left out."""
         for at_s, who, what, details in self._entries:
             if what in without:
                 continue

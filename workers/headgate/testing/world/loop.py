@@ -2,11 +2,11 @@
 
 It knows asyncio and the gate of a process (whether a callback may run now), and nothing else. Invariants:
 - time never goes back, and never moves while a callback is ready;
-- timers of one moment run in the order in which they were set; with `shuffled`, callbacks that are ready together run
-  in an order that the seed chooses (asyncio promises theirs, so code that leans on that promise needs it off);
-- no socket, thread, signal or child process is ever touched: an attempt is an error that says so.
-It survives whatever its callbacks do, except to stand still: `Deadlock` when nothing can ever happen again, `TimeUp`
-when a run goes on past its limit or spins without letting time pass.
+- timers of one time run in the order in which they were set; with `shuffled`, callbacks that are ready together run
+  in an order that the seed chooses (asyncio promises theirs, so code that relies on that promise needs it off);
+- no socket, thread, signal or child process is ever touched: an attempt raises an error.
+It survives everything that its callbacks do, except to stand still: `Deadlock` when nothing can ever happen again,
+`TimeUp` when a run exceeds its limit or spins without letting time pass.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _CANCELLED_TIMERS_MIN = 256
 
 
 class Deadlock(Bug):
-    """Nothing is ready and no timer is set: what waits, waits for ever."""
+    """Nothing is ready and no timer is set: every waiting task waits forever."""
 
 
 class TimeUp(Bug):
-    """The run went on past its limit."""
+    """The run exceeded its limit."""
 
 
 class RealWorld(Bug):
-    """The real world was asked for something inside a simulation."""
+    """Code inside a simulation used the real world."""
 
 
 class Owner(Protocol):
-    """A process, as far as the loop has to know it."""
+    """A process, as far as the loop needs it."""
 
     name: str
     gate: Callable[[events.Handle], bool] | None
@@ -51,11 +51,11 @@ class Owner(Protocol):
 
 
 OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("headgate_process", default=None)
-"""The process in whose context a callback or a task runs; the loop asks its gate before it runs anything."""
+"""The process in whose context a callback or a task runs; the loop checks its gate before it runs anything."""
 
 
 class Delivery:
-    """A message on its way: what the loop needs of a handle, and no more. It is never cancelled.
+    """A message on its way: the parts of a handle that the loop needs, and no more. It is never cancelled.
 
     `cuts` are the links that do not carry anything when it arrives.
     """
@@ -113,7 +113,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> events.TimerHandle:
-        """Set a timer, ordered by its moment and then by when it was set."""
+        """Set a timer, ordered by its time and then by when it was set."""
         timer = events.TimerHandle(when, callback, args, self, context)
         timer._scheduled = True  # type: ignore[attr-defined]
         self._timers_set += 1
@@ -152,7 +152,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._count_turns()
 
     def _jump(self) -> None:
-        """Nothing is ready: time goes on to the next timer."""
+        """Nothing is ready: time advances to the next timer."""
         timers = self._timers
         if self._cancelled > _CANCELLED_TIMERS_MIN and self._cancelled * 2 > len(timers):
             timers[:] = [entry for entry in timers if not entry[2]._cancelled]
@@ -192,7 +192,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._spins > SPINS_AT_ONE_MOMENT_MAX:
             raise TimeUp("callbacks run forever without letting time pass", remedy=self.report() or None)
         if self._rounds % COLLECT_EVERY_ROUNDS == 0:
-            gc.collect()  # the world runs with the collector off: when it collects must not depend on what ran before
+            gc.collect()  # the world runs with the collector off: its runs must not depend on earlier work
 
     def _make_task(
         self, _loop: object, work: Coroutine[Any, Any, Any], context: contextvars.Context | None = None
@@ -209,7 +209,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """There are none: nothing outside the world can happen to it."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a selector here."""
+        """Nothing sleeps in a selector of this loop."""
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
@@ -240,7 +240,7 @@ _REFUSED = {
     "add_writer": "a file descriptor",
     "add_signal_handler": "a signal",
 }
-"""What a loop offers that no simulated process may have."""
+"""The interface of a loop that no simulated process may use."""
 
 
 def _refusal(name: str, what: str) -> Callable[..., NoReturn]:

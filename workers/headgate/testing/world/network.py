@@ -1,8 +1,8 @@
 """Messages between processes: each takes its time, may be lost, delayed, or stopped by a cut.
 
-It knows endpoints by name and data centre, and messages by their kind, and nothing of what they mean. A message is
-looked at when it is sent and when it arrives: a cut in between loses it, as a broken connection would. What was sent
-by a process that died meanwhile still arrives.
+It knows endpoints by name and data center, and messages by their kind, and nothing of their meaning. A message is
+checked when it is sent and when it arrives: a cut in between loses it, as a broken connection would. Messages of a
+process that died meanwhile still arrive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Weather:
 
 @dataclass
 class Rule:
-    """What is done to the next messages of a kind; `left` of them, then the rule is spent."""
+    """The fault for the next messages of a kind; `left` of them, then the rule is spent."""
 
     kind: str | None
     source: str | None
@@ -138,11 +138,11 @@ class Network:
         target: str | None = None,
         count: int = 1,
     ) -> None:
-        """Let the next messages of a kind arrive late, long after whoever sent them has given up."""
+        """Let the next messages of a kind arrive late, long after their sender has given up on them."""
         self._rules.append(Rule(kind, source, target, by_s, count))
 
     def calm(self) -> None:
-        """End all of it: no cut, nothing slow, no message to be lost or held. What is under way stays late."""
+        """End all of it: no cut, nothing slow, no message to be lost or held. Messages under way stay late."""
         self._cuts.clear()
         self._slow.clear()
         self._rules.clear()

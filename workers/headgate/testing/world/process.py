@@ -1,11 +1,12 @@
-"""A simulated process: it owns whatever runs in its context, has clocks of its own, and can be paused and killed.
+"""A simulated process: it owns everything that runs in its context, has clocks of its own, and can be paused and
+killed.
 
-A pause is a SIGSTOP: nothing of it runs; timers that fall due and messages that arrive are kept, and all run at
-once, late, when it goes on. A kill is a kill -9: nothing of it ever runs again, no `finally` and no `except` either;
-what it had sent still lands. Both can be set to strike before the n-th step of the process, a step being what runs
-between two awaits: a scenario that strikes before each one has tried every place where a process can die.
+A pause is a SIGSTOP: nothing of it runs. Timers that fall due and messages that arrive are kept, and all run at once,
+late, when it resumes. A kill is a kill -9: nothing of it ever runs again, no `finally` and no `except` either, and
+its sent messages still land. Both can be set to strike before the n-th step of the process, a step being the code
+between two awaits. A scenario that strikes before each one has tried every place where a process can die.
 
-The tasks of the dead are held, pending, until the world is taken down: asyncio would complain of their loss, and
+The tasks of a dead process are held, pending, until the world is closed: asyncio would complain of their loss, and
 Python would run their `finally` blocks, as no kill ever does.
 """
 
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 
 class State(Enum):
-    """What the machine would say of it."""
+    """The machine's description of it."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -40,7 +41,7 @@ class State(Enum):
 
 
 class Process:
-    """One process of the world. Made by `World.process`."""
+    """One process of the world. Created by `World.process`."""
 
     def __init__(self, world: World, name: str, data_centre: str, *, booted_s: float, life: int) -> None:
         self.world = world
@@ -49,7 +50,7 @@ class Process:
         self.state = State.RUNNING
         self.clock = Clock(world.loop.time, booted_s=booted_s)
         self.chance = world.chance(f"process {name}, life {life}")
-        """A stream of its own in each life: who begins again must not draw the same uuids again."""
+        """A stream of its own in each life: a restarted process must not draw the same uuids again."""
         self.gate: Callable[[events.Handle], bool] | None = None
         self.steps = 0
         self.context = contextvars.copy_context()
@@ -63,7 +64,7 @@ class Process:
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run a coroutine in this process. Its task never ends if the process is killed.
 
-        What it raises is raised by `World.run`, unless somebody has awaited the task by then.
+        `World.run` raises its errors, unless the task was awaited by then.
         """
         task = self.world.loop.create_task(work, context=self.context.copy())
         task.add_done_callback(self.world.ended)
@@ -118,7 +119,7 @@ class Process:
         self.world.bury(self)
 
     def count_steps(self) -> None:
-        """Count from now on what runs between two awaits, in `steps`."""
+        """From now on count the code between two awaits, in `steps`."""
         self.steps = 0
         self._set_gate()
 
@@ -166,7 +167,7 @@ class Process:
         return False
 
     def unwind(self) -> None:
-        """Give back the memory of the dead, once nothing that their `finally` blocks do can matter any more."""
+        """Free the memory of dead processes, once nothing that their `finally` blocks do can matter any more."""
         for task in self._buried:
             _forget(task)
         self._buried = []
@@ -183,7 +184,9 @@ def _forget(task: asyncio.Task[Any]) -> None:
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     work = task.get_coro()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # what it was about to begin is never awaited: it is dead
+        warnings.simplefilter(
+            "ignore", RuntimeWarning
+        )  # the task that it was about to start is never awaited: the process is dead
         for _ in range(UNWIND_AWAITS_MAX):
             try:
                 work.close()

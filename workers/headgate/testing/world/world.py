@@ -5,10 +5,10 @@
     world.run(scenario(world, store))
     print(world.history.text())
 
-Everything that is left to chance comes from the seed, each use from a stream of its own, so that what one part draws
-does not change what another gets. Python's collector is off while the world runs: a run depends on nothing but its
-seed and its code. (Code that asks the machine itself for the time or for chance is not held back; two runs of the
-same seed then differ, which is how a test finds it.)
+All randomness comes from the seed, each use from a stream of its own, so that the draws of one part do not change
+those of another. Python's collector is off while the world runs: a run depends on nothing but its seed and its code.
+(Code that reads the machine's own time or randomness is not blocked; two runs of the same seed then differ, which a
+test detects.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headgate.testing.world.process import Process, State, _forget
 T = TypeVar("T")
 
 UNTIL_S = 400 * 24 * 3600.0
-"""No scenario is longer; one that is has run away."""
+"""No scenario is longer; one that is does not terminate."""
 
 
 class World:
@@ -56,7 +56,7 @@ class World:
         return Random(f"{self.seed} {purpose}")  # a text is hashed by SHA-512, not by the process's hash seed
 
     def process(self, name: str, *, data_centre: str = "dc1") -> Process:
-        """Start a process. One that died may be started again under its name, with nothing left of it."""
+        """Start a process. A dead one may be started again under its name, with nothing left of it."""
         before = self.processes.get(name)
         if before is not None and before.state is not State.DEAD:
             raise Bug("two processes have the same name", name=name)
@@ -67,7 +67,7 @@ class World:
         return process
 
     def run(self, scenario: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine, outside of all processes, to its end. Raises what any callback raised and nobody took."""
+        """Run a coroutine, outside of all processes, to its end. Raises errors of callbacks that no code handled."""
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -108,11 +108,11 @@ class World:
         self.loop.call_at(self.loop.time() + after_s, act, context=context)
 
     def bury(self, process: Process) -> None:
-        """Keep what is left of a dead process until the world is closed."""
+        """Keep the remains of a dead process until the world is closed."""
         self._dead.append(process)
 
     def close(self) -> None:
-        """Take the world down: whatever still waits is forgotten, without a word."""
+        """Close the world: all waiting tasks are dropped, silently."""
         if self.loop.is_closed():
             return
         for process in [*self._dead, *self.processes.values()]:

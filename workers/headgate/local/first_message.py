@@ -1,0 +1,60 @@
+"""The first message of a local stack: put into a queue, and followed until a worker has handled it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+import headgate
+from headgate.api.parse import Resource
+from headgate.api.queues import Queue
+from headgate.engines.contract import Fate
+from headgate.errors import SpecError, Unavailable
+
+HANDLED_WITHIN_S = 60.0
+_BETWEEN_ASKING_S = 0.1
+
+
+def find_worked_queue(resources: Sequence[Resource]) -> str:
+    """The first queue that has a consumer, as `namespace/name`. Pure."""
+    for each in resources:
+        if isinstance(each, Queue) and each.spec.consumers:
+            return f"{each.metadata.namespace}/{each.metadata.name}"
+    raise SpecError("no queue has a consumer, so nothing would handle the message", remedy="leave --put out")
+
+
+def parse_payload(text: str) -> object:
+    """JSON as what it means, any other text as it is. Pure."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+async def put_first_message(
+    environment: Mapping[str, str],
+    queue: str,
+    payload: str,
+    say: Callable[[str], None],
+    *,
+    within_s: float = HANDLED_WITHIN_S,
+) -> None:
+    """Put it, and return when it is handled."""
+    loop = asyncio.get_running_loop()
+    async with headgate.connect(environment) as connection:
+        opened = await connection.queue(queue)
+        message = await opened.put(parse_payload(payload))
+        began_s = loop.time()
+        say(f"message {message}: {payload}")
+        while (fate := (await opened.where(message)).fate) is not Fate.SETTLED:
+            if loop.time() - began_s > within_s:
+                raise Unavailable(
+                    "the first message was not handled in time",
+                    remedy="read the lines of its worker above",
+                    queue=queue,
+                    seconds=round(within_s),
+                    state=fate.value,
+                )
+            await asyncio.sleep(_BETWEEN_ASKING_S)
+        say(f"handled, {loop.time() - began_s:.1f} s after it was put")
