@@ -51,7 +51,7 @@ async def _bring(port: ClusterPort, wanted: Document) -> CrdStep:
         found = await ask_until_told(lambda: port.get(at))
         step = decide_crd(found.document if isinstance(found, Applied) else None, wanted)
         if step.do == "refuse":
-            raise CrdRefused(crd=at.name, says=step.says)
+            raise CrdRefused(crd=at.name, reason=step.says)
         if step.document is None:
             return step
         document = step.document
@@ -64,7 +64,7 @@ async def _bring(port: ClusterPort, wanted: Document) -> CrdStep:
         denied = done
         if done.is_permanent:
             break
-    raise CrdRefused(crd=at.name, says=str(denied))
+    raise CrdRefused(crd=at.name, answer=str(denied))
 
 
 async def _until_served(port: ClusterPort, name: str) -> None:

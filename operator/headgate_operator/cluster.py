@@ -70,7 +70,7 @@ class Cluster(Client):
         except (ConfigException, OSError, ValueError, TypeError) as wrong:
             where = kubeconfig or os.environ.get("KUBECONFIG") or str(Path("~/.kube/config"))
             raise NoCluster(
-                None, says=str(wrong), kubeconfig=where, remedy="name one by --kubeconfig and --context"
+                None, cause=str(wrong), kubeconfig=where, remedy="name one by --kubeconfig and --context"
             ) from None
         settings.proxy = settings.proxy or proxy_to(settings.host)
         api = client.ApiClient(settings)

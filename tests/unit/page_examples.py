@@ -210,8 +210,8 @@ def _faults_of_click(command: click.Command, arguments: list[str], told: str) ->
     try:
         with redirect_stdout(StringIO()):  # --help, --version
             context = command.make_context(command.name, list(arguments))
-        while isinstance(command, click.Group):  # ours take no options before the name of a command
-            name, arguments = arguments[0], arguments[1:]
+        while isinstance(command, click.Group):  # what is left behind its own options begins with a command's name
+            name, *arguments = [*context._protected_args, *context.args]
             found = command.get_command(context, name)
             if found is None:
                 raise click.UsageError(f"No such command {name!r}.")

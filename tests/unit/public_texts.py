@@ -37,6 +37,8 @@ class Kind(Enum):
     OPTION = "option"
     ERROR = "error"
     LOG = "log"
+    FACT = "fact"
+    """The name of an error's fact, which is shown as `name=value`."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,7 @@ def _of_call(call: ast.Call, errors: frozenset[str]) -> Iterator[PublicText]:
     if name in errors:
         yield from _texts(call.args[:1], Kind.ERROR)
         yield from _texts([each.value for each in call.keywords if each.arg == "remedy"], Kind.SENTENCE)
+        yield from (PublicText(each.value.lineno, Kind.FACT, each.arg) for each in call.keywords if each.arg)
     elif name in LOG_CALLS and _owner(call.func).endswith(("log", "logger")):
         yield from _texts(call.args[:1], Kind.LOG)
     elif name in METRIC_CALLS:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.unit.public_texts import Kind, PublicText, texts_of_file
-from tests.unit.words import ROOT, Finding
+from tests.unit.words import ROOT, Finding, is_word
 
 WORDS_MAX: Final = 30
 HELP_MAX: Final = 45
@@ -63,6 +63,8 @@ def _broken_by_kind(text: PublicText) -> Iterator[str]:
             yield "an error of more than one line"
         if text.text[:1].islower() and not re.match(r"x\b", text.text):
             yield "an error that does not begin with a capital"
+    if text.kind is Kind.FACT and is_word(text.text):
+        yield f"a fact of an error with the name {text.text}"
     if text.kind is Kind.LOG and text.text.rstrip().endswith("."):
         yield "a log line that ends in a full stop"
     if text.kind is Kind.LOG and _FORMATTED.search(text.text):

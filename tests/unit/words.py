@@ -112,6 +112,11 @@ def _compiled(pattern: str, gap: str) -> re.Pattern[str]:
     return re.compile(rf"(?:(?<!\w)|(?<=\\[ntr]))(?:{spaced})(?:(?<=:)|\b)", re.IGNORECASE)
 
 
+def is_word(text: str) -> bool:
+    """Whether a text is one of the words, and nothing else."""
+    return any(pattern.fullmatch(text) for pattern, _ in _expressions())
+
+
 def words_in(block: Block) -> Iterator[tuple[int, str, str, str]]:
     """(line, word, replacement, sentence) of each place in a block."""
     text = block.text

@@ -121,5 +121,5 @@ def module_of(queue: Queue) -> ModuleType:
     """The engine's."""
     engine = str(queue.entry.spec.get("engine"))
     if engine not in CARRIED:
-        raise EngineWithoutBulk(queue=queue.name, engine=engine, carried=", ".join(CARRIED))
+        raise EngineWithoutBulk(queue=queue.name, engine=engine, supported=", ".join(CARRIED))
     return import_module(CARRIED[engine])

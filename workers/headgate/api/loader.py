@@ -123,11 +123,11 @@ def _read_file(path: Path) -> str:
 def _read_standard_input() -> str:
     content = sys.stdin.buffer.read(_BYTES_MAX + 1)
     if len(content) > _BYTES_MAX:
-        raise SpecError("standard input is too large for resources", bytes_max=_BYTES_MAX)
+        raise SpecError("Standard input is too large for resources", bytes_max=_BYTES_MAX)
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise SpecError("standard input is not text in UTF-8") from None
+        raise SpecError("Standard input is not text in UTF-8") from None
 
 
 def _read_document(loader: _Loader, node: yaml.Node, file: str, label: str) -> Reading:

@@ -38,7 +38,7 @@ def command(
     from headgate.local.stack import FirstMessage, Stack, write_first_queue
 
     if bool(files) == (queue is not None) or (queue is None) != (handler is None):
-        raise SpecError("There is nothing to run", remedy="name FILES, or give both --queue and --handler")
+        raise SpecError("The queue to run is missing", remedy="name FILES, or give both --queue and --handler")
     if queue is not None and handler is not None:
         files = (write_first_queue(queue, handler),)
     if until_handled and payload is None:

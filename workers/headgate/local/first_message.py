@@ -21,7 +21,7 @@ def find_worked_queue(resources: Sequence[Resource]) -> str:
     for each in resources:
         if isinstance(each, Queue) and each.spec.consumers:
             return f"{each.metadata.namespace}/{each.metadata.name}"
-    raise SpecError("no queue has a consumer, so nothing would handle the message", remedy="leave --put out")
+    raise SpecError("No queue has a consumer, so nothing would handle the message", remedy="leave --put out")
 
 
 def parse_payload(text: str) -> object:
@@ -47,14 +47,14 @@ async def put_first_message(
         message = await opened.put(parse_payload(payload))
         began_s = loop.time()
         say(f"message {message}: {payload}")
-        while (fate := (await opened.where(message)).fate) is not Fate.SETTLED:
+        while (state := (await opened.where(message)).state) is not Fate.SETTLED:
             if loop.time() - began_s > within_s:
                 raise Unavailable(
-                    "the first message was not handled in time",
+                    "The first message was not handled in time",
                     remedy="read the lines of its worker above",
                     queue=queue,
                     seconds=round(within_s),
-                    state=fate.value,
+                    state=state.value,
                 )
             await asyncio.sleep(_BETWEEN_ASKING_S)
         say(f"handled, {loop.time() - began_s:.1f} s after it was put")
