@@ -214,8 +214,8 @@ def _namespace(world: World, resource: Resource, memory: Memory) -> Verdict:
     trouble = world.namespace.trouble
     has_pods = isinstance(resource, Queue) and bool(resource.spec.consumers or resource.spec.bulk)
     if trouble is not None:
-        found = stopped(memory, trouble.reason, trouble.says)
-        return found.found(Finding(CONSUMERS, "False", trouble.reason, trouble.says)) if has_pods else found
+        verdict = stopped(memory, trouble.reason, trouble.says)
+        return verdict.found(Finding(CONSUMERS, "False", trouble.reason, trouble.says)) if has_pods else verdict
     if has_pods and not world.namespace.ready:
         return stopped(memory, Reason.PROGRESSING, "waiting for the namespace's account and Secret")
     return Verdict(memory)

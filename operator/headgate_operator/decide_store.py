@@ -213,8 +213,8 @@ def _by_hand(verdict: Verdict, drifts: tuple[Drift, ...]) -> Verdict:
         cql = "; ".join(drift.cql for drift in drifts if drift.cql)
         says = "; ".join(str(drift) for drift in drifts) + (f"; to fix it: {cql}" if cql else "")
         trouble = Trouble(Reason.TABLES_DRIFTED, says)
-    found = Finding(TYPE, "False", trouble.reason, trouble.says)
-    return replace(verdict.found(found), stop=trouble, trail=(*verdict.trail, trouble.says))
+    finding = Finding(TYPE, "False", trouble.reason, trouble.says)
+    return replace(verdict.found(finding), stop=trouble, trail=(*verdict.trail, trouble.says))
 
 
 def told(step: Step) -> str:

@@ -25,7 +25,7 @@ IDENTITY: Any = "headgate-operator"
 """Used by peering alone, which is off. By default kopf reads the name of the user, and a pod's may have none."""
 
 
-class Doors:
+class KopfWatch:
     """kopf's part of one process."""
 
     def __init__(self, intake: Intake, access: Callable[[], Awaitable[Access]]) -> None:

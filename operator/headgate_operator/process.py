@@ -37,7 +37,7 @@ from headgate_operator.alive import Alive, Watched
 from headgate_operator.beside import keep_going
 from headgate_operator.cluster import Cluster
 from headgate_operator.collector import collect_at_rest, let_changes_pass
-from headgate_operator.handlers import Doors as KopfDoors
+from headgate_operator.handlers import KopfWatch
 from headgate_operator.http import Answers, Doors
 from headgate_operator.inspection import Explanations, InspectionServer
 from headgate_operator.kinds import CRD, NAMESPACE, QUEUE, Address
@@ -198,7 +198,7 @@ class _Process:
         )
         self._operator = Operator(settings, ports)
         self._operator.watch((*(kind for kind in RESOURCES if kind not in BY_KOPF), *CHILDREN))
-        self._kopf = KopfDoors(self._operator.intake, cluster.access)
+        self._kopf = KopfWatch(self._operator.intake, cluster.access)
         watched = [*(Watched(kind) for kind in RESOURCES), *(Watched(kind, OURS) for kind in CHILDREN)]
         self._alive = Alive(
             cluster,
