@@ -61,11 +61,11 @@ def main(arguments: list[str]) -> int:
         answers.write(json.dumps({"ok": "ready"}) + "\n")
         for line in sys.stdin:
             try:
-                said = {"ok": answer(contender, json.loads(line))}
+                text = {"ok": answer(contender, json.loads(line))}
             except Exception as error:
                 traceback.print_exc()
-                said = {"failed": f"{type(error).__name__}: {error}"}
-            answers.write(json.dumps(said) + "\n")
+                text = {"failed": f"{type(error).__name__}: {error}"}
+            answers.write(json.dumps(text) + "\n")
     finally:
         contender.close()
     return 0

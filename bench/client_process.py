@@ -36,12 +36,12 @@ class ClientProcess:
         self.name = name
         self._log = log
         path = os.pathsep.join(str(ROOT / folder) for folder in ("workers", "."))
-        with log.open("ab") as said:
+        with log.open("ab") as text:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "bench.client_main", module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=text,
                 cwd=ROOT,
                 env={**os.environ, **environment, "PYTHONPATH": path},
             )
@@ -106,10 +106,10 @@ class ClientProcess:
             raise self._ended() from None
 
     def _hear(self, within_s: float) -> Any:
-        said = json.loads(self._line(time.monotonic() + within_s))
-        if "failed" in said:
-            raise Bug("a benchmark client failed", client=self.name, why=said["failed"])
-        return said["ok"]
+        text = json.loads(self._line(time.monotonic() + within_s))
+        if "failed" in text:
+            raise Bug("a benchmark client failed", client=self.name, why=text["failed"])
+        return text["ok"]
 
     def _line(self, deadline: float) -> bytes:
         with selectors.DefaultSelector() as selector:

@@ -238,14 +238,14 @@ class _Bench:
                 walls[keys] = client.end(within_s=5 * LONGEST_S).wall_s
                 peaks[keys] = client.tell(within_s=LONGEST_S).receipts_checked / 1024
         run = self._plan.run
-        case, beside = f"collecting {many:,} keys, two shards each", f"{few:,} keys"
+        case, others = f"collecting {many:,} keys, two shards each", f"{few:,} keys"
         figures = (
             Figure(
                 case=case,
                 metric="memory beyond the initial",
                 unit="MB",
                 ours=Series(run, f"{many:,} keys", (peaks[many],)),
-                baseline=Series(run, beside, (peaks[few],)),
+                baseline=Series(run, others, (peaks[few],)),
                 target=None if self._plan.quick else MEMORY_TARGET,  # a quick run does not fill one page
             ),
             Figure(
@@ -253,7 +253,7 @@ class _Bench:
                 metric="keys per second",
                 unit="/s",
                 ours=Series(run, f"{many:,} keys", (many / walls[many],)),
-                baseline=Series(run, beside, (few / walls[few],)),
+                baseline=Series(run, others, (few / walls[few],)),
             ),
         )
         self._results.cases.append(Measured(None, figures, (), "collect"))

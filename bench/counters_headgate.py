@@ -24,7 +24,7 @@ from headgate.errors import Bug
 from headgate.store.cassandra import CassandraStore
 from headgate.store.cassandra_hints import CassandraHintWindows
 from headgate.store.statements import Select
-from headgate.store.store import AttemptAnswer, Unknown
+from headgate.store.store import AttemptAnswer, OutcomeUnknown
 
 TIMED_EVERY = 50
 """One of this many updates of a caller is timed: timing costs as much as a part of the update."""
@@ -115,16 +115,16 @@ class CountersContender(Contender):
     async def _count(self, counter: Counter, work: CounterWork) -> None:
         """A caller: one update after the other."""
         names, count = self._names, work.keys
-        chance = random.Random(random.getrandbits(64)).random
+        rng = random.Random(random.getrandbits(64)).random
         add, clock = counter.add, time.perf_counter
         most = -(-work.updates_max // work.in_flight)
         done = 0
         while done < most and not self._is_over:
             if done % TIMED_EVERY:
-                await add(names[int(chance() * count)], 1)
+                await add(names[int(rng() * count)], 1)
             else:
                 began_s = clock()
-                await add(names[int(chance() * count)], 1)
+                await add(names[int(rng() * count)], 1)
                 self._latencies_s.append(clock() - began_s)
             done += 1
         self._acknowledged += done
@@ -181,16 +181,16 @@ class Ambiguous(CassandraStore):
     def __init__(self, store: CassandraStore, share: float) -> None:
         self.__dict__.update(store.__dict__)
         self._share = share
-        self._chance = random.Random(uuid.uuid4().int)
+        self._rng = random.Random(uuid.uuid4().int)
 
     async def attempt(self, statement: object, within_s: float) -> AttemptAnswer:
         """Sent, or not, and answered, or not."""
-        drawn = 1.0 if isinstance(statement, Select) else self._chance.random()
+        drawn = 1.0 if isinstance(statement, Select) else self._rng.random()
         if drawn < self._share / 2:
-            raise Unknown("the request was lost")
+            raise OutcomeUnknown("the request was lost")
         answer = await super().attempt(statement, within_s)  # type: ignore[arg-type]
         if drawn < self._share:
-            raise Unknown("the answer was lost")
+            raise OutcomeUnknown("the answer was lost")
         return answer
 
 

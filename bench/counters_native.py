@@ -32,7 +32,7 @@ class NativeContender(Contender):
         self._slice = self._session.prepare(
             f"SELECT mutator, state FROM {shards} WHERE counter = ? AND bucket = ? AND key = ?"
         )
-        self._chance = random.Random(1)
+        self._rng = random.Random(1)
         self._work: CounterWork | None = None
         self._tally = Tally(0, 0)
         self._wanted = 0
@@ -57,8 +57,8 @@ class NativeContender(Contender):
         work = self._in_hand
         error = 0
         if work.ambiguous:
-            found = sum(self._value(self._key(number)) for number in range(work.keys))
-            error = abs(found - self._wanted)
+            result = sum(self._value(self._key(number)) for number in range(work.keys))
+            error = abs(result - self._wanted)
         return self._tally.told(error)
 
     def close(self) -> None:
@@ -80,9 +80,9 @@ class NativeContender(Contender):
 
     def _count(self) -> Request:
         work = self._in_hand
-        key = self._key(self._chance.randrange(work.keys))
+        key = self._key(self._rng.randrange(work.keys))
         self._wanted += 1
-        if work.ambiguous and self._chance.random() < work.ambiguous and self._chance.random() < 0.5:
+        if work.ambiguous and self._rng.random() < work.ambiguous and self._rng.random() < 0.5:
             # It was done, and its answer was lost; of the other half the request was lost. Either is sent again.
             self._session.execute_async(self._add, (key,))
         return self._add, (key,), _one

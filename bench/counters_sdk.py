@@ -10,20 +10,22 @@ from bench.store_work import KEYSPACE
 from bench.timeline_process import TimelineProcess
 from headgate.client.connection import Headgate
 from headgate.client.counter import Counter
-from headgate.client.ground import Bound, Ground
+from headgate.client.process_context import ProcessContext, SkewBound
 from headgate.counters.counter import CounterHandle
-from headgate.store.catalogue_entry import Entry, Name, Place, State
+from headgate.store.catalogue_entry import Entry, EntryState, Name, StoragePlace
 from headgate.store.decide_generation import first
 
 
 async def connected(process: TimelineProcess) -> Headgate:
     """A connection of the SDK on this process's resources, which the process closes itself."""
 
-    async def ground() -> Ground:
+    async def process_context() -> ProcessContext:
         host = process.host
-        return Ground(host.name, lambda _: host.store, KEYSPACE, "", process.clock, host.last_expiry_s, _nothing)
+        return ProcessContext(
+            host.name, lambda _: host.store, KEYSPACE, "", process.clock, host.last_expiry_s, _nothing
+        )
 
-    return await Headgate(ground).open()
+    return await Headgate(process_context).open()
 
 
 async def _nothing() -> None:
@@ -38,11 +40,11 @@ def opened(connection: Headgate, handle: CounterHandle) -> Counter:
         Name("Counter", namespace, name),
         settings.counter,
         "bench",
-        State.ACTIVE,
+        EntryState.ACTIVE,
         1,
         {},
-        Place("", KEYSPACE, "shared"),
+        StoragePlace("", KEYSPACE, "shared"),
         first(1),
         0,
     )
-    return Counter(entry, handle, connection.ground, Bound(settings.skew_us), connection.require_usable)
+    return Counter(entry, handle, connection.process_context, SkewBound(settings.skew_us), connection.require_usable)

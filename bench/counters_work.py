@@ -63,5 +63,5 @@ def settings_of(counter: UUID) -> CounterSettings:
 
 def tables() -> tuple[Table, ...]:
     """All tables of counters."""
-    found: CounterTables = shared_tables()
-    return found.shards, found.tokens, found.minutes, found.windows, found.passes
+    result: CounterTables = shared_tables()
+    return result.shards, result.tokens, result.minutes, result.windows, result.passes

@@ -14,7 +14,7 @@ from pathlib import Path
 from bench import headlines
 from bench.plot import build_plot
 from bench.report import as_markdown
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -29,7 +29,7 @@ def with_results(page: str, results: dict[str, str]) -> str:
     """The page with each marked place filled from the result of that name."""
     places = {found[2] for found in _MARKED.finditer(page)}
     if missing := sorted(results.keys() - places):
-        raise SpecError(
+        raise InvalidRequest(
             "the page has no place for the result",
             remedy="write <!-- result: NAME --> and <!-- end of result --> where it belongs",
             names=", ".join(missing),
@@ -37,8 +37,8 @@ def with_results(page: str, results: dict[str, str]) -> str:
 
     def fill(found: re.Match[str]) -> str:
         kept = results.get(found[2])
-        said = "\n".join(as_markdown(json.loads(kept))) if kept is not None else "Not measured yet."
-        return f"{found[1]}\n{said}\n\n{found[3]}"
+        text = "\n".join(as_markdown(json.loads(kept))) if kept is not None else "Not measured yet."
+        return f"{found[1]}\n{text}\n\n{found[3]}"
 
     return _MARKED.sub(fill, page)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from bench.report import Document, number
 from bench.rounds import CASSANDRA_US, CLIENT_US, P50_MS, P99_MS, ROWS_PER_S
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 Results = Mapping[str, Document]
 
@@ -144,7 +144,7 @@ def find_figure(kept: Document, case: str, metric: str) -> Document:
     for figure in kept["figures"]:
         if (figure["case"], figure["metric"]) == (case, metric):
             return dict(figure)
-    raise SpecError(
+    raise InvalidRequest(
         "a result lacks a figure that the pages show",
         remedy="measure that part, or change bench/headlines.py",
         result=kept["name"],

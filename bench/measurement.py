@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from bench.baseline import Distance
 from bench.figure import Figure
 from bench.rounds import ROUNDS_MIN, Metric, Rounds
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.testing.cassandra import Profile
 
 ROUNDS_MAX = 50
@@ -34,9 +34,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= ROUNDS_MAX:
-            raise SpecError("too few or too many rounds", remedy=f"from 1 to {ROUNDS_MAX}", rounds=self.rounds)
+            raise InvalidRequest("too few or too many rounds", remedy=f"from 1 to {ROUNDS_MAX}", rounds=self.rounds)
         if not 0 < self.seconds <= SECONDS_MAX:
-            raise SpecError(
+            raise InvalidRequest(
                 "the window is too short or too long", remedy=f"above 0, at most {SECONDS_MAX:.0f} s", s=self.seconds
             )
 

@@ -34,9 +34,9 @@ from bench.store_work import KEYSPACE
 from dev.cluster import lifecycle
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.state import Cluster as LocalCluster
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing import progress
-from headgate_operator.cluster import Cluster
+from headgate_operator.api_server import HttpApiClient
 from headgate_operator.kinds import DEPLOYMENT, QUEUE
 
 CLUSTER = "bench"
@@ -101,7 +101,7 @@ class _Bench:
             connection = servers.at(ServerKind()).environment
             self._prepare(kubectl, connection)
             self._warm(connection, logs / "warm.json")
-            port = await Cluster.connect(kubeconfig=local.kubeconfig, context=None, qps=2_000)
+            port = await HttpApiClient.connect(kubeconfig=local.kubeconfig, context=None, qps=2_000)
             try:
                 load = Load(port)
                 first = await self._minimal(load, local, logs, "minimal-1")
@@ -117,7 +117,9 @@ class _Bench:
         if not was_up:
             self._stack.callback(lifecycle.down, CLUSTER)
         if not local.audit_log.exists():
-            raise Surroundings("this cluster keeps no readable audit log", remedy="use the project's own cluster")
+            raise EnvironmentProblem(
+                "this cluster keeps no readable audit log", remedy="use the project's own cluster"
+            )
         return local
 
     def _prepare(self, kubectl: Kubectl, connection: Any) -> None:
@@ -146,7 +148,7 @@ class _Bench:
                 timeout=WARMED_WITHIN_S,
             )
         if done.returncode:
-            raise Surroundings("Cassandra could not be warmed up", cause=done.stderr.strip()[-500:])
+            raise EnvironmentProblem("Cassandra could not be warmed up", cause=done.stderr.strip()[-500:])
 
     # ---- turns
 

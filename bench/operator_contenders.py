@@ -32,10 +32,10 @@ class Contender(ABC):
     def __init__(self, arguments: list[str], environment: Mapping[str, str], log: Path) -> None:
         path = os.pathsep.join(str(ROOT / folder) for folder in ("workers", "operator", "."))
         self._log = log
-        with log.open("ab") as said:
+        with log.open("ab") as text:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *arguments],
-                stdout=said,
+                stdout=text,
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,
                 env={**os.environ, **environment, "PYTHONPATH": path},
@@ -102,13 +102,13 @@ class Ours(Contender):
 
     def decided_at(self, changes: Iterable[Changed]) -> dict[Changed, float]:
         """From its ring of decisions."""
-        found = {}
+        entries = {}
         for namespace, name, generation in changes:
-            told = json.loads(self._ask(f"/why/queue/{namespace}/{name}"))["decisions"]
-            moments = [one["at_us"] / 1e6 for one in told if one["rested_on"].get("generation") == generation]
-            if moments:
-                found[namespace, name, generation] = min(moments)
-        return found
+            output = json.loads(self._ask(f"/why/queue/{namespace}/{name}"))["decisions"]
+            times = [one["at_us"] / 1e6 for one in output if one["rested_on"].get("generation") == generation]
+            if times:
+                entries[namespace, name, generation] = min(times)
+        return entries
 
     def _ask(self, path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=10) as answer:
@@ -129,13 +129,13 @@ class Minimal(Contender):
     def decided_at(self, changes: Iterable[Changed]) -> dict[Changed, float]:
         """As its handler wrote down."""
         wanted = set(changes)
-        found: dict[Changed, float] = {}
+        entries: dict[Changed, float] = {}
         for line in self._told.read_text().splitlines():
-            name, generation, moment = line.split()
+            name, generation, instant = line.split()
             change = (self._namespace, name, int(generation))
             if change in wanted:
-                found[change] = min(float(moment), found.get(change, float(moment)))
-        return found
+                entries[change] = min(float(instant), entries.get(change, float(instant)))
+        return entries
 
 
 def _free_port() -> int:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from headgate.errors import Bug, Unavailable
-from headgate_operator.cluster import Cluster
-from headgate_operator.kinds import NAMESPACE, QUEUE, Address, Kind
-from headgate_operator.port import Applied, Deleted, Page
+from headgate_operator.api_server import HttpApiClient
+from headgate_operator.kinds import NAMESPACE, QUEUE, ObjectAddress, ResourceKind
+from headgate_operator.port import ApiObject, Deleted, ListPage
 
 MANAGER = "bench"
 AT_ONCE = 32
-LOOK_EVERY_S = 2.0
+CHECK_EVERY_S = 2.0
 """A check reads all of them, on the cores that the operator works on: more often would be a load of its own."""
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
@@ -35,7 +35,7 @@ def queue_document(namespace: str, name: str, *, max_receives: int = 5) -> dict[
 class Load:
     """The benchmark's own connection to the cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: HttpApiClient) -> None:
         self._cluster = cluster
         self._room = asyncio.Semaphore(AT_ONCE)
 
@@ -54,42 +54,44 @@ class Load:
         return int(applied.document["metadata"]["generation"]), time.time()
 
     async def until(
-        self, kind: Kind, namespaces: Sequence[str], count: int, holds: Callable[[Any], bool], within_s: float
+        self, kind: ResourceKind, namespaces: Sequence[str], count: int, holds: Callable[[Any], bool], within_s: float
     ) -> float:
         """Wait until this many objects of these namespaces meet the condition; returns the time at which they did."""
         deadline_s = time.monotonic() + within_s
-        found = 0
+        result = 0
         while time.monotonic() < deadline_s:
-            found = 0
+            result = 0
             for namespace in namespaces:
                 page = await self._cluster.list(kind, namespace, cached=True)
-                found += sum(map(holds, page.items)) if isinstance(page, Page) else 0
-            if found >= count:
+                result += sum(map(holds, page.items)) if isinstance(page, ListPage) else 0
+            if result >= count:
                 return time.monotonic()
-            await asyncio.sleep(LOOK_EVERY_S)
-        raise Unavailable("not all changes were done in time", kind=kind.kind, done=found, of=count, seconds=within_s)
+            await asyncio.sleep(CHECK_EVERY_S)
+        raise Unavailable(
+            "not all changes were done in time", kind=kind.kind, done=result, of=count, seconds=within_s
+        )
 
     async def delete_namespaces(self, names: Sequence[str], within_s: float) -> None:
         """With all that is in them."""
         for name in names:
-            answer = await self._cluster.delete(Address(NAMESPACE, None, name))
+            answer = await self._cluster.delete(ObjectAddress(NAMESPACE, None, name))
             if not isinstance(answer, Deleted):
                 raise Bug("a namespace cannot be deleted", cause=str(answer))
         deadline_s = time.monotonic() + within_s
         while time.monotonic() < deadline_s:
-            left = [name for name in names if isinstance(await self._get_namespace(name), Applied)]
+            left = [name for name in names if isinstance(await self._get_namespace(name), ApiObject)]
             if not left:
                 return
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_EVERY_S)
         raise Unavailable("namespaces were not deleted in time", seconds=within_s)
 
     async def _get_namespace(self, name: str) -> object:
-        return await self._cluster.get(Address(NAMESPACE, None, name), metadata_only=True)
+        return await self._cluster.get(ObjectAddress(NAMESPACE, None, name), metadata_only=True)
 
-    async def _apply(self, document: dict[str, Any]) -> Applied:
+    async def _apply(self, document: dict[str, Any]) -> ApiObject:
         async with self._room:
             answer = await self._cluster.apply(document, manager=MANAGER, force=True)
-        if not isinstance(answer, Applied):
+        if not isinstance(answer, ApiObject):
             raise Bug("the API server rejected the benchmark's objects", cause=str(answer))
         return answer
 
@@ -112,12 +114,12 @@ def writes_since(audit_log: Path, offset: int) -> tuple[int, int, list[str]]:
     with audit_log.open("rb") as log:
         log.seek(offset)
         for line in log:
-            told = json.loads(line)
-            if told["verb"] not in WRITES:
+            output = json.loads(line)
+            if output["verb"] not in WRITES:
                 continue
             everything += 1
-            resource = (told.get("objectRef") or {}).get("resource", "")
+            resource = (output.get("objectRef") or {}).get("resource", "")
             of_leases += resource == "leases"
             if resource != "leases":
-                others.append(f"{told['verb']} {resource}")
+                others.append(f"{output['verb']} {resource}")
     return everything, of_leases, others

@@ -19,7 +19,7 @@ def main(namespace: str, file: str) -> None:
     """Run until a shutdown request."""
     kubernetes.config.load_kube_config()  # type: ignore[no-untyped-call]
     apps = kubernetes.client.AppsV1Api()
-    told = Path(file).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - open as long as the process lives
+    output = Path(file).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - open as long as the process lives
 
     @kopf.on.create("headgate.io", "v1beta1", "queues")
     def made(*, name: str, body: kopf.Body, **_: Any) -> None:
@@ -40,7 +40,7 @@ def main(namespace: str, file: str) -> None:
 
     @kopf.on.update("headgate.io", "v1beta1", "queues", field="spec")
     def changed(*, name: str, meta: kopf.Meta, **_: Any) -> None:
-        told.write(f"{name} {meta['generation']} {time.time():.6f}\n")
+        output.write(f"{name} {meta['generation']} {time.time():.6f}\n")
 
     asyncio.run(kopf.operator(standalone=True, namespaces=[namespace]))
 

@@ -167,23 +167,25 @@ def by_metric(figures: Iterable[Document]) -> dict[str, list[Document]]:
 
 def summary(kept: Document) -> list[str]:
     """The first facts: whether it counts, why not, and the targets."""
-    said = ["VALID" if kept["valid"] else "INVALID: these figures do not count"]
-    said += [f"{'invalid' if mark['bad'] else 'note'}: {mark['text']}" for mark in kept["marks"]]
-    said += [
+    lines = ["VALID" if kept["valid"] else "INVALID: these figures do not count"]
+    lines += [f"{'invalid' if mark['bad'] else 'note'}: {mark['text']}" for mark in kept["marks"]]
+    lines += [
         f"target: {figure['case']}, {figure['metric']}: {number(figure['value']['median'])} {figure['unit']}, "
         f"{figure['ratio']['median']:.2f} times the {figure['baseline']['contender']}'s; {verdict(figure)}"
         for figure in kept["figures"]
         if figure["target"] is not None
     ]
-    said += [f"checked: {what}" for what in kept.get("checked", [])]
-    said += [f"measured before: {part}, on {at['date']}, commit {at['commit']}" for part, at in earlier(kept).items()]
+    lines += [f"checked: {what}" for what in kept.get("checked", [])]
+    lines += [
+        f"measured before: {part}, on {at['date']}, commit {at['commit']}" for part, at in earlier(kept).items()
+    ]
     load, used = kept["load"], kept["cpu_s"]
-    said.append(
+    lines.append(
         f"load: others used {load['others_share']:.0%} of the machine, {load['stolen_share']:.0%} was stolen; "
         f"in {used['wall']:,.0f} s of windows clients used {used['clients']:,.0f} CPU s, "
         f"Cassandra {used['cassandra']:,.0f}"
     )
-    return said
+    return lines
 
 
 def earlier(kept: Document) -> dict[str, Document]:

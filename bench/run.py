@@ -25,9 +25,9 @@ from bench.joining import are_joinable, joined
 from bench.machine import describe, read_load_average
 from bench.measurement import Plan, Results, quick_plan
 from bench.report import Document, as_text, document
-from headgate.errors import HeadgateError, SpecError
+from headgate.errors import HeadgateError, InvalidRequest
 from headgate.testing.cassandra.jars import VERSION as CASSANDRA_VERSION
-from headgate.testing.progress import say
+from headgate.testing.progress import print_progress
 
 BENCHMARKS = {name: f"bench.{name}" for name in ("counters", "operator", "spark", "store", "timeline", "workers")}
 """Each module has `measure(plan) -> Results`; one that has PARTS can measure some of them alone."""
@@ -44,24 +44,24 @@ def parse(arguments: list[str]) -> tuple[str, Plan, Path | None]:
     parser.add_argument("--only", default="", help="measure these parts, separated by commas")
     parser.add_argument("--quick", action="store_true", help="check that it works; the figures mean little")
     parser.add_argument("--output", type=Path, help="write the result to this file, also if it is quick or invalid")
-    told = parser.parse_args(arguments)
+    answer = parser.parse_args(arguments)
     run = uuid.uuid4().hex
-    plan = quick_plan(run) if told.quick else Plan(run)
-    rounds = plan.rounds if told.rounds is None else told.rounds
-    seconds = plan.seconds if told.seconds is None else told.seconds
-    only = tuple(part for part in told.only.split(",") if part)
-    parts: tuple[str, ...] = getattr(importlib.import_module(BENCHMARKS[told.name]), "PARTS", ())
+    plan = quick_plan(run) if answer.quick else Plan(run)
+    rounds = plan.rounds if answer.rounds is None else answer.rounds
+    seconds = plan.seconds if answer.seconds is None else answer.seconds
+    only = tuple(part for part in answer.only.split(",") if part)
+    parts: tuple[str, ...] = getattr(importlib.import_module(BENCHMARKS[answer.name]), "PARTS", ())
     if unknown := [part for part in only if part not in parts]:
         remedy = f"one of {', '.join(parts)}" if parts else "measure all of it"
-        raise SpecError("unknown part", remedy=remedy, parts=", ".join(unknown))
-    return told.name, replace(plan, rounds=rounds, seconds=seconds, only=only), told.output
+        raise InvalidRequest("unknown part", remedy=remedy, parts=", ".join(unknown))
+    return answer.name, replace(plan, rounds=rounds, seconds=seconds, only=only), answer.output
 
 
 def commit() -> str:
     """The measured state of the tree; a change since the commit is reported."""
     asked = ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
-    said = subprocess.run(asked, cwd=docs.ROOT, capture_output=True, text=True, check=False)
-    return said.stdout.strip() or "unknown"
+    output = subprocess.run(asked, cwd=docs.ROOT, capture_output=True, text=True, check=False)
+    return output.stdout.strip() or "unknown"
 
 
 def measure(name: str, plan: Plan) -> Document:
@@ -69,7 +69,7 @@ def measure(name: str, plan: Plan) -> Document:
     machine = describe()
     before = read_load_average()
     if before > int(str(machine["cores"])):
-        say(f"the machine is busy (load {before}): wall-clock figures will be low")
+        print_progress(f"the machine is busy (load {before}): wall-clock figures will be low")
     results: Results = importlib.import_module(BENCHMARKS[name]).measure(plan)
     surroundings = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -90,20 +90,22 @@ def keep(kept: Document, output: Path | None) -> None:
     if output is not None:
         output.write_text(text, encoding="utf-8")
     if not kept["valid"] or kept["quick"]:
-        say(f"not kept in bench/results: {'a quick run' if kept['quick'] else 'the run does not count'}")
+        print_progress(f"not kept in bench/results: {'a quick run' if kept['quick'] else 'the run does not count'}")
         return
     file = docs.RESULTS / f"{kept['name']}.json"
     whole = kept
     if kept["only"] and file.exists():
         before = json.loads(file.read_text(encoding="utf-8"))
         if not are_joinable(before, kept):
-            say("not kept in bench/results: the other parts are from another machine, or from uncommitted code")
+            print_progress(
+                "not kept in bench/results: the other parts are from another machine, or from uncommitted code"
+            )
             return
         whole = joined(before, kept)
     docs.RESULTS.mkdir(exist_ok=True)
     file.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     docs.write()
-    say(f"kept in bench/results/{kept['name']}.json and docs/internals/benchmarks.md")
+    print_progress(f"kept in bench/results/{kept['name']}.json and docs/internals/benchmarks.md")
 
 
 def main(arguments: list[str]) -> int:
@@ -111,16 +113,16 @@ def main(arguments: list[str]) -> int:
     try:
         name, plan, output = parse(arguments)
         kept = measure(name, plan)
-        say("\n".join(as_text(kept)))
+        print_progress("\n".join(as_text(kept)))
         keep(kept, output)
-    except SpecError as error:
-        say(str(error), to=sys.stderr)
+    except InvalidRequest as error:
+        print_progress(str(error), to=sys.stderr)
         return EXIT_USAGE
     except HeadgateError as error:
-        say(str(error), to=sys.stderr)
+        print_progress(str(error), to=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
-        say("interrupted; nothing was kept", to=sys.stderr)
+        print_progress("interrupted; nothing was kept", to=sys.stderr)
         return EXIT_INTERRUPTED
     return 0 if kept["valid"] else EXIT_INVALID
 

@@ -86,14 +86,14 @@ def measure(plan: Plan) -> Results:
             else:
                 results.cases.append(measure_job(servers, plan, part, deadline))
     measured = {case.part for case in results.cases}
-    said = (
+    lines = (
         (READ_ALL, READS),
         (WORKED_ALL, (*JOBS, LARGE)),
         (EACH_ONE_WAY, (BESIDE,)),
         (PLANNED_ALL, (PLANNING,)),
         (NONE_DIED, (LARGE,)),
     )
-    results.checked += [what for what, parts in said if measured & set(parts)]
+    results.checked += [what for what, parts in lines if measured & set(parts)]
     return results
 
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing import progress
 from headgate.testing.cache import cached, is_cached
 from headgate.testing.cassandra.jars import maven_failure
@@ -67,6 +67,6 @@ def _fetch(entry: Path) -> None:
         raise maven_failure(done.stdout + done.stderr)
     shutil.rmtree(work)
     if not (entry / f"{NAME}_2.13-{VERSION}.jar").is_file():
-        raise Surroundings(
+        raise EnvironmentProblem(
             "Maven downloaded no connector", remedy="check which `mvn` this machine uses", program=maven
         )

@@ -55,11 +55,11 @@ def measure_large(servers: Servers, plan: Plan) -> Measured:
 
 def executors_of(pid: int) -> dict[int, float]:
     """The executors below a driver, each with the most memory that it and its Python workers had."""
-    found: dict[int, float] = {}
+    entries: dict[int, float] = {}
     for process in _below(pid):
         if EXECUTOR in Path(f"/proc/{process}/cmdline").read_bytes():
-            found[process] = sum(map(read_peak_memory_mb, [process, *_below(process)]))
-    return found
+            entries[process] = sum(map(read_peak_memory_mb, [process, *_below(process)]))
+    return entries
 
 
 def _below(pid: int) -> list[int]:

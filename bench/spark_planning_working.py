@@ -13,19 +13,19 @@ from bench.spark_planning_work import NAMESPACE, PART_S, PUT_A_PART, WAITING, Pl
 from bench.timeline_work import PAYLOADS
 from headgate.client.queue import Queue
 from headgate.errors import Bug
-from headgate_spark.decide_range import Wanted
-from headgate_spark.engines.contract import Request
+from headgate_spark.decide_range import ReadRange
+from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.registry import scan_of
-from headgate_spark.jobs.borrowed import LANE_BYTES_MAX, LANE_ROWS_MAX
 from headgate_spark.jobs.request import BATCH_MESSAGES
-from headgate_spark.lanes.contract import Budget, Lending, module_of
+from headgate_spark.jobs.reserving_job import LANE_BYTES_MAX, LANE_ROWS_MAX
+from headgate_spark.lanes.contract import Budget, LaneReservations, module_of
 from headgate_spark.options import LIVE, MESSAGES_PER_SPLIT
 from headgate_spark.worker_connection import WorkerConnection
 
 DUE_S = 1.5
 QUIET_S = 3.0
 """Without a message for this time, all are settled."""
-REQUEST = Request(LIVE, Wanted(), ("payload",), MESSAGES_PER_SPLIT)
+REQUEST = ScanRequest(LIVE, ReadRange(), ("payload",), MESSAGES_PER_SPLIT)
 BUDGET = Budget(BATCH_MESSAGES, LANE_BYTES_MAX, LANE_ROWS_MAX)
 JOB = UUID(int=1)
 
@@ -99,10 +99,10 @@ async def _splits(queue: Queue) -> int:
 
 async def _batch(queue: Queue) -> int:
     """The search of a drain for its first batch, up to the reservation."""
-    lending: Lending = module_of(queue).lending_of(queue, JOB)
+    lending: LaneReservations = module_of(queue).lending_of(queue, JOB)
     lanes = await lending.lanes(from_us=None, until_us=queue.now_us())
-    seen = await asyncio.gather(*(lane.preview(BUDGET) for lane in lanes))
-    return sum(preview.messages for preview in seen if preview is not None)
+    observed = await asyncio.gather(*(lane.preview(BUDGET) for lane in lanes))
+    return sum(preview.messages for preview in observed if preview is not None)
 
 
 async def _check(queue: Queue) -> None:

@@ -54,8 +54,10 @@ class ReadingContender(Contender):
 
     def _read(self, work: Work) -> int:
         """Spark reads every payload and every time."""
-        found = self._frame(work.read).agg(F.count("payload").alias("rows"), F.sum(F.length("payload")), F.max("due"))
-        row = found.first()
+        result = self._frame(work.read).agg(
+            F.count("payload").alias("rows"), F.sum(F.length("payload")), F.max("due")
+        )
+        row = result.first()
         if row is None or row.rows != work.messages:
             raise Bug("some messages were not read", read=work.read, rows=None if row is None else row.rows)
         return int(row.rows)
@@ -64,8 +66,8 @@ class ReadingContender(Contender):
         spark = self._session()
         if read is Read.CONNECTOR:
             options = {"table": ROWS.name, "keyspace": self._environment["KEYSPACE"]}
-            found = spark.read.format(FORMAT).options(**options).load()
-            return found.select("payload", F.timestamp_micros("due_us").alias("due"))
+            result = spark.read.format(FORMAT).options(**options).load()
+            return result.select("payload", F.timestamp_micros("due_us").alias("due"))
         queue = PACKED if read is Read.PACKED else SCHEDULED
         return spark.read.format("headgate").schema(COLUMNS).load(queue)
 

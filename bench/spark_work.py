@@ -94,7 +94,7 @@ async def fill(environment: dict[str, str], keyspace: str, work: Work) -> None:
 
 async def _fill_table(opened: Any, keyspace: str, messages: int, payloads: Any) -> None:
     shape = insert_shape(ROWS, ("stream", "bucket", "seq", "payload", "due_us", "put_us"), False)
-    store = opened.ground.store_in(keyspace)
+    store = opened.process_context.store_in(keyspace)
     now_us = opened.now_us()
 
     async def write(bucket: int) -> None:

@@ -16,7 +16,7 @@ from headgate.store.cassandra import CassandraStore
 from headgate.store.cassandra_settings import read_settings
 from headgate.store.consistency import Consistency
 from headgate.store.rows import Row
-from headgate.store.shapes import Bound, Slice
+from headgate.store.shapes import Slice, SliceBound
 from headgate.store.statements import Batch, Insert, InsertIfAbsent, Select, UpdateIf, is_not
 from headgate.store.store import Store
 from headgate.store.types import Value
@@ -114,7 +114,7 @@ class HeadgateContender(StoreContender):
                 ROWS,
                 {"stream": self.stream, "part": part},
                 ("seq", "payload"),
-                within=Slice("seq", lower=Bound(seq, True)),
+                within=Slice("seq", lower=SliceBound(seq, True)),
                 limit=self.rows,
             )
         )

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from bench.contender import Contender, Job, Ran, Tally, Told
 from headgate.errors import Bug
-from headgate.store.table import Column, Keyspace, Table, Written
+from headgate.store.table import Column, Keyspace, Table, WrittenBy
 from headgate.store.types import Type
 
 KEYSPACE = "bench"
@@ -35,8 +35,8 @@ LOCKS = Table(
     "bench_locks",
     "rows written by LWT",
     partition=(Column("stream", Type.TEXT), Column("name", Type.BIGINT)),
-    columns=(Column("payload", Type.BLOB, Written.LWT), Column("attempt", Type.UUID, Written.LWT)),
-    rows=Written.LWT,
+    columns=(Column("payload", Type.BLOB, WrittenBy.LWT), Column("attempt", Type.UUID, WrittenBy.LWT)),
+    rows=WrittenBy.LWT,
     attempt="attempt",
 )
 TABLES = (ROWS, LOCKS)
@@ -67,9 +67,9 @@ def keyspace(data_center: str) -> Keyspace:
 
 def message(number: int) -> bytes:
     """A message as applications send them: JSON, some of it always the same."""
-    said = {"id": number, "to": f"customer-{number % 9973}@example.org", "template": "invoice", "attempt": 1}
-    text = json.dumps(said | {"note": ""})
-    return json.dumps(said | {"note": "x" * (MESSAGE_BYTES - len(text))}).encode()
+    output = {"id": number, "to": f"customer-{number % 9973}@example.org", "template": "invoice", "attempt": 1}
+    text = json.dumps(output | {"note": ""})
+    return json.dumps(output | {"note": "x" * (MESSAGE_BYTES - len(text))}).encode()
 
 
 _MESSAGES = [message(number) for number in range(1_000)]

@@ -201,11 +201,11 @@ class _Deep:
 
     def trace(self) -> str:
         """The same rows are put into each queue and read; the server's work for it has to be the same."""
-        seen = {queue: self._traced(queue) for queue in self._depth.queues}
-        reads = set(seen.values())
+        observed = {queue: self._traced(queue) for queue in self._depth.queues}
+        reads = set(observed.values())
         if len(reads) != 1 or any(each.tombstones for each in reads):
-            told = "; ".join(f"{queue.name}: {each}" for queue, each in seen.items())
-            raise Bug("read cost depends on history or on the future", traced=told)
+            output = "; ".join(f"{queue.name}: {each}" for queue, each in observed.items())
+            raise Bug("read cost depends on history or on the future", traced=output)
         return f"traced: a read of each lane took {next(iter(reads))} in each of the three queues"
 
     def _traced(self, queue: DeepQueue) -> Reads:
@@ -256,13 +256,15 @@ def _reads(server: Running, before: set[str], table: str) -> Reads:
     last: list[tuple[int, int]] | None = None
     while True:
         time.sleep(2)
-        found = list(_reads_of(server, _sessions(server, table) - before))
-        if found and found == last:
+        matches = list(_reads_of(server, _sessions(server, table) - before))
+        if matches and matches == last:
             break
         if time.monotonic() > until:
             raise Bug("no read was traced", table=table)
-        last = found
-    return Reads(sum(1 for live, _ in found if live), sum(live for live, _ in found), sum(dead for _, dead in found))
+        last = matches
+    return Reads(
+        sum(1 for live, _ in matches if live), sum(live for live, _ in matches), sum(dead for _, dead in matches)
+    )
 
 
 def _reads_of(server: Running, sessions: Iterable[str]) -> Iterable[tuple[int, int]]:

@@ -14,7 +14,7 @@ from bench.timeline_putting import Putting
 from bench.timeline_receiving import Receiving
 from bench.timeline_run import Run
 from bench.timeline_work import LANES, Do, Work, work_of
-from headgate.engines.timeline.layout import Place, id_bytes
+from headgate.engines.timeline.layout import MessagePlace, id_bytes
 from headgate.errors import Bug
 from headgate.store.statements import Select
 from headgate.store.types import Value
@@ -77,7 +77,7 @@ class TimelineContender(Contender):
         sample = random.sample(run.ids, min(RECEIPTS_MAX, len(run.ids)))
         settings = self._process.in_hand.settings
         for message_id in sample:
-            row = Place.from_bytes(id_bytes(message_id)).row
+            row = MessagePlace.from_bytes(id_bytes(message_id)).row
             key: dict[str, Value] = {
                 "queue": settings.queue,
                 "generation": row.generation,

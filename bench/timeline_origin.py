@@ -35,7 +35,7 @@ from bench.timeline_work import (
     work_of,
 )
 from headgate.errors import Bug
-from headgate.store.positions import Positions, first_at, last_at, moment_us_of
+from headgate.store.positions import Positions, first_at, last_at, time_us_of
 from headgate.store.table import Column, Table
 from headgate.store.types import Type
 from headgate.testing.cassandra.connection import Connection, read_connection
@@ -262,16 +262,16 @@ class _Consuming(_Run):
         )
 
     def _found(self, rows: Any, shard: int) -> None:
-        found: list[tuple[UUID, bytes]] = list(rows)
-        if not found:
+        matches: list[tuple[UUID, bytes]] = list(rows)
+        if not matches:
             self._nothing(shard)
             return
         at_us = now_us()
-        step = TIMED_ONE_IN if len(found) > TIMED_ONE_IN else 1
-        late = [(at_us - self._due_us(row)) / SECOND_US for row in found[::step]]
-        last = found[-1][0]
+        step = TIMED_ONE_IN if len(matches) > TIMED_ONE_IN else 1
+        late = [(at_us - self._due_us(row)) / SECOND_US for row in matches[::step]]
+        last = matches[-1][0]
         self.send(self.contender.point, (last, self.work.queue, shard)).add_callbacks(
-            self._pointed, self._failed, callback_args=(shard, last, len(found), late), errback_args=(shard,)
+            self._pointed, self._failed, callback_args=(shard, last, len(matches), late), errback_args=(shard,)
         )
 
     def _due_us(self, row: tuple[UUID, bytes]) -> int:
@@ -279,7 +279,7 @@ class _Consuming(_Run):
         due, message = row
         if self.work.rate:
             return stamp_of(message[:STAMP_BYTES]) + self.work.delay_us
-        return moment_us_of(due) - max(0, LAG_US - self.work.delay_us)
+        return time_us_of(due) - max(0, LAG_US - self.work.delay_us)
 
     def _pointed(self, _: Any, shard: int, last: UUID, count: int, late: list[float]) -> None:
         with self.lock:
@@ -292,7 +292,7 @@ class _Consuming(_Run):
 
     def _nothing(self, shard: int) -> None:
         """The next minute once this one is over, else a short wait."""
-        if moment_us_of(self._upper[shard]) // MINUTE_US > self._minute[shard]:
+        if time_us_of(self._upper[shard]) // MINUTE_US > self._minute[shard]:
             self._minute[shard] += 1
             self._read(shard)
             return

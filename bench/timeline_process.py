@@ -77,7 +77,7 @@ class TimelineProcess:
             store=self.store,
             now_us=self.clock.require,
             uuid=uuid.uuid4,
-            chance=random.Random(),
+            rng=random.Random(),
             positions=Positions(),
             last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S,
         )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from bench.timeline_process import TimelineProcess
 from bench.timeline_run import Run
 from bench.timeline_work import PAYLOADS, TIMED_ONE_IN, Do, Work, stamped
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from headgate.errors import HeadgateError
 
 KEPT_IDS_MAX = 2_000
@@ -37,7 +37,7 @@ class Putting(Run):
             sent = time.perf_counter() if timed else 0.0
             due_us = self.process.clock.now_us() + delay_us if delay_us else None
             try:
-                ids = await put([Message(next(payload), due_us)])
+                ids = await put([NewMessage(next(payload), due_us)])
             except HeadgateError as error:
                 self.fail(error)
                 continue
@@ -54,7 +54,7 @@ class Putting(Run):
             sent = time.perf_counter()
             due_us = self.process.clock.now_us() + delay_us if delay_us else None
             try:
-                ids = await put([Message(each, due_us) for each in itertools.islice(payload, work.batch)])
+                ids = await put([NewMessage(each, due_us) for each in itertools.islice(payload, work.batch)])
             except HeadgateError as error:
                 self.fail(error)
                 continue
@@ -81,7 +81,7 @@ class Putting(Run):
         now_us, sent = self.process.clock.now_us(), time.perf_counter()
         due_us = now_us + work.delay_us if work.delay_us else None
         try:
-            ids = await self.queue.put([Message(stamped(next(self._payload), now_us), due_us)])
+            ids = await self.queue.put([NewMessage(stamped(next(self._payload), now_us), due_us)])
         except HeadgateError as error:
             self.fail(error)
             return

@@ -70,9 +70,9 @@ class Receiving(Run):
                 if not isinstance(source, TimelineSource):
                     raise Bug("a lane of a timeline queue has another source", source=type(source).__name__)
                 began = time.perf_counter()
-                found = await source.reading.read(dispatcher.position.last, bytes_max=SLICE_BYTES)
+                result = await source.reading.read(dispatcher.position.last, bytes_max=SLICE_BYTES)
                 self.latencies_s.append(time.perf_counter() - began)
-                self.rows += sum(row.count for row in found.rows)
+                self.rows += sum(row.count for row in result.rows)
                 self.requests += 1
 
     async def _hold_all_lanes(self) -> None:

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from bench.contender import Job
 from bench.store_work import message
-from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.tables import ALL, TimelineTables, dedicated_tables, shared_tables
 from headgate.store.table import Table
 
@@ -94,7 +94,7 @@ def settings_of(work: Work) -> TimelineSettings:
         uuid.UUID(hex=work.queue),
         "bench",
         tables_of(work.creation),
-        (Generation(1, LANES),),
+        (GenerationSettings(1, LANES),),
         receipt_key=b"a key of thirty-two bytes, or so",
     )
 

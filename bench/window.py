@@ -34,7 +34,7 @@ def take_window(
     used = grown_by(before, read_cpu_s(list(before)))
     machine = read_machine_cpu()
     span_s = time.perf_counter() - began
-    told = [client.tell(within_s=SLACK_S) for client in jobs]
+    lines = [client.tell(within_s=SLACK_S) for client in jobs]
     if not sum(one.rows for one in ran):
         raise Unavailable("a window without any work", contender=contender, failed=sum(one.failed for one in ran))
     return Window(
@@ -48,6 +48,6 @@ def take_window(
         cassandra_cpu_s=sum(used[pid] for pid in cassandra_pids),
         others_cpu_s=machine.busy_s - machine_before.busy_s - sum(used.values()),
         stolen_cpu_s=machine.stolen_s - machine_before.stolen_s,
-        p50_ms=max(one.p50_ms for one in told),
-        p99_ms=max(one.p99_ms for one in told),
+        p50_ms=max(one.p50_ms for one in lines),
+        p99_ms=max(one.p99_ms for one in lines),
     )

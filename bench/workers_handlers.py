@@ -15,7 +15,7 @@ import os
 import time
 from pathlib import Path
 
-from headgate.engines.timeline.layout import Place, id_bytes
+from headgate.engines.timeline.layout import MessagePlace, id_bytes
 from headgate.runtime import Context
 
 NOTES = "HEADGATE_BENCH_NOTES"
@@ -43,7 +43,7 @@ async def slowly(payload: bytes, context: Context) -> None:
 
 
 def _note(context: Context) -> None:
-    lane = Place.from_bytes(id_bytes(context.message_id)).row.shard
+    lane = MessagePlace.from_bytes(id_bytes(context.message_id)).row.shard
     now_us = time.time_ns() // 1_000
     began_us = _served_us.setdefault(ANY, now_us)
     since_us = max(_served_us.get(lane, began_us), context.delivery.due_us)

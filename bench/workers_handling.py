@@ -60,8 +60,8 @@ class WorkerProcess:
         began_s = time.perf_counter()
         while True:
             asked_s = time.perf_counter()
-            told = self.metrics()
-            value = sum(told.get(metric, 0.0) for metric in metrics)
+            output = self.metrics()
+            value = sum(output.get(metric, 0.0) for metric in metrics)
             if value >= least:
                 return asked_s
             if self._process.poll() is not None:
@@ -106,9 +106,9 @@ class WorkerProcess:
     def _find_port(self) -> int:
         for line in self._log.read_text(errors="replace").splitlines():
             with suppress(ValueError):
-                said = json.loads(line)
-                if said.get("message") == BEGINS:
-                    return int(said["health_port"])
+                text = json.loads(line)
+                if text.get("message") == BEGINS:
+                    return int(text["health_port"])
         return 0
 
 
@@ -180,14 +180,14 @@ def parse_metrics(text: str) -> dict[str, float]:
     """Samples of a worker in Prometheus' form, summed over labels; those of histograms by their buckets are left
     out."""
     prefix = "headgate_worker_"
-    found: dict[str, float] = {}
+    entries: dict[str, float] = {}
     for line in text.splitlines():
         if line.startswith(prefix):
             sample, _, value = line.rpartition(" ")
             name = sample.partition("{")[0].removeprefix(prefix)
             if not name.endswith("_bucket"):
-                found[name] = found.get(name, 0.0) + float(value)
-    return found
+                entries[name] = entries.get(name, 0.0) + float(value)
+    return entries
 
 
 def open_contender(environment: Mapping[str, str]) -> HandlingContender:

@@ -24,9 +24,9 @@ from dev.cluster.helm import helm_program
 from dev.cluster.image import build_images
 from dev.cluster.programs import FOR_A_NODE, HELM, SPARK_OPERATOR, is_built
 from dev.cluster.state import state_root
-from headgate.errors import HeadgateError, Surroundings
+from headgate.errors import EnvironmentProblem, HeadgateError
 from headgate.testing.processes import Identity, wait_until
-from headgate.testing.progress import say
+from headgate.testing.progress import print_progress
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "kubernetes"
@@ -93,7 +93,7 @@ class BackgroundBuild:
         code = self._process.wait()
         _pid_file().unlink(missing_ok=True)
         if code != 0:
-            raise Surroundings(
+            raise EnvironmentProblem(
                 "Kubernetes could not be built", remedy="fix this and repeat make demo", reason=lines[-1]
             )
 
@@ -157,7 +157,7 @@ def main(arguments: Sequence[str]) -> int:
         for each in done:
             each.result()
     except (HeadgateError, OSError) as error:
-        say(str(error).replace("\n", " "), to=sys.stderr)
+        print_progress(str(error).replace("\n", " "), to=sys.stderr)
         _end_children(running)
         return 1
     except _Ended:
@@ -173,7 +173,7 @@ def _raise_ended(number: int, frame: object) -> None:
 def _refuse_programs(event: str, arguments: object) -> None:
     # What fails because it is ended would otherwise be tried by another program, such as apt-get install.
     if event == "subprocess.Popen":
-        raise Surroundings("the build ends", remedy="repeat make demo")
+        raise EnvironmentProblem("the build ends", remedy="repeat make demo")
 
 
 def _end_children(running: Sequence[Future[object]]) -> None:

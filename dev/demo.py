@@ -30,10 +30,10 @@ from dev.cluster.surroundings import look_around
 from dev.demo_day import MESSAGES, Day
 from dev.demo_ground import Asked, Begun, Connection
 from dev.demo_shell import Shell, folders_of_programs, with_context
-from headgate.errors import HeadgateError, Surroundings
+from headgate.errors import EnvironmentProblem, HeadgateError
 from headgate.store.connection_variables import connection_variables, prefixed
 from headgate.testing.cassandra.kept import stop_kept
-from headgate.testing.progress import duration, say
+from headgate.testing.progress import duration, print_progress
 
 
 def up(asked: Asked) -> None:
@@ -79,7 +79,7 @@ def show_without_kubernetes(started: float) -> None:
     """A queue, a worker and a message on this machine, while Kubernetes is built; what was started for it ends."""
     done = subprocess.run(run_local.build_command(until_handled=True), cwd=ground.ROOT, check=False)
     if done.returncode != 0:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "the message was not handled without Kubernetes", remedy="read the lines above", exit_code=done.returncode
         )
     took = duration(time.monotonic() - started)
@@ -88,7 +88,7 @@ def show_without_kubernetes(started: float) -> None:
 
 def show_line(name: str, line: str) -> None:
     """A line under a name, as `headgate dev` shows those of its programs."""
-    say(f"{name:<16} | {line}")
+    print_progress(f"{name:<16} | {line}")
 
 
 def look_before(kubectl: Kubectl, begun: Begun) -> Begun:
@@ -113,15 +113,15 @@ def down() -> None:
     """Stop everything that `up` started, in the opposite order; pre-existing parts stay."""
     begun = Begun.read()
     if begun is None:
-        say("nothing to stop: no demo was started on this machine")
+        print_progress("nothing to stop: no demo was started on this machine")
         return
     cluster = read_cluster(DEFAULT_NAME)
     if cluster is not None and (not begun.cluster_started or cluster.mode == "context"):
         ground.take_out(lifecycle.client(cluster), begun)
     if end_left_over():
-        say("build of Kubernetes: ended")
+        print_progress("build of Kubernetes: ended")
     if stop_kept(ground.cassandra_directory()):
-        say("Cassandra: ended")
+        print_progress("Cassandra: ended")
     shutil.rmtree(ground.cassandra_directory(), ignore_errors=True)
     shutil.rmtree(ground.helm_home(), ignore_errors=True)
     if begun.cluster_started:
@@ -131,21 +131,29 @@ def down() -> None:
 
 def tell_plan(choice: Choice, *, spark: bool = False, builds: bool = False) -> None:
     """The plan, before it runs."""
-    say(f"headgate demo, on a Kubernetes ({lifecycle.told_choice(choice)}) with a Cassandra and the chart:")
-    say(f"{MESSAGES:,} messages in a queue, its workers from zero to many and back, a counter, a dead letter.")
+    print_progress(
+        f"headgate demo, on a Kubernetes ({lifecycle.told_choice(choice)}) with a Cassandra and the chart:"
+    )
+    print_progress(
+        f"{MESSAGES:,} messages in a queue, its workers from zero to many and back, a counter, a dead letter."
+    )
     if spark:
-        say(f"Then {demo_spark.MESSAGES:,} more, which Spark drains under the Spark operator.")
+        print_progress(f"Then {demo_spark.MESSAGES:,} more, which Spark drains under the Spark operator.")
     if not builds:
         return
-    say("First one message is handled on this machine, without Kubernetes. Meanwhile Kubernetes and Helm are built")
-    say("from source, once for this machine. The times are in docs/figures.md.")
-    say("A cluster that you have needs less: make demo CONTEXT=its-name REGISTRY=where-it-pulls-the-image-from")
+    print_progress(
+        "First one message is handled on this machine, without Kubernetes. Meanwhile Kubernetes and Helm are built"
+    )
+    print_progress("from source, once for this machine. The times are in docs/figures.md.")
+    print_progress(
+        "A cluster that you have needs less: make demo CONTEXT=its-name REGISTRY=where-it-pulls-the-image-from"
+    )
 
 
 def require_containers(choice: Choice) -> None:
     """A cluster without a node that runs containers shows nothing of this."""
     if choice.mode == "kwok":
-        raise Surroundings(
+        raise EnvironmentProblem(
             "a cluster that is made without root runs no containers",
             remedy="run it as root, or with Docker and kind, or name a cluster (CONTEXT=); `make dev` needs none",
         )
@@ -179,18 +187,18 @@ def list_next_commands(*, context: str | None) -> list[str]:
 
 def tell_ending(cluster: Cluster, took_s: float) -> None:
     """The next steps for the user."""
-    say("")
-    say(f"Done after {duration(took_s)}, and everything is still running. Try:")
+    print_progress("")
+    print_progress(f"Done after {duration(took_s)}, and everything is still running. Try:")
     for line in list_next_commands(context=cluster.context):
-        say(f"  {line}")
-    say("  make down")
+        print_progress(f"  {line}")
+    print_progress("  make down")
 
 
 def tell_environment() -> None:
     """The variables by which a shell reaches the demo's Cassandra, and finds its programs."""
     file = ground.cassandra_directory() / "server.json"
     if not file.exists():
-        raise Surroundings(
+        raise EnvironmentProblem(
             "the demo's Cassandra does not run on this machine",
             remedy="run make demo",
         )
@@ -222,10 +230,10 @@ def main(arguments: Sequence[str]) -> int:
             case _:
                 tell_environment()
     except HeadgateError as error:
-        say(f"headgate demo: {error}", to=sys.stderr)
+        print_progress(f"headgate demo: {error}", to=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        say("headgate demo: interrupted; `make down` stops what was started", to=sys.stderr)
+        print_progress("headgate demo: interrupted; `make down` stops what was started", to=sys.stderr)
         return 130
     return 0
 

@@ -9,7 +9,7 @@ import json
 import time
 
 from dev.demo_shell import Shell, Watch, tell
-from headgate.testing.progress import duration, say, step
+from headgate.testing.progress import duration, print_progress, step
 
 MESSAGES = 20_000
 QUEUE, DEAD, COUNTER = "shop/emails", "shop/emails-dead", "shop/page-views"
@@ -67,7 +67,7 @@ class Day:
             self._shell.wait(lambda: self._workers() > 0, READY_WITHIN_S, "a worker that is ready")
             self._shell.wait(self._is_drained, DRAINED_WITHIN_S, "an empty queue")
         took = duration(time.monotonic() - began)
-        say(f"      {MESSAGES:,} handled {took} after the last put, including the workers' start")
+        print_progress(f"      {MESSAGES:,} handled {took} after the last put, including the workers' start")
 
     def _count(self) -> None:
         with step("count page views", expect_s=5):
@@ -82,7 +82,7 @@ class Day:
     def _sleep(self) -> None:
         with step("the operator scales the idle workers to zero", expect_s=35):
             self._shell.wait(lambda: self._workers() == 0, ASLEEP_WITHIN_S, "no worker")
-        say(f"      workers: 0, up to {self._most_workers}, and 0 again")
+        print_progress(f"      workers: 0, up to {self._most_workers}, and 0 again")
 
     def _redrive(self) -> None:
         with step("fix the handler by a release", expect_s=5):

@@ -21,11 +21,11 @@ from dev.cluster.helm import CHART, Helm, helm_program
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.state import Cluster, state_root
 from dev.environment import RUN
-from headgate.errors import SpecError, Surroundings
+from headgate.errors import EnvironmentProblem, InvalidRequest
 from headgate.store.connection_variables import connection_variables
 from headgate.testing.cassandra.connection import read_connection
 from headgate.testing.cassandra.kept import start_kept
-from headgate.testing.progress import say, step
+from headgate.testing.progress import print_progress, step
 
 ROOT = Path(__file__).resolve().parent.parent
 CRDS = ROOT / "crds"
@@ -50,17 +50,17 @@ class Asked:
 
     def image(self, repository: str) -> dict[str, str]:
         """Of ours, as values of the chart name it."""
-        told = {
+        fields = {
             "registry": self.registry or LOCAL_REGISTRY,
             "repository": repository,
             "tag": self.tag or (None if self.registry else LOCAL_TAG),
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in fields.items() if value}
 
     def require_possible(self) -> None:
         """Predictable failures are reported before anything starts."""
         if self.context is not None and self.registry is None:
-            raise SpecError(
+            raise InvalidRequest(
                 "an image cannot be imported into a cluster that you named",
                 remedy="push one (docs/start-platform.md) and name its registry: make demo CONTEXT=... REGISTRY=...",
                 context=self.context,
@@ -105,10 +105,10 @@ def start_cassandra(cluster: Cluster) -> tuple[Connection, bool]:
     """The connection, and whether it is a node of ours. CONTACT_POINTS names an existing one."""
     named = connection_variables(os.environ)
     if "CONTACT_POINTS" in named:
-        say(f"  using the Cassandra at {named['CONTACT_POINTS']} (CONTACT_POINTS is set)")
+        print_progress(f"  using the Cassandra at {named['CONTACT_POINTS']} (CONTACT_POINTS is set)")
         return read_connection(named).environment(), False
     if cluster.host_address is None:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "pods of this cluster cannot reach a Cassandra on this machine",
             remedy="name one that they reach: CONTACT_POINTS, and DATA_CENTER, USERNAME, PASSWORD, USE_SSL, SSL_CA",
             cluster=cluster.context or cluster.mode,
@@ -127,8 +127,8 @@ def bring_images(cluster: Cluster, asked: Asked) -> None:
         command = [sys.executable, "-m", "dev.cluster", "image", "--name", cluster.name, "--target", target]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            told = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
-            raise Surroundings("the image could not be created", remedy="check its output", cause=told[-1])
+            output = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
+            raise EnvironmentProblem("the image could not be created", remedy="check its output", cause=output[-1])
 
 
 def install_chart(cluster: Cluster, connection: Connection, asked: Asked) -> None:
@@ -161,9 +161,9 @@ def version() -> str:
 
 def secret_of(connection: Connection) -> dict[str, object]:
     """The connection as the chart takes it: files' contents instead of their paths."""
-    told = {name: value.encode() for name, value in connection.items() if value and name not in FILES}
-    told |= {key: Path(connection[name]).read_bytes() for name, key in FILES.items() if connection.get(name)}
-    data = {name: base64.b64encode(value).decode() for name, value in told.items()}
+    fields = {name: value.encode() for name, value in connection.items() if value and name not in FILES}
+    fields |= {key: Path(connection[name]).read_bytes() for name, key in FILES.items() if connection.get(name)}
+    data = {name: base64.b64encode(value).decode() for name, value in fields.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": SYSTEM}, "data": data}
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from dev.cluster.kubectl import Kubectl
 from dev.demo_ground import ROOT, VENV, Connection
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing.processes import wait_until
-from headgate.testing.progress import say
+from headgate.testing.progress import print_progress
 
 NAMESPACE = "shop"
 
@@ -29,14 +29,14 @@ class Shell:
     def __init__(self, kubectl: Kubectl, connection: Connection) -> None:
         self.kubectl = kubectl.in_namespace(NAMESPACE)
         path = os.pathsep.join([*map(str, folders_of_programs(kubectl.program)), os.environ.get("PATH", "")])
-        told = {"KUBECONFIG": kubectl.kubeconfig, "PATH": path}
-        self._environment: Mapping[str, str] = {**os.environ, **connection, **told}
+        fields = {"KUBECONFIG": kubectl.kubeconfig, "PATH": path}
+        self._environment: Mapping[str, str] = {**os.environ, **connection, **fields}
         self._context = kubectl.context
 
     def type(self, line: str) -> str:
         """Show a command line, and run exactly it; what it writes."""
         typed = with_context(line, self._context)
-        say(f"      $ {typed}")
+        print_progress(f"      $ {typed}")
         return self.run(["bash", "-c", typed])
 
     def headgate(self, *arguments: str) -> str:
@@ -49,17 +49,17 @@ class Shell:
             command, env=dict(self._environment), capture_output=True, text=True, check=False, timeout=180, cwd=ROOT
         )
         if done.returncode != 0:
-            told = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or ["no output"]
+            output = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or ["no output"]
             name = command[2] if command[0] == "bash" else f"{Path(command[0]).name} {command[1]}"
-            raise Surroundings(
-                "a command of the demo failed", remedy="check its output", command=name, cause=told[-1]
+            raise EnvironmentProblem(
+                "a command of the demo failed", remedy="check its output", command=name, cause=output[-1]
             )
         return done.stdout
 
     def held(self, queue: str) -> int:
         """Messages in the queue: ready, in flight or delayed."""
-        told: dict[str, Any] = json.loads(self.headgate("stats", queue, "-o", "json"))
-        return int(told["backlog"]) + int(told["in_flight"]) + int(told["delayed"])
+        fields: dict[str, Any] = json.loads(self.headgate("stats", queue, "-o", "json"))
+        return int(fields["backlog"]) + int(fields["in_flight"]) + int(fields["delayed"])
 
     def apply(self, line: str, *ready: str, within_s: float) -> None:
         """A line with `kubectl apply`, and these are Ready."""
@@ -70,13 +70,13 @@ class Shell:
     def wait(self, holds: Callable[[], bool], within_s: float, what: str) -> None:
         """Until it holds; else the last state is reported."""
         if not wait_until(holds, timeout_s=within_s, every_s=0.5):
-            told = self.kubectl.run("get", "queues,deployments,pods").strip().splitlines()
-            raise Surroundings(
+            output = self.kubectl.run("get", "queues,deployments,pods").strip().splitlines()
+            raise EnvironmentProblem(
                 "the demo's condition was not met in time",
                 remedy="run kubectl headgate why queue/emails -n shop; make down stops it",
                 waited_for=what,
                 seconds=round(within_s),
-                seen="; ".join(told[-6:]),
+                seen="; ".join(output[-6:]),
             )
 
 
@@ -103,10 +103,10 @@ class Watch:
         assert self._process.stdout is not None
         last: dict[str, list[str]] = {}
         for line in self._process.stdout:
-            name, *told = line.split()[:-1]
-            if last.get(name) != told:
-                say(f"      {line.rstrip()}")
-            last[name] = told
+            name, *output = line.split()[:-1]
+            if last.get(name) != output:
+                print_progress(f"      {line.rstrip()}")
+            last[name] = output
 
     def end(self) -> None:
         """No more of it."""
@@ -118,4 +118,4 @@ class Watch:
 def tell(text: str) -> None:
     """A command's output, below the step that it belongs to."""
     for line in text.rstrip().splitlines():
-        say(f"      {line}")
+        print_progress(f"      {line}")

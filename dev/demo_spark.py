@@ -14,8 +14,8 @@ from dev.cluster import image, lifecycle, spark_operator
 from dev.cluster.kubectl import Kubectl, KubectlRefused
 from dev.cluster.state import Cluster
 from dev.demo_shell import NAMESPACE, Shell, Watch, tell
-from headgate.errors import Surroundings
-from headgate.testing.progress import duration, say, step
+from headgate.errors import EnvironmentProblem
+from headgate.testing.progress import duration, print_progress, step
 
 MESSAGES = 100_000
 NAME, JOB = "newsletters", "send"
@@ -45,7 +45,7 @@ def bring_spark_operator(cluster: Cluster) -> None:
 def require_spark_operator(kubectl: Kubectl) -> None:
     """Nothing is installed into a cluster that is not ours but Headgate itself."""
     if not spark_operator.is_there(kubectl):
-        raise Surroundings(
+        raise EnvironmentProblem(
             "this cluster has no Spark operator, which runs bulk jobs",
             remedy="install it (https://www.kubeflow.org/docs/components/spark-operator), or do not set SPARK=1",
             missing=spark_operator.CRDS[0],
@@ -70,7 +70,7 @@ class Drain:
             began = time.monotonic()
             self._launch()
             self._work()
-            say(f"      {MESSAGES:,} drained {duration(time.monotonic() - began)} after the last put")
+            print_progress(f"      {MESSAGES:,} drained {duration(time.monotonic() - began)} after the last put")
             self._look()
         finally:
             watch.end()
@@ -94,14 +94,14 @@ class Drain:
         state = application["status"]["applicationState"]["state"]
         roles = {"driver" if name.endswith("-driver") else "executor" for name in self._pods}
         if state != "COMPLETED" or roles != {"driver", "executor"}:
-            raise Surroundings(
+            raise EnvironmentProblem(
                 "the bulk job did not finish",
                 remedy="run kubectl describe sparkapplication -n shop; see the driver's last line above",
                 state=state,
                 pods=", ".join(sorted(self._pods)),
                 cause=self._last_line(),
             )
-        say(f"      {application['metadata']['name']}: {state}; pods: {', '.join(sorted(self._pods))}")
+        print_progress(f"      {application['metadata']['name']}: {state}; pods: {', '.join(sorted(self._pods))}")
 
     def _look(self) -> None:
         with step("the queue's status reports what the job did", expect_s=10):
@@ -109,19 +109,19 @@ class Drain:
             tell(self._shell.type(SHOW_JOB))
             left = self._shell.held(QUEUE)
             if left:
-                raise Surroundings("the backlog was not drained", remedy=SHOW_QUEUE, left=left)
+                raise EnvironmentProblem("the backlog was not drained", remedy=SHOW_QUEUE, left=left)
             tell(self._shell.type(SHOW_QUEUE))
 
     # ---- observations
 
     def _status(self) -> dict[str, Any]:
-        told: dict[str, Any] = self._kubectl.get("queue", NAME).get("status") or {}
-        return told
+        fields: dict[str, Any] = self._kubectl.get("queue", NAME).get("status") or {}
+        return fields
 
     def _told(self) -> dict[str, Any]:
         """The status of the queue's job."""
-        told: dict[str, Any] = (self._status().get("bulk") or {}).get(JOB) or {}
-        return told
+        fields: dict[str, Any] = (self._status().get("bulk") or {}).get(JOB) or {}
+        return fields
 
     def _has_ended(self) -> bool:
         """Whether the operator reports an end; each pod is shown when it comes."""
@@ -129,18 +129,18 @@ class Drain:
             name, _, state = line.split()[:3]
             if name not in self._pods:
                 self._pods.add(name)
-                say(f"      pod {name}: {state}")
+                print_progress(f"      pod {name}: {state}")
         return self._told().get("state") in ("Succeeded", "Failed")
 
     def _is_told(self) -> bool:
         status = self._status()
-        told = (status.get("bulk") or {}).get(JOB) or {}
-        return (told.get("done"), told.get("failed", 0), status.get("backlog")) == (MESSAGES, 0, 0)
+        output = (status.get("bulk") or {}).get(JOB) or {}
+        return (output.get("done"), output.get("failed", 0), status.get("backlog")) == (MESSAGES, 0, 0)
 
     def _last_line(self) -> str:
         driver = next((name for name in self._pods if name.endswith("-driver")), None)
         try:
-            said = self._kubectl.logs(driver, "--tail=1").strip() if driver else ""
+            text = self._kubectl.logs(driver, "--tail=1").strip() if driver else ""
         except KubectlRefused:
-            said = ""
-        return said or str(self._told().get("message", "nothing"))
+            text = ""
+        return text or str(self._told().get("message", "nothing"))

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dev.uv_program import find_uv, install_failure, uv_environment
-from headgate.errors import Surroundings
-from headgate.testing.cache import locked, require_room
-from headgate.testing.progress import say, step
+from headgate.errors import EnvironmentProblem
+from headgate.testing.cache import locked, require_disk_space
+from headgate.testing.progress import print_progress, step
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON_MIN = (3, 11)
@@ -72,7 +72,7 @@ ENVIRONMENTS = {each.folder: each for each in (WORK, RUN)}
 def require_python() -> None:
     """Refuse an older Python in one line."""
     if sys.version_info < PYTHON_MIN:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "this Python is too old",
             remedy="run make PYTHON=python3.11 ... with a Python from 3.11 on",
             version=".".join(map(str, sys.version_info[:3])),
@@ -86,7 +86,7 @@ def require_environment(wanted: Environment) -> None:
     with locked(ROOT / "build" / f"{wanted.folder.strip('.')}.lock"):
         if wanted.is_ready():
             return
-        require_room(ROOT, wanted.needs_mb)
+        require_disk_space(ROOT, wanted.needs_mb)
         with step(wanted.title, expect_s=wanted.expect_s):
             _make(wanted)
 
@@ -123,14 +123,14 @@ def install_debian_venv() -> None:
     """Debian's python3-venv, where we may install it."""
     package = f"python3.{sys.version_info.minor}-venv"
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "this Python cannot create virtual environments", remedy=f"apt-get install {package}", missing=package
         )
     with step(f"install {package} from Debian", expect_s=15):
         for words in (["update", "-q"], ["install", "-q", "-y", package]):
             done = subprocess.run(["apt-get", *words], check=False, capture_output=True)
     if done.returncode != 0:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "a Debian package could not be installed", remedy=f"try: apt-get install {package}", package=package
         )
 
@@ -139,13 +139,13 @@ def main(arguments: list[str]) -> int:
     """Make one by its folder's name; a mistake is one line."""
     wanted = ENVIRONMENTS.get(arguments[0] if arguments else WORK.folder)
     if wanted is None:
-        say(f"headgate: no such environment; name one of {', '.join(ENVIRONMENTS)}", to=sys.stderr)
+        print_progress(f"headgate: no such environment; name one of {', '.join(ENVIRONMENTS)}", to=sys.stderr)
         return 2
     try:
         require_python()
         require_environment(wanted)
-    except Surroundings as error:
-        say(f"headgate: {error}", to=sys.stderr)
+    except EnvironmentProblem as error:
+        print_progress(f"headgate: {error}", to=sys.stderr)
         return 1
     # Make compares times: it asks for the environment when a lock file is newer.
     (wanted.path / "ready").touch()

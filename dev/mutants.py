@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.testing.progress import duration, say
+from headgate.testing.progress import duration, print_progress
 
 ROOT = Path(__file__).resolve().parent.parent
 MUTANTS = ROOT / "tests" / "mutants"
@@ -151,21 +151,23 @@ def main() -> int:
     chosen = parser.parse_args().group
     mutants = [mutant for mutant in read_mutants() if not chosen or mutant.name.split("/")[0] in chosen]
     if not mutants:
-        say(f"no mutants in tests/mutants{' of ' + ', '.join(chosen) if chosen else ''}", to=sys.stderr)
+        print_progress(f"no mutants in tests/mutants{' of ' + ', '.join(chosen) if chosen else ''}", to=sys.stderr)
         return 2
     sound, closing = unbroken(mutants)
     if not sound:
-        say(f"the tests fail without any mutant:\n{closing}", to=sys.stderr)
+        print_progress(f"the tests fail without any mutant:\n{closing}", to=sys.stderr)
         return 1
     with ThreadPoolExecutor(2) as pool:
         endings = []
         for ending in pool.map(try_mutant, mutants):
             endings.append(ending)
             mark = "✓" if ending.found else "✗"
-            say(f"  {mark} {ending.mutant.name}: {ending.verdict} ({duration(ending.seconds)}) {ending.detail}")
+            print_progress(
+                f"  {mark} {ending.mutant.name}: {ending.verdict} ({duration(ending.seconds)}) {ending.detail}"
+            )
     found = sum(ending.found for ending in endings)
     simulated = sum(ending.found and ending.mutant.by == "simulation" for ending in endings)
-    say(f"{found} of {len(endings)} breakages found, {simulated} of them by simulation alone")
+    print_progress(f"{found} of {len(endings)} breakages found, {simulated} of them by simulation alone")
     return 0 if found == len(endings) else 1
 
 

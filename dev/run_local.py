@@ -13,17 +13,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from dev.environment import ROOT, RUN, require_environment, require_python
-from headgate.errors import HeadgateError, Surroundings
+from headgate.errors import EnvironmentProblem, HeadgateError
 from headgate.store.connection_variables import connection_variables
 from headgate.testing.cassandra.jars import jars, require_maven
 from headgate.testing.cassandra.java import find_java
-from headgate.testing.progress import say
+from headgate.testing.progress import print_progress
 
 EXAMPLE = "examples/dev/emails.yaml"
 PAYLOAD = '{"to": "you@example.org"}'
 
 
-def list_missing() -> list[Surroundings]:
+def list_missing() -> list[EnvironmentProblem]:
     """What this machine lacks, all of it, in the order in which a person installs it."""
     checks: list[Callable[[], object]] = [require_python]
     if not has_own_cassandra():
@@ -32,7 +32,7 @@ def list_missing() -> list[Surroundings]:
     for check in checks:
         try:
             check()
-        except Surroundings as error:
+        except EnvironmentProblem as error:
             missing.append(error)
     return missing
 
@@ -72,12 +72,12 @@ def main(arguments: Sequence[str]) -> int:
     try:
         missing = list_missing()
         for each in missing:
-            say(f"headgate: {each}", to=sys.stderr)
+            print_progress(f"headgate: {each}", to=sys.stderr)
         if missing:
             return 1
         prepare()
     except HeadgateError as error:
-        say(f"headgate: {error}", to=sys.stderr)
+        print_progress(f"headgate: {error}", to=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path
 
 from headgate.testing.cache import cache_root
-from headgate.testing.progress import duration, say
+from headgate.testing.progress import duration, print_progress
 
 TOLD_EVERY_S = 20.0
 FAILURES_MAX = 5
@@ -82,9 +82,9 @@ def main() -> int:
 
 def tell_one(tried: Tried) -> int:
     """Its history, and the broken invariants."""
-    say(tried.history)
-    say(f"\nseed {tried.seed}: {tried.about}")
-    say(tried.problem or f"seed {tried.seed}: passed")
+    print_progress(tried.history)
+    print_progress(f"\nseed {tried.seed}: {tried.about}")
+    print_progress(tried.problem or f"seed {tried.seed}: passed")
     return 1 if tried.problem else 0
 
 
@@ -145,20 +145,22 @@ class Run:
             self._failed.append(tried.seed)
             lines = tried.problem.splitlines()
             shown = "\n  ".join(lines[:PROBLEM_LINES_MAX])
-            say(f"seed {tried.seed} failed ({tried.about}):\n  {shown}")
-            say(f"  its history: {keep_history(tried, self._lives)}\n  again: {self._again} SEED={tried.seed}")
+            print_progress(f"seed {tried.seed} failed ({tried.about}):\n  {shown}")
+            print_progress(
+                f"  its history: {keep_history(tried, self._lives)}\n  again: {self._again} SEED={tried.seed}"
+            )
         if time.monotonic() - self._told_s > TOLD_EVERY_S:
             self._told_s = time.monotonic()
-            say(f"  {self._done}{self._of} seeds, {len(self._failed)} failed, {self._spent()}")
+            print_progress(f"  {self._done}{self._of} seeds, {len(self._failed)} failed, {self._spent()}")
 
     def _spent(self) -> str:
         return f"{duration(time.monotonic() - self._began_s)}, {duration(self._cpu_s)} of CPU time"
 
     def _close(self) -> int:
-        say(f"{self._done - len(self._failed)} of {self._done} seeds passed, in {self._spent()}")
-        say(f"to continue: {self._again} FIRST={self._next}")
+        print_progress(f"{self._done - len(self._failed)} of {self._done} seeds passed, in {self._spent()}")
+        print_progress(f"to continue: {self._again} FIRST={self._next}")
         if self._failed:
-            say(f"failed: {', '.join(map(str, sorted(self._failed)))}")
+            print_progress(f"failed: {', '.join(map(str, sorted(self._failed)))}")
         return 1 if self._failed else 0
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dev import environment
 from headgate.testing.cache import cache_root
-from headgate.testing.progress import duration, say
+from headgate.testing.progress import duration, print_progress
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
@@ -62,28 +62,28 @@ class Report:
 
     def close(self) -> int:
         """Print the result of each part, from the runners' own output; the exit code is the worst of them."""
-        say("")
+        print_progress("")
         for part in self.parts:
             verdict = "passed" if part.code == 0 else f"FAILED (exit code {part.code})"
-            say(f"{part.name}: {verdict} in {duration(part.seconds)}")
+            print_progress(f"{part.name}: {verdict} in {duration(part.seconds)}")
             if part.closing:
-                say(part.closing)
+                print_progress(part.closing)
         return max((part.code for part in self.parts), default=1)
 
 
 def run(name: str, command: Sequence[str], report: Report) -> None:
     """Run one part, showing its output as it comes, and keep its closing line."""
-    say(f"\n== {name}")
+    print_progress(f"\n== {name}")
     started = time.monotonic()
-    said = []
+    lines = []
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=quiet_environment()
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            say(line.rstrip("\n"))
-            said.append(line)
-    report.parts.append(Part(name, process.returncode, time.monotonic() - started, closing_of("".join(said))))
+            print_progress(line.rstrip("\n"))
+            lines.append(line)
+    report.parts.append(Part(name, process.returncode, time.monotonic() - started, closing_of("".join(lines))))
 
 
 def quiet_environment() -> dict[str, str]:
@@ -122,11 +122,11 @@ class ColdBuilds:
             )
         took = duration(time.monotonic() - started)
         if done.returncode == 0:
-            say(f"  ✓ {name} is built and cached: {took}")
+            print_progress(f"  ✓ {name} is built and cached: {took}")
         else:
             self.failed.append(name)
             last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-3:]
-            say(f"  ✗ {name} failed to build after {took}:\n    " + "\n    ".join(last))
+            print_progress(f"  ✗ {name} failed to build after {took}:\n    " + "\n    ".join(last))
 
 
 def pytest(*arguments: str) -> list[str]:
@@ -156,15 +156,15 @@ def fast(report: Report) -> None:
 
 def servers(report: Report) -> None:
     """Everything that needs a real server, except slow tests; a group's output is printed when it has ended."""
-    with ThreadPoolExecutor(2) as two, ThreadPoolExecutor(len(BESIDE)) as beside:
-        lanes = {name: beside if name in BESIDE else two for name in SERVER_GROUPS}
+    with ThreadPoolExecutor(2) as two, ThreadPoolExecutor(len(BESIDE)) as others:
+        lanes = {name: others if name in BESIDE else two for name in SERVER_GROUPS}
         begun = [lanes[name].submit(run_quietly, name, which) for name, which in SERVER_GROUPS.items()]
         report.parts += [each.result() for each in begun]
 
 
 def run_quietly(name: str, which: str) -> Part:
     """Run one group of tests that share servers, and print its output when it is done."""
-    say(f"\n== tests on {name}: started")
+    print_progress(f"\n== tests on {name}: started")
     started = time.monotonic()
     command = pytest("-m", f"{which} and not slow", *existing(SERVERS))
     done = subprocess.run(
@@ -176,7 +176,7 @@ def run_quietly(name: str, which: str) -> Part:
         text=True,
         check=False,
     )
-    say(f"\n== tests on {name}\n{done.stdout.rstrip()}")
+    print_progress(f"\n== tests on {name}\n{done.stdout.rstrip()}")
     return Part(f"tests on {name}", done.returncode, time.monotonic() - started, closing_of(done.stdout))
 
 
@@ -210,7 +210,7 @@ def main(arguments: list[str]) -> int:
     """Run the named parts."""
     which = {"all": everything, "fast": fast, "servers": servers, "long": slow, "lint": lint}
     if len(arguments) != 1 or arguments[0] not in which:
-        say(f"usage: python3 -m dev.tests {'|'.join(which)}", to=sys.stderr)
+        print_progress(f"usage: python3 -m dev.tests {'|'.join(which)}", to=sys.stderr)
         return 2
     report = Report()
     which[arguments[0]](report)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing.cache import cache_root, cached, is_cached
 from headgate.testing.progress import step
 
@@ -48,7 +48,7 @@ def locked_requirement(text: str, name: str) -> str:
     """A distribution's version and hashes as a lock file pins them, in the form that pip reads. Pure."""
     found = re.search(rf"^{re.escape(name)}==(?:[^\n]*\\\n)*[^\n]*\n", text, re.MULTILINE)
     if found is None:
-        raise Surroundings("the lock file does not pin a program", remedy="make lock", program=name)
+        raise EnvironmentProblem("the lock file does not pin a program", remedy="make lock", program=name)
     return found[0]
 
 
@@ -99,14 +99,14 @@ def _fetch(entry: Path) -> None:
     if done.returncode != 0:
         raise install_failure("pip", done.stderr)
     if not (entry / "bin" / "uv").is_file():
-        raise Surroundings("pip installed no uv", remedy="install uv yourself, and put it on PATH")
+        raise EnvironmentProblem("pip installed no uv", remedy="install uv yourself, and put it on PATH")
 
 
-def install_failure(program: str, output: str) -> Surroundings:
+def install_failure(program: str, output: str) -> EnvironmentProblem:
     """One line for an installation that failed, without the address of the index."""
     lines = [re.sub(r"https?://\S+", "(the index)", line).strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ERROR", "error", "Caused by"))]
-    return Surroundings(
+    return EnvironmentProblem(
         f"{program} could not install the dependencies",
         remedy="check that the package index is reachable (pip config list shows which one)",
         answer=(errors or lines or ["none"])[-1][:300],

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from headgate.errors import HeadgateError
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 
 BITS = 4
 DIGIT = (1 << BITS) - 1
@@ -99,7 +99,7 @@ class CounterLedger:
         """Its answer was: unknown, or not sent."""
         tale.under_way -= 1
         tale.told.append(f"{type(error).__name__} at {self.now_us()} by {by}")
-        if isinstance(error, Unknown) or not isinstance(error, HeadgateError):
+        if isinstance(error, OutcomeUnknown) or not isinstance(error, HeadgateError):
             tale.in_doubt = True
 
     # ---- reads

@@ -21,8 +21,8 @@ from headgate.engines.contract import (
     DeadLetter,
     Delivery,
     Extend,
-    Message,
     Nack,
+    NewMessage,
     Settle,
     Settled,
     Stats,
@@ -52,7 +52,7 @@ class Violation:
 class Put:
     """A message on its way into the queue; `message_id` once it was acknowledged."""
 
-    message: Message
+    message: NewMessage
     producer: str
     turn: int
     began_us: int
@@ -108,13 +108,13 @@ class Tale:
     """The message that it was to take the place of, when that came too late: one of the two comes, or both."""
     cancelled_us: int | None = None
     dead: int = 0
-    lent: list[LentWord] = field(default_factory=list)
+    reserved: list[LentWord] = field(default_factory=list)
     """The reports of jobs that borrowed it."""
 
     def finished_us(self) -> int | None:
         """When a consumer, or a job, first reported it done, to a queue that did not refuse."""
-        said = [it.asked_us for it in self.words if isinstance(it.settle, Ack) and it.how is not STALE]
-        return min([*said, *(it.asked_us for it in self.lent if it.how is not STALE)], default=None)
+        message = [it.asked_us for it in self.words if isinstance(it.settle, Ack) and it.how is not STALE]
+        return min([*message, *(it.asked_us for it in self.reserved if it.how is not STALE)], default=None)
 
     def honoured(self) -> list[Word]:
         """The acknowledgements that were answered with done."""
@@ -150,7 +150,7 @@ class Ledger:
 
     # ---- recorded by producers
 
-    def trying(self, messages: Sequence[Message], producer: str) -> list[Put]:
+    def trying(self, messages: Sequence[NewMessage], producer: str) -> list[Put]:
         """These are about to be put by one call."""
         self._turn += 1
         now_us = self.now_us()
@@ -172,7 +172,10 @@ class Ledger:
             put.failed = str(error)
 
     async def put(
-        self, put: Callable[[Sequence[Message]], Awaitable[Sequence[str]]], messages: Sequence[Message], producer: str
+        self,
+        put: Callable[[Sequence[NewMessage]], Awaitable[Sequence[str]]],
+        messages: Sequence[NewMessage],
+        producer: str,
     ) -> list[str]:
         """Put by this function, and take down how it ended."""
         puts = self.trying(messages, producer)
@@ -190,21 +193,21 @@ class Ledger:
 
     # ---- recorded by consumers
 
-    def delivered(self, who: str, found: Sequence[Delivery], *, clock_us: int, visibility_us: int) -> None:
+    def delivered(self, actor: str, found: Sequence[Delivery], *, clock_us: int, visibility_us: int) -> None:
         """These came out of a receive with this visibility; `clock_us` is the time on the receiver's own clock."""
         now_us = self.now_us()
         for each in found:
             ago_us = max(0, clock_us - (each.visible_until_us - visibility_us))
             given_us = now_us - ago_us
-            hand = Hand(who, each, given_us, given_us + visibility_us, clock_us - ago_us < each.due_us)
+            hand = Hand(actor, each, given_us, given_us + visibility_us, clock_us - ago_us < each.due_us)
             tale = self.tale(each.message_id)
             tale.hands.append(hand)
             self._by_receipt[each.receipt] = tale
 
-    def settling(self, who: str, settles: Sequence[Settle]) -> list[Word]:
+    def settling(self, actor: str, settles: Sequence[Settle]) -> list[Word]:
         """These are about to be settled."""
         now_us = self.now_us()
-        words = [Word(who, settle, now_us) for settle in settles]
+        words = [Word(actor, settle, now_us) for settle in settles]
         for word in words:
             self._by_receipt[word.settle.receipt].words.append(word)
         return words
@@ -216,21 +219,24 @@ class Ledger:
             word.how, word.answered_us = how, now_us
 
     async def settle(
-        self, settle: Callable[[Sequence[Settle]], Awaitable[Sequence[Settled]]], settles: Sequence[Settle], who: str
+        self,
+        settle: Callable[[Sequence[Settle]], Awaitable[Sequence[Settled]]],
+        settles: Sequence[Settle],
+        actor: str,
     ) -> list[Settled]:
         """Settle by this function, and take down how it ended."""
-        words = self.settling(who, settles)
+        words = self.settling(actor, settles)
         answers = list(await settle(settles))
         self.settled(words, answers)
         return answers
 
     # ---- recorded by others
 
-    async def settle_lent(self, settle: Callable[[], Awaitable[Settled]], ids: Sequence[str], who: str) -> Settled:
+    async def settle_lent(self, settle: Callable[[], Awaitable[Settled]], ids: Sequence[str], actor: str) -> Settled:
         """A job settles messages of a range that it borrowed, by this function."""
-        words = [LentWord(who, self.now_us()) for _ in ids]
+        words = [LentWord(actor, self.now_us()) for _ in ids]
         for message_id, word in zip(ids, words, strict=True):
-            self.tale(message_id).lent.append(word)
+            self.tale(message_id).reserved.append(word)
         how = await settle()
         for word in words:
             word.how, word.answered_us = how, self.now_us()
@@ -268,10 +274,10 @@ class Ledger:
 
     def tale(self, message_id: str) -> Tale:
         """What happened to a message so far."""
-        found = self.tales.get(message_id)
-        if found is None:
-            found = self.tales[message_id] = Tale(message_id)
-        return found
+        result = self.tales.get(message_id)
+        if result is None:
+            result = self.tales[message_id] = Tale(message_id)
+        return result
 
     # ---- short questions, for scenarios
 
@@ -291,7 +297,9 @@ class Ledger:
     def need_not_come(self, message_id: str) -> bool:
         """Whether a message that lies somewhere was met, or may be left there: by id, acknowledged or not."""
         tale = self.tale(message_id)
-        return bool(tale.hands or tale.lent) or self._may_be_gone(tale) or (tale.put is None and bool(self.purges))
+        return (
+            bool(tale.hands or tale.reserved) or self._may_be_gone(tale) or (tale.put is None and bool(self.purges))
+        )
 
     def times(self, message_id: str) -> int:
         """How often it was delivered."""
@@ -301,9 +309,9 @@ class Ledger:
 
     def check(self, *, there: Collection[str] = (), calm_us: int | None = None) -> None:
         """Raise with every sentence that does not hold. The arguments are those of `violations`."""
-        found = list(self.violations(there=there, calm_us=calm_us))
-        if found:
-            raise AssertionError(f"{len(found)} violations\n" + "\n".join(map(str, found[:10])))
+        matches = list(self.violations(there=there, calm_us=calm_us))
+        if matches:
+            raise AssertionError(f"{len(matches)} violations\n" + "\n".join(map(str, matches[:10])))
 
     def violations(
         self, *, there: Collection[str] = (), calm_us: int | None = None, late: Collection[str] = ()
@@ -324,7 +332,7 @@ class Ledger:
         yield from self._in_order()
         yield from self._made_once(keys)
 
-    def books(self, there: Stats, *, dead: int = 0) -> Iterator[Violation]:
+    def check_balance(self, there: Stats, *, dead: int = 0) -> Iterator[Violation]:
         """put = live + in flight + acknowledged + dead + cancelled + expired + purged, as far as anybody can know:
         what has no answer widens the bounds."""
         live = there.backlog + there.in_flight + there.delayed
@@ -362,25 +370,25 @@ class Ledger:
                 )
 
     def _honoured_once(self, tale: Tale) -> Iterator[Violation]:
-        hands = self.in_time(tale)
-        receipts = {hand.delivery.receipt for hand in hands}
+        deliveries = self.in_time(tale)
+        receipts = {hand.delivery.receipt for hand in deliveries}
         honoured = [it for it in tale.honoured() if it.settle.receipt in receipts]
         if len({it.settle.receipt for it in honoured}) > 1:
             yield self._violation(
                 "at most one receipt is honoured", tale, f"{len(honoured)} acknowledgements were done"
             )
-        by_jobs = [it for it in tale.lent if it.how is Settled.DONE]
+        by_jobs = [it for it in tale.reserved if it.how is Settled.DONE]
         if honoured and by_jobs:
             yield self._violation("at most one receipt is honoured", tale, "done by a consumer and by a job")
         for each in by_jobs:
-            if any(hand.given_us > (each.answered_us or 0) for hand in hands):
+            if any(hand.given_us > (each.answered_us or 0) for hand in deliveries):
                 yield self._violation("what is settled does not come again", tale, f"delivered after {each.who}")
         if tale.dead > 1:
             yield self._violation("at most one dead letter of a message", tale, f"{tale.dead} of it")
         if tale.dead and (honoured or by_jobs):
             yield self._violation("acknowledged or dead, not both", tale, "acknowledged with done, and a dead letter")
         for word in honoured:
-            for hand in hands:
+            for hand in deliveries:
                 if word.answered_us is not None and hand.given_us > word.answered_us:
                     yield self._violation(
                         "what is settled does not come again", tale, f"delivered to {hand.who} after"
@@ -433,8 +441,8 @@ class Ledger:
         """After each delivery that was not finished: another one, in time."""
         if not tale.hands or tale.dead or tale.finished_us() is not None or self._may_be_gone(tale):
             return
-        hands = sorted(tale.hands, key=lambda hand: hand.given_us)
-        for hand, later in zip(hands, [*hands[1:], None], strict=True):
+        deliveries = sorted(tale.hands, key=lambda hand: hand.given_us)
+        for hand, later in zip(deliveries, [*deliveries[1:], None], strict=True):
             hidden_us = max([hand.until_us, *self._hidden_by_words(tale, hand)])
             latest_us = max(hidden_us, calm_us) + AGAIN_WITHIN_US + self.skew_us
             came_us = later.given_us if later is not None else self.now_us()
@@ -515,7 +523,7 @@ class Ledger:
         return finished_us is not None and (by_us is None or finished_us <= by_us + ROUNDING_US)
 
     def _is_gone(self, tale: Tale) -> bool:
-        by_jobs = any(it.how is Settled.DONE for it in tale.lent)
+        by_jobs = any(it.how is Settled.DONE for it in tale.reserved)
         return bool(tale.dead or tale.cancelled_us is not None or tale.honoured() or by_jobs) or any(
             purge.before_us is not None
             and tale.put is not None
@@ -604,7 +612,7 @@ class Ledger:
             lines.append((tale.cancelled_us, "it is answered cancelled"))
         for purge in self.purges:
             lines.append((purge.asked_us, "a purge"))
-        for each in tale.lent:
+        for each in tale.reserved:
             lines.append((each.asked_us, f"{each.who}, which borrowed it, settles it"))
             answer = "no answer" if each.how is None else each.how.value
             lines.append((each.answered_us or each.asked_us, f"{each.who} is told: {answer}"))

@@ -16,8 +16,8 @@ from dev.cluster.choice import MODES
 from dev.cluster.oci import write_image
 from dev.cluster.programs import EXTRAS, require_built
 from dev.cluster.state import DEFAULT_NAME, Cluster, read_cluster, read_clusters
-from headgate.errors import HeadgateError, SpecError, Surroundings
-from headgate.testing.progress import duration, say
+from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
+from headgate.testing.progress import duration, print_progress
 
 
 def parser() -> argparse.ArgumentParser:
@@ -62,10 +62,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return int(COMMANDS[asked.command](asked) or 0)
     except HeadgateError as error:
-        say(f"dev.cluster: {error}", to=sys.stderr)
+        print_progress(f"dev.cluster: {error}", to=sys.stderr)
         return 1
     except OSError as error:
-        say(
+        print_progress(
             f"dev.cluster: the system rejected a request: {error.strerror} ({error.filename or error.args})",
             to=sys.stderr,
         )
@@ -82,16 +82,16 @@ def run_up(asked: argparse.Namespace) -> None:
 def run_down(asked: argparse.Namespace) -> None:
     """End it."""
     if not lifecycle.down(asked.name, purge=asked.purge):
-        say(f"cluster {asked.name}: is not up")
+        print_progress(f"cluster {asked.name}: is not up")
 
 
 def run_status(asked: argparse.Namespace) -> int:
     """Report on it; the exit code shows whether it is up."""
     there = read_clusters() if asked.all else [each for each in [read_cluster(asked.name)] if each is not None]
     for cluster in there:
-        say(lifecycle.describe(cluster))
+        print_progress(lifecycle.describe(cluster))
     if not there:
-        say("no cluster is up" if asked.all else f"cluster {asked.name}: is not up")
+        print_progress("no cluster is up" if asked.all else f"cluster {asked.name}: is not up")
     return 0 if there and all(lifecycle.is_up(cluster.name) for cluster in there) else 1
 
 
@@ -100,13 +100,13 @@ def run_build(asked: argparse.Namespace) -> None:
     wanted = [name for name in asked.extras.split(",") if name]
     unknown = [name for name in wanted if name not in EXTRAS]
     if unknown:
-        raise SpecError("unknown build", remedy=f"available: {', '.join(EXTRAS)}", name=unknown[0])
+        raise InvalidRequest("unknown build", remedy=f"available: {', '.join(EXTRAS)}", name=unknown[0])
     extras = [EXTRAS[name] for name in wanted]
     choice = lifecycle.build(asked.mode, extras=extras)
     if choice.mode == "node":
         base_image()
     for name, directory in require_built(extras).items():
-        say(f"  {name}: {directory / name}")
+        print_progress(f"  {name}: {directory / name}")
 
 
 def run_image(asked: argparse.Namespace) -> None:
@@ -114,17 +114,19 @@ def run_image(asked: argparse.Namespace) -> None:
     cluster = read_cluster(asked.name) if lifecycle.is_up(asked.name) else None
     if asked.imported is not None:
         if not asked.imported.is_file():
-            raise SpecError(
+            raise InvalidRequest(
                 "the archive does not exist",
                 remedy="name an OCI archive or one of `docker save`",
                 path=asked.imported,
             )
         lifecycle.load_archive(_required(cluster, asked.name), asked.imported)
-        say(f"  {asked.imported}: imported")
+        print_progress(f"  {asked.imported}: imported")
         return
     targets = image.TARGETS if asked.target == "all" else (asked.target,)
     if asked.archive is not None and len(targets) > 1:
-        raise SpecError("an archive must hold one image", remedy="name one: --target headgate", path=asked.archive)
+        raise InvalidRequest(
+            "an archive must hold one image", remedy="name one: --target headgate", path=asked.archive
+        )
     if asked.only_build:
         _only_build(targets)
         return
@@ -133,27 +135,29 @@ def run_image(asked: argparse.Namespace) -> None:
     for built in image.build_images(targets):
         if asked.archive is not None:
             write_image(asked.archive, built)
-            say(f"  {asked.archive}: {built.id}")
+            print_progress(f"  {asked.archive}: {built.id}")
         if cluster is not None:
             started = time.monotonic()
             sent = lifecycle.load(cluster, built)
             took = duration(time.monotonic() - started)
-            say(f"  {built.tag}: {'imported into the cluster' if sent else 'the cluster has it already'} ({took})")
+            print_progress(
+                f"  {built.tag}: {'imported into the cluster' if sent else 'the cluster has it already'} ({took})"
+            )
 
 
 def _only_build(targets: Sequence[str]) -> None:
     """Into the cache; a machine that can build none can run none either, which is no fault of this command."""
     because = docker_build.obstacle()
     if because is not None:
-        say(f"  no image is built on this machine: {because}")
+        print_progress(f"  no image is built on this machine: {because}")
         return
     for built in image.build_images(targets):
-        say(f"  {built.tag}: {built.id}, {sum(layer.size for layer in built.layers) >> 20} MB")
+        print_progress(f"  {built.tag}: {built.id}, {sum(layer.size for layer in built.layers) >> 20} MB")
 
 
 def _required(cluster: Cluster | None, name: str) -> Cluster:
     if cluster is None:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "the cluster is not up",
             remedy="start it: make cluster (an image can also be written to a file: image --archive FILE)",
             name=name,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headgate.errors import Surroundings, Unavailable
+from headgate.errors import EnvironmentProblem, Unavailable
 
 APPLY = "application/apply-patch+yaml"
 _PLURALS = {"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "Namespace": "namespaces"}
@@ -54,12 +54,15 @@ class Api:
         return self._object(status, answer, path)
 
     def _object(self, status: int, body: bytes, path: str) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(body)
+        fields: dict[str, Any] = json.loads(body)
         if status >= 400:
-            raise Surroundings(
-                "the API server rejected a request", remedy="check its answer", path=path, answer=told.get("message")
+            raise EnvironmentProblem(
+                "the API server rejected a request",
+                remedy="check its answer",
+                path=path,
+                answer=fields.get("message"),
             )
-        return told
+        return fields
 
     def _ask(
         self, method: str, path: str, body: str | None = None, content_type: str = "application/json"

@@ -16,7 +16,7 @@ from pathlib import Path
 from dev.cluster.debian import DEBOOTSTRAP, WRAPPERS, release, unpacked
 from dev.cluster.machine_settings import mirror, proxy
 from dev.cluster.oci import Layer, Source, read_layer, write_layer
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing.cache import cached, is_cached
 from headgate.testing.namespaces import require_root
 from headgate.testing.progress import step
@@ -93,7 +93,7 @@ def _make(directory: Path) -> None:
         )
     if done.returncode != 0:
         lines = [line for line in log.read_text().splitlines() if line.startswith("E:")] or ["(see apt's sources)"]
-        raise Surroundings(
+        raise EnvironmentProblem(
             "debootstrap could not create a base image",
             remedy="check the network, apt's sources and the free disk space",
             answer=lines[-1],

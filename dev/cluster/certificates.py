@@ -46,8 +46,8 @@ def require_made(program: Path, directory: Path, *, node_name: str, addresses: S
     certificates = wanted(node_name=node_name, addresses=addresses)
     made_for = directory / _MADE_FOR
     if made_for.exists():
-        told = json.loads(made_for.read_text())
-        if told["certificates"] == certificates and time.time() < told["until"] - 30 * 86400:
+        output = json.loads(made_for.read_text())
+        if output["certificates"] == certificates and time.time() < output["until"] - 30 * 86400:
             return
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True, mode=0o700)

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Iterable
 from pathlib import Path
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing.processes import wait_until
 
 ROOT = Path("/sys/fs/cgroup")
@@ -96,14 +96,14 @@ def membership_tree(root: Path = ROOT) -> Path:
 
 def members(name: str, root: Path = ROOT) -> set[int]:
     """Every process in it, and in the groups below it, in any hierarchy."""
-    found: set[int] = set()
+    matches: set[int] = set()
     for tree in trees(root):
         for file in (tree / name).glob("**/cgroup.procs"):
             try:
-                found.update(int(pid) for pid in file.read_text().split())
+                matches.update(int(pid) for pid in file.read_text().split())
             except OSError:
                 continue  # the group was removed meanwhile
-    return found - {0}
+    return matches - {0}
 
 
 def end(name: str, root: Path = ROOT) -> None:
@@ -119,7 +119,7 @@ def end(name: str, root: Path = ROOT) -> None:
         return not pids
 
     if not wait_until(empty, timeout_s=20):
-        raise Surroundings(
+        raise EnvironmentProblem(
             "processes survive SIGKILL",
             remedy="they hang in the kernel: check `cat /proc/PID/stack`, then try again",
             pids=sorted(members(name, root)),

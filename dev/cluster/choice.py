@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 
 Mode = Literal["context", "kind", "k3d", "node", "kwok"]
 MODES: tuple[Mode, ...] = ("context", "kind", "k3d", "node", "kwok")
@@ -86,7 +86,7 @@ def obstacle_to_node(machine: Machine) -> str | None:
 def _decide_context(machine: Machine) -> Choice:
     if machine.context not in machine.contexts:
         known = ", ".join(machine.contexts) or "none"
-        raise Surroundings(
+        raise EnvironmentProblem(
             "the context is not in your kubeconfig",
             remedy=f"available contexts: {known} (KUBECONFIG names the file)",
             context=machine.context,
@@ -97,11 +97,11 @@ def _decide_context(machine: Machine) -> Choice:
 def _decide_wanted(machine: Machine, wanted: Mode) -> Choice:
     reason = "you requested it"
     if wanted == "context":
-        raise Surroundings("no context was named", remedy="name it: --context NAME")
+        raise EnvironmentProblem("no context was named", remedy="name it: --context NAME")
     if wanted in ("kind", "k3d"):
         installed = machine.has_kind if wanted == "kind" else machine.has_k3d
         if not (machine.docker_runs and installed):
-            raise Surroundings(
+            raise EnvironmentProblem(
                 f"{wanted} needs a running Docker engine, and {wanted} installed",
                 remedy="start Docker, and install it",
             )
@@ -109,7 +109,7 @@ def _decide_wanted(machine: Machine, wanted: Mode) -> Choice:
     _require_linux(machine)
     obstacle = obstacle_to_node(machine)
     if wanted == "node" and obstacle is not None:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "a node cannot run on this machine",
             remedy="become root (sudo), or take `--mode kwok`, which runs no containers",
             because=obstacle,
@@ -126,7 +126,7 @@ def _no_docker(machine: Machine) -> str:
 
 def _require_linux(machine: Machine) -> None:
     if not machine.is_linux:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "Kubernetes can be built and run from source on Linux only",
             remedy="start Docker and install kind, or name a cluster you have: CONTEXT=name",
         )
@@ -134,7 +134,7 @@ def _require_linux(machine: Machine) -> None:
 
 def _require_go(machine: Machine, built: bool) -> None:
     if not built and machine.go is None:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "Kubernetes has to be built once, and there is no Go",
             remedy="install Go 1.24 or later (https://go.dev/dl), or start Docker and install kind,"
             " or name a cluster you have: CONTEXT=name",

@@ -18,7 +18,7 @@ from pathlib import Path
 from dev.cluster import cgroups, mounts
 from dev.cluster.plan import Plan
 from dev.cluster.state import state_root
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing import namespaces
 from headgate.testing.processes import wait_until
 
@@ -47,7 +47,9 @@ def held() -> Iterator[None]:
             return True
 
         if not wait_until(free, timeout_s=60):
-            raise Surroundings("another command that starts or stops a cluster does not finish", remedy="try again")
+            raise EnvironmentProblem(
+                "another command that starts or stops a cluster does not finish", remedy="try again"
+            )
         yield
 
 
@@ -83,17 +85,17 @@ def release(plan: Plan) -> None:
 
 def others(plan: Plan) -> list[str]:
     """The other local clusters of this machine, of any user."""
-    found = (path.name for path in namespaces.NAMES.glob("headgate-[0-9]*"))
-    return sorted(name for name in found if name != plan.namespace)
+    result = (path.name for path in namespaces.NAMES.glob("headgate-[0-9]*"))
+    return sorted(name for name in result if name != plan.namespace)
 
 
 def read() -> Commons:
     """The objects created so far."""
     try:
-        told = json.loads(_file().read_text())
+        output = json.loads(_file().read_text())
     except FileNotFoundError:
         return Commons()
-    return Commons(tuple(told["directories"]), told["mounted_namespaces"], tuple(told["controllers"]))
+    return Commons(tuple(output["directories"]), output["mounted_namespaces"], tuple(output["controllers"]))
 
 
 def is_mounted(directory: Path) -> bool:

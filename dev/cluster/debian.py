@@ -14,10 +14,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing import debian
 from headgate.testing.cache import cached, is_cached
-from headgate.testing.progress import say, step
+from headgate.testing.progress import print_progress, step
 
 # Separate from the bin/ that a package may contain.
 WRAPPERS = "wrappers"
@@ -76,11 +76,11 @@ DEBOOTSTRAP = Bundle(
 def release() -> str:
     """The name of this machine's release, such as `bookworm`."""
     try:
-        told = Path("/etc/os-release").read_text()
+        output = Path("/etc/os-release").read_text()
     except FileNotFoundError:
-        told = ""
-    found = re.search(r'^VERSION_CODENAME="?(\w+)', told, re.MULTILINE)
-    return found[1] if found else "unknown"
+        output = ""
+    result = re.search(r'^VERSION_CODENAME="?(\w+)', output, re.MULTILINE)
+    return result[1] if result else "unknown"
 
 
 def unpacked(bundle: Bundle) -> Path:
@@ -106,7 +106,7 @@ def _unpack(bundle: Bundle, directory: Path) -> None:
     packages.mkdir()
     try:
         debian.unpack(bundle.packages, packages)
-    except Surroundings as failure:
+    except EnvironmentProblem as failure:
         shutil.rmtree(packages)
         _install(bundle, failure)
         _use_installed(bundle, directory)
@@ -117,11 +117,11 @@ def _unpack(bundle: Bundle, directory: Path) -> None:
         _write_wrappers(bundle, directory)
 
 
-def _install(bundle: Bundle, failure: Surroundings) -> None:
+def _install(bundle: Bundle, failure: EnvironmentProblem) -> None:
     """The last resort: the machine's own installation, with a message."""
     if os.geteuid() != 0:
         raise failure
-    say(
+    print_progress(
         f"    private copies cannot be fetched ({failure.facts.get('cause')}); installing {' '.join(bundle.packages)}"
     )
     command = ["apt-get", "-q", "install", "--yes", "--no-install-recommends", *bundle.packages]
@@ -136,10 +136,10 @@ def _use_installed(bundle: Bundle, directory: Path) -> None:
     (directory / WRAPPERS).mkdir()
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     for name, _, _ in bundle.programs:
-        found = shutil.which(name, path=path)
-        if found is None:
-            raise Surroundings("a program is missing, and this is not Debian", remedy=_NOT_DEBIAN, program=name)
-        (directory / WRAPPERS / name).symlink_to(found)
+        result = shutil.which(name, path=path)
+        if result is None:
+            raise EnvironmentProblem("a program is missing, and this is not Debian", remedy=_NOT_DEBIAN, program=name)
+        (directory / WRAPPERS / name).symlink_to(result)
 
 
 def _write_wrappers(bundle: Bundle, directory: Path) -> None:
@@ -149,13 +149,13 @@ def _write_wrappers(bundle: Bundle, directory: Path) -> None:
     if libraries:
         lines.append(f'export LD_LIBRARY_PATH="{":".join(libraries)}"')
     for variable, pattern in bundle.variables:
-        found = sorted(directory.glob(pattern))
-        if found:
-            lines.append(f'export {variable}="$root/{found[0].relative_to(directory)}"')
+        matches = sorted(directory.glob(pattern))
+        if matches:
+            lines.append(f'export {variable}="$root/{matches[0].relative_to(directory)}"')
     (directory / WRAPPERS).mkdir(exist_ok=True)
     for name, file, first in bundle.programs:
         if not (directory / file).exists():
-            raise Surroundings("a package lacks a program", remedy=_NOT_DEBIAN, program=file)
+            raise EnvironmentProblem("a package lacks a program", remedy=_NOT_DEBIAN, program=file)
         wrapper = directory / WRAPPERS / name
         wrapper.write_text("\n".join([*lines, f'exec "$root/{file}" {first} "$@"']) + "\n")
         wrapper.chmod(0o755)

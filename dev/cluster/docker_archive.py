@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dev.cluster.oci import Image, Layer, read_layer
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing.cache import cache_root, cached, is_cached
 
 _LAYERS = "image-layers"
@@ -43,8 +43,8 @@ def kept_image(tag: str, config: bytes) -> Image | None:
 
 def diff_ids(config: bytes) -> list[str]:
     """The digests of an image's layers, lowest first."""
-    told: dict[str, Any] = json.loads(config)
-    return [str(each) for each in told["rootfs"]["diff_ids"]]
+    fields: dict[str, Any] = json.loads(config)
+    return [str(each) for each in fields["rootfs"]["diff_ids"]]
 
 
 def forget_layers_but(configs: Iterable[bytes]) -> None:
@@ -66,7 +66,7 @@ def _kept(saved: tarfile.TarFile, name: str, diff_id: str) -> Layer:
             shutil.copyfileobj(content, target, 1 << 20)
         found = read_layer(path).digest
         if found != diff_id:
-            raise Surroundings(
+            raise EnvironmentProblem(
                 "an image's layer differs from its configuration",
                 remedy="check the free disk space, then build it again",
                 expected=diff_id,

@@ -24,10 +24,10 @@ from dev.cluster.debian import release
 from dev.cluster.machine_settings import proxies, settings_for
 from dev.cluster.oci import MOMENT, Image, digest_of, write_image
 from dev.cluster.surroundings import docker_runs
-from headgate.errors import HeadgateError, Surroundings, Unavailable
-from headgate.testing.cache import cache_root, locked, require_room
+from headgate.errors import EnvironmentProblem, HeadgateError, Unavailable
+from headgate.testing.cache import cache_root, locked, require_disk_space
 from headgate.testing.docker_engine import DockerEngine
-from headgate.testing.progress import say, step
+from headgate.testing.progress import print_progress, step
 
 TREE = Path(__file__).parents[2]
 DOCKERFILE = TREE / "Dockerfile"
@@ -121,7 +121,7 @@ class Builder:
                 check=False,
             )
         if done.returncode != 0:
-            raise Surroundings(
+            raise EnvironmentProblem(
                 "the Dockerfile could not be built",
                 remedy=f"see {log}; check that the package registries are reachable",
                 target=target,
@@ -133,8 +133,8 @@ def last_words(output: str) -> str:
     """The last lines with an error, else the last, as one."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
     lines = [line.strip() for line in plain.splitlines() if line.strip()] or ["(no output)"]
-    telling = [line for line in lines if re.match(r"(ERROR|E|error|Error)\b", line)]
-    return " / ".join((telling or lines)[-2:])[:400]
+    reporting = [line for line in lines if re.match(r"(ERROR|E|error|Error)\b", line)]
+    return " / ".join((reporting or lines)[-2:])[:400]
 
 
 def obstacle() -> str | None:
@@ -152,7 +152,7 @@ def require_builder() -> None:
     """Refuse with one line where no image can be built."""
     because = obstacle()
     if because is not None:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "this machine cannot build an image", remedy="start Docker, or run it as root on Debian", because=because
         )
 
@@ -166,7 +166,7 @@ def builder() -> Iterator[Builder]:
     require_builder()
     root = cache_root() / "docker"
     with locked(root / ".lock"):
-        require_room(root, NEEDS_MB["headgate"])
+        require_disk_space(root, NEEDS_MB["headgate"])
         with _started(root / "data") as engine:
             ours = Builder(tuple(engine.client()), engine.environment(), own=True)
             _have_base(ours)
@@ -175,9 +175,9 @@ def builder() -> Iterator[Builder]:
 
 def base_tag() -> str:
     """The base image of the Dockerfile."""
-    found = _BASE_ARGUMENT.search(DOCKERFILE.read_text())
-    assert found is not None, "the Dockerfile must contain `ARG BASE=...`"
-    return found[1]
+    result = _BASE_ARGUMENT.search(DOCKERFILE.read_text())
+    assert result is not None, "the Dockerfile must contain `ARG BASE=...`"
+    return result[1]
 
 
 def base_identity() -> str:
@@ -186,8 +186,8 @@ def base_identity() -> str:
         return base_tag()
     base = base_image()
     settings = "".join(f"{path}\0{text}\0" for path, text in sorted(settings_for(release(), "python3").items()))
-    told = "\0".join((base.layer.digest, *EMPTY_DIRECTORIES, settings))
-    return digest_of(told.encode()).partition(":")[2][:12]
+    output = "\0".join((base.layer.digest, *EMPTY_DIRECTORIES, settings))
+    return digest_of(output.encode()).partition(":")[2][:12]
 
 
 def _started(data: Path) -> DockerEngine:
@@ -198,7 +198,7 @@ def _started(data: Path) -> DockerEngine:
     except HeadgateError as failure:
         if not any(data.iterdir()):
             raise
-        say(f"    the Docker engine does not start on its old data ({failure.facts}); starting with none")
+        print_progress(f"    the Docker engine does not start on its old data ({failure.facts}); starting with none")
         subprocess.run(["rm", "-rf", "--one-file-system", str(data)], check=True)
         data.mkdir(parents=True)
         return DockerEngine.start_to_build(data)

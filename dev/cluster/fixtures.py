@@ -102,11 +102,11 @@ def k8s_namespace(kubernetes: KubernetesUnderTest, request: pytest.FixtureReques
     """A namespace of the test's own, as a client bound to it; deleted afterwards."""
     name = namespace_for(request.node.name, secrets.token_hex(3))
     kubernetes.kubectl.run("create", "namespace", name)
-    here = kubernetes.kubectl.in_namespace(name)
+    connection = kubernetes.kubectl.in_namespace(name)
     # A pod made before the controllers have added its account would be refused.
-    here.wait_for("serviceaccount", "default", lambda _: True, what="is there")
+    connection.wait_for("serviceaccount", "default", lambda _: True, what="is there")
     try:
-        yield here
+        yield connection
     finally:
         kubernetes.kubectl.delete("namespace", name, wait=False)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dev.cluster.state import Cluster
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing.progress import step
 
 Runner = Callable[[Sequence[str]], str]
@@ -26,7 +26,7 @@ def run(argv: Sequence[str]) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()] or ["(no output)"]
-        raise Surroundings(
+        raise EnvironmentProblem(
             "a program that creates other clusters failed",
             remedy="check its output",
             command=" ".join(argv[:3]),
@@ -81,7 +81,7 @@ def is_up(cluster: Cluster, runner: Runner = run) -> bool:
     where = [f"--kubeconfig={cluster.kubeconfig}", *([f"--context={cluster.context}"] if cluster.context else [])]
     try:
         runner([cluster.kubectl, *where, "get", "--raw", "/readyz", "--request-timeout=5s"])
-    except Surroundings:
+    except EnvironmentProblem:
         return False
     return cluster.ready
 
@@ -106,7 +106,7 @@ def load_archive(cluster: Cluster, archive: Path, runner: Runner = run) -> None:
     elif cluster.mode == "k3d":
         runner(["k3d", "image", "import", str(archive), "--cluster", name])
     else:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "an image cannot be imported into a cluster that you named",
             remedy="push the archive to a registry that the cluster reads",
             archive=archive,
@@ -125,7 +125,7 @@ def _use_context(cluster: Cluster, runner: Runner) -> Cluster:
     path.write_text(own)
     ready = cluster.with_(ready=True)
     if not is_up(ready, runner):
-        raise Surroundings(
+        raise EnvironmentProblem(
             "the cluster of this context does not answer",
             remedy="check it with kubectl, or pass no context",
             context=cluster.context,
@@ -153,6 +153,6 @@ def address_towards(server: str) -> str | None:
 
 def _gateway(network: str, runner: Runner) -> str | None:
     """This machine as the containers of a Docker network see it."""
-    told = json.loads(runner(["docker", "network", "inspect", network]))
-    gateways = [each.get("Gateway", "") for each in told[0].get("IPAM", {}).get("Config") or []]
+    output = json.loads(runner(["docker", "network", "inspect", network]))
+    gateways = [each.get("Gateway", "") for each in output[0].get("IPAM", {}).get("Config") or []]
     return next((gateway for gateway in gateways if gateway and ":" not in gateway), None)

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing.cache import cache_root, cached, is_cached
 from headgate.testing.processes import require_program
 
@@ -71,9 +71,9 @@ class Published:
 
     def fingerprint(self) -> str:
         """Changes when the module, the package or a flag does."""
-        told = repr((_FLAGS, self.module, self.package, self.module_sum, sorted(self.variables.items()), self.keep))
+        output = repr((_FLAGS, self.module, self.package, self.module_sum, sorted(self.variables.items()), self.keep))
         more = repr((self.tags, sorted(self.also.items()))) if self.tags or self.also else ""
-        return hashlib.sha256((told + more).encode()).hexdigest()[:8]
+        return hashlib.sha256((output + more).encode()).hexdigest()[:8]
 
 
 Program = Own | Published
@@ -133,16 +133,16 @@ def _fetch(program: Published, environment: Mapping[str, str]) -> Path:
     """The module's source, the very one whose sum is pinned."""
     wanted = f"{program.module}@v{program.version}"
     answer = _go(["mod", "download", "-json", wanted], cwd=cache_root(), environment=environment, what=program.name)
-    told = json.loads(answer)
-    if told["Sum"] != program.module_sum:
-        raise Surroundings(
+    output = json.loads(answer)
+    if output["Sum"] != program.module_sum:
+        raise EnvironmentProblem(
             "a Go module differs from the pinned one",
             remedy="do not use it; check what your module proxy serves",
             module=wanted,
             expected=program.module_sum,
-            found=told["Sum"],
+            found=output["Sum"],
         )
-    return Path(told["Dir"])
+    return Path(output["Dir"])
 
 
 def _compile(program: Program, source: Path, package: str, into: Path, environment: Mapping[str, str]) -> None:
@@ -168,7 +168,7 @@ def _go(arguments: list[str], *, cwd: Path, environment: Mapping[str, str], what
         check=False,
     )
     if done.returncode != 0:
-        raise Surroundings("a Go program did not build", remedy=remedy_for(done.stderr), program=what)
+        raise EnvironmentProblem("a Go program did not build", remedy=remedy_for(done.stderr), program=what)
     return done.stdout
 
 
@@ -191,8 +191,8 @@ def remedy_for(output: str) -> str:
 
 def go_version(answer: str) -> tuple[int, int] | None:
     """Major and minor of `go version`'s answer."""
-    found = re.search(r"go(\d+)\.(\d+)", answer)
-    return (int(found[1]), int(found[2])) if found else None
+    result = re.search(r"go(\d+)\.(\d+)", answer)
+    return (int(result[1]), int(result[2])) if result else None
 
 
 def require_go() -> None:
@@ -201,7 +201,7 @@ def require_go() -> None:
     answer = subprocess.run(["go", "version"], capture_output=True, text=True, check=False).stdout.strip()
     version = go_version(answer)
     if version is None or version < OLDEST_GO:
-        raise Surroundings("this Go is too old", remedy=GO_REMEDY, found=answer)
+        raise EnvironmentProblem("this Go is too old", remedy=GO_REMEDY, found=answer)
 
 
 @contextmanager

@@ -15,14 +15,14 @@ from typing import Any
 
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.programs import HELM, require_built
-from headgate.errors import Refused, Unavailable
+from headgate.errors import OperationRefused, Unavailable
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "headgate"
 
 Values = Mapping[str, Any]
 
 
-class HelmRefused(Refused):
+class HelmRefused(OperationRefused):
     """Helm, a template, or the API server refused."""
 
 
@@ -41,8 +41,8 @@ class Helm:
 
     def run(self, *arguments: str, values: Values | None = None, timeout_s: float = 300) -> str:
         """Its output; a rejection is an error with its message."""
-        told = [] if values is None else ["--values", "-"]
-        command = [self.program, *arguments, *told]
+        output = [] if values is None else ["--values", "-"]
+        command = [self.program, *arguments, *output]
         try:
             done = subprocess.run(
                 command,

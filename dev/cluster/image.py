@@ -18,7 +18,7 @@ from dev.cluster.base_image import base_image
 from dev.cluster.docker_archive import forget_layers_but, kept_image, read_saved
 from dev.cluster.docker_build import NEEDS_MB, TREE, Builder, base_identity, builder, require_builder
 from dev.cluster.oci import Image, Run, assemble
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.testing.cache import cache_root, cached, locked
 from headgate.testing.progress import step
 
@@ -45,20 +45,20 @@ def build_images(targets: Sequence[str]) -> list[Image]:
     """Several, with one engine."""
     for target in targets:
         if target not in TARGETS:
-            raise SpecError(
+            raise InvalidRequest(
                 "the Dockerfile has no such image", remedy=f"available: {', '.join(TARGETS)}", name=target
             )
     require_builder()
     identity = base_identity()
-    found = {target: _find(target, version_of(target, identity)) for target in targets}
-    missing = [target for target in targets if found[target] is None]
+    entries = {target: _find(target, version_of(target, identity)) for target in targets}
+    missing = [target for target in targets if entries[target] is None]
     if missing:
         # One process at a time: a second one reuses the first one's result.
         with locked(cache_root() / _KEPT / ".lock"), builder() as docker:
             for target in missing:
-                found[target] = _build(docker, target, version_of(target, identity))
+                entries[target] = _build(docker, target, version_of(target, identity))
             _forget_old()
-    return [image for target in targets if (image := found[target]) is not None]
+    return [image for target in targets if (image := entries[target]) is not None]
 
 
 def build_python_image() -> Image:
@@ -70,11 +70,11 @@ def build_python_image() -> Image:
 
 def version_of(target: str, identity: str, tree: Path = TREE) -> str:
     """The name of all that goes into an image: another one where anything of it is another."""
-    told = hashlib.sha256("\0".join((_FORMAT, target, identity, os.uname().machine)).encode())
+    output = hashlib.sha256("\0".join((_FORMAT, target, identity, os.uname().machine)).encode())
     for path in context_files(tree):
         executable = b"x" if path.stat().st_mode & 0o100 else b"-"
-        told.update(b"\0".join((str(path.relative_to(tree)).encode(), executable, path.read_bytes(), b"")))
-    return f"{target}-{told.hexdigest()[:16]}"
+        output.update(b"\0".join((str(path.relative_to(tree)).encode(), executable, path.read_bytes(), b"")))
+    return f"{target}-{output.hexdigest()[:16]}"
 
 
 def context_files(tree: Path = TREE) -> list[Path]:
@@ -104,9 +104,9 @@ def _find(target: str, version: str) -> Image | None:
 
 
 def _build(docker: Builder, target: str, version: str) -> Image:
-    found = _find(target, version)
-    if found is not None:
-        return found
+    result = _find(target, version)
+    if result is not None:
+        return result
     first = not any(_entries(target))
     built: list[Image] = []
 

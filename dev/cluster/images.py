@@ -13,8 +13,8 @@ from dev.cluster.debian import WRAPPERS
 from dev.cluster.oci import Image, Run, Source, assemble, write_image, write_layer
 from dev.cluster.plan import Plan
 from dev.cluster.settings import PAUSE_IMAGE
-from headgate.errors import Surroundings
-from headgate.testing.progress import say
+from headgate.errors import EnvironmentProblem
+from headgate.testing.progress import print_progress
 
 # Exists while nobody uses the store and no container is recorded in it.
 _AT_REST = "at-rest"
@@ -39,7 +39,7 @@ class ImageStore:
         )
         if done.returncode != 0:
             lines = [line for line in done.stderr.splitlines() if line.strip()] or ["(no output)"]
-            raise Surroundings(
+            raise EnvironmentProblem(
                 "the node's image store rejected a request",
                 remedy="check its answer; `make cluster-down` and `make cluster` start it afresh",
                 command=" ".join(arguments[:2]),
@@ -51,7 +51,7 @@ class ImageStore:
         """Whether containerd is up."""
         try:
             self.ctr("version", timeout_s=5)
-        except (Surroundings, subprocess.TimeoutExpired):
+        except (EnvironmentProblem, subprocess.TimeoutExpired):
             return False
         return True
 
@@ -96,7 +96,7 @@ def claim(plan: Plan) -> None:
     store = plan.image_store
     mark = store / _AT_REST
     if store.exists() and not mark.exists():
-        say("    the image store was not closed cleanly; its images have to be imported again")
+        print_progress("    the image store was not closed cleanly; its images have to be imported again")
         subprocess.run(["rm", "-rf", "--one-file-system", str(store)], check=True)
     store.mkdir(parents=True, exist_ok=True)
     mark.unlink(missing_ok=True)

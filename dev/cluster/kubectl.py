@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.errors import HeadgateError, Refused, Unavailable
+from headgate.errors import HeadgateError, OperationRefused, Unavailable
 from headgate.testing.processes import wait_until
 
 Object = Mapping[str, Any]
 
 
-class KubectlRefused(Refused):
+class KubectlRefused(OperationRefused):
     """The API server, or kubectl itself, refused."""
 
 
@@ -56,13 +56,13 @@ class Kubectl:
         """Apply it; returns the API server's result."""
         how = ["--server-side", "--force-conflicts"] if server_side else []
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-        told: dict[str, Any] = json.loads(self.run("apply", *how, "-f", "-", "-o", "json", stdin=text))
-        return list(told["items"]) if told.get("kind") == "List" else [told]
+        fields: dict[str, Any] = json.loads(self.run("apply", *how, "-f", "-", "-o", "json", stdin=text))
+        return list(fields["items"]) if fields.get("kind") == "List" else [fields]
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """An object."""
-        told: dict[str, Any] = json.loads(self.run("get", kind, name, "-o", "json"))
-        return told
+        fields: dict[str, Any] = json.loads(self.run("get", kind, name, "-o", "json"))
+        return fields
 
     def find(self, kind: str, name: str) -> dict[str, Any] | None:
         """An object, if it exists."""
@@ -97,21 +97,21 @@ class Kubectl:
         timeout_s: float = 60,
     ) -> dict[str, Any]:
         """The object, once something holds of it."""
-        seen: dict[str, Any] = {}
+        observed: dict[str, Any] = {}
 
         def now() -> bool:
-            seen.clear()
-            seen.update(self.find(kind, name) or {})
-            return bool(seen) and holds(seen)
+            observed.clear()
+            observed.update(self.find(kind, name) or {})
+            return bool(observed) and holds(observed)
 
         if not wait_until(now, timeout_s=timeout_s, every_s=0.1):
             raise Unavailable(
                 "the condition was not met in time",
                 waited_for=f"{kind}/{name} {what}",
                 seconds=timeout_s,
-                status=json.dumps(seen.get("status")),
+                status=json.dumps(observed.get("status")),
             )
-        return seen
+        return observed
 
     def wait_for_pod(self, name: str, *, timeout_s: float = 60) -> dict[str, Any]:
         """A pod, once its containers are ready."""

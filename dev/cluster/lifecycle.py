@@ -25,9 +25,9 @@ from dev.cluster.plan import Plan
 from dev.cluster.programs import FOR_A_NODE, HYPERKUBE, WITHOUT_ROOT, require_built
 from dev.cluster.state import DEFAULT_NAME, Cluster, directory_of, one_at_a_time, read_cluster, read_clusters
 from dev.cluster.surroundings import find_kubectl, look_around
-from headgate.errors import Conflict, Surroundings
-from headgate.testing.cache import require_room
-from headgate.testing.progress import duration, say
+from headgate.errors import Conflict, EnvironmentProblem
+from headgate.testing.cache import require_disk_space
+from headgate.testing.progress import duration, print_progress
 
 # etcd takes 128 MB for its log at once; the rest is for images and logs.
 NEEDS_MB = 700
@@ -40,13 +40,13 @@ def up(name: str = DEFAULT_NAME, *, context: str | None = None, mode: Mode | Non
         if there is not None and _is_up(there):
             return _keep(there, context, mode)
         if there is not None:
-            say(f"cluster {name}: stopping what is left of an earlier one")
+            print_progress(f"cluster {name}: stopping what is left of an earlier one")
             _take_down(there)
         choice = decide_source(look_around(context, mode))
-        say(f"cluster {name}: {told_choice(choice)}")
+        print_progress(f"cluster {name}: {told_choice(choice)}")
         started = time.monotonic()
         cluster = _start(name, choice)
-        say(f"cluster {name}: up after {duration(time.monotonic() - started)}; {use(cluster)}")
+        print_progress(f"cluster {name}: up after {duration(time.monotonic() - started)}; {use(cluster)}")
         return cluster
 
 
@@ -57,7 +57,7 @@ def down(name: str = DEFAULT_NAME, *, purge: bool = False) -> bool:
         if there is not None:
             started = time.monotonic()
             _take_down(there)
-            say(f"cluster {name}: stopped ({duration(time.monotonic() - started)})")
+            print_progress(f"cluster {name}: stopped ({duration(time.monotonic() - started)})")
         if purge:
             shutil.rmtree(directory_of(name), ignore_errors=True)
         return there is not None
@@ -72,7 +72,7 @@ def is_up(name: str = DEFAULT_NAME) -> bool:
 def build(mode: Mode | None = None, *, extras: Sequence[Program] = ()) -> Choice:
     """Have in the cache all that `up` would need, and further programs, without starting anything."""
     choice = decide_source(look_around(None, mode))
-    say(f"  {told_choice(choice)}")
+    print_progress(f"  {told_choice(choice)}")
     if choice.mode == "node":
         # In parallel: the builds need the processor, and this the network.
         pool = ThreadPoolExecutor(1)
@@ -104,7 +104,7 @@ def load_archive(cluster: Cluster, archive: Path) -> None:
     if cluster.mode == "node":
         ImageStore(cluster.plan, unpacked(NODE)).load_archive(archive)
     elif cluster.mode == "kwok":
-        raise Surroundings(
+        raise EnvironmentProblem(
             "this cluster runs no containers, and so takes no images",
             remedy="start one as root, or with Docker and kind",
             name=cluster.name,
@@ -136,7 +136,7 @@ def _keep(there: Cluster, context: str | None, mode: Mode | None) -> Cluster:
             name=there.name,
             is_a=there.context or there.mode,
         )
-    say(f"cluster {there.name}: already up ({there.context or there.mode}); {use(there)}")
+    print_progress(f"cluster {there.name}: already up ({there.context or there.mode}); {use(there)}")
     return there
 
 
@@ -157,7 +157,7 @@ def _start(name: str, choice: Choice) -> Cluster:
         context=choice.context,
     )
     if choice.mode in ("node", "kwok"):
-        require_room(cluster.directory, NEEDS_MB)
+        require_disk_space(cluster.directory, NEEDS_MB)
     try:
         if choice.mode == "node":
             return _start_node(cluster)
@@ -200,7 +200,7 @@ def _our_kubectl() -> str:
 def _take_down(cluster: Cluster) -> None:
     if cluster.mode == "node":
         if os.geteuid() != 0:
-            raise Surroundings(
+            raise EnvironmentProblem(
                 "only root can stop what root has started", remedy="run it with sudo", name=cluster.name
             )
         _take_node_down(cluster)
@@ -217,7 +217,7 @@ def _take_node_down(cluster: Cluster) -> None:
     try:
         require_ip()
         packages = unpacked(NODE)
-    except (Surroundings, subprocess.SubprocessError):
+    except (EnvironmentProblem, subprocess.SubprocessError):
         packages = None  # the cache was deleted meanwhile: ending works without, but images are not kept
     node.take_down(cluster, packages)
 

@@ -88,11 +88,11 @@ def kwok(directory: Path, programs: Path) -> list[str]:
 
 def pretended_node() -> dict[str, Any]:
     """The node that runs nothing."""
-    room = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    capacity = {"cpu": "8", "memory": "32Gi", "pods": "110"}
     labels = {"type": "kwok", "kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": "linux"}
     return {
         "metadata": {"name": NODE_NAME, "labels": labels},
-        "status": {"allocatable": room, "capacity": room},
+        "status": {"allocatable": capacity, "capacity": capacity},
     }
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dev.cluster.surroundings import answer_of
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _PIP_KEYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout")
@@ -39,15 +39,15 @@ SOURCE_FORMAT = "$(REPO_URI) $(CODENAME) $(SUITE) $(COMPONENT)"
 
 def pip_settings(listed: str) -> str:
     """A pip.conf from `pip config list`, of any origin; the certificates are the base image's own."""
-    found: dict[str, str] = {}
+    entries: dict[str, str] = {}
     # A command's own setting overrides the global one, and a variable overrides both.
     for section in ("global.", "install.", ":env:."):
         for line in listed.splitlines():
             name, _, value = line.partition("=")
             key = name.removeprefix(section)
             if name.startswith(section) and key in _PIP_KEYS:
-                found[key] = str(ast.literal_eval(value)).replace("\n", "\n    ")
-    settings = {"cert": str(CERTIFICATES), **found}
+                entries[key] = str(ast.literal_eval(value)).replace("\n", "\n    ")
+    settings = {"cert": str(CERTIFICATES), **entries}
     return "[global]\n" + "".join(f"{key} = {value}\n" for key, value in sorted(settings.items()))
 
 
@@ -78,14 +78,14 @@ def mirror_of(answer: str, codename: str) -> str | None:
 def mirror(codename: str) -> str:
     """Where the machine gets the packages of its own release from."""
     answer = _answer_of(["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Identifier: Packages"])
-    found = mirror_of(answer, codename)
-    if found is None:
-        raise Surroundings(
+    result = mirror_of(answer, codename)
+    if result is None:
+        raise EnvironmentProblem(
             "apt does not list the sources of this release's packages",
             remedy="check /etc/apt/sources.list",
             release=codename,
         )
-    return found
+    return result
 
 
 def proxy() -> str:
@@ -95,8 +95,8 @@ def proxy() -> str:
 
 def apt_proxy(answer: str) -> str:
     """The proxy in the output of `apt-config dump`, or nothing."""
-    found = re.search(r'^Acquire::http::Proxy "(http[^"]*)";', answer, re.MULTILINE)
-    return found[1] if found else ""
+    result = re.search(r'^Acquire::http::Proxy "(http[^"]*)";', answer, re.MULTILINE)
+    return result[1] if result else ""
 
 
 def proxies(environment: Mapping[str, str]) -> dict[str, str]:
@@ -109,7 +109,7 @@ def _answer_of(argv: list[str]) -> str:
     try:
         return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
     except FileNotFoundError:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "images are built from Debian's packages, and this machine has no apt",
             remedy="start Docker, which builds the Dockerfile as it is",
             program=argv[0],

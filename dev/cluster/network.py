@@ -11,7 +11,7 @@ import ipaddress
 import json
 
 from dev.cluster.plan import INDEXES, NODE_SIDE, Plan
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing import namespaces
 from headgate.testing.namespaces import ip
 
@@ -27,7 +27,7 @@ def choose_index(taken: set[int]) -> int:
         if index in taken or namespaces.exists(plan.namespace) or overlapping(plan, routes):
             continue
         return index
-    raise Surroundings(
+    raise EnvironmentProblem(
         "no address range is left for a cluster",
         remedy="stop a cluster: `python3 -m dev.cluster status --all` shows them",
         tried=f"10.123.0.0/24 to 10.123.{INDEXES[-1]}.0/24 and the same of 10.124 and 10.125",
@@ -36,15 +36,15 @@ def choose_index(taken: set[int]) -> int:
 
 def overlapping(plan: Plan, routes: list[str]) -> list[str]:
     """The routes that lead to addresses the plan wants for itself."""
-    found = []
+    matches = []
     for destination in routes:
         try:
             network = ipaddress.ip_network("0.0.0.0/0" if destination == "default" else destination)
         except ValueError:
             continue
         if network.version == 4 and network.prefixlen >= 12 and any(network.overlaps(own) for own in plan.networks):
-            found.append(destination)
-    return found
+            matches.append(destination)
+    return matches
 
 
 def make(plan: Plan) -> None:

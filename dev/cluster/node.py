@@ -22,7 +22,7 @@ from dev.cluster.debian import WRAPPERS
 from dev.cluster.images import ImageStore
 from dev.cluster.plan import API_PORT, Plan, require_short_path
 from dev.cluster.state import Cluster
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing import namespaces
 from headgate.testing.processes import Server, free_port, port_taken, wait_until
 
@@ -112,8 +112,8 @@ def bring_up(node: Node, cluster: Cluster) -> Cluster:
 
 def node_ready(api: Api, name: str) -> bool:
     """Whether the node reports that it runs pods."""
-    told = api.get(f"/api/v1/nodes/{name}")
-    conditions = (told or {}).get("status", {}).get("conditions", [])
+    output = api.get(f"/api/v1/nodes/{name}")
+    conditions = (output or {}).get("status", {}).get("conditions", [])
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
@@ -237,7 +237,7 @@ def _inside(node: Node, argv: list[str], *, remedy: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         answer = (done.stderr.strip().splitlines() or ["(no output)"])[-1]
-        raise Surroundings(
+        raise EnvironmentProblem(
             "this kernel lacks a feature that a node needs", remedy=remedy, command=argv[0], answer=answer
         )
 
@@ -263,14 +263,14 @@ def await_ready(what: str, servers: list[Server], holds: Callable[[], bool]) -> 
     wait_until(lambda: holds() or ended() is not None, timeout_s=READY_WITHIN_S, every_s=0.03)
     dead = ended()
     if dead is not None:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "a process of the cluster ended during its start",
             remedy=f"its last lines:\n{dead.last_error_lines()}",
             process=dead.name,
             log=dead.log,
         )
     if not holds():
-        raise Surroundings(
+        raise EnvironmentProblem(
             "the cluster did not start",
             remedy=f"the last lines of {servers[-1].name}:\n{servers[-1].last_error_lines()}",
             waited_for=what,
@@ -308,7 +308,7 @@ def _settle_containers(plan: Plan, packages: Path) -> bool:
     def forgotten() -> bool:
         try:
             store.forget_containers()
-        except Surroundings:
+        except EnvironmentProblem:
             return False  # it has not noticed yet that a container has ended
         return True
 

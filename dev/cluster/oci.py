@@ -103,12 +103,14 @@ def read_layer(path: Path) -> Layer:
 
 def _walk(source: Source) -> list[Path]:
     """The source and everything below it, in an order that depends on names only."""
-    found = [source.path]
+    matches = [source.path]
     if source.path.is_dir() and not source.path.is_symlink():
         for directory, names, files in os.walk(source.path):
             names[:] = [name for name in names if _wanted(source, Path(directory) / name)]
-            found += [Path(directory) / name for name in (*names, *files) if _wanted(source, Path(directory) / name)]
-    return sorted(found)
+            matches += [
+                Path(directory) / name for name in (*names, *files) if _wanted(source, Path(directory) / name)
+            ]
+    return sorted(matches)
 
 
 def _wanted(source: Source, path: Path) -> bool:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 INDEXES = range(16)
 NODE_SIDE = "node0"
@@ -133,7 +133,7 @@ class Plan:
 def require_valid_name(name: str) -> str:
     """A name that is valid in host names and file names."""
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", name):
-        raise SpecError(
+        raise InvalidRequest(
             "invalid cluster name",
             remedy="use at most 32 small letters, digits and dashes",
             name=name,
@@ -144,7 +144,7 @@ def require_valid_name(name: str) -> str:
 def require_short_path(directory: Path) -> None:
     """Refuse a directory in which the sockets of containerd would not fit."""
     if len(str(directory)) + LONGEST_SOCKET > 107:
-        raise SpecError(
+        raise InvalidRequest(
             "the path of the cluster's directory is too long for a unix socket",
             remedy="set HEADGATE_STATE to a shorter directory",
             directory=directory,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dev.cluster.golang import Own, Program, Published, build, delete_go_caches, entry_version, require_go
 from headgate.testing.cache import is_cached
-from headgate.testing.progress import say, step
+from headgate.testing.progress import print_progress, step
 
 KUBERNETES = "1.34.3"
 
@@ -131,7 +131,7 @@ def require_built(programs: Iterable[Program]) -> dict[str, Path]:
     if missing:
         require_go()
         if HYPERKUBE in missing:
-            say(
+            print_progress(
                 "  Kubernetes is built from source, once for this machine: minutes, all cores, 6 GB of disk while it"
                 " lasts and 150 MB after.\n"
                 "  To skip this, stop it and name a cluster you have (`make demo CONTEXT=name`), or start Docker"

@@ -65,9 +65,9 @@ def install(kubectl: Kubectl) -> None:
     for name in CRDS:
         kubectl.wait_for("crd", name, has_condition("Established"), what="is established")
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    here = kubectl.in_namespace(NAMESPACE)
-    here.apply(*build_account(), build_deployment())
-    here.wait_for(
+    connection = kubectl.in_namespace(NAMESPACE)
+    connection.apply(*build_account(), build_deployment())
+    connection.wait_for(
         "deployment", NAME, has_condition("Available"), what="runs the Spark operator", timeout_s=READY_WITHIN_S
     )
 

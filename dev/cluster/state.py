@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from dev.cluster.plan import Plan, require_valid_name
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing.cache import cache_root, locked
 
 FILE = "state.json"
@@ -54,7 +54,9 @@ class Cluster:
     def plan(self) -> Plan:
         """Names and addresses, where the cluster is one we made on this machine."""
         if self.index is None:
-            raise Surroundings("this cluster does not belong to this machine", remedy="ask `status`", name=self.name)
+            raise EnvironmentProblem(
+                "this cluster does not belong to this machine", remedy="ask `status`", name=self.name
+            )
         return Plan(self.name, self.index, self.directory)
 
     def runs_containers(self) -> bool:
@@ -96,18 +98,18 @@ def read_cluster(name: str = DEFAULT_NAME) -> Cluster | None:
 
 def read_clusters() -> list[Cluster]:
     """All of them."""
-    found = (_read(path) for path in sorted(state_root().glob(f"cluster-*/{FILE}")))
-    return [cluster for cluster in found if cluster is not None]
+    result = (_read(path) for path in sorted(state_root().glob(f"cluster-*/{FILE}")))
+    return [cluster for cluster in result if cluster is not None]
 
 
 def _read(path: Path) -> Cluster | None:
     try:
-        told = json.loads(path.read_text())
+        output = json.loads(path.read_text())
     except FileNotFoundError:
         return None
     # One written by an older or newer checkout can still be ended.
     known = {field.name for field in fields(Cluster)}
-    return Cluster(**{name: value for name, value in told.items() if name in known})
+    return Cluster(**{name: value for name, value in output.items() if name in known})
 
 
 @contextmanager

@@ -44,10 +44,10 @@ def docker_runs() -> bool:
 
 def find_kubectl() -> str | None:
     """The user's own kubectl, or the one we have built."""
-    found = shutil.which("kubectl")
-    if found is None and is_built(HYPERKUBE):
+    result = shutil.which("kubectl")
+    if result is None and is_built(HYPERKUBE):
         return str(build(HYPERKUBE) / "kubectl")
-    return found
+    return result
 
 
 def read_contexts() -> tuple[str, ...]:

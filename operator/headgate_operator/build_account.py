@@ -14,17 +14,17 @@ from headgate_operator.kinds import ROLE_BINDING, SERVICE_ACCOUNT
 from headgate_operator.names import SPARK_ACCOUNT, WORKER_ACCOUNT, labels_of, namespace_key
 
 
-def worker_account(namespace: str, pull_secrets: Sequence[str] = ()) -> Part:
+def build_worker_account(namespace: str, pull_secrets: Sequence[str] = ()) -> Part:
     """Of workers, repair and gc."""
     return _account(namespace, WORKER_ACCOUNT, pull_secrets, mounts_token=False)
 
 
-def spark_account(namespace: str, pull_secrets: Sequence[str] = ()) -> Part:
+def build_spark_account(namespace: str, pull_secrets: Sequence[str] = ()) -> Part:
     """Of drivers, which make their executors' pods."""
     return _account(namespace, SPARK_ACCOUNT, pull_secrets, mounts_token=True)
 
 
-def spark_binding(namespace: str) -> Part:
+def build_spark_binding(namespace: str) -> Part:
     """The rights of a driver, in this namespace alone."""
     return {
         "apiVersion": ROLE_BINDING.api_version,

@@ -24,13 +24,13 @@ from headgate_operator.build_pod import (
 )
 from headgate_operator.kinds import CRON_JOB
 from headgate_operator.names import WORKER_ACCOUNT, cronjob_name, labels_of, namespace_key
-from headgate_operator.world import JobGroup, Settings
+from headgate_operator.world import JobGroup, OperatorSettings
 
 LATE_MAX_S: Final = 600
 RUN_MAX_S: Final = 3_600
 
 
-def cronjob(namespace: str, settings: Settings, group: JobGroup) -> Part:
+def build_cronjob(namespace: str, settings: OperatorSettings, group: JobGroup) -> Part:
     """The whole document."""
     labels = labels_of(namespace_key(namespace), task=group.task)
     job = {
@@ -60,7 +60,7 @@ def name_of(group: JobGroup) -> str:
     return cronjob_name(group.task, group.schedule, group.connection, group.image)
 
 
-def _pod(namespace: str, settings: Settings, group: JobGroup) -> Part:
+def _pod(namespace: str, settings: OperatorSettings, group: JobGroup) -> Part:
     container = {
         "name": group.task,
         "image": group.image,

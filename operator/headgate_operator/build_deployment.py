@@ -18,7 +18,7 @@ from typing import Any, Final
 from headgate.api.consumer import Consumer, PodTemplate
 from headgate_operator.build_pod import (
     REQUESTS,
-    Owner,
+    ChildOwner,
     Part,
     connection_env,
     connection_mount,
@@ -29,9 +29,9 @@ from headgate_operator.build_pod import (
     temporary_volume,
 )
 from headgate_operator.kinds import DEPLOYMENT
-from headgate_operator.merging import PatchInvalid, merge
 from headgate_operator.names import CONNECTION_DIGEST, GROUP, WORKER_ACCOUNT, consumer_name, labels_of
-from headgate_operator.world import Connection, Settings
+from headgate_operator.strategic_merge import PatchInvalid, merge
+from headgate_operator.world import OperatorSettings, StoreConnection
 
 WORKER: Final = "worker"
 HANDLER: Final = "handler"
@@ -41,12 +41,16 @@ REST_S: Final = 10
 START_WITHIN_S: Final = 60
 
 
-def deployment(
-    owner: Owner, settings: Settings, connection: Connection, consumer: Consumer, replicas: int | None
+def build_deployment(
+    owner: ChildOwner,
+    settings: OperatorSettings,
+    connection: StoreConnection,
+    consumer: Consumer,
+    replicas: int | None,
 ) -> Part:
     """The whole document; `replicas` None leaves them to somebody else. PatchInvalid where the template is wrong."""
     labels = labels_of(owner.key, consumer=consumer.name)
-    told = {} if replicas is None else {"replicas": replicas}
+    replicas_field = {} if replicas is None else {"replicas": replicas}
     return {
         "apiVersion": DEPLOYMENT.api_version,
         "kind": DEPLOYMENT.kind,
@@ -57,7 +61,7 @@ def deployment(
             "ownerReferences": [owner.reference],
         },
         "spec": {
-            **told,
+            **replicas_field,
             "paused": False,
             "minReadySeconds": 0,
             "revisionHistoryLimit": 2,
@@ -69,12 +73,12 @@ def deployment(
     }
 
 
-def selector_of(owner: Owner, consumer: str) -> dict[str, str]:
+def selector_of(owner: ChildOwner, consumer: str) -> dict[str, str]:
     """The labels by which the pods of a consumer are found."""
     return {f"{GROUP}/queue": owner.key.name, f"{GROUP}/consumer": consumer}
 
 
-def _template(owner: Owner, settings: Settings, connection: Connection, consumer: Consumer) -> Part:
+def _template(owner: ChildOwner, settings: OperatorSettings, connection: StoreConnection, consumer: Consumer) -> Part:
     grace_s = _grace_s(settings, consumer)
     labels = labels_of(owner.key, consumer=consumer.name)
     selector = {"matchLabels": selector_of(owner, consumer.name)}
@@ -104,7 +108,9 @@ def _template(owner: Owner, settings: Settings, connection: Connection, consumer
     return patched
 
 
-def _worker(owner: Owner, settings: Settings, connection: Connection, consumer: Consumer, drain_s: int) -> Part:
+def _worker(
+    owner: ChildOwner, settings: OperatorSettings, connection: StoreConnection, consumer: Consumer, drain_s: int
+) -> Part:
     port = health_port(consumer)
     alive = {"httpGet": {"path": "/livez", "port": port}}
     return {
@@ -131,7 +137,7 @@ def _worker(owner: Owner, settings: Settings, connection: Connection, consumer: 
     }  # fmt: skip
 
 
-def command(owner: Owner, consumer: Consumer, drain_s: int) -> list[str]:
+def command(owner: ChildOwner, consumer: Consumer, drain_s: int) -> list[str]:
     """How the worker is started, word by word: no shell stands between it and its signals."""
     words = ["headgate", "worker", f"{owner.key.namespace}/{owner.key.name}"]
     if consumer.http is not None:
@@ -172,11 +178,11 @@ def _handler(consumer: Consumer) -> Part:
     }  # fmt: skip
 
 
-def _grace_s(settings: Settings, consumer: Consumer) -> int:
+def _grace_s(settings: OperatorSettings, consumer: Consumer) -> int:
     """Of the whole pod; the template may set it, and the drain follows."""
     spec = (consumer.template.spec if consumer.template else None) or {}
-    told = spec.get("terminationGracePeriodSeconds")
-    return told if isinstance(told, int) and not isinstance(told, bool) else settings.drain_grace_s + REST_S
+    seconds = spec.get("terminationGracePeriodSeconds")
+    return seconds if isinstance(seconds, int) and not isinstance(seconds, bool) else settings.drain_grace_s + REST_S
 
 
 def _patch_of(template: PodTemplate, *, with_handler: bool) -> Part:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from headgate.api.consumer import Consumer
 from headgate_operator.build_deployment import selector_of
-from headgate_operator.build_pod import Owner, Part
+from headgate_operator.build_pod import ChildOwner, Part
 from headgate_operator.kinds import POD_DISRUPTION_BUDGET
 from headgate_operator.names import consumer_name, labels_of
 
 
-def disruption_budget(owner: Owner, consumer: Consumer) -> Part:
+def build_disruption_budget(owner: ChildOwner, consumer: Consumer) -> Part:
     """The whole document."""
     return {
         "apiVersion": POD_DISRUPTION_BUDGET.api_version,

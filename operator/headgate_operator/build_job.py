@@ -40,7 +40,7 @@ class Errand:
     secret: str
 
 
-def errand_job(errand: Errand) -> Part:
+def build_errand_job(errand: Errand) -> Part:
     """The whole document."""
     labels = {"app.kubernetes.io/managed-by": "kubectl-headgate", f"{GROUP}/errand": errand.queue}
     container = {

@@ -39,7 +39,7 @@ Part = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Owner:
+class ChildOwner:
     """The resource that a child belongs to, and with which it goes."""
 
     key: Key
@@ -59,14 +59,14 @@ class Owner:
 
 def connection_env(secret: str) -> list[Part]:
     """The environment variables of a process's connection."""
-    told = [
+    variables = [
         {
             "name": name,
             "valueFrom": {"secretKeyRef": {"name": secret, "key": name, "optional": name != "CONTACT_POINTS"}},
         }
         for name in CONNECTION_KEYS
     ]
-    return [*told, {"name": "SSL_DIRECTORY", "value": FILES_AT}]
+    return [*variables, {"name": "SSL_DIRECTORY", "value": FILES_AT}]
 
 
 def connection_volume(secret: str) -> Part:

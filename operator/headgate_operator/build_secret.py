@@ -13,7 +13,7 @@ from headgate_operator.kinds import SECRET
 from headgate_operator.names import CONNECTION_COPY, labels_of, namespace_key
 
 
-def connection_copy(namespace: str, source: Mapping[str, Any]) -> Part:
+def build_connection_copy(namespace: str, source: Mapping[str, Any]) -> Part:
     """The whole document; `source` is the chart's Secret as the API server gave it."""
     data = source.get("data") or {}
     return {

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from headgate.api.bulk import Bulk
 from headgate_operator.build_pod import (
-    Owner,
+    ChildOwner,
     Part,
     connection_env,
     connection_mount,
@@ -25,7 +25,6 @@ from headgate_operator.build_pod import (
     pod_security,
 )
 from headgate_operator.kinds import SPARK_APPLICATION
-from headgate_operator.merging import merge
 from headgate_operator.names import (
     CONNECTION_DIGEST,
     SPARK_ACCOUNT,
@@ -33,7 +32,8 @@ from headgate_operator.names import (
     application_name,
     labels_of,
 )
-from headgate_operator.world import Connection, Settings
+from headgate_operator.strategic_merge import merge
+from headgate_operator.world import OperatorSettings, StoreConnection
 
 SPARK_VERSION: Final = "4.1.4"
 PROGRAM: Final = "local:///opt/headgate/bulk.py"
@@ -42,7 +42,9 @@ CONTAINERS: Final = {"driver": "spark-kubernetes-driver", "executor": "spark-kub
 """How Spark names the containers of its pods: in a template, these are patched."""
 
 
-def application(owner: Owner, settings: Settings, connection: Connection, bulk: Bulk, minute: int) -> Part:
+def build_application(
+    owner: ChildOwner, settings: OperatorSettings, connection: StoreConnection, bulk: Bulk, minute: int
+) -> Part:
     """The whole document of the run that this minute called for. PatchInvalid where `driver` or `executor` is wrong.
 
     Without an image, of the job or of the chart, there is nothing to run: the caller has checked that.
@@ -76,17 +78,17 @@ def application(owner: Owner, settings: Settings, connection: Connection, bulk: 
     }
 
 
-def arguments(owner: Owner, bulk: Bulk, run: str) -> list[str]:
+def arguments(owner: ChildOwner, bulk: Bulk, run: str) -> list[str]:
     """The arguments of the program."""
     return ["run", f"{owner.key.namespace}/{owner.key.name}", bulk.name, "--run-name", run]
 
 
-def image_of(settings: Settings, bulk: Bulk) -> str | None:
+def image_of(settings: OperatorSettings, bulk: Bulk) -> str | None:
     """The image of a run; None if neither the job nor the chart names one."""
     return bulk.spark.image or settings.spark_image
 
 
-def _role(connection: Connection, labels: Mapping[str, str], role: str, account: str) -> Part:
+def _role(connection: StoreConnection, labels: Mapping[str, str], role: str, account: str) -> Part:
     pod: Part = {
         "metadata": {"labels": dict(labels), "annotations": {CONNECTION_DIGEST: connection.digest}},
         "spec": {

@@ -15,36 +15,43 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headgate.api.parse import Resource
-from headgate.api.queues import Queue
+from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
 from headgate.engines.registry import engine_of
 from headgate.store.decide_generation import shards_in_force
-from headgate_operator.decide_bulk import bulk, said
-from headgate_operator.decide_children import children
+from headgate_operator.decide_bulk import add_bulk_status, decide_bulk
+from headgate_operator.decide_children import decide_children
 from headgate_operator.decide_consumers import TYPE as CONSUMERS
-from headgate_operator.decide_consumers import consumers_finding, fails_at_us, former_places
-from headgate_operator.decide_dead_letters import resolved
-from headgate_operator.decide_deletion import LEFT_BEHIND, absent, deletion, finalized
-from headgate_operator.decide_figures import figures, lanes_of
-from headgate_operator.decide_health import health
+from headgate_operator.decide_consumers import decide_consumers, fails_at_us, former_places
+from headgate_operator.decide_dead_letters import decide_dead_letters
+from headgate_operator.decide_deletion import LEFT_BEHIND, decide_absent, decide_deletion, decide_finalizer
+from headgate_operator.decide_lanes import decide_lane_health
+from headgate_operator.decide_maintenance import decide_maintenance
 from headgate_operator.decide_ownership import is_ours
-from headgate_operator.decide_passes import passed
-from headgate_operator.decide_scaling import scaled
-from headgate_operator.decide_status import concluded
-from headgate_operator.decide_store import connected, seen, stored
-from headgate_operator.effects import Plan
-from headgate_operator.verdict import Finding, Verdict, earliest, stopped
-from headgate_operator.world import Connection, Memory, Present, StoreView, Trouble, World
+from headgate_operator.decide_scaling import decide_scaling
+from headgate_operator.decide_stats import decide_stats, lanes_of
+from headgate_operator.decide_status import decide_status
+from headgate_operator.decide_store import decide_connection, decide_store, decide_store_view
+from headgate_operator.effects import ReconcilePlan
+from headgate_operator.partial_plan import ConditionUpdate, PartialPlan, blocked, earliest
+from headgate_operator.world import (
+    DecisionMemory,
+    PresentResource,
+    ResourceFailure,
+    ResourceWorld,
+    StoreConnection,
+    StoreView,
+)
 
 
-def decide(world: World, memory: Memory, now_us: int) -> Plan:
+def decide(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> ReconcilePlan:
     """The first effects that are missing, in order; and when to decide again without an event."""
     present = world.resource
     if present is None:
-        return absent(world)
+        return decide_absent(world)
     memory = _of_this(present, memory, now_us)
     if present.meta.generation < memory.generation:
-        return Plan(
+        return ReconcilePlan(
             memory=memory,
             trail=(f"generation {present.meta.generation} is older than the last one that was acted upon",),
         )
@@ -52,24 +59,24 @@ def decide(world: World, memory: Memory, now_us: int) -> Plan:
         return _deleted(world, present, memory, now_us)
     verdict = _walked(world, present, memory, now_us)
     if not isinstance(present.parsed, tuple) and present.parsed.spec.paused:
-        verdict = _hands_off(verdict, memory)
-    return concluded(world, present, verdict, now_us)
+        verdict = _without_changes(verdict, memory)
+    return decide_status(world, present, verdict, now_us)
 
 
-def _of_this(present: Present, memory: Memory, now_us: int) -> Memory:
+def _of_this(present: PresentResource, memory: DecisionMemory, now_us: int) -> DecisionMemory:
     """The memory of this creation, with the latest generation that was decided about."""
     if memory.uid != present.meta.uid:
-        memory = Memory(uid=present.meta.uid)
+        memory = DecisionMemory(uid=present.meta.uid)
     if present.meta.generation > memory.generation:
         memory = replace(memory, generation=present.meta.generation, began_us=now_us)
     return memory
 
 
-def _deleted(world: World, present: Present, memory: Memory, now_us: int) -> Plan:
-    verdict = deletion(world, present, memory, now_us)
+def _deleted(world: ResourceWorld, present: PresentResource, memory: DecisionMemory, now_us: int) -> ReconcilePlan:
+    verdict = decide_deletion(world, present, memory, now_us)
     if verdict.is_stopped:
-        return concluded(world, present, verdict, now_us)
-    return Plan(
+        return decide_status(world, present, verdict, now_us)
+    return ReconcilePlan(
         verdict.effects,
         verdict.memory,
         trail=verdict.trail,
@@ -77,7 +84,7 @@ def _deleted(world: World, present: Present, memory: Memory, now_us: int) -> Pla
     )
 
 
-def _hands_off(verdict: Verdict, memory: Memory) -> Verdict:
+def _without_changes(verdict: PartialPlan, memory: DecisionMemory) -> PartialPlan:
     """Conditions and figures are updated; nothing else is changed."""
     return replace(
         verdict,
@@ -85,12 +92,12 @@ def _hands_off(verdict: Verdict, memory: Memory) -> Verdict:
         ask=frozenset(),
         again_at_us=None,
         memory=replace(memory, not_ready_since_us=verdict.memory.not_ready_since_us),
-        stop=Trouble(Reason.PAUSED, _would(verdict)),
+        blocked_by=ResourceFailure(Reason.PAUSED, _would(verdict)),
         trail=("paused: no change", *verdict.trail),
     )
 
 
-def _would(verdict: Verdict) -> str:
+def _would(verdict: PartialPlan) -> str:
     left = len(verdict.effects) + len(verdict.ask)
     return "`spec.paused` is true" + (f"; {left} changes wait" if left else "; no change waits")
 
@@ -98,19 +105,21 @@ def _would(verdict: Verdict) -> str:
 # ---- the order
 
 
-def _walked(world: World, present: Present, memory: Memory, now_us: int) -> Verdict:
+def _walked(world: ResourceWorld, present: PresentResource, memory: DecisionMemory, now_us: int) -> PartialPlan:
     if isinstance(present.parsed, tuple):
-        return stopped(memory, Reason.SPEC_INVALID, "; ".join(str(fault) for fault in present.parsed))
+        return blocked(memory, Reason.SPEC_INVALID, "; ".join(str(fault) for fault in present.parsed))
     engine = engine_of(present.parsed)
-    if engine not in world.settings.carried:
-        says = f"headgate {world.settings.version} does not support {engine} (it supports {_carried(world)})"
-        return stopped(memory, Reason.ENGINE_UNAVAILABLE, says)
-    connection, verdict = connected(world, memory, now_us)
+    if engine not in world.settings.supported:
+        message = (
+            f"headgate {world.settings.version} does not support {engine} (it supports {_format_supported(world)})"
+        )
+        return blocked(memory, Reason.ENGINE_UNAVAILABLE, message)
+    connection, verdict = decide_connection(world, memory, now_us)
     if connection is None:
         return _observed(world, None, verdict, now_us)
     verdict = _observed(world, connection, verdict, now_us)
-    store, found = seen(world, verdict.memory, now_us)
-    verdict = verdict.then(found)
+    store, part = decide_store_view(world, verdict.memory, now_us)
+    verdict = verdict.then(part)
     if store is None:
         return _without_store(world, present, present.parsed, connection, verdict, now_us)
     verdict = _with_store(world, present, present.parsed, store, connection, verdict, now_us)
@@ -128,43 +137,50 @@ def _walked(world: World, present: Present, memory: Memory, now_us: int) -> Verd
     )
 
 
-def _observed(world: World, connection: Connection | None, verdict: Verdict, now_us: int) -> Verdict:
+def _observed(
+    world: ResourceWorld, connection: StoreConnection | None, verdict: PartialPlan, now_us: int
+) -> PartialPlan:
     """Findings that no effect changes: dead letters, passes, lanes, bulk jobs, figures."""
-    verdict = verdict.then(resolved(world, verdict.memory))
-    verdict = verdict.then(passed(world, verdict.memory, now_us))
-    if isinstance(world.resource.parsed if world.resource else (), Queue):
-        verdict = verdict.then(health(world, connection, verdict.memory, now_us))
-    return verdict.then(figures(world, None, verdict.memory, now_us))
+    verdict = verdict.then(decide_dead_letters(world, verdict.memory))
+    verdict = verdict.then(decide_maintenance(world, verdict.memory, now_us))
+    if isinstance(world.resource.parsed if world.resource else (), QueueResource):
+        verdict = verdict.then(decide_lane_health(world, connection, verdict.memory, now_us))
+    return verdict.then(decide_stats(world, None, verdict.memory, now_us))
 
 
 def _with_store(
-    world: World,
-    present: Present,
+    world: ResourceWorld,
+    present: PresentResource,
     resource: Resource,
     store: StoreView,
-    connection: Connection,
-    verdict: Verdict,
+    connection: StoreConnection,
+    verdict: PartialPlan,
     now_us: int,
-) -> Verdict:
+) -> PartialPlan:
     """The finalizer before the first table, then the store's steps."""
-    found = stored(world, resource, store, connection, verdict.memory, now_us)
-    if is_ours(world, store.entry) or found.effects:
-        verdict = verdict.then(finalized(present, verdict.memory))
-    return verdict.then(replace(found, memory=_stored(found, present, store)))
+    part = decide_store(world, resource, store, connection, verdict.memory, now_us)
+    if is_ours(world, store.entry) or part.effects:
+        verdict = verdict.then(decide_finalizer(present, verdict.memory))
+    return verdict.then(replace(part, memory=_stored(part, present, store)))
 
 
-def _stored(found: Verdict, present: Present, store: StoreView) -> Memory:
+def _stored(part: PartialPlan, present: PresentResource, store: StoreView) -> DecisionMemory:
     """The base of decisions while Cassandra is unavailable: only a store that was found complete."""
-    if store.entry is None or found.stop is not None:
-        return replace(found.memory, stored=None)
-    if found.is_stopped or found.effects:
-        return found.memory
-    return replace(found.memory, stored=(present.meta.generation, shards_in_force(store.entry.generations)))
+    if store.entry is None or part.blocked_by is not None:
+        return replace(part.memory, stored=None)
+    if part.is_stopped or part.effects:
+        return part.memory
+    return replace(part.memory, stored=(present.meta.generation, shards_in_force(store.entry.generations)))
 
 
 def _without_store(
-    world: World, present: Present, resource: Resource, connection: Connection, verdict: Verdict, now_us: int
-) -> Verdict:
+    world: ResourceWorld,
+    present: PresentResource,
+    resource: Resource,
+    connection: StoreConnection,
+    verdict: PartialPlan,
+    now_us: int,
+) -> PartialPlan:
     """Cassandra is unavailable: existing children stay as they are; later changes wait for the store."""
     generation, shards = verdict.memory.stored or (0, 0)
     if generation != present.meta.generation:
@@ -173,53 +189,61 @@ def _without_store(
 
 
 def _served(
-    world: World,
+    world: ResourceWorld,
     resource: Resource,
-    connection: Connection,
-    verdict: Verdict,
+    connection: StoreConnection,
+    verdict: PartialPlan,
     now_us: int,
     *,
     shards: int,
     lanes: int | None,
-) -> Verdict:
+) -> PartialPlan:
     """The namespace, workers, bulk."""
     if world.namespace.terminating:
-        return verdict.then(stopped(verdict.memory, Reason.PROGRESSING, "its namespace is being deleted"))
+        return verdict.then(blocked(verdict.memory, Reason.PROGRESSING, "its namespace is being deleted"))
     waiting = _namespace(world, resource, verdict.memory)
     if waiting.is_stopped:
-        return said(world, verdict.then(waiting)) if isinstance(resource, Queue) else verdict.then(waiting)
-    if not isinstance(resource, Queue):
+        return (
+            add_bulk_status(world, verdict.then(waiting))
+            if isinstance(resource, QueueResource)
+            else verdict.then(waiting)
+        )
+    if not isinstance(resource, QueueResource):
         return verdict
-    numbers = scaled(world, shards, lanes, verdict.memory, now_us)
+    numbers = decide_scaling(world, shards, lanes, verdict.memory, now_us)
     verdict = verdict.then(
-        Verdict(numbers.memory, trail=numbers.trail, again_at_us=numbers.again_at_us),
+        PartialPlan(numbers.memory, trail=numbers.trail, again_at_us=numbers.again_at_us),
     )
-    made = children(world, connection, numbers.wanted, verdict.memory, now_us)
+    made = decide_children(world, connection, numbers.wanted, verdict.memory, now_us)
     verdict = verdict.then(
-        Verdict(
+        PartialPlan(
             made.memory,
             effects=made.effects,
             ask=made.ask | former_places(world),
-            findings=(consumers_finding(world, made.consumers, now_us),),
+            findings=(decide_consumers(world, made.consumers, now_us),),
             trail=made.trail,
             again_at_us=earliest(made.again_at_us, fails_at_us(made.consumers, now_us)),
         )
     )
-    verdict = verdict.then(bulk(world, connection, verdict.memory, now_us))
-    return verdict.then(figures(world, made.consumers, verdict.memory, now_us))
+    verdict = verdict.then(decide_bulk(world, connection, verdict.memory, now_us))
+    return verdict.then(decide_stats(world, made.consumers, verdict.memory, now_us))
 
 
-def _namespace(world: World, resource: Resource, memory: Memory) -> Verdict:
+def _namespace(world: ResourceWorld, resource: Resource, memory: DecisionMemory) -> PartialPlan:
     """The namespace's own key creates the needs of all its pods; workers and bulk jobs wait for it."""
-    trouble = world.namespace.trouble
-    has_pods = isinstance(resource, Queue) and bool(resource.spec.consumers or resource.spec.bulk)
-    if trouble is not None:
-        verdict = stopped(memory, trouble.reason, trouble.says)
-        return verdict.found(Finding(CONSUMERS, "False", trouble.reason, trouble.says)) if has_pods else verdict
+    failure = world.namespace.failure
+    has_pods = isinstance(resource, QueueResource) and bool(resource.spec.consumers or resource.spec.bulk)
+    if failure is not None:
+        verdict = blocked(memory, failure.reason, failure.message)
+        return (
+            verdict.with_condition(ConditionUpdate(CONSUMERS, "False", failure.reason, failure.message))
+            if has_pods
+            else verdict
+        )
     if has_pods and not world.namespace.ready:
-        return stopped(memory, Reason.PROGRESSING, "waiting for the namespace's account and Secret")
-    return Verdict(memory)
+        return blocked(memory, Reason.PROGRESSING, "waiting for the namespace's account and Secret")
+    return PartialPlan(memory)
 
 
-def _carried(world: World) -> str:
-    return ", ".join(sorted(world.settings.carried)) or "none"
+def _format_supported(world: ResourceWorld) -> str:
+    return ", ".join(sorted(world.settings.supported)) or "none"

@@ -21,24 +21,31 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headgate.api.consumer import Consumer
-from headgate.api.queues import Queue
+from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
-from headgate_operator.build_deployment import deployment
-from headgate_operator.build_disruption import disruption_budget
-from headgate_operator.build_pod import Owner
-from headgate_operator.decide_drift import Teller, Tended, remove, tend, with_uid
-from headgate_operator.differing import stamped
+from headgate_operator.build_deployment import build_deployment
+from headgate_operator.build_disruption import build_disruption_budget
+from headgate_operator.build_pod import ChildOwner
+from headgate_operator.decide_child import ChildPlan, EventSubject, reconcile_child, remove, with_uid
+from headgate_operator.document_diff import stamped
 from headgate_operator.effects import ApplyObject, Effect
-from headgate_operator.merging import PatchInvalid
 from headgate_operator.names import MANAGER, REPLICAS_MANAGER, consumer_name
-from headgate_operator.world import ChildName, Connection, Document, Memory, Trouble, World
+from headgate_operator.strategic_merge import PatchInvalid
+from headgate_operator.world import (
+    ChildName,
+    DecisionMemory,
+    Document,
+    ResourceFailure,
+    ResourceWorld,
+    StoreConnection,
+)
 
 KINDS: Final = ("Deployment", "PodDisruptionBudget")
 """Kinds that this module decides about; other modules decide about other children."""
 
 
 @dataclass(frozen=True)
-class ConsumerStand:
+class ConsumerState:
     """How one consumer's Deployment stands, for conditions and status."""
 
     name: str
@@ -52,35 +59,35 @@ class ConsumerStand:
     """All its pods are made from the template that was applied last."""
     short_since_us: int | None = None
     """Since when fewer are ready than are required, or a rollout is under way."""
-    says: str = ""
+    message: str = ""
     """The Deployment's own report if it makes no progress: a quota, a deadline that passed."""
-    trouble: Trouble | None = None
+    failure: ResourceFailure | None = None
     """NameTaken or ApplyRefused."""
 
 
 @dataclass(frozen=True)
-class Children:
+class ChildrenPlan:
     """The decision about the children of one resource."""
 
-    memory: Memory
+    memory: DecisionMemory
     effects: tuple[Effect, ...] = ()
     ask: frozenset[ChildName] = frozenset()
     trail: tuple[str, ...] = ()
-    consumers: tuple[ConsumerStand, ...] = ()
+    consumers: tuple[ConsumerState, ...] = ()
     again_at_us: int | None = None
-    trouble: Trouble | None = field(default=None)
+    failure: ResourceFailure | None = field(default=None)
     """The first of its consumers'."""
 
 
-def children(
-    world: World, connection: Connection, wanted: Mapping[str, int], memory: Memory, now_us: int
-) -> Children:
+def decide_children(
+    world: ResourceWorld, connection: StoreConnection, wanted: Mapping[str, int], memory: DecisionMemory, now_us: int
+) -> ChildrenPlan:
     """Reconcile the children. `wanted`: replicas by consumer; the number of an absent one stays."""
     if world.resource is None or isinstance(world.resource.parsed, tuple):
-        return Children(memory)
+        return ChildrenPlan(memory)
     resource = world.resource.parsed
-    consumers = (resource.spec.consumers or ()) if isinstance(resource, Queue) else ()
-    tended, stands, expected = Tended(memory), [], set[ChildName]()
+    consumers = (resource.spec.consumers or ()) if isinstance(resource, QueueResource) else ()
+    tended, stands, expected = ChildPlan(memory), [], set[ChildName]()
     for consumer in consumers:
         step, stand = _consumer(world, connection, consumer, wanted.get(consumer.name), now_us, tended.memory)
         tended = tended.then(step)
@@ -89,73 +96,78 @@ def children(
     for child in sorted(world.live):
         if child.kind in KINDS and child not in expected:
             tended = tended.then(remove(world, child, tended.memory, "no consumer has this name"))
-    return Children(
+    return ChildrenPlan(
         memory=_remembered(tended.memory, stands),
         effects=tended.effects,
         ask=tended.ask,
         trail=tended.trail,
         consumers=tuple(stands),
         again_at_us=tended.again_at_us,
-        trouble=next((stand.trouble for stand in stands if stand.trouble), None),
+        failure=next((stand.failure for stand in stands if stand.failure), None),
     )
 
 
-def all_removed(world: World, memory: Memory, why: str) -> Children:
+def all_removed(world: ResourceWorld, memory: DecisionMemory, why: str) -> ChildrenPlan:
     """Do without any of them: the resource is being deleted."""
-    tended = Tended(memory)
+    tended = ChildPlan(memory)
     for child in sorted(world.live):
         if child.kind in KINDS:
             tended = tended.then(remove(world, child, tended.memory, why))
-    return Children(tended.memory, effects=tended.effects, trail=tended.trail)
+    return ChildrenPlan(tended.memory, effects=tended.effects, trail=tended.trail)
 
 
 def _consumer(
-    world: World, connection: Connection, consumer: Consumer, wanted: int | None, now_us: int, memory: Memory
-) -> tuple[Tended, ConsumerStand]:
+    world: ResourceWorld,
+    connection: StoreConnection,
+    consumer: Consumer,
+    wanted: int | None,
+    now_us: int,
+    memory: DecisionMemory,
+) -> tuple[ChildPlan, ConsumerState]:
     name = consumer_name(world.key.name, consumer.name)
     live = world.live.get(ChildName("Deployment", name))
     replicas = _replicas(world, consumer, live, wanted)
-    owner = Owner(world.key, world.uid)
-    told = None if _is_external(consumer) else replicas
+    owner = ChildOwner(world.key, world.uid)
+    replicas_set = None if _is_external(consumer) else replicas
     try:
-        document = deployment(owner, world.settings, connection, consumer, told)
+        document = build_deployment(owner, world.settings, connection, consumer, replicas_set)
     except PatchInvalid as error:
-        says = f"consumer {consumer.name}: template: {error}"
-        tended = Tended(memory, trail=(says,), trouble=Trouble(Reason.APPLY_REFUSED, says))
+        message = f"consumer {consumer.name}: template: {error}"
+        tended = ChildPlan(memory, trail=(message,), failure=ResourceFailure(Reason.APPLY_REFUSED, message))
         return tended, _stand(name, consumer, live, replicas, tended, now_us)
-    tended = tend(world, document, memory, now_us, Teller(world.key, world.uid))
-    if live is not None and tended.trouble is None:
+    tended = reconcile_child(world, document, memory, now_us, EventSubject(world.key, world.uid))
+    if live is not None and tended.failure is None:
         tended = _handed_over(tended, document, live, is_external=_is_external(consumer))
     stand = _stand(name, consumer, live, replicas, tended, now_us)
     is_known = wanted is not None or _is_external(consumer)
     tended = tended.then(_budget(world, consumer, replicas if is_known else None, tended.memory, now_us))
-    return tended, replace(stand, trouble=tended.trouble)
+    return tended, replace(stand, failure=tended.failure)
 
 
 def _is_external(consumer: Consumer) -> bool:
     return consumer.scaling is not None and consumer.scaling.mode == "external"
 
 
-def _replicas(world: World, consumer: Consumer, live: Document | None, wanted: int | None) -> int:
+def _replicas(world: ResourceWorld, consumer: Consumer, live: Document | None, wanted: int | None) -> int:
     """The number of replicas: the wanted one, else the present one, else the minimum or the number of shards."""
-    found = None if live is None else live["spec"].get("replicas")
-    if found is not None and (wanted is None or _is_external(consumer)):
-        return int(found)
+    current = None if live is None else live["spec"].get("replicas")
+    if current is not None and (wanted is None or _is_external(consumer)):
+        return int(current)
     if wanted is not None:
         return wanted
-    return consumer.scaling.min if consumer.scaling else _shards_told(world)
+    return consumer.scaling.min if consumer.scaling else _reported_shards(world)
 
 
-def _shards_told(world: World) -> int:
+def _reported_shards(world: ResourceWorld) -> int:
     """The shards in force as our own status has them, while the store is unavailable."""
     present = world.resource
-    if present is None or not isinstance(present.parsed, Queue):
+    if present is None or not isinstance(present.parsed, QueueResource):
         return 0
-    told = (present.document.get("status") or {}).get("replicas")
-    return int(told) if told is not None else present.parsed.spec.shards
+    shards = (present.document.get("status") or {}).get("replicas")
+    return int(shards) if shards is not None else present.parsed.spec.shards
 
 
-def _handed_over(tended: Tended, document: Document, live: Document, *, is_external: bool) -> Tended:
+def _handed_over(tended: ChildPlan, document: Document, live: Document, *, is_external: bool) -> ChildPlan:
     """With the changes that make the right manager the only owner of the number of replicas."""
     owners = _owners_of_replicas(live)
     name = document["metadata"]["name"]
@@ -197,7 +209,9 @@ def _owners_of_replicas(live: Document) -> frozenset[str] | None:
     )
 
 
-def _budget(world: World, consumer: Consumer, replicas: int | None, memory: Memory, now_us: int) -> Tended:
+def _budget(
+    world: ResourceWorld, consumer: Consumer, replicas: int | None, memory: DecisionMemory, now_us: int
+) -> ChildPlan:
     """From two workers on there is something to protect; it stays while there may be two again, and while nobody
     knows how many there should be (`replicas` None)."""
     child = ChildName("PodDisruptionBudget", consumer_name(world.key.name, consumer.name))
@@ -206,22 +220,24 @@ def _budget(world: World, consumer: Consumer, replicas: int | None, memory: Memo
         most = consumer.scaling.max if consumer.scaling is not None else replicas
         wants = replicas >= 2 or (wants and most >= 2)
     if wants:
-        return tend(world, disruption_budget(Owner(world.key, world.uid), consumer), memory, now_us)
+        return reconcile_child(
+            world, build_disruption_budget(ChildOwner(world.key, world.uid), consumer), memory, now_us
+        )
     if child in world.live:
         return remove(world, child, memory, "a single worker needs none")
-    return Tended(memory)
+    return ChildPlan(memory)
 
 
 def _stand(
-    name: str, consumer: Consumer, live: Document | None, replicas: int, tended: Tended, now_us: int
-) -> ConsumerStand:
+    name: str, consumer: Consumer, live: Document | None, replicas: int, tended: ChildPlan, now_us: int
+) -> ConsumerState:
     required = min(consumer.scaling.min, replicas) if consumer.scaling is not None else replicas
     status = {} if live is None else live.get("status") or {}
     ready = int(status.get("readyReplicas") or 0)
     rolled_out = live is not None and not tended.effects and _is_rolled_out(live, status)
     before = dict(tended.memory.not_ready_since_us).get(consumer.name)
     is_short = ready < max(required, min(replicas, 1)) or not rolled_out
-    return ConsumerStand(
+    return ConsumerState(
         name=consumer.name,
         deployment=name,
         replicas=replicas,
@@ -229,12 +245,12 @@ def _stand(
         ready=ready,
         rolled_out=rolled_out,
         short_since_us=(now_us if before is None else before) if is_short else None,
-        says=_says(status),
-        trouble=tended.trouble,
+        message=_deployment_message(status),
+        failure=tended.failure,
     )
 
 
-def rests(live: Document) -> bool:
+def is_at_rest(live: Document) -> bool:
     """None are wanted and none are there: for its controller there is nothing to do, so nobody waits for it."""
     wanted, there = (live.get("spec") or {}).get("replicas"), (live.get("status") or {}).get("replicas")
     return bool(wanted == 0 and not there)
@@ -242,14 +258,14 @@ def rests(live: Document) -> bool:
 
 def _is_rolled_out(live: Document, status: Mapping[str, Any]) -> bool:
     """The controller has seen the spec, and all pods are of its template; or there are none, and none are wanted."""
-    if rests(live):
+    if is_at_rest(live):
         return True
-    seen = int(status.get("observedGeneration") or 0) >= int(live["metadata"].get("generation") or 0)
+    observed = int(status.get("observedGeneration") or 0) >= int(live["metadata"].get("generation") or 0)
     total, updated = int(status.get("replicas") or 0), int(status.get("updatedReplicas") or 0)
-    return seen and total == updated and updated >= int(live["spec"].get("replicas") or 0)
+    return observed and total == updated and updated >= int(live["spec"].get("replicas") or 0)
 
 
-def _says(status: Mapping[str, Any]) -> str:
+def _deployment_message(status: Mapping[str, Any]) -> str:
     """A Deployment's own reason for making no progress; empty while it makes some."""
     for condition in status.get("conditions") or ():
         failed = condition["type"] == "ReplicaFailure" and condition["status"] == "True"
@@ -258,7 +274,7 @@ def _says(status: Mapping[str, Any]) -> str:
     return ""
 
 
-def _remembered(memory: Memory, stands: list[ConsumerStand]) -> Memory:
+def _remembered(memory: DecisionMemory, stands: list[ConsumerState]) -> DecisionMemory:
     """Since when which consumer is short of workers."""
     short = tuple((stand.name, stand.short_since_us) for stand in stands if stand.short_since_us is not None)
     return memory if memory.not_ready_since_us == short else replace(memory, not_ready_since_us=short)

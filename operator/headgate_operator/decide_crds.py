@@ -31,7 +31,7 @@ class CrdStep:
     """The change of one definition, and its report."""
 
     do: Do
-    says: str
+    message: str
     document: Document | None = None
     """To be made, or to be put in its place."""
 
@@ -46,18 +46,18 @@ def decide_crd(live: Document | None, wanted: Document) -> CrdStep:
     if live is None:
         return CrdStep("make", "is created", wanted)
     ours, theirs = _version(wanted), _version(live)
-    told = f"of version {theirs}" if theirs else "of an unknown version"
+    version_text = f"of version {theirs}" if theirs else "of an unknown version"
     stored = set((live.get("status") or {}).get("storedVersions") or ())
     lost = sorted(stored - {each["name"] for each in wanted["spec"]["versions"]})
     if theirs and _parts(theirs) > _parts(ours):
-        return CrdStep("leave", f"is kept: it is {told}, newer than this version ({ours})")
+        return CrdStep("leave", f"is kept: it is {version_text}, newer than this version ({ours})")
     if lost:
         return CrdStep("refuse", f"has objects stored as {', '.join(lost)}, which version {ours} cannot read")
     if live["metadata"].get("deletionTimestamp"):
         return CrdStep("refuse", "is being deleted; install again after that")
     if theirs == ours and _contains(live["spec"], wanted["spec"]):
         return CrdStep("leave", f"is up to date with version {ours}")
-    return CrdStep("replace", f"is updated to version {ours}; it was {told}", _in_place(live, wanted))
+    return CrdStep("replace", f"is updated to version {ours}; it was {version_text}", _in_place(live, wanted))
 
 
 def _marked(document: Document, version: str) -> Document:
@@ -91,5 +91,5 @@ def _version(document: Document) -> str:
 
 def _parts(version: str) -> tuple[int, ...]:
     """So that 0.10 is newer than 0.9; what is no number ends it."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
+    number = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in number[0].split(".")) if number else ()

@@ -8,45 +8,45 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.api.queues import Queue
+from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
-from headgate_operator.verdict import Finding, Verdict, listed
-from headgate_operator.world import Memory, Nothing, Sibling, World
+from headgate_operator.partial_plan import ConditionUpdate, PartialPlan, format_names
+from headgate_operator.world import DecisionMemory, Nothing, ResourceWorld, Sibling
 
 TYPE: Final = "DeadLetterResolved"
 
 
-def named_by(queue: Queue) -> tuple[str, ...]:
+def named_by(queue: QueueResource) -> tuple[str, ...]:
     """The queues that it names for its dead letters, each once."""
     spec = queue.spec
     named = (spec.dead_letter, *(consumer.dead_letter for consumer in spec.consumers or ()))
     return tuple(dict.fromkeys(name for name in named if name))
 
 
-def resolved(world: World, memory: Memory) -> Verdict:
+def decide_dead_letters(world: ResourceWorld, memory: DecisionMemory) -> PartialPlan:
     """The condition of its dead-letter queues."""
     queue = world.resource.parsed if world.resource else ()
-    if not isinstance(queue, Queue):
-        return Verdict(memory)
+    if not isinstance(queue, QueueResource):
+        return PartialPlan(memory)
     named = named_by(queue)
     if not named:
-        return Verdict(memory, findings=(Finding(TYPE, "True", Reason.NO_DEAD_LETTER),))
+        return PartialPlan(memory, findings=(ConditionUpdate(TYPE, "True", Reason.NO_DEAD_LETTER),))
     if isinstance(world.siblings, Nothing):
-        return Verdict(memory)
-    return Verdict(memory, findings=(_finding(queue.metadata.name, named, world.siblings),))
+        return PartialPlan(memory)
+    return PartialPlan(memory, findings=(_finding(queue.metadata.name, named, world.siblings),))
 
 
-def _finding(name: str, named: tuple[str, ...], siblings: Mapping[str, Sibling]) -> Finding:
+def _finding(name: str, named: tuple[str, ...], siblings: Mapping[str, Sibling]) -> ConditionUpdate:
     for each in named:
         way = _way_back(name, each, siblings)
         if way:
-            says = f"{' -> '.join((name, *way))}: failed messages would return to this queue; break the cycle"
-            return Finding(TYPE, "False", Reason.DEAD_LETTER_CYCLE, says)
+            message = f"{' -> '.join((name, *way))}: failed messages would return to this queue; break the cycle"
+            return ConditionUpdate(TYPE, "False", Reason.DEAD_LETTER_CYCLE, message)
     missing = [each for each in named if each not in siblings or siblings[each].deleting]
     if missing:
-        says = f"there is no queue {listed(missing)}; until it exists, failed messages stay in this queue"
-        return Finding(TYPE, "False", Reason.DEAD_LETTER_MISSING, says)
-    return Finding(TYPE, "True", Reason.DEAD_LETTER_FOUND, f"{listed(named)} is there")
+        message = f"there is no queue {format_names(missing)}; until it exists, failed messages stay in this queue"
+        return ConditionUpdate(TYPE, "False", Reason.DEAD_LETTER_MISSING, message)
+    return ConditionUpdate(TYPE, "True", Reason.DEAD_LETTER_RESOLVED, f"{format_names(named)} is there")
 
 
 def _way_back(name: str, start: str, siblings: Mapping[str, Sibling]) -> tuple[str, ...]:

@@ -12,39 +12,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headgate.api.status import Reason
-from headgate_operator.build_account import spark_account, spark_binding, worker_account
-from headgate_operator.build_cronjob import cronjob
+from headgate_operator.build_account import build_spark_account, build_spark_binding, build_worker_account
+from headgate_operator.build_cronjob import build_cronjob
 from headgate_operator.build_pod import Part
-from headgate_operator.build_secret import connection_copy
-from headgate_operator.decide_drift import Tended, child_of, remove, tend
-from headgate_operator.effects import Plan
+from headgate_operator.build_secret import build_connection_copy
+from headgate_operator.decide_child import ChildPlan, child_of, reconcile_child, remove
+from headgate_operator.effects import ReconcilePlan
 from headgate_operator.names import CONNECTION_COPY, SPARK_ACCOUNT, WORKER_ACCOUNT
 from headgate_operator.world import (
     UNKNOWN,
     ChildName,
+    DecisionMemory,
     JobGroup,
-    Memory,
-    NamespaceStand,
+    NamespaceState,
     NamespaceWorld,
-    Trouble,
+    ResourceFailure,
 )
 
 
-def decide_namespace(world: NamespaceWorld, now_us: int, memory: Memory | None = None) -> Plan:
+def decide_namespace(world: NamespaceWorld, now_us: int, memory: DecisionMemory | None = None) -> ReconcilePlan:
     """Missing and superfluous objects."""
-    memory = memory or Memory()
+    memory = memory or DecisionMemory()
     if not world.present or world.terminating:
-        told = "the namespace is being deleted" if world.present else "the namespace does not exist"
-        return Plan(memory=memory, trail=(told,), notes={"stand": NamespaceStand(terminating=world.terminating)})
-    tended = Tended(memory)
+        reason = "the namespace is being deleted" if world.present else "the namespace does not exist"
+        return ReconcilePlan(
+            memory=memory, trail=(reason,), notes={"stand": NamespaceState(terminating=world.terminating)}
+        )
+    tended = ChildPlan(memory)
     for document in _needed(world):
-        tended = tended.then(tend(world, document, tended.memory, now_us))
+        tended = tended.then(reconcile_child(world, document, tended.memory, now_us))
     stand = _stand(world, tended)
     for document in _jobs(world):
-        tended = tended.then(tend(world, document, tended.memory, now_us))
+        tended = tended.then(reconcile_child(world, document, tended.memory, now_us))
     for child in sorted(_surplus(world)):
         tended = tended.then(remove(world, child, tended.memory, "no resource needs it any more"))
-    return Plan(
+    return ReconcilePlan(
         effects=tended.effects,
         memory=tended.memory,
         again_at_us=tended.again_at_us,
@@ -57,19 +59,19 @@ def decide_namespace(world: NamespaceWorld, now_us: int, memory: Memory | None =
 def _needed(world: NamespaceWorld) -> Iterator[Part]:
     """The needs of pods before they start, in the order of their creation."""
     if _runs_pods(world):
-        yield worker_account(world.namespace, world.settings.pull_secrets)
+        yield build_worker_account(world.namespace, world.settings.pull_secrets)
     if world.wants_copy and not _is_at_home(world) and world.source is not UNKNOWN and world.source is not None:
-        yield connection_copy(world.namespace, world.source)
+        yield build_connection_copy(world.namespace, world.source)
     if world.wants_spark:
-        yield spark_account(world.namespace, world.settings.pull_secrets)
-        yield spark_binding(world.namespace)
+        yield build_spark_account(world.namespace, world.settings.pull_secrets)
+        yield build_spark_binding(world.namespace)
 
 
 def _jobs(world: NamespaceWorld) -> Iterator[Part]:
     for group in sorted(
         _groups(world), key=lambda group: (group.task, group.schedule, group.connection, group.image)
     ):
-        yield cronjob(world.namespace, world.settings, group)
+        yield build_cronjob(world.namespace, world.settings, group)
 
 
 def _groups(world: NamespaceWorld) -> frozenset[JobGroup]:
@@ -105,15 +107,15 @@ def _surplus(world: NamespaceWorld) -> Iterator[ChildName]:
             yield child
 
 
-def _stand(world: NamespaceWorld, tended: Tended) -> NamespaceStand:
+def _stand(world: NamespaceWorld, tended: ChildPlan) -> NamespaceState:
     """Whether pods can start: all that they need exists, even if it has to be fixed."""
-    if tended.trouble is not None:
-        return NamespaceStand(trouble=tended.trouble)
+    if tended.failure is not None:
+        return NamespaceState(failure=tended.failure)
     copy = ChildName("Secret", CONNECTION_COPY)
     if world.wants_copy and not _is_at_home(world) and copy not in world.live:
         if world.source is None:
             settings = world.settings
-            says = f"there is no Secret {settings.connection_secret} in namespace {settings.namespace}"
-            return NamespaceStand(trouble=Trouble(Reason.CONNECTION_MISSING, says))
-        return NamespaceStand()
-    return NamespaceStand(ready=all(child_of(document) in world.live for document in _needed(world)))
+            message = f"there is no Secret {settings.connection_secret} in namespace {settings.namespace}"
+            return NamespaceState(failure=ResourceFailure(Reason.CONNECTION_MISSING, message))
+        return NamespaceState()
+    return NamespaceState(ready=all(child_of(document) in world.live for document in _needed(world)))

@@ -19,14 +19,14 @@ from typing import Any, Final
 from headgate.api.reasons import AWAITED, IN_READY, STALLING
 from headgate.api.status import COUNTER_CONDITIONS, QUEUE_CONDITIONS, Reason
 from headgate.expiry import SECOND_US
-from headgate_operator.decide_passes import moment
-from headgate_operator.effects import Effect, Emit, PatchStatus, Plan, StopLane
-from headgate_operator.verdict import Finding, Verdict, earliest
-from headgate_operator.world import Memory, Present, World
+from headgate_operator.decide_maintenance import format_time
+from headgate_operator.effects import Effect, Emit, PatchStatus, ReconcilePlan, StopLane
+from headgate_operator.partial_plan import ConditionUpdate, PartialPlan, earliest
+from headgate_operator.world import DecisionMemory, PresentResource, ResourceWorld
 
 WRITE_EVERY_US: Final = 5 * SECOND_US
 HELD_BACK_US: Final = 2 * SECOND_US
-FIRST_LOOK_WAITS_US: Final = 600 * SECOND_US
+FIRST_INSPECTION_WAITS_US: Final = 600 * SECOND_US
 """How long the result of a first check of lanes waits for another change to be written with."""
 LANES_BAD_US: Final = 60 * SECOND_US
 MESSAGE_MAX: Final = 32_768
@@ -40,7 +40,7 @@ LOAD: Final = ("backlog", "inFlight", "rate")
 Status = Mapping[str, Any]
 
 
-def concluded(world: World, present: Present, verdict: Verdict, now_us: int) -> Plan:
+def decide_status(world: ResourceWorld, present: PresentResource, verdict: PartialPlan, now_us: int) -> ReconcilePlan:
     """The plan: the effects of the parts, then the status that reports them, if it is due to be written."""
     before = status_of(present)
     verdict = replace(verdict, memory=_busy(verdict, now_us))
@@ -48,12 +48,15 @@ def concluded(world: World, present: Present, verdict: Verdict, now_us: int) -> 
     memory, effects = verdict.memory, verdict.effects
     write_at_us = _write_at_us(present, before, status, verdict, now_us)
     if write_at_us is not None and write_at_us <= now_us:
-        told = (PatchStatus(world.key, present.meta.uid, status), *_events(world, present, before, status, verdict))
+        reports = (
+            PatchStatus(world.key, present.meta.uid, status),
+            *_events(world, present, before, status, verdict),
+        )
         # A failure is reported before its retry: effects after one that fails are not performed.
-        effects = (*told, *effects) if verdict.stop is not None else (*effects, *told)
+        effects = (*reports, *effects) if verdict.blocked_by is not None else (*effects, *reports)
         memory = replace(memory, status_at_us=now_us)
         write_at_us = None
-    return Plan(
+    return ReconcilePlan(
         effects=effects,
         memory=memory,
         again_at_us=earliest(verdict.again_at_us, again_us, write_at_us),
@@ -62,16 +65,16 @@ def concluded(world: World, present: Present, verdict: Verdict, now_us: int) -> 
     )
 
 
-def _busy(verdict: Verdict, now_us: int) -> Memory:
+def _busy(verdict: PartialPlan, now_us: int) -> DecisionMemory:
     since_us = verdict.memory.busy_since_us
     since_us = (now_us if since_us is None else since_us) if _has_more(verdict) else None
     return replace(verdict.memory, busy_since_us=since_us)
 
 
-def status_of(present: Present) -> dict[str, Any]:
+def status_of(present: PresentResource) -> dict[str, Any]:
     """The present status of the resource."""
-    found = present.document.get("status")
-    return dict(found) if isinstance(found, Mapping) else {}
+    status = present.document.get("status")
+    return dict(status) if isinstance(status, Mapping) else {}
 
 
 def condition_of(status: Status, type_: str) -> Mapping[str, Any] | None:
@@ -82,7 +85,9 @@ def condition_of(status: Status, type_: str) -> Mapping[str, Any] | None:
 # ---- what is so
 
 
-def _status(present: Present, before: Status, verdict: Verdict, now_us: int) -> tuple[dict[str, Any], int | None]:
+def _status(
+    present: PresentResource, before: Status, verdict: PartialPlan, now_us: int
+) -> tuple[dict[str, Any], int | None]:
     parts = QUEUE_CONDITIONS if present.document["kind"] == "Queue" else COUNTER_CONDITIONS
     conditions: dict[str, dict[str, Any]] = {}
     for type_ in parts:
@@ -102,12 +107,16 @@ def _status(present: Present, before: Status, verdict: Verdict, now_us: int) -> 
 
 
 def _ready(
-    present: Present, before: Status, verdict: Verdict, parts: Mapping[str, Mapping[str, Any]], now_us: int
-) -> tuple[Finding, int | None]:
+    present: PresentResource,
+    before: Status,
+    verdict: PartialPlan,
+    parts: Mapping[str, Mapping[str, Any]],
+    now_us: int,
+) -> tuple[ConditionUpdate, int | None]:
     """Ready is what follows from all others; and when it may be otherwise, if nothing changes."""
-    if verdict.stop is not None:
-        return _not_ready(verdict.stop.reason, verdict.stop.says), None
-    if verdict.blind:
+    if verdict.blocked_by is not None:
+        return _not_ready(verdict.blocked_by.reason, verdict.blocked_by.message), None
+    if verdict.missing_input:
         return _blind(present, before, verdict), None
     again_us = None
     for type_ in IN_READY:
@@ -117,47 +126,47 @@ def _ready(
         if type_ == "LanesHealthy":
             if part["status"] != "False":
                 continue
-            bad_us = _moment_us(part["lastTransitionTime"]) + LANES_BAD_US
+            bad_us = _read_time_us(part["lastTransitionTime"]) + LANES_BAD_US
             if now_us < bad_us:
                 again_us = bad_us
                 continue
         return _not_ready(_reason(part["reason"]), part["message"]), again_us
-    if verdict.awaits is not None:
-        return _not_ready(verdict.awaits.reason, verdict.awaits.says), again_us
+    if verdict.waiting_for is not None:
+        return _not_ready(verdict.waiting_for.reason, verdict.waiting_for.message), again_us
     if _is_under_way(present, before, verdict):
         return _not_ready(Reason.RECONCILING, verdict.trail[0] if verdict.trail else ""), again_us
-    return Finding("Ready", "True", Reason.RECONCILED), again_us
+    return ConditionUpdate("Ready", "True", Reason.RECONCILED), again_us
 
 
-def _not_ready(reason: Reason, says: str) -> Finding:
-    return Finding("Ready", "False", reason, says)
+def _not_ready(reason: Reason, message: str) -> ConditionUpdate:
+    return ConditionUpdate("Ready", "False", reason, message)
 
 
-def _blind(present: Present, before: Status, verdict: Verdict) -> Finding:
+def _blind(present: PresentResource, before: Status, verdict: PartialPlan) -> ConditionUpdate:
     """Something was not read: the conditions of this generation stay."""
     kept = condition_of(before, "Ready")
     if kept is None or kept.get("observedGeneration") != present.meta.generation:
-        return _not_ready(Reason.PROGRESSING, f"waiting for: {verdict.blind}")
-    return Finding("Ready", kept["status"], _reason(kept["reason"]), kept["message"])
+        return _not_ready(Reason.PROGRESSING, f"waiting for: {verdict.missing_input}")
+    return ConditionUpdate("Ready", kept["status"], _reason(kept["reason"]), kept["message"])
 
 
-def _around(ready: Finding) -> tuple[Finding, ...]:
+def _around(ready: ConditionUpdate) -> tuple[ConditionUpdate, ...]:
     """The conditions that kstatus needs next to a Ready that is not True."""
     if ready.status == "True":
         return ()
     if ready.reason in STALLING:
-        return (Finding("Stalled", "True", ready.reason, ready.message),)
+        return (ConditionUpdate("Stalled", "True", ready.reason, ready.message),)
     if ready.reason in AWAITED:
-        return (Finding("Reconciling", "True", ready.reason, ready.message),)
+        return (ConditionUpdate("Reconciling", "True", ready.reason, ready.message),)
     return ()
 
 
-def _is_under_way(present: Present, before: Status, verdict: Verdict) -> bool:
+def _is_under_way(present: PresentResource, before: Status, verdict: PartialPlan) -> bool:
     """Whether this generation is being applied for the first time, and not yet to its end."""
-    return _has_more(verdict) and not _is_told(present, before)
+    return _has_more(verdict) and not _has_reported_ready(present, before)
 
 
-def _is_told(present: Present, before: Status) -> bool:
+def _has_reported_ready(present: PresentResource, before: Status) -> bool:
     """Whether this generation was reported as Ready."""
     ready = condition_of(before, "Ready")
     return (
@@ -165,27 +174,27 @@ def _is_told(present: Present, before: Status) -> bool:
     )
 
 
-def _has_more(verdict: Verdict) -> bool:
+def _has_more(verdict: PartialPlan) -> bool:
     return bool(verdict.ask) or any(not isinstance(effect, StopLane | Emit) for effect in verdict.effects)
 
 
-def _condition(present: Present, finding: Finding) -> dict[str, Any]:
+def _condition(present: PresentResource, finding: ConditionUpdate) -> dict[str, Any]:
     return {
         "type": finding.type,
         "status": finding.status,
         "observedGeneration": present.meta.generation,
         "reason": finding.reason.value,
-        "message": finding.says[:MESSAGE_MAX],
+        "message": finding.text[:MESSAGE_MAX],
     }
 
 
-def _kept(before: Status, type_: str, verdict: Verdict) -> dict[str, Any]:
+def _kept(before: Status, type_: str, verdict: PartialPlan) -> dict[str, Any]:
     """The previous condition; else one of nothing checked yet."""
     kept = condition_of(before, type_)
     if kept is not None:
         return dict(kept)
     reason = _UNSEEN.get(type_, Reason.PROGRESSING)
-    why = verdict.stop.reason.value if verdict.stop is not None else verdict.blind
+    why = verdict.blocked_by.reason.value if verdict.blocked_by is not None else verdict.missing_input
     return {
         "type": type_,
         "status": "Unknown",
@@ -201,10 +210,10 @@ def _date(condition: dict[str, Any], before: Status, now_us: int) -> None:
     """Since when it is so: since its status changed last."""
     kept = condition_of(before, condition["type"])
     same = kept is not None and kept.get("status") == condition["status"] and kept.get("lastTransitionTime")
-    condition["lastTransitionTime"] = kept["lastTransitionTime"] if kept is not None and same else moment(now_us)
+    condition["lastTransitionTime"] = kept["lastTransitionTime"] if kept is not None and same else format_time(now_us)
 
 
-def _moment_us(text: str) -> int:
+def _read_time_us(text: str) -> int:
     """A time in a status; another client may have written it."""
     try:
         return int(datetime.fromisoformat(text).timestamp()) * SECOND_US
@@ -227,9 +236,11 @@ def _kept_figures(before: Status) -> dict[str, Any]:
 # ---- when it is written
 
 
-def _write_at_us(present: Present, before: Status, status: Status, verdict: Verdict, now_us: int) -> int | None:
+def _write_at_us(
+    present: PresentResource, before: Status, status: Status, verdict: PartialPlan, now_us: int
+) -> int | None:
     """The time from which on it is to be written; None if there is nothing to write."""
-    if _telling(before) == _telling(status, before, now_us):
+    if _comparable(before) == _comparable(status, before, now_us):
         return None
     memory = verdict.memory
     write_at_us = memory.status_at_us + WRITE_EVERY_US if memory.status_at_us else now_us
@@ -240,24 +251,26 @@ def _write_at_us(present: Present, before: Status, status: Status, verdict: Verd
     return max(now_us, write_at_us)
 
 
-def _is_birth(present: Present, before: Status, status: Status, verdict: Verdict) -> bool:
+def _is_birth(present: PresentResource, before: Status, status: Status, verdict: PartialPlan) -> bool:
     """Whether this would be the first word on this generation, and another follows soon."""
     ready = condition_of(status, "Ready")
     if ready is None:
         return False
     settled = ready["status"] == "True" or ready["reason"] not in AWAITED or ready["reason"] == Reason.DELETING.value
-    return before.get("observedGeneration") != present.meta.generation and (not settled or bool(verdict.blind))
+    return before.get("observedGeneration") != present.meta.generation and (
+        not settled or bool(verdict.missing_input)
+    )
 
 
-def _telling(status: Status, before: Status | None = None, now_us: int = 0) -> dict[str, Any]:
+def _comparable(status: Status, before: Status | None = None, now_us: int = 0) -> dict[str, Any]:
     """Without fields that are only written with another change, such as a first check that found all healthy."""
-    told = {name: value for name, value in status.items() if name not in PASSENGERS and (value or name not in LOAD)}
-    jobs = told.get("bulk")
+    fields = {name: value for name, value in status.items() if name not in PASSENGERS and (value or name not in LOAD)}
+    jobs = fields.get("bulk")
     if isinstance(jobs, Mapping):
-        told["bulk"] = {name: _still(job) for name, job in jobs.items()}
-    conditions = (_undated(_first_look(one, before, now_us)) for one in told.get("conditions") or ())
-    told["conditions"] = sorted(conditions, key=lambda one: str(one["type"]))
-    return told
+        fields["bulk"] = {name: _still(job) for name, job in jobs.items()}
+    conditions = (_undated(_hold_first_inspection(one, before, now_us)) for one in fields.get("conditions") or ())
+    fields["conditions"] = sorted(conditions, key=lambda one: str(one["type"]))
+    return fields
 
 
 def _undated(condition: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,12 +280,12 @@ def _undated(condition: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in condition.items() if name != "observedGeneration"}
 
 
-def _first_look(condition: Mapping[str, Any], before: Status | None, now_us: int) -> dict[str, Any]:
+def _hold_first_inspection(condition: Mapping[str, Any], before: Status | None, now_us: int) -> dict[str, Any]:
     """A condition; the previous one, for a while, if it only reports that a first check found all healthy."""
     kept = None if before is None else condition_of(before, str(condition["type"]))
     if kept is None or kept.get("status") != "Unknown" or condition["reason"] != Reason.LANES_SERVED.value:
         return dict(condition)
-    is_late = now_us - _moment_us(kept["lastTransitionTime"]) > FIRST_LOOK_WAITS_US
+    is_late = now_us - _read_time_us(kept["lastTransitionTime"]) > FIRST_INSPECTION_WAITS_US
     return dict(condition if is_late else kept)
 
 
@@ -284,12 +297,14 @@ def _still(job: Mapping[str, Any]) -> dict[str, Any]:
 # ---- events
 
 
-def _events(world: World, present: Present, before: Status, status: Status, verdict: Verdict) -> tuple[Effect, ...]:
+def _events(
+    world: ResourceWorld, present: PresentResource, before: Status, status: Status, verdict: PartialPlan
+) -> tuple[Effect, ...]:
     """Events of conditions that have changed, of shards, and of stops that were ordered."""
-    found: list[Effect] = []
+    events: list[Effect] = []
 
-    def tell(reason: str, note: str, *, warning: bool) -> None:
-        found.append(Emit(world.key, present.meta.uid, reason, note[:1024], "Warning" if warning else "Normal"))
+    def emit(reason: str, note: str, *, warning: bool) -> None:
+        events.append(Emit(world.key, present.meta.uid, reason, note[:1024], "Warning" if warning else "Normal"))
 
     for condition in status["conditions"]:
         kept = condition_of(before, condition["type"])
@@ -298,11 +313,11 @@ def _events(world: World, present: Present, before: Status, status: Status, verd
         is_birth = kept["reason"] in _NOT_YET_WORDS and condition["status"] == "True"
         if not is_birth and condition["reason"] not in _NOT_YET_WORDS:
             note = f"{condition['type']} is {condition['status']}: {condition['message']}"
-            tell(condition["reason"], note, warning=condition["status"] != "True")
+            emit(condition["reason"], note, warning=condition["status"] != "True")
     shards = before.get("replicas"), status.get("replicas")
     if None not in shards and shards[0] != shards[1]:
-        tell("ShardsChanged", f"from {shards[0]} to {shards[1]} shards", warning=False)
-    return tuple(found)
+        emit("ShardsChanged", f"from {shards[0]} to {shards[1]} shards", warning=False)
+    return tuple(events)
 
 
 _NOT_YET_WORDS: Final = frozenset(reason.value for reason in NOT_YET)

@@ -13,43 +13,50 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headgate.api.parse import Resource, ResourceInvalid
-from headgate.api.queues import Queue
+from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
 from headgate.applying.decide_steps import (
     CreateKeyspace,
     CreateTable,
+    CurrentState,
     Decided,
-    Found,
     Step,
     StorageElsewhere,
     TooManyTables,
     decide_steps,
 )
-from headgate.applying.wanted import Surroundings, Wanted, catalogue_keyspace, wanted_of
+from headgate.applying.wanted import PlacementDefaults, Wanted, catalogue_keyspace, wanted_of
 from headgate.errors import HeadgateError
 from headgate.expiry import SECOND_US
-from headgate.store.catalogue_entry import BeingDeleted, ElsewhereAtHome, OwnedByAnother, State
+from headgate.store.catalogue_entry import BeingDeleted, EntryState, OwnedByAnother, WrongDataCenter
 from headgate.store.catalogue_tables import CATALOGUE_TABLES
 from headgate.store.decide_generation import ChangeUnderWay, shards_in_force
 from headgate.store.drift import Drift
-from headgate_operator.decide_ownership import our_owner, ownership
+from headgate_operator.decide_ownership import decide_ownership, our_owner
 from headgate_operator.effects import StoreStep
-from headgate_operator.verdict import Finding, Verdict, blind, stopped
-from headgate_operator.world import Connection, Memory, Nothing, StoreView, Trouble, World
+from headgate_operator.partial_plan import ConditionUpdate, PartialPlan, blocked, missing_input
+from headgate_operator.world import (
+    DecisionMemory,
+    Nothing,
+    ResourceFailure,
+    ResourceWorld,
+    StoreConnection,
+    StoreView,
+)
 
 TYPE: Final = "TablesReady"
 SILENT_US: Final = 15 * SECOND_US
 LEFT_ALONE_AGAIN_US: Final = 5 * 60 * SECOND_US
 
 
-def surroundings_of(connection: Connection) -> Surroundings:
+def surroundings_of(connection: StoreConnection) -> PlacementDefaults:
     """The connection's defaults for a resource that does not choose for itself."""
-    return Surroundings(connection.keyspace, connection.data_center, connection.nodes)
+    return PlacementDefaults(connection.keyspace, connection.data_center, connection.nodes)
 
 
-def found_of(store: StoreView) -> Found:
+def build_store_facts(store: StoreView) -> CurrentState:
     """The state that was read, as the steps take it."""
-    return Found(
+    return CurrentState(
         store.entry,
         store.keyspace_there,
         store.tables_there,
@@ -59,45 +66,54 @@ def found_of(store: StoreView) -> Found:
     )
 
 
-def connected(world: World, memory: Memory, now_us: int) -> tuple[Connection | None, Verdict]:
+def decide_connection(
+    world: ResourceWorld, memory: DecisionMemory, now_us: int
+) -> tuple[StoreConnection | None, PartialPlan]:
     """The way to Cassandra, or why there is none."""
     if isinstance(world.connection, Nothing):
-        return None, blind(memory, "the connection")
-    if isinstance(world.connection, Trouble):
-        return None, _troubled(world.connection, memory, now_us)
-    return world.connection, Verdict(memory)
+        return None, missing_input(memory, "the connection")
+    if isinstance(world.connection, ResourceFailure):
+        return None, _decide_failure(world.connection, memory, now_us)
+    return world.connection, PartialPlan(memory)
 
 
-def seen(world: World, memory: Memory, now_us: int) -> tuple[StoreView | None, Verdict]:
+def decide_store_view(
+    world: ResourceWorld, memory: DecisionMemory, now_us: int
+) -> tuple[StoreView | None, PartialPlan]:
     """The state in Cassandra, or why it is unknown."""
     if isinstance(world.store, Nothing):
-        return None, blind(memory, "the state in Cassandra")
-    if isinstance(world.store, Trouble):
-        return None, _troubled(world.store, memory, now_us)
-    still_away = world.step_trouble is not None and world.step_trouble.reason is Reason.CASSANDRA_UNAVAILABLE
-    return world.store, Verdict(memory if still_away else replace(memory, store_down_since_us=None))
+        return None, missing_input(memory, "the state in Cassandra")
+    if isinstance(world.store, ResourceFailure):
+        return None, _decide_failure(world.store, memory, now_us)
+    still_down = world.step_failure is not None and world.step_failure.reason is Reason.CASSANDRA_UNAVAILABLE
+    return world.store, PartialPlan(memory if still_down else replace(memory, store_down_since_us=None))
 
 
-def stored(
-    world: World, resource: Resource, store: StoreView, connection: Connection, memory: Memory, now_us: int
-) -> Verdict:
+def decide_store(
+    world: ResourceWorld,
+    resource: Resource,
+    store: StoreView,
+    connection: StoreConnection,
+    memory: DecisionMemory,
+    now_us: int,
+) -> PartialPlan:
     """The steps that are missing. It stops where one has to be answered first, or where a person is needed."""
     wanted = wanted_of(resource, surroundings_of(connection))
     if not store.catalogue_there:
         return _catalogue(world, connection, memory, now_us)
-    owned = ownership(world, store, wanted, connection, memory)
+    owned = decide_ownership(world, store, wanted, connection, memory)
     if owned.is_stopped or owned.effects:
-        return _with_trouble(world, owned, now_us) if owned.effects else _told_of_tables(owned)
+        return _with_step_failure(world, owned, now_us) if owned.effects else _with_tables_condition(owned)
     decided = decide_steps(
         wanted,
-        found_of(store),
+        build_store_facts(store),
         owner=our_owner(world),
         data_center=connection.data_center,
         now_us=now_us,
         tables_max=world.settings.tables_max,
     )
     verdict = _followed(world, store, wanted, decided, _At(connection, memory, now_us))
-    if store.entry is None or not isinstance(resource, Queue):
+    if store.entry is None or not isinstance(resource, QueueResource):
         return verdict
     return replace(verdict, figures={"replicas": shards_in_force(store.entry.generations)})
 
@@ -106,61 +122,68 @@ def stored(
 class _At:
     """By which way, with what in mind, and when."""
 
-    connection: Connection
-    memory: Memory
+    connection: StoreConnection
+    memory: DecisionMemory
     now_us: int
 
 
-def _followed(world: World, store: StoreView, wanted: Wanted, decided: Decided, at: _At) -> Verdict:
+def _followed(world: ResourceWorld, store: StoreView, wanted: Wanted, decided: Decided, at: _At) -> PartialPlan:
     steps = tuple(StoreStep(step, our_owner(world), at.connection) for step in decided.steps)
-    trail = tuple(told(step) for step in decided.steps)
-    verdict = Verdict(at.memory, effects=steps, trail=trail, again_at_us=decided.again_at_us)
+    trail = tuple(format_step(step) for step in decided.steps)
+    verdict = PartialPlan(at.memory, effects=steps, trail=trail, again_at_us=decided.again_at_us)
     if isinstance(decided.stopped, ChangeUnderWay):
-        says = f"{wanted.shards} shards wait for the end of the change to {decided.stopped.facts.get('to')}"
-        verdict = replace(verdict, awaits=Trouble(Reason.PROGRESSING, says))
+        message = f"{wanted.shards} shards wait for the end of the change to {decided.stopped.facts.get('to')}"
+        verdict = replace(verdict, waiting_for=ResourceFailure(Reason.PROGRESSING, message))
     elif decided.stopped is not None:
-        return _told_of_tables(verdict.then(_refused(decided.stopped, at.memory)))
+        return _with_tables_condition(verdict.then(_refused(decided.stopped, at.memory)))
     if decided.by_hand:
         return _by_hand(verdict, decided.by_hand)
     if store.entry is None:
-        made = verdict.found(Finding(TYPE, "False", Reason.TABLES_MISSING, "its entry is being created"))
-        made = replace(made, awaits=Trouble(Reason.RECONCILING, "its entry is being created"))
-        return _with_trouble(world, made, at.now_us)
-    if steps and world.step_trouble is not None:
-        return _with_trouble(world, verdict, at.now_us)
+        made = verdict.with_condition(
+            ConditionUpdate(TYPE, "False", Reason.TABLES_MISSING, "its entry is being created")
+        )
+        made = replace(made, waiting_for=ResourceFailure(Reason.RECONCILING, "its entry is being created"))
+        return _with_step_failure(world, made, at.now_us)
+    if steps and world.step_failure is not None:
+        return _with_step_failure(world, verdict, at.now_us)
     making = [step for step in decided.steps if isinstance(step, CreateTable)]
-    if making or store.entry.state is not State.ACTIVE:
-        says = f"{len(making)} tables are being created" if making else "its lanes are being created"
-        return verdict.found(Finding(TYPE, "False", Reason.TABLES_MISSING, says))
-    return verdict.found(Finding(TYPE, "True", Reason.TABLES_PRESENT))
+    if making or store.entry.state is not EntryState.ACTIVE:
+        message = f"{len(making)} tables are being created" if making else "its lanes are being created"
+        return verdict.with_condition(ConditionUpdate(TYPE, "False", Reason.TABLES_MISSING, message))
+    return verdict.with_condition(ConditionUpdate(TYPE, "True", Reason.TABLES_PRESENT))
 
 
-def _catalogue(world: World, connection: Connection, memory: Memory, now_us: int) -> Verdict:
+def _catalogue(world: ResourceWorld, connection: StoreConnection, memory: DecisionMemory, now_us: int) -> PartialPlan:
     keyspace = catalogue_keyspace(surroundings_of(connection))
     steps: list[Step] = [CreateKeyspace(keyspace)]
     steps += [CreateTable(keyspace.name, table) for table in CATALOGUE_TABLES]
     effects = tuple(StoreStep(step, our_owner(world), connection) for step in steps)
-    verdict = Verdict(memory, effects=effects, trail=(f"create the catalogue in {keyspace.name}",))
-    says = "the catalogue is being created"
-    made = verdict.found(Finding(TYPE, "False", Reason.TABLES_MISSING, says))
-    return _with_trouble(world, replace(made, awaits=Trouble(Reason.RECONCILING, says)), now_us)
+    verdict = PartialPlan(memory, effects=effects, trail=(f"create the catalogue in {keyspace.name}",))
+    message = "the catalogue is being created"
+    made = verdict.with_condition(ConditionUpdate(TYPE, "False", Reason.TABLES_MISSING, message))
+    return _with_step_failure(world, replace(made, waiting_for=ResourceFailure(Reason.RECONCILING, message)), now_us)
 
 
-def _with_trouble(world: World, verdict: Verdict, now_us: int) -> Verdict:
+def _with_step_failure(world: ResourceWorld, verdict: PartialPlan, now_us: int) -> PartialPlan:
     """Refused steps are retried, and their errors are reported until one succeeds."""
-    if world.step_trouble is None:
-        return replace(verdict, stop=verdict.stop or verdict.awaits or Trouble(Reason.RECONCILING, verdict.trail[0]))
-    told_so = _troubled(world.step_trouble, verdict.memory, now_us)
+    if world.step_failure is None:
+        return replace(
+            verdict,
+            blocked_by=verdict.blocked_by
+            or verdict.waiting_for
+            or ResourceFailure(Reason.RECONCILING, verdict.trail[0]),
+        )
+    part = _decide_failure(world.step_failure, verdict.memory, now_us)
     kept = replace(verdict, findings=tuple(finding for finding in verdict.findings if finding.type != TYPE))
-    return replace(kept.then(told_so), awaits=None, is_refused=not told_so.blind)
+    return replace(kept.then(part), waiting_for=None, is_refused=not part.missing_input)
 
 
-def _told_of_tables(verdict: Verdict) -> Verdict:
+def _with_tables_condition(verdict: PartialPlan) -> PartialPlan:
     """A stop that is about the tables is a condition of the tables, too."""
-    stop = verdict.stop
-    if stop is None or stop.reason not in TABLE_REASONS:
+    blocked_by = verdict.blocked_by
+    if blocked_by is None or blocked_by.reason not in TABLE_REASONS:
         return verdict
-    return verdict.found(Finding(TYPE, "False", stop.reason, stop.says))
+    return verdict.with_condition(ConditionUpdate(TYPE, "False", blocked_by.reason, blocked_by.message))
 
 
 TABLE_REASONS: Final = frozenset(
@@ -175,51 +198,53 @@ TABLE_REASONS: Final = frozenset(
 )
 
 
-def _troubled(trouble: Trouble, memory: Memory, now_us: int) -> Verdict:
+def _decide_failure(failure: ResourceFailure, memory: DecisionMemory, now_us: int) -> PartialPlan:
     """Why the store is unavailable. Silence counts only once it has lasted."""
-    if trouble.reason is not Reason.CASSANDRA_UNAVAILABLE:
-        return _told_of_tables(stopped(memory, trouble.reason, trouble.says))
-    since_us = trouble.since_us or memory.store_down_since_us or now_us
+    if failure.reason is not Reason.CASSANDRA_UNAVAILABLE:
+        return _with_tables_condition(blocked(memory, failure.reason, failure.message))
+    since_us = failure.since_us or memory.store_down_since_us or now_us
     memory = replace(memory, store_down_since_us=since_us)
     if now_us < since_us + SILENT_US:
-        return blind(memory, "the state in Cassandra", again_at_us=since_us + SILENT_US)
-    return _told_of_tables(stopped(memory, trouble.reason, trouble.says))
+        return missing_input(memory, "the state in Cassandra", again_at_us=since_us + SILENT_US)
+    return _with_tables_condition(blocked(memory, failure.reason, failure.message))
 
 
-def _refused(error: HeadgateError, memory: Memory) -> Verdict:
+def _refused(error: HeadgateError, memory: DecisionMemory) -> PartialPlan:
     if isinstance(error, ResourceInvalid):
         faults = "; ".join(str(fault) for fault in error.faults)
-        return stopped(memory, Reason.SPEC_INVALID, f"the existing tables do not allow it: {faults}")
+        return blocked(memory, Reason.SPEC_INVALID, f"the existing tables do not allow it: {faults}")
     reason = next((reason for kind, reason in _REASONS if isinstance(error, kind)), Reason.PROGRESSING)
-    return stopped(memory, reason, " ".join(str(error).split()))
+    return blocked(memory, reason, " ".join(str(error).split()))
 
 
 _REASONS: Final = (
     (StorageElsewhere, Reason.WRONG_DATA_CENTER),
-    (ElsewhereAtHome, Reason.WRONG_DATA_CENTER),
+    (WrongDataCenter, Reason.WRONG_DATA_CENTER),
     (TooManyTables, Reason.TOO_MANY_TABLES),
     (OwnedByAnother, Reason.NAME_TAKEN),
     (BeingDeleted, Reason.PROGRESSING),
 )
 
 
-def _by_hand(verdict: Verdict, drifts: tuple[Drift, ...]) -> Verdict:
+def _by_hand(verdict: PartialPlan, drifts: tuple[Drift, ...]) -> PartialPlan:
     """Faults that only a person can fix: a dropped table is missing, others have drifted."""
     dropped = [drift.table for drift in drifts if drift.what == "the table"]
     if dropped:
-        says = f"{', '.join(dropped)}: dropped by hand, and never recreated under its name; restore a backup"
-        trouble = Trouble(Reason.TABLES_MISSING, says)
+        message = f"{', '.join(dropped)}: dropped by hand, and never recreated under its name; restore a backup"
+        failure = ResourceFailure(Reason.TABLES_MISSING, message)
     else:
         cql = "; ".join(drift.cql for drift in drifts if drift.cql)
-        says = "; ".join(str(drift) for drift in drifts) + (f"; to fix it: {cql}" if cql else "")
-        trouble = Trouble(Reason.TABLES_DRIFTED, says)
-    finding = Finding(TYPE, "False", trouble.reason, trouble.says)
-    return replace(verdict.found(finding), stop=trouble, trail=(*verdict.trail, trouble.says))
+        message = "; ".join(str(drift) for drift in drifts) + (f"; to fix it: {cql}" if cql else "")
+        failure = ResourceFailure(Reason.TABLES_DRIFTED, message)
+    finding = ConditionUpdate(TYPE, "False", failure.reason, failure.message)
+    return replace(verdict.with_condition(finding), blocked_by=failure, trail=(*verdict.trail, failure.message))
 
 
-def told(step: Step) -> str:
+def format_step(step: Step) -> str:
     """A step in a few words."""
-    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in type(step).__name__).strip()
+    words = "".join(
+        f" {character.lower()}" if character.isupper() else character for character in type(step).__name__
+    ).strip()
     about = getattr(step, "name", None) or getattr(getattr(step, "table", None), "name", None)
     about = about or getattr(getattr(step, "keyspace", None), "name", None) or getattr(step, "number", None)
     return f"{words} {about}" if about is not None else words

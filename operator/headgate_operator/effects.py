@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from headgate.applying.decide_steps import Step
 from headgate_operator.names import MANAGER, Key
-from headgate_operator.world import Connection, Memory
+from headgate_operator.world import DecisionMemory, StoreConnection
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class StoreStep:
     step: Step
     owner: str
     """The owner in the entry."""
-    connection: Connection
+    connection: StoreConnection
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class StopLane:
     key: Key
     lane: str
     epoch: int
-    connection: Connection
+    connection: StoreConnection
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ Effect = StoreStep | ApplyObject | DeleteObject | PatchStatus | StopLane | Emit
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReconcilePlan:
     """The decision about one key."""
 
     effects: tuple[Effect, ...] = ()
-    memory: Memory = field(default_factory=Memory)
+    memory: DecisionMemory = field(default_factory=DecisionMemory)
     again_at_us: int | None = None
     """To be decided again then, even if nothing happens."""
     ask: frozenset[Any] = frozenset()

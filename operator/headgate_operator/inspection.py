@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from headgate.api.bounds import SPEC_BYTES_MAX
 from headgate.api.names import NamespaceName, QueueName
-from headgate.errors import HeadgateError, SpecError, Surroundings
+from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
 from headgate_operator.names import Key, KeyKind
 
 KINDS: Final[Mapping[str, KeyKind]] = {"queue": "Queue", "counter": "Counter", "namespace": "Namespace"}
@@ -56,7 +56,7 @@ class InspectionServer:
             await web.TCPSite(self._runner, host, port, backlog=16).start()
         except OSError as error:
             await self.close()
-            raise Surroundings(
+            raise EnvironmentProblem(
                 "The port for /why and /plan cannot be opened",
                 host=host,
                 port=port,
@@ -74,15 +74,15 @@ class InspectionServer:
     async def _why(self, request: web.Request) -> web.Response:
         try:
             key = key_of(request.match_info)
-        except SpecError as error:
+        except InvalidRequest as error:
             return _json(404, {"error": str(error)})
-        told = self._explanations
-        return _json(200, {"key": key.path, "leader": told.leader(), "decisions": told.why(key)})
+        explanations = self._explanations
+        return _json(200, {"key": key.path, "leader": explanations.leader(), "decisions": explanations.why(key)})
 
     async def _plan(self, request: web.Request) -> web.Response:
         try:
             return _json(200, await self._explanations.plan(key_of(request.match_info), None))
-        except SpecError as error:
+        except InvalidRequest as error:
             return _json(404, {"error": str(error)})
         except HeadgateError as error:
             return _json(503, {"error": str(error)})
@@ -94,21 +94,21 @@ class InspectionServer:
             key = key_of_document(document)
             return _json(200, await self._explanations.plan(key, document))
         except web.HTTPRequestEntityTooLarge:
-            says = f"the document is larger than {BODY_MAX // 1024} KiB, and so than any valid resource"
-            return _json(413, {"error": says})
+            message = f"the document is larger than {BODY_MAX // 1024} KiB, and so than any valid resource"
+            return _json(413, {"error": message})
         except RecursionError:
             return _json(400, {"error": "the document is nested too deep for a resource"})
-        except (ValueError, SpecError) as error:
+        except (ValueError, InvalidRequest) as error:
             return _json(400, {"error": str(error)})
         except HeadgateError as error:
             return _json(503, {"error": str(error)})
 
 
 def key_of(steps: Mapping[str, str]) -> Key:
-    """Of the steps of a path. SpecError where one of them is not a valid name of a resource."""
+    """Of the steps of a path. InvalidRequest where one of them is not a valid name of a resource."""
     kind = KINDS.get(steps["kind"].lower())
     if kind is None:
-        raise SpecError("The kind has to be queue, counter or namespace", given=steps["kind"])
+        raise InvalidRequest("The kind has to be queue, counter or namespace", given=steps["kind"])
     namespace = _checked(_NAMESPACE, "namespace", steps["namespace"])
     return Key(kind, namespace, _checked(_NAMESPACE if kind == "Namespace" else _NAME, "name", steps["name"]))
 
@@ -121,7 +121,7 @@ def key_of_document(document: Any) -> Key:
         or document.get("kind") not in ("Queue", "Counter")
         or "name" not in metadata
     ):
-        raise SpecError("The document is not a Queue and not a Counter", remedy="send one as JSON")
+        raise InvalidRequest("The document is not a Queue and not a Counter", remedy="send one as JSON")
     namespace = _checked(_NAMESPACE, "metadata.namespace", metadata.get("namespace") or "default")
     return Key(cast(KeyKind, document["kind"]), namespace, _checked(_NAME, "metadata.name", metadata["name"]))
 
@@ -131,7 +131,7 @@ def _checked(shape: TypeAdapter[str], field: str, value: object) -> str:
     try:
         return shape.validate_python(value, strict=True)
     except ValidationError:
-        raise SpecError(f"{field} is not a valid name of a resource", given=str(value)[:100]) from None
+        raise InvalidRequest(f"{field} is not a valid name of a resource", given=str(value)[:100]) from None
 
 
 def _json(status: int, body: Mapping[str, Any]) -> web.Response:

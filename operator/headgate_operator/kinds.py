@@ -13,7 +13,7 @@ from headgate.errors import Bug
 
 
 @dataclass(frozen=True, order=True)
-class Kind:
+class ResourceKind:
     """A kind of objects: what a document calls it, and what a path calls it."""
 
     group: str
@@ -34,25 +34,27 @@ class Kind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-QUEUE: Final = Kind("headgate.io", "v1beta1", "queues", "Queue")
-COUNTER: Final = Kind("headgate.io", "v1beta1", "counters", "Counter")
-DEPLOYMENT: Final = Kind("apps", "v1", "deployments", "Deployment")
-CRON_JOB: Final = Kind("batch", "v1", "cronjobs", "CronJob")
-JOB: Final = Kind("batch", "v1", "jobs", "Job")
-POD: Final = Kind("", "v1", "pods", "Pod")
-POD_DISRUPTION_BUDGET: Final = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-SERVICE_ACCOUNT: Final = Kind("", "v1", "serviceaccounts", "ServiceAccount")
-ROLE_BINDING: Final = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
-SECRET: Final = Kind("", "v1", "secrets", "Secret")
-CONFIG_MAP: Final = Kind("", "v1", "configmaps", "ConfigMap")
-NAMESPACE: Final = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
-CRD: Final = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
-EVENT: Final = Kind("events.k8s.io", "v1", "events", "Event")
-LEASE: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease")
-SPARK_APPLICATION: Final = Kind("sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication")
-REPLICA_SET: Final = Kind("apps", "v1", "replicasets", "ReplicaSet")
+QUEUE: Final = ResourceKind("headgate.io", "v1beta1", "queues", "Queue")
+COUNTER: Final = ResourceKind("headgate.io", "v1beta1", "counters", "Counter")
+DEPLOYMENT: Final = ResourceKind("apps", "v1", "deployments", "Deployment")
+CRON_JOB: Final = ResourceKind("batch", "v1", "cronjobs", "CronJob")
+JOB: Final = ResourceKind("batch", "v1", "jobs", "Job")
+POD: Final = ResourceKind("", "v1", "pods", "Pod")
+POD_DISRUPTION_BUDGET: Final = ResourceKind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+SERVICE_ACCOUNT: Final = ResourceKind("", "v1", "serviceaccounts", "ServiceAccount")
+ROLE_BINDING: Final = ResourceKind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+SECRET: Final = ResourceKind("", "v1", "secrets", "Secret")
+CONFIG_MAP: Final = ResourceKind("", "v1", "configmaps", "ConfigMap")
+NAMESPACE: Final = ResourceKind("", "v1", "namespaces", "Namespace", namespaced=False)
+CRD: Final = ResourceKind(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
+)
+EVENT: Final = ResourceKind("events.k8s.io", "v1", "events", "Event")
+LEASE: Final = ResourceKind("coordination.k8s.io", "v1", "leases", "Lease")
+SPARK_APPLICATION: Final = ResourceKind("sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication")
+REPLICA_SET: Final = ResourceKind("apps", "v1", "replicasets", "ReplicaSet")
 
-KINDS: Final[Mapping[str, Kind]] = {
+KINDS: Final[Mapping[str, ResourceKind]] = {
     kind.kind: kind
     for kind in (
         QUEUE, COUNTER, DEPLOYMENT, CRON_JOB, JOB, POD, POD_DISRUPTION_BUDGET, SERVICE_ACCOUNT, ROLE_BINDING, SECRET,
@@ -63,10 +65,10 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 @dataclass(frozen=True, order=True)
-class Address:
+class ObjectAddress:
     """The place of an object; its namespace is None for a cluster-wide one."""
 
-    kind: Kind
+    kind: ResourceKind
     namespace: str | None
     name: str
 
@@ -75,7 +77,7 @@ class Address:
         return f"{self.kind.kind.lower()} {place}{self.name}"
 
 
-def kind_of(document: Mapping[str, Any]) -> Kind:
+def kind_of(document: Mapping[str, Any]) -> ResourceKind:
     """The kind of a document."""
     kind = KINDS.get(str(document.get("kind")))
     if kind is None or kind.api_version != document.get("apiVersion"):
@@ -83,8 +85,8 @@ def kind_of(document: Mapping[str, Any]) -> Kind:
     return kind
 
 
-def address_of(document: Mapping[str, Any]) -> Address:
+def address_of(document: Mapping[str, Any]) -> ObjectAddress:
     """Where a document's object is, or will be."""
     kind = kind_of(document)
     metadata = document["metadata"]
-    return Address(kind, metadata.get("namespace") if kind.namespaced else None, metadata["name"])
+    return ObjectAddress(kind, metadata.get("namespace") if kind.namespaced else None, metadata["name"])

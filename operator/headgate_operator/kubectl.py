@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.errors import HeadgateError, NotFound, Refused, Surroundings, Unavailable
+from headgate.errors import EnvironmentProblem, HeadgateError, NotFound, OperationRefused, Unavailable
 
 WITHIN_S: Final = 60.0
 """A login may ask a person."""
@@ -30,27 +30,27 @@ _NO_KIND: Final = re.compile(r"the server doesn't have a resource type|no matche
 _NO_SERVER: Final = re.compile(r"(Unable to connect to the server|The connection to the server .* was refused).*")
 
 
-class KubectlMissing(Surroundings):
+class KubectlMissing(EnvironmentProblem):
     """The program kubectl is not on PATH."""
 
 
-class KubectlFailed(Surroundings):
+class KubectlFailed(EnvironmentProblem):
     """The program kubectl failed."""
 
 
-class NotThere(NotFound):
+class ObjectNotFound(NotFound):
     """There is no such object."""
 
 
-class RightMissing(Refused):
+class RightMissing(OperationRefused):
     """Your account lacks a right in this cluster."""
 
 
-class NotInstalled(Surroundings):
+class NotInstalled(EnvironmentProblem):
     """The CRDs of Headgate are not installed in this cluster."""
 
 
-class ServerAway(Unavailable):
+class ApiServerUnreachable(Unavailable):
     """The API server does not answer."""
 
 
@@ -76,7 +76,7 @@ class Kubectl:
         except FileNotFoundError:
             raise KubectlMissing(remedy="install it, or put its folder on PATH") from None
         except subprocess.TimeoutExpired:
-            raise ServerAway(within_s=within_s, remedy="see `kubectl cluster-info`") from None
+            raise ApiServerUnreachable(within_s=within_s, remedy="see `kubectl cluster-info`") from None
         if done.returncode != 0:
             raise refusal(done.stderr)
         return done.stdout
@@ -85,12 +85,12 @@ class Kubectl:
         """Its standard output, parsed as JSON."""
         text = self.run(*words, stdin=stdin)
         try:
-            found = json.loads(text)
+            document = json.loads(text)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            document = None
+        if not isinstance(document, dict):
             raise KubectlFailed("The output of kubectl is not JSON", answer=repr(text[:100]))
-        return found
+        return document
 
     @contextmanager
     def forward(self, pod: str, port: int, within_s: float = WITHIN_S) -> Iterator[str]:
@@ -106,11 +106,11 @@ class Kubectl:
         late.start()
         try:
             assert process.stdout is not None  # noqa: S101 - stdout is piped
-            told = _FORWARDING.match(process.stdout.readline())
+            match = _FORWARDING.match(process.stdout.readline())
             late.cancel()
-            if told is None:
+            if match is None:
                 raise _not_forwarded(process, within_s)
-            yield f"http://127.0.0.1:{told[1]}"
+            yield f"http://127.0.0.1:{match[1]}"
         finally:
             late.cancel()
             process.kill()
@@ -130,39 +130,39 @@ class Kubectl:
 
 def _not_forwarded(process: subprocess.Popen[str], within_s: float) -> HeadgateError:
     """The error of a port-forward that ended before it was established."""
-    _, said = process.communicate()
+    _, stderr = process.communicate()
     if process.returncode < 0:
-        return ServerAway(within_s=within_s, remedy="see `kubectl cluster-info`")
-    return refusal(said)
+        return ApiServerUnreachable(within_s=within_s, remedy="see `kubectl cluster-info`")
+    return refusal(stderr)
 
 
-def refusal(said: str) -> HeadgateError:
+def refusal(stderr: str) -> HeadgateError:
     """The error, from kubectl's output."""
-    found = _SERVER.search(said)
-    if found is not None:
-        return _refused_by_server(found[1], found[2])
-    if _MAY_NOT.search(said):
-        return _refused_by_server("Forbidden", said)
-    if _NO_KIND.search(said):
+    refused = _SERVER.search(stderr)
+    if refused is not None:
+        return _refused_by_server(refused[1], refused[2])
+    if _MAY_NOT.search(stderr):
+        return _refused_by_server("Forbidden", stderr)
+    if _NO_KIND.search(stderr):
         return NotInstalled(remedy="install the chart, or pass another --context")
-    no_server = _NO_SERVER.search(said)
+    no_server = _NO_SERVER.search(stderr)
     if no_server is not None:
-        return ServerAway(answer=no_server[0], remedy="see `kubectl cluster-info`")
-    words = [line.strip() for line in said.splitlines() if line.strip()]
+        return ApiServerUnreachable(answer=no_server[0], remedy="see `kubectl cluster-info`")
+    words = [line.strip() for line in stderr.splitlines() if line.strip()]
     last = words[-1].removeprefix("error: ") if words else "nothing"
     return KubectlFailed(answer=last)
 
 
-def _refused_by_server(reason: str, said: str) -> HeadgateError:
-    may_not = _MAY_NOT.search(said)
+def _refused_by_server(reason: str, stderr: str) -> HeadgateError:
+    may_not = _MAY_NOT.search(stderr)
     if reason == "Forbidden" and may_not is not None:
         resource = f"{may_not['resource']}.{may_not['group']}" if may_not["group"] else may_not["resource"]
         where = f" in namespace {may_not['namespace']}" if may_not["namespace"] else ""
         return RightMissing(remedy=f"ask for the right to {may_not['verb']} {resource}{where}")
     if reason == "Forbidden":
-        return RightMissing(answer=said)
+        return RightMissing(answer=stderr)
     if reason == "NotFound":
-        return NotThere(answer=said)
+        return ObjectNotFound(answer=stderr)
     if reason in ("ServiceUnavailable", "Timeout", "ServerTimeout", "TooManyRequests", "InternalError"):
-        return ServerAway("The API server failed", answer=said)
-    return KubectlFailed("The API server refused the request", answer=said)
+        return ApiServerUnreachable("The API server failed", answer=stderr)
+    return KubectlFailed("The API server refused the request", answer=stderr)

@@ -37,7 +37,7 @@ LEASE_NAME: Final = "headgate-operator"
 KeyKind = Literal["Queue", "Counter", "Namespace"]
 STEM_MAX = 40
 RUN_STEM_MAX = 20
-MARK_LETTERS = 8
+MARK_CHARACTERS = 8
 
 
 @dataclass(frozen=True, order=True)
@@ -110,10 +110,10 @@ def labels_of(key: Key, **more: str) -> dict[str, str]:
     return labels | {f"{GROUP}/{name}": value for name, value in more.items()}
 
 
-def _cut(name: str, letters_max: int) -> str:
+def _cut(name: str, characters_max: int) -> str:
     """Its first letters, such that something may follow."""
-    return name[:letters_max].rstrip("-.")
+    return name[:characters_max].rstrip("-.")
 
 
 def _mark(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:MARK_LETTERS]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:MARK_CHARACTERS]

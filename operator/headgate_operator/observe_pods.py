@@ -13,7 +13,7 @@ from headgate_operator.build_deployment import HANDLER, WORKER
 from headgate_operator.kinds import POD
 from headgate_operator.names import GROUP, Key
 from headgate_operator.port import ClusterPort, Denied
-from headgate_operator.world import PodSeen
+from headgate_operator.world import PodStatus
 
 LIST_EVERY_S: Final = 10.0
 PODS_MAX: Final = 50
@@ -22,21 +22,21 @@ KEPT_MAX: Final = 5_000
 Document = Mapping[str, Any]
 
 
-class PodLooks:
+class PodInspector:
     """The last reads."""
 
     def __init__(self, port: ClusterPort, *, now_s: Callable[[], float]) -> None:
         self._port = port
         self._now_s = now_s
-        self._known: dict[Key, tuple[float, tuple[PodSeen, ...]]] = {}
+        self._known: dict[Key, tuple[float, tuple[PodStatus, ...]]] = {}
 
-    def fork(self) -> PodLooks:
+    def fork(self) -> PodInspector:
         """A copy with the reads so far."""
-        made = PodLooks(self._port, now_s=self._now_s)
+        made = PodInspector(self._port, now_s=self._now_s)
         made._known = dict(self._known)
         return made
 
-    async def of(self, key: Key, deployments: Iterable[Document]) -> tuple[PodSeen, ...]:
+    async def of(self, key: Key, deployments: Iterable[Document]) -> tuple[PodStatus, ...]:
         """Pods that do not become ready, where there should be more of them."""
         if not any(_is_short(each) for each in deployments):
             self._known.pop(key, None)
@@ -47,15 +47,15 @@ class PodLooks:
         page = await self._port.list(POD, key.namespace, labels=f"{GROUP}/queue={key.name}", limit=PODS_MAX)
         if isinstance(page, Denied):
             return () if known is None else known[1]
-        found = tuple(pod for pod in map(pod_seen, page.items) if not pod.ready)
+        pods = tuple(pod for pod in map(pod_status, page.items) if not pod.ready)
         self._known.pop(key, None)
-        self._known[key] = (self._now_s(), found)
+        self._known[key] = (self._now_s(), pods)
         while len(self._known) > KEPT_MAX:
             del self._known[next(iter(self._known))]
-        return found
+        return pods
 
 
-def pod_seen(pod: Document) -> PodSeen:
+def pod_status(pod: Document) -> PodStatus:
     """The relevant facts of a pod."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
@@ -65,14 +65,14 @@ def pod_seen(pod: Document) -> PodSeen:
         statuses, key=lambda each: (_ended(each) is not None, each.get("restartCount") or 0), default={}
     )
     ended = _ended(worst)
-    return PodSeen(
+    return PodStatus(
         consumer=(metadata.get("labels") or {}).get(f"{GROUP}/consumer", ""),
         name=metadata["name"],
         ready=ready,
         restarts=max((int(each.get("restartCount") or 0) for each in statuses), default=0),
         # Of our own container alone: in a handler of somebody else's the same code means something else.
         exit_code=int(ended.get("exitCode") or 0) if ended is not None and worst.get("name") == WORKER else None,
-        says=_words(statuses, conditions, ended),
+        message=_words(statuses, conditions, ended),
     )
 
 
@@ -87,8 +87,8 @@ def _ended(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
     for state in (container.get("state") or {}, container.get("lastState") or {}):
         ended = state.get("terminated")
         if ended and ended.get("exitCode"):
-            found: Mapping[str, Any] = ended
-            return found
+            ended_state: Mapping[str, Any] = ended
+            return ended_state
     return None
 
 

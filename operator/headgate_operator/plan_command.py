@@ -11,19 +11,19 @@ import click
 
 from headgate.api.loader import load_files
 from headgate.api.parse import Resource
-from headgate.api.queues import Queue
+from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
 from headgate.api.versions import document_of
 from headgate.cli.arguments import define_command, files_of, files_option
 from headgate.cli.exit_codes import ExitCode
 from headgate.cli.output import Output, output_option
 from headgate.cli.validate import resource_name
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate_operator.decide_dead_letters import named_by
 from headgate_operator.kubectl import Kubectl
-from headgate_operator.leader import Leader, leader_options
+from headgate_operator.leader_client import LeaderClient, leader_options
+from headgate_operator.plan_json import PARTS, PlanDocument, build_plan_document, lines
 from headgate_operator.plan_offline import empty_ahead, settings_of, unknown
-from headgate_operator.plan_telling import PARTS, Told, lines, tell
 
 DEAD_LETTER_MISSING = Reason.DEAD_LETTER_MISSING.value
 OFFLINE = "changes in this order, on an empty cluster"
@@ -51,45 +51,45 @@ def command(*, only: str | None, output: Output, **options: Any) -> None:
     paths = files_of(options)
     resources = load_files(paths)
     if not resources:
-        raise SpecError("The files have no Queue and no Counter", files=", ".join(map(str, paths)))
+        raise InvalidRequest("The files have no Queue and no Counter", files=", ".join(map(str, paths)))
     is_asked = options["context"] or options["kubeconfig"] or options["operator_address"]
-    told = _asked(resources, options) if is_asked else _offline(resources)
+    plan = _asked(resources, options) if is_asked else _offline(resources)
     output.show(
-        dict(told),
-        table=lambda: lines(told, AGAINST if is_asked else OFFLINE, PARTS if only is None else (only,)),
+        dict(plan),
+        table=lambda: lines(plan, AGAINST if is_asked else OFFLINE, PARTS if only is None else (only,)),
         names=[resource_name(each.kind, each.metadata.namespace, each.metadata.name) for each in resources],
     )
-    if any(end["stalled"] for end in told["ends"]):
+    if any(end["stalled"] for end in plan["ends"]):
         raise SystemExit(ExitCode.INVALID)
 
 
-def _offline(resources: Sequence[Resource]) -> Told:
+def _offline(resources: Sequence[Resource]) -> PlanDocument:
     settings = settings_of(_version())
     ahead = empty_ahead(resources, settings, time.time_ns() // 1000)
     while ahead.turn():
         pass
-    return tell(ahead, unknown(resources, settings))
+    return build_plan_document(ahead, unknown(resources, settings))
 
 
-def _asked(resources: Sequence[Resource], options: dict[str, Any]) -> Told:
+def _asked(resources: Sequence[Resource], options: dict[str, Any]) -> PlanDocument:
     """One plan per resource; shared changes are listed once. The operator plans one resource at a time, so this adds
     that a missing dead-letter queue is in these files."""
     kubectl = Kubectl(options["context"], options["kubeconfig"])
-    leader = Leader(kubectl, options["operator_namespace"], address=options["operator_address"])
-    queues = {(each.metadata.namespace, each.metadata.name) for each in resources if isinstance(each, Queue)}
-    told: dict[str, list[Any]] = {"effects": [], "ends": [], "unknown": []}
+    leader = LeaderClient(kubectl, options["operator_namespace"], address=options["operator_address"])
+    queues = {(each.metadata.namespace, each.metadata.name) for each in resources if isinstance(each, QueueResource)}
+    plan: dict[str, list[Any]] = {"effects": [], "ends": [], "unknown": []}
     for resource in resources:
-        answer = leader.tell("/plan", document_of(resource))
-        for part, known in told.items():
+        answer = leader.post("/plan", document_of(resource))
+        for part, known in plan.items():
             known += [each for each in answer.get(part) or () if each not in known]
-        if told["ends"] and DEAD_LETTER_MISSING in told["ends"][-1]["message"] and _dead_letters(resource) <= queues:
-            told["ends"][-1]["message"] = "Ready, once the dead-letter queue of these files exists"
-    return told
+        if plan["ends"] and DEAD_LETTER_MISSING in plan["ends"][-1]["message"] and _dead_letters(resource) <= queues:
+            plan["ends"][-1]["message"] = "Ready, once the dead-letter queue of these files exists"
+    return plan
 
 
 def _dead_letters(resource: Resource) -> set[tuple[str, str]]:
     """The queues that it names, with their namespace."""
-    named = named_by(resource) if isinstance(resource, Queue) else ()
+    named = named_by(resource) if isinstance(resource, QueueResource) else ()
     return {(resource.metadata.namespace, name) for name in named}
 
 

@@ -8,11 +8,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from headgate.errors import SpecError
-from headgate_operator.kinds import COUNTER, QUEUE, Kind
-from headgate_operator.kubectl import Kubectl, NotThere
+from headgate.errors import InvalidRequest
+from headgate_operator.kinds import COUNTER, QUEUE, ResourceKind
+from headgate_operator.kubectl import Kubectl, ObjectNotFound
 
-NAMES: Final[Mapping[str, Kind]] = {
+NAMES: Final[Mapping[str, ResourceKind]] = {
     name: kind
     for kind, short in ((QUEUE, "hgq"), (COUNTER, "hgc"))
     for name in (kind.kind.lower(), kind.plural, short, kind.resource, f"{kind.kind.lower()}.{kind.group}")
@@ -27,7 +27,7 @@ class Target:
 
     kubectl: Kubectl
     """In its namespace."""
-    kind: Kind
+    kind: ResourceKind
     document: Mapping[str, Any]
 
     @property
@@ -43,8 +43,8 @@ class Target:
     @property
     def spec(self) -> Mapping[str, Any]:
         """The desired state."""
-        found: Mapping[str, Any] = self.document.get("spec") or {}
-        return found
+        spec: Mapping[str, Any] = self.document.get("spec") or {}
+        return spec
 
     def __str__(self) -> str:
         return f"{self.kind.kind.lower()} {self.namespace}/{self.name}"
@@ -67,27 +67,27 @@ def kubectl_of(options: Mapping[str, Any]) -> Kubectl:
     return Kubectl(options["context"], options["kubeconfig"], options["namespace"])
 
 
-def read_target(options: Mapping[str, Any], told: str, *, only: Kind | None = None) -> Target:
+def read_target(options: Mapping[str, Any], text: str, *, only: ResourceKind | None = None) -> Target:
     """The named resource, as the cluster has it now."""
-    kind, name = parse_target(told)
+    kind, name = parse_target(text)
     if only is not None and kind is not only:
-        raise SpecError(f"This command takes a {only.kind.lower()}, not a {kind.kind.lower()}", given=told)
+        raise InvalidRequest(f"This command takes a {only.kind.lower()}, not a {kind.kind.lower()}", given=text)
     kubectl = kubectl_of(options)
     try:
         document = kubectl.read("get", kind.resource, name, "-o", "json", "--show-managed-fields")
-    except NotThere:
+    except ObjectNotFound:
         where = f"in namespace {kubectl.namespace}" if kubectl.namespace else "in the namespace of your context"
         remedy = f"see `kubectl get {kind.plural} -A`"
-        raise NotThere(f"There is no {kind.kind.lower()} {name} {where}", remedy=remedy) from None
+        raise ObjectNotFound(f"There is no {kind.kind.lower()} {name} {where}", remedy=remedy) from None
     return Target(replace(kubectl, namespace=document["metadata"]["namespace"]), kind, document)
 
 
-def parse_target(told: str) -> tuple[Kind, str]:
+def parse_target(text: str) -> tuple[ResourceKind, str]:
     """`queue/emails`, `counter/views`; a name alone is a queue's."""
-    kind, slash, name = told.rpartition("/")
+    kind, slash, name = text.rpartition("/")
     if not slash:
         return QUEUE, name
-    found = NAMES.get(kind.lower())
-    if found is None or not name:
-        raise SpecError("The name of a resource is like queue/emails or counter/views", given=told)
-    return found, name
+    resource_kind = NAMES.get(kind.lower())
+    if resource_kind is None or not name:
+        raise InvalidRequest("The name of a resource is like queue/emails or counter/views", given=text)
+    return resource_kind, name

@@ -12,7 +12,7 @@ import yaml
 
 from headgate.api.reasons import REMEDIES
 from headgate.api.status import Reason
-from headgate.cli.showing import moment
+from headgate.cli.showing import format_time
 
 SHOWN: Final = 5
 TRANSIENT: Final = ("Reconciling", "Stalled")
@@ -42,14 +42,17 @@ def decision_lines(decisions: Sequence[Document], shown: int, *, with_inputs: bo
     """The last of them, the latest last."""
     for one in decisions[-shown:] if shown else ():
         yield ""
-        yield moment(one.get("at_us"))
-        told = [*(one.get("trail") or ()), *(f"checks whether it exists: {each}" for each in one.get("asks") or ())]
-        yield from (f"  {sentence}" for sentence in told or (QUIET,))
+        yield format_time(one.get("at_us"))
+        sentences = [
+            *(one.get("trail") or ()),
+            *(f"checks whether it exists: {each}" for each in one.get("asks") or ()),
+        ]
+        yield from (f"  {sentence}" for sentence in sentences or (QUIET,))
         yield from (f"  effect: {effect}" for effect in one.get("effects") or ())
         if one.get("outcome"):
             yield f"  error: {one['outcome']}"
         if one.get("again_at_us"):
-            yield f"  decides again at {moment(one['again_at_us'])}"
+            yield f"  decides again at {format_time(one['again_at_us'])}"
         if with_inputs:
             yield "  inputs:"
             text = yaml.safe_dump(one.get("rested_on"), sort_keys=False, width=WIDTH, allow_unicode=True)

@@ -17,11 +17,25 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, Protocol
 
-from headgate_operator.kinds import Address, Kind, address_of, kind_of
+from headgate_operator.kinds import ObjectAddress, ResourceKind, address_of, kind_of
 
 __all__ = [
-    "CALL_WITHIN_S", "Address", "Applied", "Cause", "Change", "ClusterPort", "Deleted", "Denial", "Denied", "Kind",
-    "Lease", "Note", "Page", "Propagation", "address_of", "kind_of",
+    "CALL_WITHIN_S",
+    "ApiObject",
+    "Cause",
+    "ClusterPort",
+    "Deleted",
+    "Denial",
+    "Denied",
+    "LeaderLease",
+    "ListPage",
+    "Note",
+    "ObjectAddress",
+    "Propagation",
+    "ResourceKind",
+    "WatchEvent",
+    "address_of",
+    "kind_of",
 ]  # fmt: skip
 
 Document = Mapping[str, Any]
@@ -110,7 +124,7 @@ class Denied:
 
 
 @dataclass(frozen=True)
-class Applied:
+class ApiObject:
     """An object as the server now holds it; also the answer to a question for it."""
 
     document: Document
@@ -135,7 +149,7 @@ class Deleted:
 
 
 @dataclass(frozen=True)
-class Page:
+class ListPage:
     """Objects of a kind, or the next of them."""
 
     items: tuple[Document, ...]
@@ -146,7 +160,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Change:
+class WatchEvent:
     """An event of a watch. A bookmark has a document with only its kind and resourceVersion."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
@@ -159,8 +173,8 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Lease:
-    """A Lease of coordination.k8s.io for leader election. `leading.py` interprets its times."""
+class LeaderLease:
+    """A Lease of coordination.k8s.io for leader election. `leader_election.py` interprets its times."""
 
     namespace: str
     name: str
@@ -178,10 +192,10 @@ class Lease:
 class Note:
     """An event (events.k8s.io) about an object."""
 
-    regarding: Address
+    regarding: ObjectAddress
     uid: str
     reason: str
-    says: str
+    message: str
     at_us: int
     type: Literal["Normal", "Warning"] = "Normal"
     reporter: str = "headgate-operator"
@@ -193,13 +207,13 @@ class ClusterPort(Protocol):
     """A Kubernetes cluster."""
 
     async def get(
-        self, at: Address, *, metadata_only: bool = False, within_s: float = CALL_WITHIN_S
-    ) -> Applied | Denied:
+        self, at: ObjectAddress, *, metadata_only: bool = False, within_s: float = CALL_WITHIN_S
+    ) -> ApiObject | Denied:
         """The object, as the server holds it now."""
 
     async def list(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         namespace: str | None = None,
         *,
         labels: str = "",
@@ -208,7 +222,7 @@ class ClusterPort(Protocol):
         cached: bool = False,
         metadata_only: bool = False,
         within_s: float = CALL_WITHIN_S,
-    ) -> Page | Denied:
+    ) -> ListPage | Denied:
         """Objects of a kind, of all namespaces unless one is named. `labels` is a selector.
 
         `cached`: from the server's cache (resourceVersion=0), which may be a little behind and never goes back.
@@ -222,35 +236,37 @@ class ClusterPort(Protocol):
         force: bool = False,
         subresource: str = "",
         within_s: float = CALL_WITHIN_S,
-    ) -> Applied | Denied:
+    ) -> ApiObject | Denied:
         """Server-side apply: sets the fields of the document, and removes fields that this manager applied before.
 
         With `metadata.uid` it never makes an object, and never changes another of its name: `Denied.is_of_another`.
         On `status` the server heeds no uid, only a `metadata.resourceVersion`.
         """
 
-    async def create(self, document: Document, *, manager: str, within_s: float = CALL_WITHIN_S) -> Applied | Denied:
+    async def create(
+        self, document: Document, *, manager: str, within_s: float = CALL_WITHIN_S
+    ) -> ApiObject | Denied:
         """Make the object; CONFLICT (AlreadyExists) if one is there."""
 
     async def replace(
         self, document: Document, *, manager: str, subresource: str = "", within_s: float = CALL_WITHIN_S
-    ) -> Applied | Denied:
+    ) -> ApiObject | Denied:
         """Write the whole object (PUT). With `metadata.resourceVersion`: CONFLICT if it is another by now."""
 
     async def patch(
         self,
-        at: Address,
+        at: ObjectAddress,
         change: Document,
         *,
         manager: str,
         subresource: str = "",
         within_s: float = CALL_WITHIN_S,
-    ) -> Applied | Denied:
+    ) -> ApiObject | Denied:
         """JSON merge patch. For finalizers it carries uid and resourceVersion: lists are replaced as a whole."""
 
     async def delete(
         self,
-        at: Address,
+        at: ObjectAddress,
         *,
         uid: str | None = None,
         version: str | None = None,
@@ -261,23 +277,23 @@ class ClusterPort(Protocol):
 
     def watch(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         namespace: str | None = None,
         *,
         version: str = "",
         labels: str = "",
         within_s: float = 300,
-    ) -> AsyncIterator[Change | Denied]:
+    ) -> AsyncIterator[WatchEvent | Denied]:
         """The changes after that resourceVersion, with bookmarks; ends with a Denied, or without one after a
         while."""
 
     async def emit(self, note: Note, *, within_s: float = CALL_WITHIN_S) -> Denied | None:
         """Write an event."""
 
-    async def read_lease(self, namespace: str, name: str, *, within_s: float = CALL_WITHIN_S) -> Lease | Denied:
+    async def read_lease(self, namespace: str, name: str, *, within_s: float = CALL_WITHIN_S) -> LeaderLease | Denied:
         """The Lease as it stands."""
 
-    async def write_lease(self, lease: Lease, *, within_s: float = CALL_WITHIN_S) -> Lease | Denied:
+    async def write_lease(self, lease: LeaderLease, *, within_s: float = CALL_WITHIN_S) -> LeaderLease | Denied:
         """Make it (version None), or write it if it is still at its version; the answer has the new version."""
 
     async def close(self) -> None:

@@ -25,30 +25,30 @@ from typing import Any, Final
 
 import click
 
-from headgate.client.ground import Ground, open_ground
-from headgate.engines.registry import CARRIED
-from headgate.errors import HeadgateError, SpecError, Surroundings
-from headgate.runtime.doors import read_address
+from headgate.client.process_context import ProcessContext, open_process_context
+from headgate.engines.registry import ENGINE_MODULES
+from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
+from headgate.runtime.health_server import read_address
 from headgate.runtime.loop import new_loop
 from headgate.store.cassandra_settings import ConnectionSettings
 from headgate.telemetry.logs import FORMATS, LEVELS, log_to
 from headgate.telemetry.metrics import Registry
-from headgate_operator.alive import Alive, Watched
-from headgate_operator.beside import keep_going
-from headgate_operator.cluster import Cluster
-from headgate_operator.collector import collect_at_rest, let_changes_pass
-from headgate_operator.handlers import KopfWatch
-from headgate_operator.http import Answers, Doors
+from headgate_operator.api_server import HttpApiClient
+from headgate_operator.gc_tuning import collect_at_rest, let_changes_pass
+from headgate_operator.http_server import OperatorHttpServer, ProbeAnswers
 from headgate_operator.inspection import Explanations, InspectionServer
-from headgate_operator.kinds import CRD, NAMESPACE, QUEUE, Address
-from headgate_operator.leading import Leading
-from headgate_operator.measures import measure
+from headgate_operator.kinds import CRD, NAMESPACE, QUEUE, ObjectAddress
+from headgate_operator.kopf_watch import KopfWatch
+from headgate_operator.leader_election import LeaderElection
+from headgate_operator.liveness import LivenessCheck, WatchedKind
+from headgate_operator.metrics import measure
 from headgate_operator.names import INSPECTION_PORT
-from headgate_operator.operating import BY_KOPF, CHILDREN, OURS, RESOURCES, Operator, Ports
-from headgate_operator.port import Applied, ClusterPort, Denial
-from headgate_operator.reconciling import RECONCILERS
+from headgate_operator.port import ApiObject, ClusterPort, Denial
+from headgate_operator.reconciler import RECONCILERS
 from headgate_operator.sessions import SchemaOfCluster
-from headgate_operator.world import Settings
+from headgate_operator.supervise import keep_going
+from headgate_operator.wiring import BY_KOPF, CHILDREN, OURS, RESOURCES, Operator, Ports
+from headgate_operator.world import OperatorSettings
 
 log = logging.getLogger("headgate.operator")
 
@@ -60,16 +60,16 @@ REACH_AGAIN_S: Final = 1.0
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-class CrdsMissing(Surroundings):
+class CrdsMissing(EnvironmentProblem):
     """The CRDs of Headgate are not installed in this cluster."""
 
 
-class NotReached(Surroundings):
+class ClusterUnreachable(EnvironmentProblem):
     """The API server cannot be reached."""
 
 
 @dataclass(frozen=True)
-class Given:
+class OperatorOptions:
     """The arguments and the environment."""
 
     kubeconfig: str | None
@@ -125,25 +125,25 @@ def main(**options: Any) -> None:
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(run(given_by(options)))
     except (HeadgateError, ExceptionGroup) as ended:
-        error = _told_by(ended)
+        error = _error_to_report(ended)
         if error is None:
             raise
         for line in str(error).splitlines():
             click.echo(line, err=True)
-        sys.exit(EXIT_SPEC if isinstance(error, SpecError) else EXIT_FAILED)
+        sys.exit(EXIT_SPEC if isinstance(error, InvalidRequest) else EXIT_FAILED)
 
 
-def _told_by(ended: Exception) -> HeadgateError | None:
+def _error_to_report(ended: Exception) -> HeadgateError | None:
     """The error for people, also if it ended a group of tasks; None: it is a bug."""
     while isinstance(ended, ExceptionGroup) and len(ended.exceptions) == 1:
         ended = ended.exceptions[0]
     return ended if isinstance(ended, HeadgateError) else None
 
 
-def given_by(options: dict[str, Any]) -> Given:
+def given_by(options: dict[str, Any]) -> OperatorOptions:
     """Options, with what a pod can know by itself."""
     own = NAMESPACE_FILE.read_text().strip() if NAMESPACE_FILE.exists() else "headgate-system"
-    return Given(
+    return OperatorOptions(
         kubeconfig=options["kubeconfig"],
         context=options["context"],
         namespace=options["namespace"] or own,
@@ -158,9 +158,9 @@ def given_by(options: dict[str, Any]) -> Given:
     )
 
 
-async def run(given: Given) -> None:
+async def run(given: OperatorOptions) -> None:
     """Until SIGTERM, or until another has the Lease."""
-    cluster = await Cluster.connect(kubeconfig=given.kubeconfig, context=given.context, qps=given.qps)
+    cluster = await HttpApiClient.connect(kubeconfig=given.kubeconfig, context=given.context, qps=given.qps)
     try:
         with tempfile.TemporaryDirectory(prefix="headgate-operator-") as folder:
             await _Process(given, cluster, await _settings(given, cluster), Path(folder)).run()
@@ -171,26 +171,28 @@ async def run(given: Given) -> None:
 class _Process:
     """Everything that runs."""
 
-    def __init__(self, given: Given, cluster: Cluster, settings: Settings, folder: Path) -> None:
-        chance = SystemRandom()
+    def __init__(
+        self, given: OperatorOptions, cluster: HttpApiClient, settings: OperatorSettings, folder: Path
+    ) -> None:
+        rng = SystemRandom()
         wall = _Wall()
         self._given = given
         self._cluster = cluster
         self._registry = Registry()
         self._stopping = asyncio.Event()
-        self._leading = Leading(
+        self._leading = LeaderElection(
             cluster,
             namespace=given.namespace,
             identity=given.identity,
             boot_s=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
             wall_us=wall.now_us,
-            chance=chance,
+            rng=rng,
         )
         ports = Ports(
             cluster,
             open_session,
             now_us=wall.now_us,
-            chance=chance,
+            rng=rng,
             may_act=lambda: self._leading.may_act() and not self._stopping.is_set(),
             folder=folder,
             registry=self._registry,
@@ -199,10 +201,10 @@ class _Process:
         self._operator = Operator(settings, ports)
         self._operator.watch((*(kind for kind in RESOURCES if kind not in BY_KOPF), *CHILDREN))
         self._kopf = KopfWatch(self._operator.intake, cluster.access)
-        watched = [*(Watched(kind) for kind in RESOURCES), *(Watched(kind, OURS) for kind in CHILDREN)]
-        self._alive = Alive(
+        watched = [*(WatchedKind(kind) for kind in RESOURCES), *(WatchedKind(kind, OURS) for kind in CHILDREN)]
+        self._alive = LivenessCheck(
             cluster,
-            self._operator.seen,
+            self._operator.cache,
             self._operator.intake,
             self._operator.queue,
             watched,
@@ -212,7 +214,7 @@ class _Process:
 
     async def run(self) -> None:
         """The whole life."""
-        doors = await self._open_doors()
+        http_server = await self._open_http_server()
         inspection = await self._open_inspection()
         self._on_signals()
         keeping = asyncio.create_task(self._leading.keep(), name="lease")
@@ -223,7 +225,7 @@ class _Process:
             for task in done - {stopped}:
                 task.result()  # raises what ended it
             if keeping in done and not self._stopping.is_set():
-                raise Surroundings("Leadership lost; restarting as standby")
+                raise EnvironmentProblem("Leadership lost; restarting as standby")
             await self._operator.finish()
         finally:
             self._kopf.stop()
@@ -233,7 +235,7 @@ class _Process:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._leading.give_up(), 5)
             await self._operator.close()
-            for server in (inspection, doors):
+            for server in (inspection, http_server):
                 if server is not None:
                     await server.close()
 
@@ -255,18 +257,18 @@ class _Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
 
-    async def _open_doors(self) -> Doors | None:
+    async def _open_http_server(self) -> OperatorHttpServer | None:
         if self._given.address is None:
             return None
-        answers = Answers(
+        answers = ProbeAnswers(
             registry=self._registry,
             why_not_alive=self._alive.why_not_alive,
             why_not_ready=self._why_not_ready,
         )
-        doors = Doors(answers)
-        await doors.open(*self._given.address)
-        log.info("serving probes and metrics", extra={"port": doors.port})
-        return doors
+        http_server = OperatorHttpServer(answers)
+        await http_server.open(*self._given.address)
+        log.info("serving probes and metrics", extra={"port": http_server.port})
+        return http_server
 
     async def _open_inspection(self) -> InspectionServer | None:
         if self._given.inspection is None:
@@ -280,7 +282,7 @@ class _Process:
     def _why_not_ready(self) -> str | None:
         if self._leading.may_act():
             return None if self._operator.listed.is_set() else "it leads, but has not read all lists yet"
-        return None if self._leading.looked.is_set() else "it has not reached the cluster yet"
+        return None if self._leading.has_read_lease.is_set() else "it has not reached the cluster yet"
 
 
 class _Wall:
@@ -295,7 +297,7 @@ class _Wall:
         return self._given_us
 
 
-async def open_session(settings: ConnectionSettings) -> tuple[Ground, SchemaOfCluster]:
+async def open_session(settings: ConnectionSettings) -> tuple[ProcessContext, SchemaOfCluster]:
     """A real Cassandra. The driver is imported here first, and without numpy: 11 MB less."""
     from headgate.store.cassandra_lean import leave_numpy_out
 
@@ -303,20 +305,20 @@ async def open_session(settings: ConnectionSettings) -> tuple[Ground, SchemaOfCl
     from headgate.store.cassandra import CassandraStore
     from headgate.store.cassandra_schema import CassandraSchema
 
-    ground = await open_ground(settings, name="operator", max_skew_us=MAX_SKEW_US, must_exist=False)
-    store = ground.store_in(ground.keyspace)
+    process_context = await open_process_context(settings, name="operator", max_skew_us=MAX_SKEW_US, must_exist=False)
+    store = process_context.store_in(process_context.keyspace)
     if not isinstance(store, CassandraStore):
-        raise SpecError("The session has an unknown type")
-    return ground, CassandraSchema(store)
+        raise InvalidRequest("The session has an unknown type")
+    return process_context, CassandraSchema(store)
 
 
-async def _settings(given: Given, port: ClusterPort) -> Settings:
+async def _settings(given: OperatorOptions, port: ClusterPort) -> OperatorSettings:
     """With what only the cluster knows; one line if it cannot be reached, or lacks our CRDs."""
-    system = await _must(lambda: port.get(Address(NAMESPACE, None, "kube-system"), metadata_only=True))
-    found = await port.get(Address(CRD, None, f"{QUEUE.plural}.{QUEUE.group}"), metadata_only=True)
-    if not isinstance(found, Applied) and found.denial is Denial.NOT_FOUND:
+    system = await _must(lambda: port.get(ObjectAddress(NAMESPACE, None, "kube-system"), metadata_only=True))
+    crd = await port.get(ObjectAddress(CRD, None, f"{QUEUE.plural}.{QUEUE.group}"), metadata_only=True)
+    if not isinstance(crd, ApiObject) and crd.denial is Denial.NOT_FOUND:
         raise CrdsMissing(remedy="run `kubectl apply --server-side -f crds/` and restart it")
-    return Settings(
+    return OperatorSettings(
         cluster=system.uid,
         version=_version(),
         image=given.image,
@@ -324,18 +326,18 @@ async def _settings(given: Given, port: ClusterPort) -> Settings:
         namespace=given.namespace,
         connection_secret=given.secret,
         pull_secrets=given.pull_secrets,
-        carried=frozenset(CARRIED),
+        supported=frozenset(ENGINE_MODULES),
     )
 
 
-async def _must(ask: Callable[[], Coroutine[Any, Any, Any]]) -> Applied:
+async def _must(ask: Callable[[], Coroutine[Any, Any, Any]]) -> ApiObject:
     deadline_s = asyncio.get_running_loop().time() + REACH_WITHIN_S
     while True:
         answer = await ask()
-        if isinstance(answer, Applied):
+        if isinstance(answer, ApiObject):
             return answer
         if answer.is_permanent or asyncio.get_running_loop().time() > deadline_s:
-            raise NotReached(
+            raise ClusterUnreachable(
                 answer=str(answer), remedy="check --kubeconfig, --context, and the rights of its account"
             )
         await asyncio.sleep(REACH_AGAIN_S)

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from headgate_operator.connections import Connections
-from headgate_operator.figures import FigureBoard
-from headgate_operator.intake import Intake
+from headgate_operator.event_ingest import EventIngest
 from headgate_operator.names import Key
-from headgate_operator.observe import followed_entry
-from headgate_operator.store_side import StoreSide
-from headgate_operator.world import UNKNOWN, Connection, Document, StoreView, World
+from headgate_operator.queue_stats import FigureBoard
+from headgate_operator.store_catalogue import StoreSide
+from headgate_operator.world import UNKNOWN, Document, ResourceWorld, StoreConnection, StoreView
+from headgate_operator.world_builder import followed_entry
 
 
-class Recorder:
+class ObservationRecorder:
     """Records for all keys."""
 
     def __init__(
@@ -27,7 +27,7 @@ class Recorder:
         connections: Connections,
         store: StoreSide,
         board: FigureBoard,
-        intake: Intake,
+        intake: EventIngest,
         *,
         now_us: Callable[[], int],
     ) -> None:
@@ -37,9 +37,9 @@ class Recorder:
         self._intake = intake
         self._now_us = now_us
 
-    async def record(self, key: Key, world: World) -> World:
+    async def record(self, key: Key, world: ResourceWorld) -> ResourceWorld:
         """The world of a living resource, with the figures that are known once it is followed."""
-        if not isinstance(world.connection, Connection):
+        if not isinstance(world.connection, StoreConnection):
             self._board.forget(key)
             return world
         self._connections.note(key, world.connection)

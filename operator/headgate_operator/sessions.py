@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from headgate.client.ground import Ground
-from headgate.errors import HeadgateError, Refused, Unavailable
+from headgate.client.process_context import ProcessContext
+from headgate.errors import HeadgateError, OperationRefused, Unavailable
 from headgate.store.cassandra_settings import ConnectionSettings, read_secret_settings
 from headgate.store.schema import SchemaPort
 from headgate_operator.build_pod import CONNECTION_KEYS
@@ -30,7 +30,7 @@ OPEN_WITHIN_S: Final = 25.0
 FILES: Final = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
 
 
-class TooManyConnections(Refused):
+class TooManyConnections(OperationRefused):
     """The operator keeps no more connections to different Cassandras than this."""
 
 
@@ -47,24 +47,24 @@ class SchemaOfCluster(SchemaPort, Protocol):
 
 
 @dataclass(frozen=True)
-class Reached:
+class OpenSession:
     """A Cassandra, connected."""
 
     digest: str
-    ground: Ground
+    process_context: ProcessContext
     schema: SchemaOfCluster
     nodes: int
     """Of the home data centre."""
 
 
-Open = Callable[[ConnectionSettings], Awaitable[tuple[Ground, SchemaOfCluster]]]
+Open = Callable[[ConnectionSettings], Awaitable[tuple[ProcessContext, SchemaOfCluster]]]
 
 
 @dataclass
 class _Held:
     """A session, or why there is none, and when that was found."""
 
-    reached: Reached | None
+    reached: OpenSession | None
     error: HeadgateError | None
     at_s: float
     used_s: float
@@ -83,7 +83,7 @@ class Sessions:
         self._held: dict[str, _Held] = {}
         self._opening: dict[str, asyncio.Task[_Held]] = {}
 
-    async def reach(self, digest: str, values: Mapping[str, str]) -> Reached:
+    async def reach(self, digest: str, values: Mapping[str, str]) -> OpenSession:
         """The session that these contents of a Secret lead to. Raises why there is none."""
         now_s = self._now_s()
         held = self._held.get(digest)
@@ -100,7 +100,7 @@ class Sessions:
             raise held.error
         return held.reached
 
-    def of(self, digest: str) -> Reached | None:
+    def of(self, digest: str) -> OpenSession | None:
         """The session of a connection that was reached before."""
         held = self._held.get(digest)
         if held is None or held.reached is None:
@@ -108,11 +108,11 @@ class Sessions:
         held.used_s = self._now_s()
         return held.reached
 
-    def all(self) -> list[Reached]:
+    def all(self) -> list[OpenSession]:
         """Every session that is open, without using it."""
         return [held.reached for held in self._held.values() if held.reached is not None]
 
-    def held(self, digest: str) -> Reached | HeadgateError | None:
+    def held(self, digest: str) -> OpenSession | HeadgateError | None:
         """The session of a connection, or why there is none, without using it; None: it was never opened."""
         held = self._held.get(digest)
         return None if held is None else held.reached or held.error
@@ -122,13 +122,15 @@ class Sessions:
         held, self._held = list(self._held.values()), {}
         for task in list(self._opening.values()):
             task.cancel()
-        await asyncio.gather(*(each.reached.ground.close() for each in held if each.reached), return_exceptions=True)
+        await asyncio.gather(
+            *(each.reached.process_context.close() for each in held if each.reached), return_exceptions=True
+        )
 
     async def _begin(self, digest: str, values: dict[str, str]) -> _Held:
-        reached: Reached | None = None
+        reached: OpenSession | None = None
         error: HeadgateError | None = None
         try:
-            await self._make_room()
+            await self._close_oldest()
             reached = await self._connect(digest, values)
         except HeadgateError as failed:
             error = failed
@@ -138,18 +140,18 @@ class Sessions:
         held = self._held[digest] = _Held(reached, error, now_s, now_s)
         return held
 
-    async def _connect(self, digest: str, values: dict[str, str]) -> Reached:
+    async def _connect(self, digest: str, values: dict[str, str]) -> OpenSession:
         settings = read_secret_settings(self._environment(digest, values))
         async with asyncio.timeout(OPEN_WITHIN_S):
-            ground, schema = await self._open(settings)
+            process_context, schema = await self._open(settings)
             try:
-                nodes = await schema.nodes_in(ground.data_center)
+                nodes = await schema.nodes_in(process_context.data_center)
             except BaseException:
-                await ground.close()
+                await process_context.close()
                 raise
-        return Reached(digest, ground, schema, nodes)
+        return OpenSession(digest, process_context, schema, nodes)
 
-    async def _make_room(self) -> None:
+    async def _close_oldest(self) -> None:
         open_now = {digest: held for digest, held in self._held.items() if held.reached is not None}
         if len(open_now) < self._most:
             return
@@ -160,7 +162,7 @@ class Sessions:
             )
         del self._held[digest]
         if oldest.reached is not None:
-            await oldest.reached.ground.close()
+            await oldest.reached.process_context.close()
 
     def _environment(self, digest: str, values: dict[str, str]) -> dict[str, str]:
         """The keys of a connection; certificates become files, which nobody else may read."""
@@ -177,7 +179,7 @@ class SessionReader:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    async def reach(self, digest: str, values: Mapping[str, str]) -> Reached:
+    async def reach(self, digest: str, values: Mapping[str, str]) -> OpenSession:
         """As `Sessions.reach`, where that would open nothing."""
         held = self._sessions.held(digest)
         if held is None:
@@ -186,12 +188,12 @@ class SessionReader:
             raise held
         return held
 
-    def of(self, digest: str) -> Reached | None:
+    def of(self, digest: str) -> OpenSession | None:
         """The session of a connection that is open."""
         held = self._sessions.held(digest)
-        return held if isinstance(held, Reached) else None
+        return held if isinstance(held, OpenSession) else None
 
-    def all(self) -> list[Reached]:
+    def all(self) -> list[OpenSession]:
         """Every session that is open."""
         return self._sessions.all()
 
@@ -199,15 +201,15 @@ class SessionReader:
 class SessionPool(Protocol):
     """Where sessions come from: `Sessions`, or a reader of them."""
 
-    async def reach(self, digest: str, values: Mapping[str, str]) -> Reached:
+    async def reach(self, digest: str, values: Mapping[str, str]) -> OpenSession:
         """The session that these contents of a Secret lead to. Raises why there is none."""
         ...
 
-    def of(self, digest: str) -> Reached | None:
+    def of(self, digest: str) -> OpenSession | None:
         """The session of a connection that was reached before."""
         ...
 
-    def all(self) -> list[Reached]:
+    def all(self) -> list[OpenSession]:
         """Every session that is open."""
         ...
 

@@ -29,7 +29,7 @@ LOWEST_EVERY: Final = 8
 RETRY_S: Final = 1.0
 RETRY_S_MAX: Final = 300.0
 RETRY_JITTER: Final = 0.2
-MOMENTS_SPARE: Final = 1_000
+DEADLINES_SPARE: Final = 1_000
 """The number of outdated due times that are kept before they are swept out."""
 TICK_S: Final = 0.001
 """uvloop's timers count milliseconds, and one that is due in less is called at once, again and again."""
@@ -71,16 +71,16 @@ class WorkQueue:
     """Keys by class. All of its methods belong to one event loop."""
 
     def __init__(
-        self, *, chance: Random, registry: Registry | None = None, keys_max: int = KEYS_MAX, settle: bool = False
+        self, *, rng: Random, registry: Registry | None = None, keys_max: int = KEYS_MAX, settle: bool = False
     ) -> None:
-        self._chance = chance
+        self._rng = rng
         self._keys_max = keys_max
         self._waiting: dict[Key, _Waiting] = {}
         self._lines: dict[Class, dict[Key, None]] = {each: {} for each in Class}
         self._worked: dict[Key, _Worked] = {}
         self._later: dict[Key, tuple[float, Class]] = {}
-        self._moments: list[tuple[float, int, Key]] = []
-        self._moments_set = 0
+        self._deadlines: list[tuple[float, int, Key]] = []
+        self._deadlines_set = 0
         self._timer: asyncio.Handle | None = None
         self._timer_at_s = 0.0  # kept here: uvloop's handle of a call that is due at once has no time
         self._failures: dict[Key, int] = {}
@@ -119,22 +119,22 @@ class WorkQueue:
 
     def add_in(self, key: Key, seconds: float, class_: Class = Class.NEW) -> None:
         """The same after a while; of several due times the earliest counts."""
-        moment_s = self._now_s() + max(seconds, 0.0)
+        due_s = self._now_s() + max(seconds, 0.0)
         planned = self._later.get(key)
-        if planned is not None and planned[0] <= moment_s:
+        if planned is not None and planned[0] <= due_s:
             return
-        self._later[key] = (moment_s, class_)
-        self._moments_set += 1
-        heappush(self._moments, (moment_s, self._moments_set, key))
-        if len(self._moments) > 2 * len(self._later) + MOMENTS_SPARE:
-            self._drop_moments()
-        self._set_timer(moment_s)
+        self._later[key] = (due_s, class_)
+        self._deadlines_set += 1
+        heappush(self._deadlines, (due_s, self._deadlines_set, key))
+        if len(self._deadlines) > 2 * len(self._later) + DEADLINES_SPARE:
+            self._drop_deadlines()
+        self._set_timer(due_s)
 
     def retry(self, key: Key) -> float:
         """It failed: again after a pause that doubles with each failure. The pause, in seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         pause_s = min(RETRY_S * 2.0 ** min(failures - 1, 30), RETRY_S_MAX)
-        pause_s *= 1 + self._chance.uniform(-RETRY_JITTER, RETRY_JITTER)
+        pause_s *= 1 + self._rng.uniform(-RETRY_JITTER, RETRY_JITTER)
         self._metrics.retries.add()
         self.add_in(key, pause_s, Class.FAILED)
         return pause_s
@@ -210,10 +210,10 @@ class WorkQueue:
         """Whether no key waits and no reconcile is under way; later due times do not count."""
         return not self._waiting and not self._worked
 
-    def next_moment_in_s(self) -> float | None:
+    def next_due_in_s(self) -> float | None:
         """The time when the next waiting key falls due."""
-        moments = [moment_s for moment_s, _ in self._later.values()]
-        return min(moments) - self._now_s() if moments else None
+        deadlines = [due_s for due_s, _ in self._later.values()]
+        return min(deadlines) - self._now_s() if deadlines else None
 
     def longest_waiting_s(self, class_: Class) -> float:
         """For how long the oldest key of a class has waited for a reconciler."""
@@ -265,11 +265,11 @@ class WorkQueue:
                     future.set_result(None)
                     return
 
-    def _drop_moments(self) -> None:
+    def _drop_deadlines(self) -> None:
         """Only the present due time of a key counts: a key with many decisions leaves many outdated ones."""
-        self._moments = [(moment_s, number, key) for number, (key, (moment_s, _)) in enumerate(self._later.items())]
-        self._moments_set = len(self._moments)
-        heapify(self._moments)
+        self._deadlines = [(due_s, number, key) for number, (key, (due_s, _)) in enumerate(self._later.items())]
+        self._deadlines_set = len(self._deadlines)
+        heapify(self._deadlines)
 
     def _set_timer(self, at_s: float) -> None:
         if self._timer is not None:
@@ -282,14 +282,14 @@ class WorkQueue:
     def _fall_due(self) -> None:
         self._timer = None
         now_s = self._now_s()
-        while self._moments and self._moments[0][0] <= now_s + 1e-6:
-            moment_s, _, key = heappop(self._moments)
+        while self._deadlines and self._deadlines[0][0] <= now_s + 1e-6:
+            due_s, _, key = heappop(self._deadlines)
             planned = self._later.get(key)
-            if planned is not None and planned[0] == moment_s:
+            if planned is not None and planned[0] == due_s:
                 del self._later[key]
                 self.add(key, planned[1])
-        if self._moments:
-            self._set_timer(max(self._moments[0][0], now_s + TICK_S))
+        if self._deadlines:
+            self._set_timer(max(self._deadlines[0][0], now_s + TICK_S))
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()
@@ -299,11 +299,11 @@ class _Metrics:
     """As controller-runtime names them."""
 
     def __init__(self, registry: Registry, queue: WorkQueue) -> None:
-        def reading(name: str, says: str, read: Callable[[], float]) -> None:
-            registry.reading(f"workqueue_{name}", says, ("name",), lambda: [((NAME,), read())])
+        def reading(name: str, help_text: str, read: Callable[[], float]) -> None:
+            registry.reading(f"workqueue_{name}", help_text, ("name",), lambda: [((NAME,), read())])
 
-        def histogram(name: str, says: str) -> Histogram:
-            return registry.histogram(f"workqueue_{name}", says, "name").of(NAME)
+        def histogram(name: str, help_text: str) -> Histogram:
+            return registry.histogram(f"workqueue_{name}", help_text, "name").of(NAME)
 
         self.adds = registry.counter("workqueue_adds", "Keys added to the work queue.", "name").of(NAME)
         self.retries = registry.counter("workqueue_retries", "Keys that failed and are retried.", "name").of(NAME)

@@ -53,7 +53,7 @@ class Meta:
 
 
 @dataclass(frozen=True)
-class Present:
+class PresentResource:
     """An existing resource. `parsed` is its content, or its faults."""
 
     document: Document
@@ -62,7 +62,7 @@ class Present:
 
 
 @dataclass(frozen=True)
-class Settings:
+class OperatorSettings:
     """The chart's settings; the same for all resources during the life of the process."""
 
     cluster: str
@@ -75,14 +75,14 @@ class Settings:
     connection_secret: str = "headgate-connection"  # noqa: S105 - the name of a Secret
     pull_secrets: tuple[str, ...] = ()
     """By which images are pulled, in every namespace that has resources."""
-    carried: frozenset[str] = frozenset()
+    supported: frozenset[str] = frozenset()
     """Engines that this version carries, and `counter`."""
     tables_max: int = 300
     drain_grace_s: int = 50
 
 
 @dataclass(frozen=True)
-class Connection:
+class StoreConnection:
     """A connection to Cassandra: the Secret in the resource's namespace, and its content."""
 
     secret: str
@@ -95,11 +95,11 @@ class Connection:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class ResourceFailure:
     """Why something is unknown or impossible: the reason of a condition, with a message for its author."""
 
     reason: Reason
-    says: str
+    message: str
     since_us: int = 0
 
 
@@ -126,7 +126,7 @@ class StoreView:
 
 
 @dataclass(frozen=True)
-class LaterMark:
+class DueMark:
     """Something is due at this time, and perhaps more until the other."""
 
     due_us: int
@@ -134,7 +134,7 @@ class LaterMark:
 
 
 @dataclass(frozen=True)
-class Figures:
+class QueueLoad:
     """The backlog, by the summary; `at_us` is when it was read."""
 
     at_us: int
@@ -151,28 +151,28 @@ class Figures:
     held: int = 0
     awake: bool = False
     """An owner's row is recent, or a mark shows work that was not read yet."""
-    later: tuple[LaterMark, ...] = ()
+    later: tuple[DueMark, ...] = ()
 
 
 @dataclass(frozen=True)
-class LaneTrouble:
+class LaneProblem:
     """One lane that is not well."""
 
     lane: str
     epoch: int
-    says: str
+    message: str
 
 
 @dataclass(frozen=True)
-class Lanes:
+class LaneHealth:
     """The result of a check of the lanes; only queues that may need one get one."""
 
     at_us: int
     total: int
     leased: int
-    unprocessed: tuple[LaneTrouble, ...] = ()
-    suspicious: tuple[LaneTrouble, ...] = ()
-    held: tuple[LaneTrouble, ...] = ()
+    unprocessed: tuple[LaneProblem, ...] = ()
+    suspicious: tuple[LaneProblem, ...] = ()
+    held: tuple[LaneProblem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Passes:
 
     ended_us: int | None = None
     problems: int = 0
-    says: str = ""
+    message: str = ""
     owed_us: int | None = None
     """The due time of the oldest overdue check."""
     waits_for_all_us: int | None = None
@@ -213,7 +213,7 @@ class BulkRun:
 
 
 @dataclass(frozen=True)
-class PodSeen:
+class PodStatus:
     """A pod of a consumer that does not become ready."""
 
     consumer: str
@@ -221,7 +221,7 @@ class PodSeen:
     ready: bool
     restarts: int
     exit_code: int | None
-    says: str
+    message: str
     """Its last words: of the termination message, or why it waits."""
 
 
@@ -235,17 +235,17 @@ class Sibling:
 
 
 @dataclass(frozen=True)
-class NamespaceStand:
+class NamespaceState:
     """The namespace of a resource."""
 
     terminating: bool = False
     ready: bool = False
     """Its account and Secret are applied, so that pods can start."""
-    trouble: Trouble | None = None
+    failure: ResourceFailure | None = None
 
 
 @dataclass(frozen=True)
-class Answer:
+class LastApply:
     """The API server's answer to our last apply of a child: its differences from our document are no drift."""
 
     applied: str
@@ -258,31 +258,31 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class World:
+class ResourceWorld:
     """All that one decision about one resource rests on."""
 
     key: Key
-    settings: Settings
-    resource: Present | None
+    settings: OperatorSettings
+    resource: PresentResource | None
     """None: it is not there (any more)."""
-    namespace: NamespaceStand = NamespaceStand()
+    namespace: NamespaceState = NamespaceState()
     live: Mapping[ChildName, Document] = field(default_factory=dict)
     """Children that are there and ours."""
     foreign: Mapping[ChildName, str] = field(default_factory=dict)
     """Objects of other owners that have the name of a child, with their owner."""
     checked: frozenset[ChildName] = frozenset()
     """Places that were asked for by GET and are free: what is not there is made only where that was seen."""
-    answers: Mapping[ChildName, Answer] = field(default_factory=dict)
+    answers: Mapping[ChildName, LastApply] = field(default_factory=dict)
     siblings: Mapping[str, Sibling] | Unread = UNKNOWN
-    connection: Connection | Trouble | Unread = UNKNOWN
-    store: StoreView | Trouble | Unread = UNKNOWN
-    step_trouble: Trouble | None = None
+    connection: StoreConnection | ResourceFailure | Unread = UNKNOWN
+    store: StoreView | ResourceFailure | Unread = UNKNOWN
+    step_failure: ResourceFailure | None = None
     """Why the store's step that was tried last was refused (RightsMissing, ...); None once one succeeded."""
-    figures: Figures | Unread = UNKNOWN
-    lanes: Lanes | Unread = UNKNOWN
+    figures: QueueLoad | Unread = UNKNOWN
+    lanes: LaneHealth | Unread = UNKNOWN
     passes: Passes | Unread = UNKNOWN
     runs: tuple[BulkRun, ...] = ()
-    pods: tuple[PodSeen, ...] = ()
+    pods: tuple[PodStatus, ...] = ()
     spark_operator: bool = False
     """Whether the cluster has SparkApplications."""
 
@@ -307,7 +307,7 @@ class NamespaceWorld:
     """All that a decision about what a namespace needs rests on."""
 
     namespace: str
-    settings: Settings
+    settings: OperatorSettings
     present: bool
     terminating: bool
     wants_workers: bool
@@ -321,11 +321,11 @@ class NamespaceWorld:
     live: Mapping[ChildName, Document] = field(default_factory=dict)
     foreign: Mapping[ChildName, str] = field(default_factory=dict)
     checked: frozenset[ChildName] = frozenset()
-    answers: Mapping[ChildName, Answer] = field(default_factory=dict)
+    answers: Mapping[ChildName, LastApply] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Mended:
+class FieldRevert:
     """A field that was found changed, and how often we set it back."""
 
     child: ChildName
@@ -336,7 +336,7 @@ class Mended:
 
 
 @dataclass(frozen=True)
-class Memory:
+class DecisionMemory:
     """The memory of the decisions about one key; kept regardless of the results of their effects.
     Losing it may delay by a window, and undoes nothing."""
 
@@ -356,7 +356,7 @@ class Memory:
     """(consumer, time, wanted replicas): of the last 30 seconds."""
     raised_us: tuple[tuple[str, int], ...] = ()
     """(consumer, when the replicas were last doubled for lag)."""
-    backlog_seen: tuple[int, int] | None = None
+    backlog_before: tuple[int, int] | None = None
     """(time, backlog), to know whether the backlog falls."""
     unwell_until_us: int = 0
     """The end of extra processing."""
@@ -364,13 +364,13 @@ class Memory:
     """(consumer, since when fewer workers are ready than should be)."""
     stopped: tuple[tuple[str, int, int], ...] = ()
     """(lane, epoch, time of the order to stop)."""
-    mended: tuple[Mended, ...] = ()
+    reverts: tuple[FieldRevert, ...] = ()
     accepted: Mapping[ChildName, str] = field(default_factory=dict)
     """Digest of (document applied, what the server shows otherwise): what a webhook changed is not fought over."""
     store_down_since_us: int | None = None
     """Since when Cassandra does not answer; the first seconds of that are not reported."""
 
 
-def id_of(world: World) -> UUID | None:
+def id_of(world: ResourceWorld) -> UUID | None:
     """The id of its entry, where one is known."""
     return world.store.entry.id if isinstance(world.store, StoreView) and world.store.entry else None

@@ -23,11 +23,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from headgate.engines.packed import ALONE_PAYLOAD_AT, pack_alone
-from headgate.engines.timeline.layout import Place, RowPlace
+from headgate.engines.timeline.layout import MessagePlace, RowPlace
 from headgate.store.positions import EPOCH_TICKS, TICKS_IN_US
 from headgate.store.table import Column
 from headgate.store.wired import WiredRows, row_at
-from headgate_spark.packed_columns import MOMENT, TYPES, no_attributes
+from headgate_spark.packed_columns import TIMESTAMP, TYPES, no_attributes
 
 Numbers = NDArray[np.int64]
 Octets = NDArray[np.uint8]
@@ -84,7 +84,7 @@ class CutRows:
         together = self.due.tobytes()
         return [together[at : at + 16] for at in range(0, len(together), 16)]
 
-    def moments_us(self) -> Numbers:
+    def times_us(self) -> Numbers:
         """The times of the due ids."""
         low = _read(self.due[:, 0:4], ">u4")
         mid, high = _read(self.due[:, 4:6], ">u2"), _read(self.due[:, 6:8], ">u2")
@@ -147,9 +147,9 @@ class CutRows:
         """By row; zero where it is not wanted."""
         content, crc32 = self._content, zlib.crc32
         bounds = zip(starts[wanted].tolist(), ends[wanted].tolist(), strict=True)
-        found = np.zeros(len(self), np.int64)
-        found[wanted] = [crc32(content[start:end], _CHECKED_BEFORE) for start, end in bounds]
-        return found
+        checksums = np.zeros(len(self), np.int64)
+        checksums[wanted] = [crc32(content[start:end], _CHECKED_BEFORE) for start, end in bounds]
+        return checksums
 
     def _cell(self, where: slice) -> Octets:
         return self._heads[:, _RUN_AT + where.start : _RUN_AT + where.stop]
@@ -196,15 +196,15 @@ def _words(content: bytes, kind: str, spare: int) -> NDArray[Any]:
 def _starts_followed(wired: WiredRows) -> Numbers:
     """Row by row."""
     content, length_at = wired.content, _LENGTH.unpack_from
-    found = [0]
+    starts = [0]
     end = 0
     for _ in range(wired.count):
         end += _RUN_LENGTH_AT
         for _ in ("run", "cancelled", "moved"):
             (length,) = length_at(content, end)
             end += _LENGTH.size + max(length, 0)
-        found.append(end)
-    return np.array(found, np.int64)
+        starts.append(end)
+    return np.array(starts, np.int64)
 
 
 def _read(octets: Octets, kind: str) -> Numbers:
@@ -221,9 +221,9 @@ def columns_of(
     count = rows.stop - rows.start
     made: dict[str, Callable[[], pa.Array]] = {
         "payload": lambda: cut.payloads(rows),
-        "due": lambda: _moments(cut.due_us[rows]),
-        "put": lambda: _moments(cut.put_us[rows]),
-        "at": lambda: _moments(cut.moments_us()[rows]),
+        "due": lambda: _timestamps(cut.due_us[rows]),
+        "put": lambda: _timestamps(cut.put_us[rows]),
+        "at": lambda: _timestamps(cut.times_us()[rows]),
         "id": lambda: id_texts(cut.due[rows], place, suffix),
         "position": lambda: position_texts(cut.due[rows]),
         "standing": lambda: pa.repeat(standing, count) if isinstance(standing, str) else standing,
@@ -238,14 +238,14 @@ def columns_of(
     return [made[name]() for name in names]
 
 
-def _moments(us: Numbers) -> pa.Array:
-    return pa.array(us).view(pa.timestamp("us")).cast(MOMENT)
+def _timestamps(us: Numbers) -> pa.Array:
+    return pa.array(us).view(pa.timestamp("us")).cast(TIMESTAMP)
 
 
 # ---- texts of due ids
 
 
-_LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz234567", np.uint8)
+_ALPHABET = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz234567", np.uint8)
 _FORTY_BITS = np.array([1 << 32, 1 << 24, 1 << 16, 1 << 8, 1], np.uint64)
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _DASHES = (8, 13, 18, 23)
@@ -256,13 +256,13 @@ def id_texts(due: Octets, place: RowPlace, suffix: str) -> pa.Array:
     """The ids of the messages of these rows, which are alike but for their due id."""
     count = len(due)
     stored = np.empty((count, 25), np.uint64)
-    stored[:, :9] = np.frombuffer(Place(place, 0).to_bytes()[:9], np.uint8)
+    stored[:, :9] = np.frombuffer(MessagePlace(place, 0).to_bytes()[:9], np.uint8)
     stored[:, 9:] = due
     made = np.empty((count, 40 + len(suffix)), np.uint8)
     made[:, 40:] = np.frombuffer(suffix.encode(), np.uint8)
     groups = stored.reshape(count, 5, 5) @ _FORTY_BITS  # five bytes are eight letters
-    for letter in range(8):
-        made[:, letter:40:8] = _LETTERS[groups >> np.uint64(35 - 5 * letter) & np.uint64(31)]
+    for position in range(8):
+        made[:, position:40:8] = _ALPHABET[groups >> np.uint64(35 - 5 * position) & np.uint64(31)]
     return _texts(made)
 
 
@@ -276,7 +276,7 @@ def position_texts(due: Octets) -> pa.Array:
     return _texts(made)
 
 
-def _texts(letters: Octets) -> pa.Array:
-    count, width = letters.shape
+def _texts(characters: Octets) -> pa.Array:
+    count, width = characters.shape
     offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
-    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(letters)])
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(characters)])

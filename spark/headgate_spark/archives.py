@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from zipimport import zipimporter
 
-Seen = tuple[int, int, int] | None
+FileVersion = tuple[int, int, int] | None
 
 
 class UnchangedArchive(zipimporter):
@@ -19,22 +19,22 @@ class UnchangedArchive(zipimporter):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self._seen = _seen(self.archive)
+        self._version = _version(self.archive)
 
     def invalidate_caches(self) -> None:
         """Read it again if it is another file by now."""
-        seen = _seen(self.archive)
-        if seen != self._seen:
+        version = _version(self.archive)
+        if version != self._version:
             super().invalidate_caches()
-            self._seen = seen
+            self._version = version
 
 
-def _seen(path: str) -> Seen:
+def _version(path: str) -> FileVersion:
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def spare_archives() -> None:

@@ -31,10 +31,10 @@ from headgate.cli.connection import connection_options, read_environment
 from headgate.cli.exit_codes import ExitCode, exit_code_for, exit_code_of
 from headgate.cli.output import Output, output_option
 from headgate.cli.passes import schedule_option, show_pass
-from headgate.errors import HeadgateError, SpecError, Surroundings
+from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
 from headgate_spark.jobs.request import (
     BATCH_MESSAGES,
-    LOAN_S,
+    RESERVATION_S,
     JobRequest,
     bulk_of,
     bulk_of_entry,
@@ -58,7 +58,7 @@ sink_options_option = click.option(
 )
 
 
-@click.group("bulk", cls=Group, context_settings=HELP)
+@click.group("bulk", cls=JobGroupCommand, context_settings=HELP)
 def command() -> None:
     """Work on many messages at once.
 
@@ -82,10 +82,14 @@ def _shared(function: Command) -> Command:
     return function
 
 
-def _borrows(function: Command) -> Command:
+def _reserving_options(function: Command) -> Command:
     options = (
         click.option(
-            "--visibility", type=DURATION, default=f"{LOAN_S:.0f}s", show_default=True, help="Maximum time per batch."
+            "--visibility",
+            type=DURATION,
+            default=f"{RESERVATION_S:.0f}s",
+            show_default=True,
+            help="Maximum time per batch.",
         ),
         click.option(
             "--batch-size",
@@ -112,7 +116,7 @@ _handler = click.option("--handler", metavar="MODULE:FUNCTION", help="Function o
 
 @command.command("drain")
 @_shared
-@_borrows
+@_reserving_options
 @_writes
 @_target
 @_handler
@@ -127,7 +131,7 @@ def drain(**options: Any) -> None:
 
 @command.command("move")
 @_shared
-@_borrows
+@_reserving_options
 @_target
 def move(**options: Any) -> None:
     """Move messages into another queue."""
@@ -136,7 +140,7 @@ def move(**options: Any) -> None:
 
 @command.command("redrive")
 @_shared
-@_borrows
+@_reserving_options
 @target_option
 def redrive(**options: Any) -> None:
     """Move dead letters back to their source."""
@@ -201,13 +205,13 @@ def rollup(counter: str, window: Any, name: str, output: Output, **options: Any)
 
     sink = sink_request_of(_sink(options["sink"], options["sink_options"]))
 
-    def work(here: Any, spark: Any, _: Any) -> ExitCode:
+    def work(connection: Any, spark: Any, _: Any) -> ExitCode:
         from headgate_spark.jobs.rollup import RollupRequest, run_rollup
 
         grain_us = round(window.total_seconds() * 1_000_000)
         request = RollupRequest(counter, grain_us, sink, options["since"], options["until"])
-        entry = here.run(here.headgate.counter(counter)).entry
-        done = run_rollup(spark, here, request, job_id(entry, name))
+        entry = connection.run(connection.headgate.counter(counter)).entry
+        done = run_rollup(spark, connection, request, job_id(entry, name))
         document = {"counter": counter, "values": done.done}
         output.show(document, table=lambda: [f"rollup {counter}: {done.done} values written"], names=[counter])
         return ExitCode.DONE
@@ -231,11 +235,17 @@ def gc(counter: str | None, namespace: str | None, schedule: str | None, output:
 
     check_whom("gc", "counter", counter, namespace, schedule)
 
-    def work(here: Any, spark: Any, told: Any) -> ExitCode:
+    def work(connection: Any, spark: Any, environment: Any) -> ExitCode:
         from headgate_spark.jobs.upkeep import collect
 
-        names = [counter] if counter else list(here.run(scheduled_counters(here.headgate, namespace or "", schedule)))
-        ended = [_said(name, partial(collect, spark, here, told, name, output)) for name in names]
+        names = (
+            [counter]
+            if counter
+            else list(connection.run(scheduled_counters(connection.headgate, namespace or "", schedule)))
+        )
+        ended = [
+            _reports_success(name, partial(collect, spark, connection, environment, name, output)) for name in names
+        ]
         return exit_code_for(sum(ended), len(ended) - sum(ended))
 
     _upkeep(options, work)
@@ -254,11 +264,15 @@ def repair(queue: str | None, namespace: str | None, schedule: str | None, outpu
 
     check_whom("repair", "queue", queue, namespace, schedule)
 
-    def work(here: Any, spark: Any, told: Any) -> ExitCode:
+    def work(connection: Any, spark: Any, environment: Any) -> ExitCode:
         from headgate_spark.jobs.upkeep import repair as repair_all
 
-        names = [queue] if queue else list(here.run(scheduled_queues(here.headgate, namespace or "", schedule)))
-        done = repair_all(spark, told, names)
+        names = (
+            [queue]
+            if queue
+            else list(connection.run(scheduled_queues(connection.headgate, namespace or "", schedule)))
+        )
+        done = repair_all(spark, environment, names)
         for name, message, problems in done:
             show_pass("queue", name, output, message=message, problems=problems)
         failed = sum(bool(problems) for _, _, problems in done)
@@ -267,7 +281,7 @@ def repair(queue: str | None, namespace: str | None, schedule: str | None, outpu
     _upkeep(options, work)
 
 
-def _said(name: str, work: Callable[[], bool]) -> bool:
+def _reports_success(name: str, work: Callable[[], bool]) -> bool:
     """One that fails does not stop the others."""
     try:
         return work()
@@ -278,24 +292,24 @@ def _said(name: str, work: Callable[[], bool]) -> bool:
 
 def _upkeep(options: dict[str, Any], work: Callable[[Any, Any, Any], ExitCode]) -> None:
     """Connect, open Spark, make the passes; end with their exit code where one failed."""
-    from headgate_spark.worker_connection import WorkerConnection, local_environment, told_environment
+    from headgate_spark.worker_connection import WorkerConnection, local_environment, task_environment
 
     _require_spark()
-    here = WorkerConnection(read_environment())
+    connection = WorkerConnection(read_environment())
     try:
         spark = _opened("headgate upkeep", options["master"])
-        from headgate_spark.jobs.frames import SparkFailed, told_as
+        from headgate_spark.jobs.frames import SparkFailed, spark_errors_as
 
         if str(spark.sparkContext.master).startswith("local"):
-            spark.sparkContext.environment.update(local_environment(here.environment))
+            spark.sparkContext.environment.update(local_environment(connection.environment))
         try:
-            with told_as(SparkFailed):
-                if code := work(here, spark, told_environment(here.environment)):
+            with spark_errors_as(SparkFailed):
+                if code := work(connection, spark, task_environment(connection.environment)):
                     sys.exit(code)
         finally:
             spark.stop()
     finally:
-        here.close()
+        connection.close()
 
 
 def _go(mode: str, options: dict[str, Any]) -> None:
@@ -310,7 +324,7 @@ def _go(mode: str, options: dict[str, Any]) -> None:
         document["sink"] = _sink(options["sink"], options["sink_options"])
     more: dict[str, Any] = {}
     if "visibility" in options:
-        more = {"loan_s": options["visibility"].total_seconds(), "batch_messages": options["batch_size"]}
+        more = {"reservation_s": options["visibility"].total_seconds(), "batch_messages": options["batch_size"]}
         more["resume_at_once"] = options["resume_at_once"]
     wanted = {**options, "job": document["name"]}
     _run(wanted, lambda _: request_of(options["queue"], bulk_of(document), **more))
@@ -320,18 +334,18 @@ def _target_name(target: str, queue: str) -> str:
     """The name of the target, which is in the namespace of the queue."""
     namespace, slash, name = target.rpartition("/")
     if slash and namespace != queue.rpartition("/")[0]:
-        raise SpecError("A bulk job's target is in the namespace of its queue", target=target, queue=queue)
+        raise InvalidRequest("A bulk job's target is in the namespace of its queue", target=target, queue=queue)
     return name
 
 
 def _sink(text: str, options: tuple[str, ...]) -> dict[str, Any]:
     form, colon, path = text.partition(":")
     if not colon or not path:
-        raise SpecError("A sink must be FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
+        raise InvalidRequest("A sink must be FORMAT:PATH", given=text, remedy="write parquet:/data/emails")
     pairs = [each.partition("=") for each in options]
     wrong = [name for name, equals, _ in pairs if not equals]
     if wrong:
-        raise SpecError("An option of a sink must be KEY=VALUE", given=wrong[0])
+        raise InvalidRequest("An option of a sink must be KEY=VALUE", given=wrong[0])
     return {"format": form, "path": path, "options": {name: value for name, _, value in pairs}}
 
 
@@ -342,53 +356,53 @@ def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
     _require_spark()
     logging.getLogger("py4j").setLevel(logging.ERROR)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.INTERRUPTED))
-    here = WorkerConnection(read_environment())
+    connection = WorkerConnection(read_environment())
     try:
-        entry = here.queue(options["queue"]).entry
+        entry = connection.queue(options["queue"]).entry
         job = job_id(entry, options["job"])
         try:
             wanted = request(entry)
             spark = _opened(f"headgate {wanted.mode} {wanted.queue}", options["master"])
         except HeadgateError as error:
-            _tell_failure(here, job, options, error)
+            _report_failure(connection, job, options, error)
             raise
-        _with_spark(spark, here, wanted, job, options["output"])
+        _with_spark(spark, connection, wanted, job, options["output"])
     finally:
-        here.close()
+        connection.close()
 
 
 def _require_spark() -> None:
     """Report a missing installation before anything starts."""
     if find_spec("pyspark") is None:
-        raise Surroundings("Spark is not installed", remedy="pip install 'headgate[spark]'")
+        raise EnvironmentProblem("Spark is not installed", remedy="pip install 'headgate[spark]'")
 
 
 def _opened(title: str, master: str | None) -> Any:
     """The session; one line where Spark does not start."""
-    from headgate_spark.jobs.frames import SparkNotStarted, told_as
+    from headgate_spark.jobs.frames import SparkNotStarted, spark_errors_as
     from headgate_spark.session import LOCAL, open_session
 
     settings = (
         dict(LOCAL) if (master or "").startswith("local") else {}
     )  # the environment of a submission is complete
     remedy = "check that Java 17 is installed (JAVA_HOME), and that Spark supports the master"
-    with told_as(SparkNotStarted, remedy=remedy, master=master or "that of the submission"):
+    with spark_errors_as(SparkNotStarted, remedy=remedy, master=master or "that of the submission"):
         return open_session(title, master=master, settings=settings)
 
 
-def _tell_failure(here: Any, job: Any, options: dict[str, Any], error: HeadgateError) -> None:
+def _report_failure(connection: Any, job: Any, options: dict[str, Any], error: HeadgateError) -> None:
     """Write why a job did not start where the operator reads it, over the report of an earlier run."""
     from headgate_spark.jobs.progress import Progress
 
-    Progress(here, job, f"{options['job']} {options['queue']}").tell(str(error))
+    Progress(connection, job, f"{options['job']} {options['queue']}").report(str(error))
 
 
-def _with_spark(spark: Any, here: Any, wanted: JobRequest, job: Any, output: Output) -> None:
+def _with_spark(spark: Any, connection: Any, wanted: JobRequest, job: Any, output: Output) -> None:
     from headgate_spark.jobs.run import run_job
 
     spark.sparkContext.setLogLevel("ERROR")
     try:
-        done = run_job(spark, here, wanted, job)
+        done = run_job(spark, connection, wanted, job)
     finally:
         spark.stop()
     line = f"{wanted.mode} {wanted.queue}: {done.done} done, {done.dead} of them dead letters, {done.returned} left"
@@ -419,15 +433,15 @@ def main() -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     except click.Abort as abort:
-        _say_what_ended(abort.__cause__)
+        _report_end(abort.__cause__)
     except HeadgateError as error:
         for line in str(error).splitlines():
-            click.echo(line if isinstance(error, SpecError) else f"headgate: {line}", err=True)
+            click.echo(line if isinstance(error, InvalidRequest) else f"headgate: {line}", err=True)
         sys.exit(exit_code_of(error))
     sys.exit(code or ExitCode.DONE)
 
 
-def _say_what_ended(cause: BaseException | None) -> NoReturn:
+def _report_end(cause: BaseException | None) -> NoReturn:
     """click also takes the end of any input for an interruption: there it is that of a pipe to the JVM."""
     if isinstance(cause, EOFError):
         click.echo("headgate: Spark's JVM ended during a request; run the job again", err=True)

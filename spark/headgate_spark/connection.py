@@ -5,9 +5,9 @@ constructor, since readers and writers are pickled.
 from __future__ import annotations
 
 from headgate_spark.options import Subject
-from headgate_spark.worker_connection import WorkerConnection, connection_here
+from headgate_spark.worker_connection import WorkerConnection, process_connection
 
 
 def process_of(subject: Subject) -> WorkerConnection:
     """From the environment, overridden by options."""
-    return connection_here({}, over=dict(subject.connection))
+    return process_connection({}, over=dict(subject.connection))

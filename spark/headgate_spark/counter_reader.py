@@ -50,20 +50,20 @@ class CounterReader(DataSourceReader):
     async def _pages(self, counter: Counter, buckets: Sequence[int]) -> AsyncIterator[pa.RecordBatch]:
         for bucket in buckets:
             async for page in counter.handle.reader.pages(bucket):
-                found = {key: CounterState(counter.kind, each.state) for key, each in page.items()}
+                states = {key: CounterState(counter.kind, each.state) for key, each in page.items()}
                 if self._options.since is not None or self._options.until is not None:
-                    found = {key: await self._between(counter, key) for key in found}
-                if found:
-                    yield self._batch(found)
+                    states = {key: await self._between(counter, key) for key in states}
+                if states:
+                    yield self._batch(states)
 
     async def _between(self, counter: Counter, key: str) -> CounterState:
         return await counter.state(key, since=self._options.since, until=self._options.until)
 
-    def _batch(self, found: dict[str, CounterState]) -> pa.RecordBatch:
+    def _batch(self, states: dict[str, CounterState]) -> pa.RecordBatch:
         made: dict[str, Callable[[], list[Any]]] = {
-            "key": lambda: list(found),
-            "value": lambda: [json.dumps(plain(each.value())) for each in found.values()],
-            "state": lambda: [each.dump() for each in found.values()],
+            "key": lambda: list(states),
+            "value": lambda: [json.dumps(plain(each.value())) for each in states.values()],
+            "state": lambda: [each.dump() for each in states.values()],
         }
         arrays = [pa.array(made[name](), TYPES[name]) for name in self._columns]
         return pa.RecordBatch.from_arrays(arrays, names=list(self._columns))

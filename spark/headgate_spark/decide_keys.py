@@ -25,7 +25,7 @@ class TaskName:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class RowKey:
     """A once key, and its scope; no scope: by the key itself."""
 
     text: str
@@ -37,15 +37,15 @@ class RowKeys:
     """The keys of the rows of one task's partition, each row once."""
 
     task: TaskName
-    _seen: defaultdict[bytes, int] = field(default_factory=lambda: defaultdict(int))
+    _counts: defaultdict[bytes, int] = field(default_factory=lambda: defaultdict(int))
 
-    def key_of(self, row: Sequence[object]) -> Key:
+    def key_of(self, row: Sequence[object]) -> RowKey:
         """The key of the next row; of equal rows the first, the second and so on have keys of their own."""
         digest = hash_of(row)
-        self._seen[digest] += 1
+        self._counts[digest] += 1
         task = self.task
         scope = f"spark {task.query} {task.batch} {task.partition} {digest[0] % SCOPES}"
-        return Key(f"{task.batch} {task.partition} {digest.hex()} {self._seen[digest]}", scope)
+        return RowKey(f"{task.batch} {task.partition} {digest.hex()} {self._counts[digest]}", scope)
 
 
 def hash_of(row: Sequence[object]) -> bytes:
@@ -53,6 +53,6 @@ def hash_of(row: Sequence[object]) -> bytes:
     return blake2b(repr(tuple(row)).encode(), digest_size=16).digest()
 
 
-def token_name(query: str, key: Key) -> str:
+def token_name(query: str, key: RowKey) -> str:
     """The name of a counter's token: short, for any key."""
     return blake2b(f"{query}\n{key.scope}\n{key.text}".encode(), digest_size=16).hexdigest()

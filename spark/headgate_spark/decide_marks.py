@@ -9,21 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from headgate.errors import Refused
+from headgate.errors import OperationRefused
 
 ANSWER_US = 30_000_000
 """A put that starts this long before keys expire is answered, or rejected, before that."""
 
 
-class BatchTooOld(Refused):
+class BatchTooOld(OperationRefused):
     """The batch is too old: some of its keys may have expired, and writing it again could be twice."""
 
 
-class BatchPassed(Refused):
+class BatchPassed(OperationRefused):
     """The query has continued to a later batch: this task is outdated."""
 
 
-class KeysDiffer(Refused):
+class KeysDiffer(OperationRefused):
     """The batch started with another keyColumn: its messages would not be recognized."""
 
 
@@ -36,25 +36,25 @@ class Mark:
     key_column: str = ""
 
 
-class Step(Enum):
+class MarkStep(Enum):
     """The next step."""
 
     SET = "set"
     WRITE = "write"
 
 
-def next_step(seen: Mark | None, mine: Mark, *, remembered_us: int, skew_us: int) -> Step:
+def next_step(known: Mark | None, mine: Mark, *, remembered_us: int, skew_us: int) -> MarkStep:
     """The action of a task that is about to write, at `mine.begun_us`; refused where it could write twice."""
-    if seen is None or seen.batch < mine.batch:
-        return Step.SET
-    if seen.batch > mine.batch:
-        raise BatchPassed(batch=mine.batch, latest=seen.batch)
-    if seen.key_column != mine.key_column:
+    if known is None or known.batch < mine.batch:
+        return MarkStep.SET
+    if known.batch > mine.batch:
+        raise BatchPassed(batch=mine.batch, latest=known.batch)
+    if known.key_column != mine.key_column:
         raise KeysDiffer(
-            at_first=seen.key_column or "(none)", now=mine.key_column or "(none)", remedy="continue with the first"
+            at_first=known.key_column or "(none)", now=mine.key_column or "(none)", remedy="continue with the first"
         )
-    require_remembered(seen, now_us=mine.begun_us, remembered_us=remembered_us, skew_us=skew_us)
-    return Step.WRITE
+    require_remembered(known, now_us=mine.begun_us, remembered_us=remembered_us, skew_us=skew_us)
+    return MarkStep.WRITE
 
 
 def require_remembered(mark: Mark, *, now_us: int, remembered_us: int, skew_us: int) -> None:

@@ -14,7 +14,7 @@ EARLIER, LATER = (">", ">=", "="), ("<", "<=", "=")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ColumnFilter:
     """One filter: a column, a comparison, and a value; times are in µs since 1970."""
 
     column: str
@@ -23,7 +23,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReadRange:
     """Where to read: both orders belong to the range; None is no bound."""
 
     first: int | None = None
@@ -39,12 +39,16 @@ class Wanted:
 
 
 def narrow(
-    wanted: Wanted, told: Iterable[Told], *, first_at: Callable[[int], int], last_at: Callable[[int], int]
-) -> Wanted:
+    wanted: ReadRange,
+    filters: Iterable[ColumnFilter],
+    *,
+    first_at: Callable[[int], int],
+    last_at: Callable[[int], int],
+) -> ReadRange:
     """The part left to read. The functions return the lowest and the highest order of a microsecond."""
-    for each in told:
+    for each in filters:
         if each.column in LOWER_BY and isinstance(each.value, int):
-            wanted = _by_moment(wanted, each, each.value, first_at, last_at)
+            wanted = _by_time(wanted, each, each.value, first_at, last_at)
         elif each.column == "generation":
             wanted = replace(wanted, generations=_both(wanted.generations, _numbers(each)))
         elif each.column == "shard":
@@ -52,20 +56,30 @@ def narrow(
     return wanted
 
 
-def _by_moment(
-    wanted: Wanted, told: Told, moment_us: int, first_at: Callable[[int], int], last_at: Callable[[int], int]
-) -> Wanted:
-    if told.operator in EARLIER:
-        lowest = first_at(moment_us)
+def _by_time(
+    wanted: ReadRange,
+    column_filter: ColumnFilter,
+    time_us: int,
+    first_at: Callable[[int], int],
+    last_at: Callable[[int], int],
+) -> ReadRange:
+    if column_filter.operator in EARLIER:
+        lowest = first_at(time_us)
         wanted = replace(wanted, first=lowest if wanted.first is None else max(wanted.first, lowest))
-    if told.operator in LATER and told.column == "at":
-        highest = last_at(moment_us)
+    if column_filter.operator in LATER and column_filter.column == "at":
+        highest = last_at(time_us)
         wanted = replace(wanted, last=highest if wanted.last is None else min(wanted.last, highest))
     return wanted
 
 
-def _numbers(told: Told) -> frozenset[int] | None:
-    values = told.value if told.operator == "in" else (told.value,) if told.operator == "=" else None
+def _numbers(column_filter: ColumnFilter) -> frozenset[int] | None:
+    values = (
+        column_filter.value
+        if column_filter.operator == "in"
+        else (column_filter.value,)
+        if column_filter.operator == "="
+        else None
+    )
     if not isinstance(values, tuple | list | frozenset | set):
         return None
     return frozenset(value for value in values if isinstance(value, int))

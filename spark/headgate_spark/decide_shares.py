@@ -14,12 +14,12 @@ def shares_of_equal(bound: int, lanes: int) -> list[int]:
     return [-(-bound // lanes)] * lanes if lanes else []
 
 
-def raised_shares(shares: Sequence[int], found: Sequence[int], bound: int) -> list[int] | None:
+def raised_shares(shares: Sequence[int], available: Sequence[int], bound: int) -> list[int] | None:
     """The amount beyond their share that lanes with a full share are asked for, since others have less; None where
     nothing is left to share, or nobody has more."""
-    left = bound - sum(map(min, found, shares))
-    whole = sum(map(int.__ge__, found, shares))
+    left = bound - sum(map(min, available, shares))
+    whole = sum(map(int.__ge__, available, shares))
     if left <= 0 or not whole:
         return None
     more = -(-left // whole)
-    return [share + more if has >= share else share for share, has in zip(shares, found, strict=True)]
+    return [share + more if has >= share else share for share, has in zip(shares, available, strict=True)]

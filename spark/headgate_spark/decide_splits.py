@@ -21,7 +21,7 @@ PROBE_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SplitStretch:
     """Positions above `after`, up to `up_to`, in one partition."""
 
     generation: int
@@ -62,7 +62,7 @@ def ranges_to_probe(after: int, first: int, last: int, count: int = PROBES) -> l
     return [(low, high) for low, high in pairwise(bounds) if high > low]
 
 
-def weigh(stretch: Stretch, probes: Sequence[Probe], *, messages_a_row: float) -> list[Stretch]:
+def weigh(stretch: SplitStretch, probes: Sequence[Probe], *, messages_a_row: float) -> list[SplitStretch]:
     """The stretch after its probes: empty parts are left out, since they hold nothing."""
     return [
         replace(stretch, after=probe.after, up_to=probe.up_to, weight=probe.rows_estimated * messages_a_row)
@@ -71,24 +71,24 @@ def weigh(stretch: Stretch, probes: Sequence[Probe], *, messages_a_row: float) -
     ]
 
 
-def plan_splits(stretches: Iterable[Stretch], *, weight_max: float) -> list[list[Stretch]]:
+def plan_splits(stretches: Iterable[SplitStretch], *, weight_max: float) -> list[list[SplitStretch]]:
     """Splits of about that weight, by lane and in its order."""
-    found = sorted(stretches, key=lambda each: (each.lane, each.part, each.after, each.sub))
-    weight_max = max(weight_max, sum(each.weight for each in found) / SPLITS_MAX)
-    splits: list[list[Stretch]] = []
-    now: list[Stretch] = []
-    room = weight_max
-    for stretch in found:
+    ordered = sorted(stretches, key=lambda each: (each.lane, each.part, each.after, each.sub))
+    weight_max = max(weight_max, sum(each.weight for each in ordered) / SPLITS_MAX)
+    splits: list[list[SplitStretch]] = []
+    now: list[SplitStretch] = []
+    weight_left = weight_max
+    for stretch in ordered:
         for piece in cut(stretch, weight_max):
-            if now and (now[0].lane != piece.lane or piece.weight > room or len(now) >= PIECES_MAX):
+            if now and (now[0].lane != piece.lane or piece.weight > weight_left or len(now) >= PIECES_MAX):
                 splits.append(now)
-                now, room = [], weight_max
+                now, weight_left = [], weight_max
             now.append(piece)
-            room -= piece.weight
+            weight_left -= piece.weight
     return [*splits, now] if now else splits
 
 
-def cut(stretch: Stretch, weight_max: float) -> list[Stretch]:
+def cut(stretch: SplitStretch, weight_max: float) -> list[SplitStretch]:
     """One that is too heavy, in equal ranges."""
     count = int(-(-stretch.weight // weight_max)) if stretch.weight > weight_max else 1
     width = stretch.up_to - stretch.after

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headgate.errors import HeadgateError, SpecError
+from headgate.errors import HeadgateError, InvalidRequest
 
 EXECUTOR: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 JAVA_OPTION: Final = "SPARK_JAVA_OPT_"
@@ -55,15 +55,17 @@ def build_command(words: Sequence[str], environment: Mapping[str, str]) -> list[
         case ["executor", *_]:
             return _executor(environment)
         case []:
-            raise SpecError("No program to run", remedy="pass driver, executor, or a command such as spark-submit")
+            raise InvalidRequest(
+                "No program to run", remedy="pass driver, executor, or a command such as spark-submit"
+            )
         case command:
             return command
 
 
 def _driver(rest: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    address = _told(environment, "SPARK_DRIVER_BIND_ADDRESS")
+    address = _required(environment, "SPARK_DRIVER_BIND_ADDRESS")
     return [
-        f"{_told(environment, 'SPARK_HOME')}/bin/spark-submit",
+        f"{_required(environment, 'SPARK_HOME')}/bin/spark-submit",
         *("--conf", f"spark.driver.bindAddress={address}"),
         *("--conf", f"spark.executorEnv.SPARK_DRIVER_POD_IP={address}"),
         *("--deploy-mode", "client"),
@@ -72,15 +74,15 @@ def _driver(rest: Sequence[str], environment: Mapping[str, str]) -> list[str]:
 
 
 def _executor(environment: Mapping[str, str]) -> list[str]:
-    memory = _told(environment, "SPARK_EXECUTOR_MEMORY")
+    memory = _required(environment, "SPARK_EXECUTOR_MEMORY")
     return [
-        f"{_told(environment, 'JAVA_HOME')}/bin/java",
+        f"{_required(environment, 'JAVA_HOME')}/bin/java",
         *java_options(environment),
         f"-Xms{memory}",
         f"-Xmx{memory}",
         *("-cp", class_path(environment)),
         EXECUTOR,
-        *(word for option, name in _EXECUTOR_OPTIONS.items() for word in (option, _told(environment, name))),
+        *(word for option, name in _EXECUTOR_OPTIONS.items() for word in (option, _required(environment, name))),
     ]
 
 
@@ -96,7 +98,7 @@ def java_options(environment: Mapping[str, str]) -> list[str]:
 
 def class_path(environment: Mapping[str, str]) -> str:
     """Configurations first, so that they win; then Spark's jars and added ones."""
-    home = _told(environment, "SPARK_HOME")
+    home = _required(environment, "SPARK_HOME")
     parts = [
         environment.get("HADOOP_CONF_DIR", ""),
         environment.get("SPARK_CONF_DIR", f"{home}/conf"),
@@ -108,10 +110,10 @@ def class_path(environment: Mapping[str, str]) -> str:
     return ":".join(part for part in parts if part)
 
 
-def _told(environment: Mapping[str, str], name: str) -> str:
+def _required(environment: Mapping[str, str], name: str) -> str:
     value = environment.get(name, "")
     if not value:
-        raise SpecError(
+        raise InvalidRequest(
             "A variable that Spark sets in its pods is missing",
             remedy="Spark on Kubernetes starts this program; run spark-submit to start a job by hand",
             name=name,

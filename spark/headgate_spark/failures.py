@@ -9,7 +9,7 @@ _OURS = re.compile(r"^(?:headgate[\w.]*|headgate_spark[\w.]*)\.(?P<kind>\w+): (?
 
 def line_of(error: BaseException) -> str:
     """The error, its place and the remedy, in one line; else the first line of Spark's error."""
-    found = list(_OURS.finditer(str(error)))
-    if found:
-        return found[-1]["line"].strip()
+    lines = list(_OURS.finditer(str(error)))
+    if lines:
+        return lines[-1]["line"].strip()
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -13,7 +13,7 @@ from headgate.store.consistency import Consistency
 from headgate.store.statements import InsertIfAbsent, Select, UpdateIf, is_
 from headgate.store.store import Store
 from headgate.store.types import Value
-from headgate_spark.decide_marks import Mark, Step, next_step
+from headgate_spark.decide_marks import Mark, MarkStep, next_step
 
 KEPT_S = 400 * 86_400
 TRIES = 50
@@ -24,7 +24,7 @@ class MarkContended(Conflict):
 
 
 @dataclass(frozen=True)
-class Marks:
+class BatchMarks:
     """The marks of one queue or counter."""
 
     store: Store
@@ -36,10 +36,13 @@ class Marks:
     async def begin(self, query: str, mine: Mark, *, remembered_us: int, skew_us: int) -> Mark:
         """The mark of this batch, set by its first task; refused where the batch may not be written."""
         for _ in range(TRIES):
-            seen = await self._read(query)
-            if next_step(seen, mine, remembered_us=remembered_us, skew_us=skew_us) is Step.WRITE and seen is not None:
-                return seen
-            await self._set(query, seen, mine)
+            known = await self._read(query)
+            if (
+                next_step(known, mine, remembered_us=remembered_us, skew_us=skew_us) is MarkStep.WRITE
+                and known is not None
+            ):
+                return known
+            await self._set(query, known, mine)
         raise MarkContended(query=query, batch=mine.batch)
 
     async def _read(self, query: str) -> Mark | None:
@@ -48,13 +51,13 @@ class Marks:
         rows = await self.store.read(Select(BULK_MARKS, key, columns, consistency=Consistency.SERIAL))
         return Mark(rows[0].batch, rows[0].begun_us, rows[0].key_column) if rows else None
 
-    async def _set(self, query: str, seen: Mark | None, mine: Mark) -> None:
+    async def _set(self, query: str, known: Mark | None, mine: Mark) -> None:
         """Applied or not, a read determines it."""
         key: dict[str, Any] = {"id": self.subject, "query": query}
         to: dict[str, Any] = {"batch": mine.batch, "begun_us": mine.begun_us, "key_column": mine.key_column}
         attempt = self.new_uuid()
-        if seen is None:
+        if known is None:
             await self.store.decide(InsertIfAbsent(BULK_MARKS, {**key, **to}, attempt=attempt, ttl_s=KEPT_S))
             return
-        conditions = (is_("batch", seen.batch), is_("begun_us", seen.begun_us))
+        conditions = (is_("batch", known.batch), is_("begun_us", known.begun_us))
         await self.store.decide(UpdateIf(BULK_MARKS, key, to, *conditions, attempt=attempt, ttl_s=KEPT_S))

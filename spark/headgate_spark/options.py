@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from headgate.client.moments import moment_us
-from headgate.errors import SpecError
+from headgate.client.times import time_us_from
+from headgate.errors import InvalidRequest
 from headgate.store.positions import first_at, last_at, position_order
 
 LIVE, HISTORY = "live", "history"
@@ -40,7 +40,7 @@ VISIBILITY_S = 300.0
 PUTS_AT_ONCE = 5_000
 
 
-class OptionInvalid(SpecError):
+class OptionInvalid(InvalidRequest):
     """An option of the source or sink `headgate` is not as it has to be."""
 
 
@@ -101,8 +101,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     state = options.one_of("state", STATES, LIVE)
     if ("from" in options and "fromposition" in options) or ("to" in options and "toposition" in options):
         raise OptionInvalid("A range has two starts, or two ends", remedy="pass a time or a position, not both")
-    first = options.moment_us("from")
-    last = options.moment_us("to")
+    first = options.time_us("from")
+    last = options.time_us("to")
     first_order = None if first is None else position_order(first_at(first))
     last_order = None if last is None else position_order(last_at(last - 1))
     return ReadOptions(
@@ -112,8 +112,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         options.position("toPosition") if last_order is None else last_order,
         options.number("messagesPerSplit", MESSAGES_PER_SPLIT, least=1),
         options.one_of("pushFilters", ("true", "false"), "false") == "true",
-        options.moment("since"),
-        options.moment("until"),
+        options.time("since"),
+        options.time("until"),
     )
 
 
@@ -201,42 +201,42 @@ class _Given:
         text = value.strip()
         number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
         try:
-            found = float(number) * unit
+            parsed = float(number) * unit
         except ValueError:
-            found = -1.0
-        if not least <= found <= 86_400:
+            parsed = -1.0
+        if not least <= parsed <= 86_400:
             raise OptionInvalid(f"{name} must be from {least:g}s to 24h, such as 90s, 5m or 1h", given=value)
-        return found
+        return parsed
 
-    def moment(self, name: str) -> datetime | None:
+    def time(self, name: str) -> datetime | None:
         """A time in ISO 8601, with its zone."""
         value = self._values.get(name.lower())
         if value is None:
             return None
         try:
-            found = datetime.fromisoformat(value.strip())
+            parsed = datetime.fromisoformat(value.strip())
         except ValueError:
             raise OptionInvalid(
                 f"{name} must be a time such as 2026-11-19T02:00:00+00:00, or end with Z", given=value
             ) from None
-        if found.tzinfo is None:
+        if parsed.tzinfo is None:
             raise OptionInvalid(f"{name} has no time zone", given=value, remedy="add +00:00, or Z")
-        return found
+        return parsed
 
-    def moment_us(self, name: str) -> int | None:
+    def time_us(self, name: str) -> int | None:
         """The same in microseconds since 1970."""
-        found = self.moment(name)
-        return None if found is None else moment_us(found, name)
+        parsed = self.time(name)
+        return None if parsed is None else time_us_from(parsed, name)
 
     def position(self, name: str) -> int | None:
         """A position as the column `position` shows it, as an order."""
         value = self._values.get(name.lower())
         if value is None:
             return None
-        found: UUID | None = None
+        parsed: UUID | None = None
         with suppress(ValueError):
-            found = UUID(value.strip())
+            parsed = UUID(value.strip())
         # Of ours the low bytes are below 0x80, so Python takes them for another variant, which has no version.
-        if found is None or found.int >> VERSION_BITS & 0xF != 1:
+        if parsed is None or parsed.int >> VERSION_BITS & 0xF != 1:
             raise OptionInvalid(f"{name} must be a time uuid, as in the column position", given=value)
-        return position_order(found)
+        return position_order(parsed)

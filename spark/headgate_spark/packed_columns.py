@@ -27,19 +27,19 @@ BATCH_MESSAGES = 20_000
 BATCH_BYTES = 16 * 1024 * 1024
 CONSTANT, NUMBERS, BYTES = 1, 2, 3
 DUE, PUT, ATTEMPT, PAYLOAD, ATTRIBUTES, GROUP, ID, REPLACES = range(1, 9)
-MOMENT = pa.timestamp("us", tz="UTC")
+TIMESTAMP = pa.timestamp("us", tz="UTC")
 TYPES: Mapping[str, pa.DataType] = {
     "id": pa.string(),
     "payload": pa.binary(),
     "attributes": pa.map_(pa.string(), pa.string()),
     "binary_attributes": pa.map_(pa.string(), pa.binary()),
     "group": pa.string(),
-    "due": MOMENT,
-    "put": MOMENT,
-    "at": MOMENT,
+    "due": TIMESTAMP,
+    "put": TIMESTAMP,
+    "at": TIMESTAMP,
     "attempt": pa.int32(),
     "standing": pa.string(),
-    "hidden_until": MOMENT,
+    "hidden_until": TIMESTAMP,
     "position": pa.string(),
     "generation": pa.int32(),
     "shard": pa.int32(),
@@ -64,10 +64,10 @@ class OpenRow:
 
     def numbers(self, column: int) -> pa.Array:
         """A column of numbers, or of times; zeros where the row has none."""
-        found = self.columns.get(column)
-        if found is None:
+        entry = self.columns.get(column)
+        if entry is None:
             return pa.array(np.zeros(self.count, np.int64))
-        kind, start, length = found
+        kind, start, length = entry
         if kind == CONSTANT:
             value = int.from_bytes(self.body[start : start + 8], "little", signed=True)
             return pa.array(np.full(self.count, value, np.int64))
@@ -77,10 +77,10 @@ class OpenRow:
 
     def binaries(self, column: int) -> pa.Array:
         """A column of byte strings; empty ones where the row has none."""
-        found = self.columns.get(column)
-        if found is None:
+        entry = self.columns.get(column)
+        if entry is None:
             return pa.array([b""] * self.count, pa.binary())
-        kind, start, length = found
+        kind, start, length = entry
         offsets = 4 * (self.count + 1)
         if kind != BYTES or length < offsets:
             raise RowBroken("A column of a stored row has an unexpected type", kind=kind)
@@ -95,9 +95,9 @@ class OpenRow:
 
     def put_us_min(self) -> int:
         """The earliest time of a first put in it."""
-        found = self.columns.get(PUT)
-        if found is not None and found[0] == CONSTANT:
-            return int.from_bytes(self.body[found[1] : found[1] + 8], "little", signed=True)
+        entry = self.columns.get(PUT)
+        if entry is not None and entry[0] == CONSTANT:
+            return int.from_bytes(self.body[entry[1] : entry[1] + 8], "little", signed=True)
         least: int = pc.min(self.numbers(PUT)).as_py()
         return least
 
@@ -136,9 +136,9 @@ def attributes_in(stored: bytes) -> tuple[Pairs, Pairs]:
     """Texts, and byte strings: many messages have the same."""
     if not stored:
         return (), ()
-    told = json.loads(stored)
-    texts = [(name, value) for name, value in told.items() if isinstance(value, str)]
-    others = [(name, b64decode(value["binary"])) for name, value in told.items() if not isinstance(value, str)]
+    attributes = json.loads(stored)
+    texts = [(name, value) for name, value in attributes.items() if isinstance(value, str)]
+    others = [(name, b64decode(value["binary"])) for name, value in attributes.items() if not isinstance(value, str)]
     return texts, others
 
 
@@ -233,12 +233,12 @@ class BatchBuilder:
         if name == "payload":
             return row.binaries(PAYLOAD)
         if name == "group":
-            found = row.binaries(GROUP).view(pa.string())
-            return pc.if_else(pc.equal(pc.binary_length(found), 0), pa.scalar(None, pa.string()), found)
+            groups = row.binaries(GROUP).view(pa.string())
+            return pc.if_else(pc.equal(pc.binary_length(groups), 0), pa.scalar(None, pa.string()), groups)
         if name in ATTRIBUTE_COLUMNS:
             return self._attributes(name, row)
         if name in ("due", "put"):
-            return row.numbers(_OF_MESSAGE[name]).view(pa.timestamp("us")).cast(MOMENT)
+            return row.numbers(_OF_MESSAGE[name]).view(pa.timestamp("us")).cast(TIMESTAMP)
         if name == "attempt":
             return _replaced(row.numbers(ATTEMPT).cast(pa.int32()), but.attempts)
         if name == "id":
@@ -248,7 +248,7 @@ class BatchBuilder:
             ids = pc.binary_join_element_wise(pa.scalar(about.id_start), suffixes.slice(0, count), "")
             return _replaced(ids, but.ids)
         if name == "hidden_until":
-            return _replaced(pa.nulls(count, pa.int64()), but.hidden_us).view(pa.timestamp("us")).cast(MOMENT)
+            return _replaced(pa.nulls(count, pa.int64()), but.hidden_us).view(pa.timestamp("us")).cast(TIMESTAMP)
         if name == "standing":
             plain = pa.array([about.standing] * count)
             return _replaced(plain, dict.fromkeys(but.hidden_us, but.hidden_standing)) if but.hidden_us else plain
@@ -259,8 +259,8 @@ class BatchBuilder:
         """As a map: most rows have none, or the same for all."""
         if ATTRIBUTES not in row.columns:
             return no_attributes(name, row.count)
-        told = [attributes_in(stored) for stored in row.binaries(ATTRIBUTES).to_pylist()]
-        return pa.array([each[ATTRIBUTE_COLUMNS[name]] for each in told], TYPES[name])
+        attributes = [attributes_in(stored) for stored in row.binaries(ATTRIBUTES).to_pylist()]
+        return pa.array([each[ATTRIBUTE_COLUMNS[name]] for each in attributes], TYPES[name])
 
     # ---- rows of one message
 

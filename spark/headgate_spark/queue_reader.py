@@ -23,12 +23,12 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from headgate.client.moments import moment_us
 from headgate.client.queue import Queue
+from headgate.client.times import time_us_from
 from headgate.store.positions import first_at, last_at, position_order
 from headgate_spark.connection import process_of
-from headgate_spark.decide_range import Told, Wanted, narrow
-from headgate_spark.engines.contract import Request
+from headgate_spark.decide_range import ColumnFilter, ReadRange, narrow
+from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.registry import scan_of
 from headgate_spark.options import ReadOptions
 
@@ -52,7 +52,7 @@ class QueueReader(DataSourceReader):
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        self._wanted = Wanted(options.first, options.last)
+        self._wanted = ReadRange(options.first, options.last)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan."""
@@ -74,8 +74,8 @@ class QueueReader(DataSourceReader):
     async def _queue(self) -> Queue:
         return await process_of(self._options.subject).headgate.queue(self._options.subject.queue or "")
 
-    def _request(self) -> Request:
-        return Request(self._options.state, self._wanted, self._columns, self._options.messages_per_split)
+    def _request(self) -> ScanRequest:
+        return ScanRequest(self._options.state, self._wanted, self._columns, self._options.messages_per_split)
 
 
 class FilteredReader(QueueReader):
@@ -84,17 +84,17 @@ class FilteredReader(QueueReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Narrow the read; Spark applies all of them again."""
-        told = [one for each in filters if (one := told_of(each)) is not None]
+        column_filters = [one for each in filters if (one := column_filter_of(each)) is not None]
         self._wanted = narrow(
             self._wanted,
-            told,
+            column_filters,
             first_at=lambda us: position_order(first_at(us)),
             last_at=lambda us: position_order(last_at(us)),
         )
         return filters
 
 
-def told_of(filter_: Filter) -> Told | None:
+def column_filter_of(filter_: Filter) -> ColumnFilter | None:
     """A filter as a value that knows nothing of Spark; None where it is of another kind."""
     for kind, operator in _OPERATORS:
         if type(filter_) is kind:
@@ -103,6 +103,6 @@ def told_of(filter_: Filter) -> Told | None:
             if isinstance(value, datetime):
                 if value.tzinfo is None:
                     return None
-                value = moment_us(value, attribute[0])
-            return Told(attribute[0], operator, value) if len(attribute) == 1 else None
+                value = time_us_from(value, attribute[0])
+            return ColumnFilter(attribute[0], operator, value) if len(attribute) == 1 else None
     return None

@@ -14,22 +14,22 @@ from typing import Any
 import pyarrow as pa
 
 from headgate.client.outgoing import Put
-from headgate.errors import SpecError
-from headgate_spark.decide_keys import Key, RowKeys
+from headgate.errors import InvalidRequest
+from headgate_spark.decide_keys import RowKey, RowKeys
 
 
-class RowUnfit(SpecError):
+class RowUnfit(InvalidRequest):
     """A row cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class CounterUpdateRow:
     """One update of a counter."""
 
     key: str
     verb: str
     arguments: Sequence[Any]
-    name: Key | None
+    name: RowKey | None
 
 
 def pieces(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[list[dict[str, Any]]]:
@@ -52,7 +52,7 @@ class Keys:
         self._row_keys = row_keys
         self._key_column = key_column
 
-    def key_of(self, row: Mapping[str, Any]) -> Key | None:
+    def key_of(self, row: Mapping[str, Any]) -> RowKey | None:
         """None where rows are written without keys."""
         if self._row_keys is None:
             return None
@@ -61,10 +61,10 @@ class Keys:
         key = row[self._key_column]
         if not key:
             raise RowUnfit("The key column is empty in a row", column=self._key_column)
-        return Key(key, None)
+        return RowKey(key, None)
 
 
-def put_of(row: Mapping[str, Any], key: Key | None) -> Put:
+def put_of(row: Mapping[str, Any], key: RowKey | None) -> Put:
     """The message that a row means."""
     payload = row["payload"]
     if payload is None:
@@ -85,17 +85,17 @@ def attributes_of(row: Mapping[str, Any]) -> dict[str, str | bytes]:
     return {**dict(row.get("attributes") or ()), **dict(row.get("binary_attributes") or ())}
 
 
-def update_of(row: Mapping[str, Any], key: Key | None) -> Update:
+def update_of(row: Mapping[str, Any], key: RowKey | None) -> CounterUpdateRow:
     """The update of a counter that a row means."""
     if not row["key"]:
         raise RowUnfit("An update needs a key; this row's is empty", column="key")
-    return Update(row["key"], row.get("verb") or "add", _arguments(row.get("arguments")), key)
+    return CounterUpdateRow(row["key"], row.get("verb") or "add", _arguments(row.get("arguments")), key)
 
 
 def _arguments(given: str | None) -> Sequence[Any]:
-    found: Any = None
+    arguments: Any = None
     with suppress(ValueError):
-        found = [] if given is None else json.loads(given)
-    if found is None:
+        arguments = [] if given is None else json.loads(given)
+    if arguments is None:
         raise RowUnfit("Arguments must be JSON: a list, or one value", column="arguments", given=str(given)[:60])
-    return found if isinstance(found, list) else [found]
+    return arguments if isinstance(arguments, list) else [arguments]

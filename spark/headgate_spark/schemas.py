@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 QUEUE: Mapping[str, DataType] = {
     "id": StringType(),
@@ -66,7 +66,7 @@ UPDATE: Mapping[str, tuple[DataType, ...]] = {
 """The columns of an update of a counter: `arguments` is a list in JSON; `verb` is `add` by default."""
 
 
-class SchemaUnfit(SpecError):
+class SchemaUnfit(InvalidRequest):
     """The columns are not those of the source or sink `headgate`."""
 
 
@@ -96,13 +96,13 @@ def check_write(
     schema: StructType, columns: Mapping[str, tuple[DataType, ...]], *, needed: str, key_column: str | None
 ) -> None:
     """Reject rows that cannot be put; the column of keys may be any string column that is not one of ours."""
-    found = {field.name: field.dataType for field in schema.fields}
-    if needed not in found:
-        raise SchemaUnfit(f"The rows to write need a column {needed}", columns=", ".join(found))
-    if key_column is not None and not isinstance(found.get(key_column), StringType):
-        seen = found[key_column].simpleString() if key_column in found else "missing"
-        raise SchemaUnfit("The option keyColumn must name a string column", column=key_column, is_=seen)
-    for name, kind in found.items():
+    types = {field.name: field.dataType for field in schema.fields}
+    if needed not in types:
+        raise SchemaUnfit(f"The rows to write need a column {needed}", columns=", ".join(types))
+    if key_column is not None and not isinstance(types.get(key_column), StringType):
+        actual = types[key_column].simpleString() if key_column in types else "missing"
+        raise SchemaUnfit("The option keyColumn must name a string column", column=key_column, is_=actual)
+    for name, kind in types.items():
         allowed = columns.get(name)
         if allowed is None and name != key_column:
             raise SchemaUnfit("Unknown column to write", column=name, remedy=f"select among {', '.join(columns)}")

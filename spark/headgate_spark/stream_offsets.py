@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate_spark.jobs.decide_batch import Pick, RangePlan
 
 VERSION = 1
 
 
-class OffsetUnreadable(SpecError):
+class OffsetUnreadable(InvalidRequest):
     """The checkpoint's offset is none of this source, or of a later release."""
 
 
@@ -37,31 +37,37 @@ class BatchOffset:
 
     def to_json(self) -> dict[str, Any]:
         """As Spark keeps it."""
-        return {"version": VERSION, "number": self.number, "ranges": [_told(each) for each in self.ranges]}
+        return {"version": VERSION, "number": self.number, "ranges": [_range_document(each) for each in self.ranges]}
 
     @classmethod
-    def from_json(cls, told: dict[str, Any]) -> BatchOffset:
+    def from_json(cls, document: dict[str, Any]) -> BatchOffset:
         """The content of a checkpoint."""
-        if told.get("version") != VERSION:
-            raise OffsetUnreadable(version=told.get("version"), remedy="upgrade, or start with another checkpoint")
-        return cls(told["number"], tuple(map(_range, told["ranges"])))
+        if document.get("version") != VERSION:
+            raise OffsetUnreadable(
+                version=document.get("version"), remedy="upgrade, or start with another checkpoint"
+            )
+        return cls(document["number"], tuple(map(_range, document["ranges"])))
 
 
-def _told(one: RangePlan) -> dict[str, Any]:
+def _range_document(one: RangePlan) -> dict[str, Any]:
     rows = "\n".join(f"{pick.where} {pick.key.hex()} {pick.mask:x}" for pick in one.picks)
     return {
         "lane": one.lane,
-        "loan": one.loan.hex(),
+        "loan": one.reservation.hex(),
         "epoch": one.epoch,
         "deadline": one.deadline_us,
         "rows": base64.b64encode(zlib.compress(rows.encode())).decode(),
     }
 
 
-def _range(told: dict[str, Any]) -> RangePlan:
-    rows = zlib.decompress(base64.b64decode(told["rows"])).decode().splitlines()
+def _range(document: dict[str, Any]) -> RangePlan:
+    rows = zlib.decompress(base64.b64decode(document["rows"])).decode().splitlines()
     return RangePlan(
-        told["lane"], bytes.fromhex(told["loan"]), told["epoch"], told["deadline"], tuple(map(_pick, rows))
+        document["lane"],
+        bytes.fromhex(document["loan"]),
+        document["epoch"],
+        document["deadline"],
+        tuple(map(_pick, rows)),
     )
 
 

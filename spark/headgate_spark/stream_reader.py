@@ -20,16 +20,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from headgate.client.queue import Queue
-from headgate.engines.borrowing import LoanNotGranted, RangeTaken
 from headgate.engines.contract import Settled
+from headgate.engines.range_reserver import RangeTaken, ReservationNotGranted
 from headgate.errors import HeadgateError, Unavailable
 from headgate_spark.connection import process_of
-from headgate_spark.decide_range import Wanted
+from headgate_spark.decide_range import ReadRange
 from headgate_spark.decide_shares import raised_shares, shares_of_equal
-from headgate_spark.engines.contract import Request
+from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.registry import scan_of
 from headgate_spark.jobs.decide_batch import Pick, RangePlan
-from headgate_spark.lanes.contract import Budget, Lending, LentLane, module_of
+from headgate_spark.lanes.contract import Budget, LaneReservations, ReservableLane, module_of
 from headgate_spark.options import LIVE, StreamOptions
 from headgate_spark.stream_offsets import BatchOffset, pieces, trimmed
 
@@ -79,8 +79,8 @@ class QueueStreamReader(DataSourceStreamReader):
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The next batch, reserved; the same as before where there is nothing."""
-        found = process_of(self._options.subject).run(self._next())
-        return found.to_json()
+        offset = process_of(self._options.subject).run(self._next())
+        return offset.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The rows of an offset, lane by lane. A batch that runs again after a restart came from another reader. It
@@ -110,7 +110,7 @@ class QueueStreamReader(DataSourceStreamReader):
         assert isinstance(partition, Picked)  # noqa: S101 - Spark returns the result of `partitions`
         process = process_of(self._options.subject)
         queue = process.run(self._queue())
-        request = Request(LIVE, Wanted(), self._columns, self._options.messages_per_split)
+        request = ScanRequest(LIVE, ReadRange(), self._columns, self._options.messages_per_split)
         return process.each(scan_of(queue).read_picked(queue, request, partition.lane, partition.picks))
 
     # ---- within
@@ -123,7 +123,7 @@ class QueueStreamReader(DataSourceStreamReader):
             await self._settle(self._out)
             self._out = None
         queue = await self._queue()
-        ranges = await patiently(lambda: self._borrow(queue))
+        ranges = await patiently(lambda: self._reserve(queue))
         if ranges or self._latest is None:
             # the first of a reader is a new one in any case, so that Spark commits the batch that was done before a
             # restart
@@ -131,17 +131,17 @@ class QueueStreamReader(DataSourceStreamReader):
             self._out = self._latest if ranges else None
         return self._latest
 
-    async def _borrow(self, queue: Queue) -> list[RangePlan]:
+    async def _reserve(self, queue: Queue) -> list[RangePlan]:
         """A range of each lane that has something, until the bound is reached; another lane is first each time."""
         now_us = queue.engine.host.now_us()
         lending = module_of(queue).lending_of(queue, self._job)
-        lanes: Sequence[LentLane] = await lending.lanes(from_us=None, until_us=now_us)
+        lanes: Sequence[ReservableLane] = await lending.lanes(from_us=None, until_us=now_us)
         first = self._turn % max(len(lanes), 1)
         self._turn += 1
         left = self._options.messages_per_trigger
         ranges: list[RangePlan] = []
         for lane, share in await _shared_out([*lanes[first:], *lanes[:first]], left):
-            plan = await self._borrow_of(lane, min(share, left), now_us + self._options.visibility_us)
+            plan = await self._reserve_in(lane, min(share, left), now_us + self._options.visibility_us)
             if plan is not None:
                 ranges.append(plan)
                 left -= sum(pick.messages for pick in plan.picks)
@@ -149,15 +149,15 @@ class QueueStreamReader(DataSourceStreamReader):
                 break
         return ranges
 
-    async def _borrow_of(self, lane: LentLane, messages_max: int, deadline_us: int) -> RangePlan | None:
+    async def _reserve_in(self, lane: ReservableLane, messages_max: int, deadline_us: int) -> RangePlan | None:
         """The next range of a lane with remaining messages; None where there are none, or another job has one."""
         for _ in range(RANGES_TRIED):
             preview = await lane.preview(_budget(messages_max))
             if preview is None:
                 return None
             try:
-                plan = await lane.borrow(preview, deadline_us)
-            except (RangeTaken, LoanNotGranted):
+                plan = await lane.reserve(preview, deadline_us)
+            except (RangeTaken, ReservationNotGranted):
                 return None
             if plan.picks:
                 return trimmed(plan, messages_max)
@@ -175,7 +175,7 @@ class QueueStreamReader(DataSourceStreamReader):
                 log.warning("batch on a lane may not be settled", extra={"error": str(error)})
         self._settled = offset.number
 
-    async def _settle_range(self, queue: Queue, lending: Lending, plan: RangePlan) -> None:
+    async def _settle_range(self, queue: Queue, lending: LaneReservations, plan: RangePlan) -> None:
         """Under the reservation of the batch; where that is over, under another."""
         lane = await lending.lane(plan.lane)
         masks = {at: pick.mask for at, pick in enumerate(plan.picks)}
@@ -184,24 +184,24 @@ class QueueStreamReader(DataSourceStreamReader):
             await lane.give_back(plan)
         else:
             deadline_us = queue.engine.host.now_us() + self._options.visibility_us
-            how = await lending.settle_anew(plan, masks, deadline_us)
+            how = await lending.settle_again(plan, masks, deadline_us)
         if how is not Settled.DONE:
             raise NotSettled(lane=plan.lane, how=how.value)
         await scan_of(queue).pass_over(queue, plan.lane)
 
 
-async def _shared_out(lanes: Sequence[LentLane], bound: int) -> list[tuple[LentLane, int]]:
+async def _shared_out(lanes: Sequence[ReservableLane], bound: int) -> list[tuple[ReservableLane, int]]:
     """The number of messages to take of each lane, by its backlog."""
     shares = shares_of_equal(bound, len(lanes))
     while True:
-        found = await asyncio.gather(*(_waiting(lane, share) for lane, share in zip(lanes, shares, strict=True)))
-        raised = raised_shares(shares, found, bound)
+        waiting = await asyncio.gather(*(_waiting(lane, share) for lane, share in zip(lanes, shares, strict=True)))
+        raised = raised_shares(shares, waiting, bound)
         if raised is None:
             return list(zip(lanes, shares, strict=True))
         shares = raised
 
 
-async def _waiting(lane: LentLane, messages_max: int) -> int:
+async def _waiting(lane: ReservableLane, messages_max: int) -> int:
     """The number of messages in the next reservation, up to about this many."""
     cursor = lane.cursor
     preview = await lane.preview(_budget(messages_max))

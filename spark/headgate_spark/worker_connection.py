@@ -36,7 +36,7 @@ SECRETS = ("PASSWORD", "SSL_CA", "SSL_CERT", "SSL_KEY")
 """Settings that tasks get only on the driver's own machine."""
 
 
-def told_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def task_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The part of the driver's environment that its tasks get."""
     return _variables(environment, NAMES)
 
@@ -115,8 +115,8 @@ class UnderWay:
     """Work of one task that is awaited later. If some of it fails, the rest is awaited before the error is raised: a
     repeated task then meets nothing of its own."""
 
-    def __init__(self, here: WorkerConnection, ahead: int) -> None:
-        self._here = here
+    def __init__(self, connection: WorkerConnection, ahead: int) -> None:
+        self._connection = connection
         self._ahead = ahead
         self._begun: deque[Future[Any]] = deque()
 
@@ -137,7 +137,7 @@ class UnderWay:
         except BaseException:
             work.close()
             raise
-        self._begun.append(self._here.begin(work))
+        self._begun.append(self._connection.begin(work))
 
     def _end(self, left: int) -> None:
         while len(self._begun) > left:
@@ -157,21 +157,21 @@ _lock = threading.Lock()
 _open: dict[tuple[tuple[str, str], ...], WorkerConnection] = {}
 
 
-def merge_environments(told: Mapping[str, str], own: Mapping[str, str], over: Mapping[str, str]) -> dict[str, str]:
+def merge_environments(task: Mapping[str, str], own: Mapping[str, str], over: Mapping[str, str]) -> dict[str, str]:
     """One environment of the three, where the later goes before the earlier, with the prefix or without it."""
     settled = connection_variables(own)
-    left = {name: value for name, value in told.items() if name.removeprefix(PREFIX) not in settled}
+    left = {name: value for name, value in task.items() if name.removeprefix(PREFIX) not in settled}
     return {**left, **own, **prefixed(over)}
 
 
-def connection_here(told: Mapping[str, str], *, over: Mapping[str, str] | None = None) -> WorkerConnection:
+def process_connection(environment: Mapping[str, str], *, over: Mapping[str, str] | None = None) -> WorkerConnection:
     """The connection of this process; its own environment takes precedence over the driver's, and `over` over
     both."""
     over = over or {}
-    key = (("", str(os.getpid())), *sorted(told.items()), ("", ""), *sorted(over.items()))
+    key = (("", str(os.getpid())), *sorted(environment.items()), ("", ""), *sorted(over.items()))
     with _lock:
         if key not in _open:
-            _open[key] = WorkerConnection(merge_environments(told, os.environ, over))
+            _open[key] = WorkerConnection(merge_environments(environment, os.environ, over))
             spare_the_collector()  # Spark has it visit every object after each task: 60 ms for the imported modules
             spare_archives()
         return _open[key]

@@ -26,9 +26,9 @@ from headgate.errors import Bug, Unavailable
 from headgate_spark.connection import process_of
 from headgate_spark.decide_keys import RowKeys, TaskName, token_name
 from headgate_spark.decide_marks import Mark, require_remembered
-from headgate_spark.marks import Marks
+from headgate_spark.marks import BatchMarks
 from headgate_spark.options import OptionInvalid, WriteOptions
-from headgate_spark.rows_to_put import Keys, Update, pieces, put_of, update_of
+from headgate_spark.rows_to_put import CounterUpdateRow, Keys, pieces, put_of, update_of
 
 TRIES = 5
 PAUSE_S = 2.0
@@ -38,7 +38,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class WriteReceipt(WriterCommitMessage):
     """How many rows a task wrote."""
 
     rows: int
@@ -50,7 +50,7 @@ class RowWriter:
 
     options: WriteOptions
 
-    def write(self, batches: Iterator[pa.RecordBatch], task: TaskName) -> Written:
+    def write(self, batches: Iterator[pa.RecordBatch], task: TaskName) -> WriteReceipt:
         """Write all rows of a task's partition."""
         process = process_of(self.options.subject)
         row_keys = RowKeys(task) if self.options.exactly_once else None
@@ -60,7 +60,7 @@ class RowWriter:
         for piece in pieces(batches, self.options.puts_at_once):
             process.run(target.write(piece, keys))
             rows += len(piece)
-        return Written(rows)
+        return WriteReceipt(rows)
 
     async def _open(self, connection: Headgate, task: TaskName) -> QueueTarget | CounterTarget:
         options = self.options
@@ -70,16 +70,19 @@ class RowWriter:
         else:
             target = QueueTarget(await connection.queue(options.subject.queue or ""))
         if options.exactly_once:
-            ground = connection.ground
-            await ground.clock.until_trusted(TRIES * PAUSE_S)
-            marks = Marks(
-                ground.store_in(ground.keyspace), target.subject.entry.id, ground.clock.require, ground.new_uuid
+            process_context = connection.process_context
+            await process_context.clock.until_trusted(TRIES * PAUSE_S)
+            marks = BatchMarks(
+                process_context.store_in(process_context.keyspace),
+                target.subject.entry.id,
+                process_context.clock.require,
+                process_context.new_uuid,
             )
-            mine = Mark(task.batch, ground.clock.require(), options.key_column or "")
+            mine = Mark(task.batch, process_context.clock.require(), options.key_column or "")
             target.mark = await marks.begin(
                 task.query, mine, remembered_us=target.remembered_us, skew_us=target.skew_us
             )
-            target.now_us = ground.clock.require
+            target.now_us = process_context.clock.require
         return target
 
 
@@ -119,7 +122,7 @@ class CounterTarget:
             some = updates[first : first + UPDATES_AT_ONCE]
             await _until_answered(self, partial(self._count, some))
 
-    async def _count(self, updates: Sequence[Update]) -> None:
+    async def _count(self, updates: Sequence[CounterUpdateRow]) -> None:
         sent = [
             self.subject.update(each.verb, each.key, *each.arguments, token=self._token(each)) for each in updates
         ]
@@ -128,7 +131,7 @@ class CounterTarget:
             if isinstance(error, BaseException):
                 raise error
 
-    def _token(self, update: Update) -> str | None:
+    def _token(self, update: CounterUpdateRow) -> str | None:
         if update.name is None or self.mark is None:
             return None
         task = f"{self._task.query} {self._task.batch}"

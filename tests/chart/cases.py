@@ -201,26 +201,26 @@ def with_base(values: Mapping[str, Any]) -> Values:
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:
     """As Helm merges values."""
-    told = dict(below)
+    values = dict(below)
     for name, value in above.items():
-        both = isinstance(value, Mapping) and isinstance(told.get(name), Mapping)
-        told[name] = merged(told[name], value) if both else value
-    return told
+        both = isinstance(value, Mapping) and isinstance(values.get(name), Mapping)
+        values[name] = merged(values[name], value) if both else value
+    return values
 
 
 def rendered(helm: Helm, values: Mapping[str, Any], *, release: str = "headgate") -> list[dict[str, Any]]:
     """All that an installation would make, hooks and tests too."""
-    told = helm.run(
+    text = helm.run(
         *("template", release, str(CHART), "--namespace", "headgate-system", *KUBERNETES),
         values=with_base(values),
     )
-    return [document for document in yaml.safe_load_all(told) if document]
+    return [document for document in yaml.safe_load_all(text) if document]
 
 
 def defaults() -> Values:
     """values.yaml."""
-    told: Values = yaml.safe_load(Path(CHART, "values.yaml").read_text())
-    return told
+    text: Values = yaml.safe_load(Path(CHART, "values.yaml").read_text())
+    return text
 
 
 def leaves(values: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ from dev.cluster.helm import CHART, Helm
 from headgate.api.parse import check_resource
 from headgate_operator.build_pod import CONNECTION_FILES, CONNECTION_KEYS
 from headgate_operator.names import CONNECTION_COPY, SPARK_ACCOUNT
-from headgate_operator.rights import AT_HOME, DRIVING, EVERYWHERE, rules
+from headgate_operator.rbac import AT_HOME, DRIVING, EVERYWHERE, rules
 from tests.chart.cases import CASES, rendered
 
 Document = Mapping[str, Any]
@@ -27,8 +27,8 @@ def of_kind(documents: list[dict[str, Any]], kind: str, part: str = "") -> list[
 
 def the(documents: list[dict[str, Any]], kind: str, part: str = "") -> dict[str, Any]:
     """The only one."""
-    (found,) = of_kind(documents, kind, part)
-    return found
+    (result,) = of_kind(documents, kind, part)
+    return result
 
 
 def pods(documents: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -80,7 +80,7 @@ def test_no_container_may_become_root_or_write_its_image(helm: Helm, name: str) 
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_object_says_that_it_is_helms_and_of_which_release(helm: Helm, name: str) -> None:
+def test_every_object_reports_that_it_is_helms_and_of_which_release(helm: Helm, name: str) -> None:
     for each in rendered(helm, CASES[name]):
         labels = each["metadata"]["labels"]
         assert ("Helm", "headgate") == (
@@ -113,7 +113,7 @@ def test_every_account_that_a_pod_names_is_made_and_bound_to_roles_that_are(helm
 # ---- what the operator needs
 
 
-def test_the_operator_may_what_its_code_says(helm: Helm) -> None:
+def test_the_operator_may_what_its_code_states(helm: Helm) -> None:
     documents = rendered(helm, {})
     assert rules(EVERYWHERE) == the(documents, "ClusterRole", "headgate-operator")["rules"]
     assert rules(AT_HOME) == the(documents, "Role", "headgate-operator")["rules"]
@@ -139,7 +139,7 @@ def test_one_process_has_no_budget_that_would_hold_up_a_drain(helm: Helm) -> Non
     assert [] == of_kind(rendered(helm, CASES["one process"]), "PodDisruptionBudget")
 
 
-def test_the_operator_is_told_its_image_so_that_workers_have_the_same(helm: Helm) -> None:
+def test_the_operator_is_reported_its_image_so_that_workers_have_the_same(helm: Helm) -> None:
     container = operator_of(rendered(helm, CASES["a registry of one's own"]))
     image = "registry.internal:5000/mirror/team/headgate:9.9.9"
     assert (image, image) == (container["image"], told(container)["HEADGATE_IMAGE"])
@@ -172,7 +172,7 @@ def test_pull_secrets_reach_every_pod_of_the_chart(helm: Helm) -> None:
     assert [] == [name for name, pod in pods(documents) if pod.get("imagePullSecrets") != [{"name": "pull"}]]
 
 
-def test_the_operator_is_told_by_which_secrets_workers_pull(helm: Helm) -> None:
+def test_the_operator_is_given_by_which_secrets_workers_pull(helm: Helm) -> None:
     args = operator_of(rendered(helm, CASES["a registry of one's own"]))["args"]
     assert ["--qps=100", "--pull-secret=pull-one", "--pull-secret=pull-two"] == args
 
@@ -180,7 +180,7 @@ def test_the_operator_is_told_by_which_secrets_workers_pull(helm: Helm) -> None:
 # ---- the connection
 
 
-def test_the_secret_has_every_key_that_a_connection_is_told_by(helm: Helm) -> None:
+def test_the_secret_has_every_key_that_a_connection_is_given_by(helm: Helm) -> None:
     secret = the(rendered(helm, CASES["a connection with everything"]), "Secret")
     assert {*CONNECTION_KEYS, *CONNECTION_FILES} == set(secret["data"])
     values = decoded(secret)
@@ -189,7 +189,7 @@ def test_the_secret_has_every_key_that_a_connection_is_told_by(helm: Helm) -> No
     assert CONNECTION_COPY == secret["metadata"]["name"]
 
 
-def test_what_is_not_said_is_not_in_the_secret(helm: Helm) -> None:
+def test_what_is_not_reported_is_not_in_the_secret(helm: Helm) -> None:
     assert {"CONTACT_POINTS": "cassandra.db.svc"} == decoded(the(rendered(helm, {}), "Secret"))
 
 
@@ -233,16 +233,16 @@ def test_without_a_volume_its_data_go_with_the_pod_and_with_one_they_stay(helm: 
 def test_definitions_are_brought_before_anything_else_at_install_and_upgrade(helm: Helm) -> None:
     job = the(rendered(helm, {}), "Job", "crds")
     assert "pre-install,pre-upgrade" == job["metadata"]["annotations"]["helm.sh/hook"]
-    assert ["python3", "-m", "headgate_operator.bring_crds"] == command(job)
+    assert ["python3", "-m", "headgate_operator.install_crds"] == command(job)
 
 
-def test_the_end_is_guarded_and_told_whether_all_goes(helm: Helm) -> None:
+def test_the_end_is_guarded_and_reported_whether_all_goes(helm: Helm) -> None:
     kept, gone = (the(rendered(helm, values), "Job", "uninstall") for values in ({}, {"crds": {"keep": False}}))
     assert "pre-delete" == kept["metadata"]["annotations"]["helm.sh/hook"]
     assert ("--keep", "--remove") == (command(kept)[-1], command(gone)[-1])
 
 
-def test_the_guard_may_scale_the_very_deployment_that_it_is_told(helm: Helm) -> None:
+def test_the_guard_may_scale_the_very_deployment_that_it_is_reported(helm: Helm) -> None:
     documents = rendered(helm, CASES["names"])
     deployment = the(documents, "Deployment")["metadata"]["name"]
     (rule,) = [each for each in the(documents, "Role", "uninstall")["rules"] if "deployments" in each["resources"]]

@@ -42,15 +42,15 @@ def test_two_mistakes_are_two_lines(helm: Helm) -> None:
 
 
 def test_every_option_is_set_in_some_case_to_something_else() -> None:
-    told = dict(leaves(defaults()))
+    by_name = dict(leaves(defaults()))
     changed = {
         path
         for values in CASES.values()
         for path, value in leaves(merged(defaults(), with_base(values)))
-        if path not in told or told[path] != value
+        if path not in by_name or by_name[path] != value
     }
-    below = {path for path in told if any(each == path or each.startswith(f"{path}.") for each in changed)}
-    assert set() == set(told) - below
+    below = {path for path in by_name if any(each == path or each.startswith(f"{path}.") for each in changed)}
+    assert set() == set(by_name) - below
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "the least"])
@@ -61,8 +61,8 @@ def test_every_case_changes_what_is_installed(helm: Helm, name: str) -> None:
 def test_the_schema_names_every_option_and_no_other() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     named = {name: set(part["properties"]) for name, part in schema["properties"].items() if "properties" in part}
-    told = {name: set(value) for name, value in defaults().items() if isinstance(value, dict)}
-    assert told == named
+    values = {name: set(value) for name, value in defaults().items() if isinstance(value, dict)}
+    assert values == named
 
 
 def test_the_defaults_lack_nothing_but_the_way_to_cassandra(helm: Helm) -> None:

@@ -107,8 +107,8 @@ class Scene:
 
     def value(self, query: str) -> float | None:
         """What Prometheus answers, if there is something."""
-        found = self.prometheus.ask("query", query=query)["result"]
-        return float(found[0]["value"][1]) if found else None
+        result = self.prometheus.ask("query", query=query)["result"]
+        return float(result[0]["value"][1]) if result else None
 
     def until_fires(self, alert: str, *, timeout_s: float = 90, **labels: str) -> None:
         """Wait until it does, for what has these labels."""
@@ -132,14 +132,14 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
 
 def queue(name: str, **spec: Any) -> dict[str, Any]:
     """With clocks that are near, so that nothing waits long."""
-    told = {
+    values = {
         "shards": 1,
         "maxClockSkew": "100ms",
         "timeline": {"safetyLag": "200ms", "lease": {"ttl": "5s", "touch": "1s"}},
         "storage": {"tables": "shared"},
         **spec,
     }
-    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": told}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": values}
 
 
 @contextmanager
@@ -151,14 +151,14 @@ def scene_of(
     host, _, port = environment["CONTACT_POINTS"].rpartition(":")
     with ExitStack() as stack:
         store = stack.enter_context(Gate(host, int(port)).listening())
-        told = {**environment, "CONTACT_POINTS": f"127.0.0.1:{store.port}"}
-        its_home = stack.enter_context(home(kubernetes, told, folder))
+        variables = {**environment, "CONTACT_POINTS": f"127.0.0.1:{store.port}"}
+        its_home = stack.enter_context(home(kubernetes, variables, folder))
         running = stack.enter_context(leading(its_home, *options))
         prometheus_folder = folder / "prometheus"
         prometheus_folder.mkdir()
         asked = stack.enter_context(prometheus(prometheus_folder, rules_of(helm)))
-        told["KEYSPACE"] = its_home.keyspace
-        made = Scene(its_home, running, store, asked, told, folder, stack)
+        variables["KEYSPACE"] = its_home.keyspace
+        made = Scene(its_home, running, store, asked, variables, folder, stack)
         made.scrape("operator", running.port)
         assert wait_until(lambda: made.value("headgate_operator_leading") == 1.0, timeout_s=30)
         yield made

@@ -34,7 +34,7 @@ def image_values(image: str) -> Values:
 
 def connection_values(environment: Mapping[str, str], keyspace: str) -> Values:
     """The same connection that a process outside reads from its environment."""
-    told: Values = {
+    variables: Values = {
         "contactPoints": environment["CONTACT_POINTS"].split(","),
         "dataCenter": environment.get("DATA_CENTER", ""),
         "username": environment.get("USERNAME", ""),
@@ -43,7 +43,7 @@ def connection_values(environment: Mapping[str, str], keyspace: str) -> Values:
     }
     files = {"ca": "SSL_CA", "certificate": "SSL_CERT", "key": "SSL_KEY"}
     tls = {name: Path(environment[path]).read_text() for name, path in files.items() if environment.get(path)}
-    return {"connection": {**told, "tls": {"enabled": True, **tls}} if tls else told}
+    return {"connection": {**variables, "tls": {"enabled": True, **tls}} if tls else variables}
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Release:
         return self._change("upgrade", values)
 
     def _change(self, verb: str, values: Mapping[str, Any] | None) -> str:
-        told = merged(self.values, values or {})
-        return self._helm(verb, RELEASE, str(CHART), "--wait", "--timeout", WITHIN, values=told)
+        report = merged(self.values, values or {})
+        return self._helm(verb, RELEASE, str(CHART), "--wait", "--timeout", WITHIN, values=report)
 
     def rollback(self, revision: int = 0) -> str:
         """To that revision, or to the one before."""
@@ -100,8 +100,8 @@ class Release:
 
     def pods(self) -> list[dict[str, Any]]:
         """The operator's that do not end."""
-        found = self.kubectl.list("pods", "app.kubernetes.io/component=operator")
-        return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
+        result = self.kubectl.list("pods", "app.kubernetes.io/component=operator")
+        return [pod for pod in result if not pod["metadata"].get("deletionTimestamp")]
 
     def ask(self, pod: str, path: str) -> str:
         """A pod's HTTP port, through the API server."""

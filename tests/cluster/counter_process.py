@@ -99,7 +99,7 @@ class Door:
 async def run(port: int) -> None:
     """Until the process is asked to end."""
     async with headgate.connect(os.environ) as connection:
-        hints = connection.ground.hints
+        hints = connection.process_context.hints
         assert hints is not None
         handles, collectors = {}, []
         for kind, name in COUNTERS.items():
@@ -109,10 +109,10 @@ async def run(port: int) -> None:
             )
             handles[kind] = CounterHandle(counter.handle.host, settings, hints=hints)
             collectors.append(Collector(counter.handle.host, settings, counter.kind, hints))
-        door = Door(handles, collectors)
+        port_opened = Door(handles, collectors)
         shared = socket.create_server(("127.0.0.1", port), reuse_port=True)
-        server = await asyncio.start_server(door.serve, sock=shared)
-        collecting = asyncio.create_task(door.collect_always())
+        server = await asyncio.start_server(port_opened.serve, sock=shared)
+        collecting = asyncio.create_task(port_opened.collect_always())
         print("ready", flush=True)  # noqa: T201  its log is what the test waits for
         ended = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)

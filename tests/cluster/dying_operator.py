@@ -16,14 +16,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from headgate_operator.perform import Performer
+from headgate_operator.apply_plan import PlanApplier
+from headgate_operator.decision_log import effect_words
 from headgate_operator.process import main
-from headgate_operator.ring import effect_words
 
 DEATHS_EACH = 2
 DEATHS = Path(os.environ["HEADGATE_TEST_DEATHS"])
 
-_whole = Performer._one
+_whole = PlanApplier._one
 _done: list[str] = []
 
 
@@ -37,15 +37,15 @@ def _dies_before(effect: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def _one_and_no_more(self: Performer, key: Any, effect: Any, *args: Any) -> Any:
-    told = f"{key.path}: {effect_words(effect)}"
+async def _one_and_no_more(self: PlanApplier, key: Any, effect: Any, *args: Any) -> Any:
+    text = f"{key.path}: {effect_words(effect)}"
     if _done:
-        _dies_before(told)
+        _dies_before(text)
     answer = await _whole(self, key, effect, *args)
-    _done.append(told)
+    _done.append(text)
     return answer
 
 
 if __name__ == "__main__":
-    Performer._one = _one_and_no_more  # type: ignore[method-assign]
+    PlanApplier._one = _one_and_no_more  # type: ignore[method-assign]
     main()

@@ -67,8 +67,8 @@ class Built:
     @property
     def config(self) -> dict[str, Any]:
         """How it is run by default."""
-        told: dict[str, Any] = json.loads(self.image.config)["config"]
-        return told
+        document: dict[str, Any] = json.loads(self.image.config)["config"]
+        return document
 
     def left_of_the_build(self) -> list[str]:
         """Compilers, caches and sources: nothing is mounted over what the image has, and no entrypoint is first."""
@@ -85,8 +85,8 @@ class Built:
         script = (
             "find / -xdev \\( -type d -o -type f \\) \\( -perm -0002 -o -perm -0020 -group 0 \\) 2>/dev/null; true"
         )
-        found = self.said("sh", "-c", script, user=ANYBODY).splitlines()
-        return [path for path in found if not path.startswith(TEMPORARY)]
+        result = self.said("sh", "-c", script, user=ANYBODY).splitlines()
+        return [path for path in result if not path.startswith(TEMPORARY)]
 
     def is_compiled(self) -> bool:
         """Whether Python finds our modules compiled, since it could not keep what it compiles."""
@@ -96,8 +96,8 @@ class Built:
     def in_docker(self) -> tuple[str, list[str]]:
         """By what the engine that built it knows it and its layers."""
         asked = ("image", "inspect", "--format", "{{.Id}} {{json .RootFS.Layers}}", self.image.tag)
-        told, _, layers = self.docker.docker(*asked).partition(" ")
-        return told, json.loads(layers)
+        report, _, layers = self.docker.docker(*asked).partition(" ")
+        return report, json.loads(layers)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from headgate.testing.cassandra.serving import Existing, Serving
 
 def test_the_fixture_is_served_by_testcontainers_with_our_settings(cassandra: Serving) -> None:
     assert isinstance(cassandra, DockerCassandra)
-    told = {row["name"]: row["value"] for row in cassandra.cql("SELECT name, value FROM system_views.settings")}
+    values = {row["name"]: row["value"] for row in cassandra.cql("SELECT name, value FROM system_views.settings")}
     expected = {
         "authenticator": "PasswordAuthenticator",
         "authorizer": "CassandraAuthorizer",
@@ -17,12 +17,16 @@ def test_the_fixture_is_served_by_testcontainers_with_our_settings(cassandra: Se
         "tombstone_failure_threshold": "100000",
         "cluster_name": "headgate-test",
     }
-    assert expected == {name: told.get(name) for name in expected}
+    assert expected == {name: values.get(name) for name in expected}
 
 
 def test_its_environment_names_the_published_port(cassandra: Serving) -> None:
-    told = cassandra.environment()
-    assert ("datacenter1", "cassandra", "false") == (told["DATA_CENTER"], told["USERNAME"], told["USE_SSL"])
-    assert [told["CONTACT_POINTS"]] == cassandra.contact_points()
-    assert not told["CONTACT_POINTS"].endswith(":9042")
-    assert told["CONTACT_POINTS"] == Existing(read_connection(told)).environment()["CONTACT_POINTS"]
+    variables = cassandra.environment()
+    assert ("datacenter1", "cassandra", "false") == (
+        variables["DATA_CENTER"],
+        variables["USERNAME"],
+        variables["USE_SSL"],
+    )
+    assert [variables["CONTACT_POINTS"]] == cassandra.contact_points()
+    assert not variables["CONTACT_POINTS"].endswith(":9042")
+    assert variables["CONTACT_POINTS"] == Existing(read_connection(variables)).environment()["CONTACT_POINTS"]

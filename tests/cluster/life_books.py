@@ -88,17 +88,21 @@ def kept_books(
     environment: Mapping[str, str], listener: Listener, queue: str, counter: str | None = None, *, a_second: float
 ) -> Iterator[Books]:
     """Two applications that run until the end, whatever happens."""
-    books = Books(listener)
+    delivery_state = Books(listener)
     with headgate.connect_sync(dict(environment)) as p:
-        books.works.append(threading.Thread(target=_put, args=(p, queue, books, 1 / a_second), daemon=True))
+        delivery_state.works.append(
+            threading.Thread(target=_put, args=(p, queue, delivery_state, 1 / a_second), daemon=True)
+        )
         if counter is not None:
-            books.works.append(threading.Thread(target=_count, args=(p, counter, books, 1 / a_second), daemon=True))
-        for work in books.works:
+            delivery_state.works.append(
+                threading.Thread(target=_count, args=(p, counter, delivery_state, 1 / a_second), daemon=True)
+            )
+        for work in delivery_state.works:
             work.start()
         try:
-            yield books
+            yield delivery_state
         finally:
-            books.close()
+            delivery_state.close()
 
 
 def counted_in_the_end(environment: Mapping[str, str], counter: str) -> int:

@@ -49,11 +49,11 @@ class Listener:
     def first(self, text: str, *, timeout_s: float = 60) -> float:
         """When a message was first handled."""
 
-        def said() -> bool:
+        def output() -> bool:
             return any(word.text == text for word in self.words)
 
         with self.more:
-            assert self.more.wait_for(said, timeout_s), f"{text}: not handled within {timeout_s:g} s"
+            assert self.more.wait_for(output, timeout_s), f"{text}: not handled within {timeout_s:g} s"
             return next(word.at_s for word in self.words if word.text == text)
 
     def wait(self, holds: Callable[[list[Word]], bool], *, timeout_s: float = 60) -> bool:

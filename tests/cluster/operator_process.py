@@ -24,7 +24,7 @@ from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl
 from headgate.testing.processes import wait_until
 from headgate_operator.build_pod import CONNECTION_FILES
-from headgate_operator.rights import OPERATOR, bindings, cluster_role, role
+from headgate_operator.rbac import OPERATOR, bindings, cluster_role, role
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 60.0
@@ -132,10 +132,10 @@ def home(kubernetes: KubernetesUnderTest, connection: Mapping[str, str], folder:
 def _by_token(home: Kubectl) -> dict[str, Any]:
     """A kubeconfig of the operator's account, with nothing outside the file."""
     token = home.run("create", "token", OPERATOR, "--duration=4h").strip()
-    told: dict[str, Any] = json.loads(home.run("config", "view", "--raw", "--flatten", "--minify", "-o", "json"))
-    told["users"] = [{"name": OPERATOR, "user": {"token": token}}]
-    told["contexts"][0]["context"]["user"] = OPERATOR
-    return told
+    text: dict[str, Any] = json.loads(home.run("config", "view", "--raw", "--flatten", "--minify", "-o", "json"))
+    text["users"] = [{"name": OPERATOR, "user": {"token": token}}]
+    text["contexts"][0]["context"]["user"] = OPERATOR
+    return text
 
 
 @contextmanager
@@ -152,10 +152,10 @@ def leading(home: Home, *options: str) -> Iterator[OperatorProcess]:
 
 def secret_of(connection: Mapping[str, str], namespace: str, keyspace: str) -> dict[str, Any]:
     """The chart's Secret: files' contents instead of their paths."""
-    told = {name: value.encode() for name, value in connection.items() if value and name not in FILES.values()}
-    told |= {name: Path(connection[path]).read_bytes() for name, path in FILES.items() if connection.get(path)}
-    told["KEYSPACE"] = keyspace.encode()
-    data = {name: base64.b64encode(value).decode() for name, value in told.items()}
+    by_name = {name: value.encode() for name, value in connection.items() if value and name not in FILES.values()}
+    by_name |= {name: Path(connection[path]).read_bytes() for name, path in FILES.items() if connection.get(path)}
+    by_name["KEYSPACE"] = keyspace.encode()
+    data = {name: base64.b64encode(value).decode() for name, value in by_name.items()}
     metadata = {"name": "headgate-connection", "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
 
@@ -183,15 +183,15 @@ class Asked:
 
 def asked(log: Path, users: frozenset[str]) -> list[Asked]:
     """All that these users asked, that was answered."""
-    told = []
+    reports = []
     for file in sorted(log.parent.glob(f"{log.stem}*{log.suffix}")):  # with what was rotated away
         for line in file.read_text().splitlines():
             if OPERATOR not in line:
                 continue
             event = json.loads(line)
             if event["user"]["username"] in users and "objectRef" in event:
-                told.append(_asked(event))
-    return told
+                reports.append(_asked(event))
+    return reports
 
 
 def _asked(event: Mapping[str, Any]) -> Asked:

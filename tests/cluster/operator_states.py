@@ -31,26 +31,26 @@ def state(here: Kubectl, cassandra: Serving, keyspace: str) -> dict[str, Any]:
         f"SELECT name, state FROM {keyspace}.catalogue WHERE namespace = '{here.namespace}' AND kind = 'Queue'"
     )
     statuses = {one["metadata"]["name"]: _status(one) for one in here.list("queues")}
-    told = {"children": children, "entries": {row["name"]: row["state"] for row in rows}, "statuses": statuses}
-    plain: dict[str, Any] = json.loads(json.dumps(told).replace(str(here.namespace), "NAMESPACE"))
+    values = {"children": children, "entries": {row["name"]: row["state"] for row in rows}, "statuses": statuses}
+    plain: dict[str, Any] = json.loads(json.dumps(values).replace(str(here.namespace), "NAMESPACE"))
     return plain
 
 
 def child_as_told(child: dict[str, Any]) -> dict[str, Any]:
     """The operator's report of it."""
     owners = [{"kind": one["kind"], "name": one["name"]} for one in child["metadata"].get("ownerReferences", ())]
-    told = {name: value for name, value in child.items() if name not in ("metadata", "status")}
-    return {**told, "labels": child["metadata"]["labels"], "owners": owners}
+    values = {name: value for name, value in child.items() if name not in ("metadata", "status")}
+    return {**values, "labels": child["metadata"]["labels"], "owners": owners}
 
 
 def _status(one: dict[str, Any]) -> dict[str, Any]:
     """Without times, and without how far pods of an image that is nowhere have come."""
     conditions = one["status"]["conditions"]
-    told = {each["type"]: (each["status"], each["reason"]) for each in conditions}
+    values = {each["type"]: (each["status"], each["reason"]) for each in conditions}
     for passing in ("Ready", "Reconciling", "ConsumersReady", "RepairHealthy", "CollectionHealthy"):
-        told.pop(passing, None)
+        values.pop(passing, None)
     return {
-        "conditions": told,
+        "conditions": values,
         "shards": one["status"]["replicas"],
         "generation": one["status"]["observedGeneration"],
     }

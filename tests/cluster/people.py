@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from dev.cluster.kubectl import Kubectl
 from headgate.cli.main import main as headgate
-from headgate_operator.plugin import main as plugin
+from headgate_operator.kubectl_plugin import main as plugin
 
 Rights = Sequence[tuple[str, str, str]]
 """(group, resources by comma, verbs by comma)."""
@@ -41,12 +41,12 @@ def person(kubectl: Kubectl, folder: Path, rights: dict[str, Rights]) -> Path:
 def _granted(name: str, home: str, namespace: str, rules: Rights) -> list[dict[str, Any]]:
     metadata = {"name": name, "namespace": namespace}
     api = "rbac.authorization.k8s.io"
-    told = [
+    reports = [
         {"apiGroups": [group], "resources": resources.split(","), "verbs": verbs.split(",")}
         for group, resources, verbs in rules
     ]
     subject = {"kind": "ServiceAccount", "name": name, "namespace": home}
-    role = {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": metadata, "rules": told}
+    role = {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": metadata, "rules": reports}
     reference = {"apiGroup": api, "kind": "Role", "name": name}
     binding = {**role, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]}
     binding.pop("rules")
@@ -76,6 +76,6 @@ class Calling:
 
 
 def _found(program: str) -> str:
-    found = shutil.which(program)
-    assert found is not None, program
-    return found
+    result = shutil.which(program)
+    assert result is not None, program
+    return result

@@ -33,7 +33,10 @@ def program(name: str) -> str:
 def at_once(groups: Rules) -> Rules:
     """Groups of rules that fire as soon as they hold."""
     return [
-        {**group, "rules": [{name: told for name, told in rule.items() if name != "for"} for rule in group["rules"]]}
+        {
+            **group,
+            "rules": [{name: report for name, report in rule.items() if name != "for"} for rule in group["rules"]],
+        }
         for group in groups
     ]
 
@@ -48,9 +51,9 @@ class Prometheus:
 
     def scrape(self, **ports: int) -> None:
         """These and no others, by name."""
-        told = [{"targets": [f"127.0.0.1:{port}"], "labels": {"job": name}} for name, port in ports.items()]
+        reports = [{"targets": [f"127.0.0.1:{port}"], "labels": {"job": name}} for name, port in ports.items()]
         partial = self.targets.with_suffix(".partial")
-        partial.write_text(json.dumps(told))
+        partial.write_text(json.dumps(reports))
         partial.rename(self.targets)
 
     def ask(self, path: str, **query: str) -> Any:

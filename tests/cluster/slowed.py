@@ -26,5 +26,5 @@ def slowed() -> float:
         subprocess.Popen([sys.executable, "-S", "-c", SPIN], stdout=subprocess.PIPE, text=True)
         for _ in range(os.cpu_count() or 1)
     ]
-    told = [float(process.communicate(timeout=120)[0]) for process in processes]
-    return max(1.0, sum(told) / len(told))
+    reports = [float(process.communicate(timeout=120)[0]) for process in processes]
+    return max(1.0, sum(reports) / len(reports))

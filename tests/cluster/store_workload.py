@@ -23,8 +23,8 @@ from headgate.store.cassandra_settings import read_settings
 from headgate.store.consistency import Consistency
 from headgate.store.cql import create_keyspace_cql, create_table_cql
 from headgate.store.statements import Insert, InsertIfAbsent, Select, UpdateIf, is_
-from headgate.store.store import Unknown, Verdict
-from headgate.store.table import Column, Keyspace, Table, Written
+from headgate.store.store import OutcomeUnknown, Verdict
+from headgate.store.table import Column, Keyspace, Table, WrittenBy
 from headgate.store.types import Type
 
 KEYSPACE = "headgate_ring"
@@ -46,8 +46,8 @@ LOCKED = Table(
     "locks that contenders take",
     (Column("run", Type.UUID), Column("lock", Type.INT)),
     (),
-    (Column("holder", Type.UUID, Written.LWT), Column("attempt", Type.UUID, Written.LWT)),
-    rows=Written.LWT,
+    (Column("holder", Type.UUID, WrittenBy.LWT), Column("attempt", Type.UUID, WrittenBy.LWT)),
+    rows=WrittenBy.LWT,
     attempt="attempt",
 )
 
@@ -67,7 +67,7 @@ class Seen:
     resolved: int = 0
     unknown_lwts: int = 0
     takes: int = 0
-    two_owners: list[int] = field(default_factory=list)
+    find_dual_owners: list[int] = field(default_factory=list)
 
     def acknowledged(self, writer: int, took_s: float) -> None:
         """One more write is durable."""
@@ -96,84 +96,84 @@ async def connect() -> CassandraStore:
     return store
 
 
-async def write(store: CassandraStore, seen: Seen, writer: int, ended: asyncio.Event) -> None:
+async def write(store: CassandraStore, objects: Seen, writer: int, ended: asyncio.Event) -> None:
     """Write number after number; each is durable before the next."""
     while not ended.is_set():
-        row = {"run": seen.run, "writer": writer, "number": seen.acked[writer], "v": "x" * 100}
+        row = {"run": objects.run, "writer": writer, "number": objects.acked[writer], "v": "x" * 100}
         began_s = time.monotonic()
         try:
             await store.write(Insert(WRITES, row, timestamp_us=time.time_ns() // 1000))
         except HeadgateError as error:
-            seen.failed.append(f"{type(error).__name__}: {error}")
+            objects.failed.append(f"{type(error).__name__}: {error}")
             continue
-        seen.acknowledged(writer, time.monotonic() - began_s)
+        objects.acknowledged(writer, time.monotonic() - began_s)
 
 
-async def contend(store: CassandraStore, seen: Seen, holders: dict[int, UUID], ended: asyncio.Event) -> None:
+async def contend(store: CassandraStore, objects: Seen, holders: dict[int, UUID], ended: asyncio.Event) -> None:
     """Take a lock, hold it for a short time, release it; nobody else may hold it meanwhile."""
     turn = 0
     while not ended.is_set():
         turn += 1
         lock = turn % LOCKS
         mine = uuid4()
-        key = {"run": seen.run, "lock": lock}
+        key = {"run": objects.run, "lock": lock}
         sent_s = time.monotonic()
         take = UpdateIf(LOCKED, key, {"holder": mine}, is_("holder", None), attempt=mine, ttl_s=LOCK_TTL_S)
-        if not await _decided(store, seen, take):
+        if not await _decided(store, objects, take):
             await asyncio.sleep(0.01)
             continue
         if time.monotonic() - sent_s > LOCK_TTL_S / 2:
             continue
-        seen.takes += 1
+        objects.takes += 1
         if lock in holders:
-            seen.two_owners.append(lock)
+            objects.find_dual_owners.append(lock)
         holders[lock] = mine
         await asyncio.sleep(0.005)
         del holders[lock]
-        await _decided(store, seen, UpdateIf(LOCKED, key, {"holder": None}, is_("holder", mine), attempt=uuid4()))
+        await _decided(store, objects, UpdateIf(LOCKED, key, {"holder": None}, is_("holder", mine), attempt=uuid4()))
 
 
-async def _decided(store: CassandraStore, seen: Seen, statement: UpdateIf) -> bool:
+async def _decided(store: CassandraStore, objects: Seen, statement: UpdateIf) -> bool:
     try:
         outcome = await store.decide(statement)
-    except Unknown:
-        seen.unknown_lwts += 1
+    except OutcomeUnknown:
+        objects.unknown_lwts += 1
         return False
     except HeadgateError as error:
-        seen.failed.append(f"{type(error).__name__}: {error}")
+        objects.failed.append(f"{type(error).__name__}: {error}")
         return False
-    seen.verdicts[outcome.verdict.value] += 1
-    seen.resolved += outcome.resolved
+    objects.verdicts[outcome.verdict.value] += 1
+    objects.resolved += outcome.resolved
     return outcome.verdict is Verdict.APPLIED
 
 
 async def run() -> None:
     """Work until standard input ends."""
     store = await connect()
-    seen = Seen(uuid4())
+    objects = Seen(uuid4())
     for lock in range(LOCKS):
-        await store.decide(InsertIfAbsent(LOCKED, {"run": seen.run, "lock": lock}, attempt=uuid4()))
+        await store.decide(InsertIfAbsent(LOCKED, {"run": objects.run, "lock": lock}, attempt=uuid4()))
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, ended.set)
     holders: dict[int, UUID] = {}
-    seen.last_ack_s = time.monotonic()
+    objects.last_ack_s = time.monotonic()
     await asyncio.gather(
-        *(write(store, seen, writer, ended) for writer in range(WRITERS)),
-        *(contend(store, seen, holders, ended) for _ in range(CONTENDERS)),
+        *(write(store, objects, writer, ended) for writer in range(WRITERS)),
+        *(contend(store, objects, holders, ended) for _ in range(CONTENDERS)),
     )
-    sys.stdout.write(f"ended {seen.told()}\n")
+    sys.stdout.write(f"ended {objects.told()}\n")
     await store.close()
 
 
 async def check() -> None:
     """Read, at a quorum, all that was acknowledged."""
-    told = json.loads(sys.stdin.readline())
+    document = json.loads(sys.stdin.readline())
     store = await connect()
     missing = []
-    for writer, count in enumerate(told["acked"]):
-        key = {"run": UUID(told["run"]), "writer": writer}
-        found = await store.read(Select(WRITES, key, ("number",), consistency=Consistency.LOCAL_QUORUM))
-        missing += [(writer, number) for number in sorted(set(range(count)) - {row.number for row in found})]
+    for writer, count in enumerate(document["acked"]):
+        key = {"run": UUID(document["run"]), "writer": writer}
+        result = await store.read(Select(WRITES, key, ("number",), consistency=Consistency.LOCAL_QUORUM))
+        missing += [(writer, number) for number in sorted(set(range(count)) - {row.number for row in result})]
     sys.stdout.write(f"missing {json.dumps(missing)}\n")
     await store.close()
 

@@ -52,7 +52,7 @@ CALM = 60
 KILLED_AFTER = 100
 """Batches of one round on the ring: some at a time, then all at once, in whose midst the coordinator dies."""
 SETTLES_WITHIN_S = 420
-LOOKS = 12
+CHECKS = 12
 
 
 def command(told: Mapping[str, str], *words: str) -> str:
@@ -71,13 +71,13 @@ def command(told: Mapping[str, str], *words: str) -> str:
 
 def prepared(environment: Mapping[str, str], file: Path) -> dict[str, str]:
     """A queue that was applied, and tables of an application beside it."""
-    told = {**environment, "KEYSPACE": f"shop_{uuid.uuid4().hex[:12]}"}
+    variables = {**environment, "KEYSPACE": f"shop_{uuid.uuid4().hex[:12]}"}
     file.write_text(QUEUE.format(spec=SPEC))
-    command(told, "apply", str(file))
-    with session_at(told, read_connection(told).contact_points[0]) as session:
+    command(variables, "apply", str(file))
+    with session_at(variables, read_connection(variables).contact_points[0]) as session:
         for text in TABLES:
             session.execute(text)
-    return told
+    return variables
 
 
 @contextmanager
@@ -189,7 +189,7 @@ def test_what_is_refused_for_its_size_the_server_would_refuse_and_what_is_not_it
     ordering(told, work)
 
 
-def test_a_table_that_forgets_too_soon_is_seen_where_it_is_told_and_in_prepared_statements(
+def test_a_table_that_forgets_too_soon_is_seen_where_it_is_reported_and_in_prepared_statements(
     told: dict[str, str],
 ) -> None:
     async def work(queue: headgate.Queue, session: Any) -> None:
@@ -234,14 +234,16 @@ def test_without_async_it_is_the_same(told: dict[str, str]) -> None:
         message.ack()
 
 
-def test_top_shows_the_queue_who_works_it_and_what_is_behind(told: dict[str, str]) -> None:
+def test_top_shows_the_queue_that_works_it_and_what_is_behind(told: dict[str, str]) -> None:
     async def work(queue: headgate.Queue, session: Any) -> None:
         await queue.put_many([b"%d" % number for number in range(30)])
         (held,) = await queue.receive(1, wait=20)
         figures: tuple[object, ...] = ()
-        for _ in range(LOOKS):  # figures are reported once a second, of messages that have been due for some time
-            (seen,) = json.loads(await asyncio.to_thread(command, told, "top", "--snapshot", "-o", "json"))["queues"]
-            figures = tuple(seen[name] for name in ("queue", "workers", "lanes", "backlog", "in_flight"))
+        for _ in range(CHECKS):  # figures are reported once a second, of messages that have been due for some time
+            (observation,) = json.loads(await asyncio.to_thread(command, told, "top", "--snapshot", "-o", "json"))[
+                "queues"
+            ]
+            figures = tuple(observation[name] for name in ("queue", "workers", "lanes", "backlog", "in_flight"))
             if figures == ("shop/orders", 1, 2, 29, 1):
                 break
         assert figures == ("shop/orders", 1, 2, 29, 1)
@@ -263,13 +265,13 @@ def test_top_shows_the_queue_who_works_it_and_what_is_behind(told: dict[str, str
 def test_a_coordinator_killed_at_any_step_of_a_batch_leaves_order_and_message_or_neither(
     cassandra_ring: Ring, tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
-    told = prepared(cassandra_ring.environment(), tmp_path / "queue.yaml")
+    variables = prepared(cassandra_ring.environment(), tmp_path / "queue.yaml")
     acknowledged: set[int] = set()
     for number, victim in enumerate(cassandra_ring.nodes):
-        acknowledged |= asyncio.run(_order_until_killed(told, victim, ROUND * number))
-        cassandra_ring.mend()
-    delivered = asyncio.run(_deliver_all(told))
-    written = set(_orders(told))
+        acknowledged |= asyncio.run(_order_until_killed(variables, victim, ROUND * number))
+        cassandra_ring.restore()
+    delivered = asyncio.run(_deliver_all(variables))
+    written = set(_orders(variables))
     tried = ROUND * len(cassandra_ring.nodes)
     measured(f"{tried} batches, {len(acknowledged)} acknowledged, {len(written)} written with their messages")
     assert set() == acknowledged - written
@@ -327,5 +329,5 @@ async def _deliver_all(told: dict[str, str]) -> Counter[int]:
             delivered.update(each.json()["order"] for each in given)
             repaired = await queue.repair()
             whole = set(await asyncio.to_thread(_orders, told)) == set(delivered)
-            calm = calm + 1 if whole and not given and not repaired.put_anew else 0
+            calm = calm + 1 if whole and not given and not repaired.put_again else 0
     return delivered

@@ -20,14 +20,14 @@ from headgate.api.parse import parse_resource
 from headgate.applying.apply import Applied, Applier
 from headgate.applying.decide_steps import Forget, ForgetRows, MakeLanes, MarkDeleting, Retain
 from headgate.applying.perform_steps import StepPerformer
-from headgate.applying.wanted import Surroundings
+from headgate.applying.wanted import PlacementDefaults
 from headgate.errors import Conflict
 from headgate.store.cassandra import CassandraStore
 from headgate.store.cassandra_schema import CassandraSchema
 from headgate.store.cassandra_settings import read_settings
 from headgate.store.cassandra_times import CassandraTimes
 from headgate.store.catalogue import Catalogue
-from headgate.store.catalogue_entry import Known, Name, State
+from headgate.store.catalogue_entry import EntryState, KnownEntry, Name
 from headgate.store.catalogue_tables import CATALOGUE_TABLES
 from headgate.store.clocks import Clock
 from headgate.store.decide_generation import Generation
@@ -144,7 +144,7 @@ def test_a_field_that_is_fixed_is_refused_with_the_line_of_the_api_server(
     assert "Traceback" not in changed.error
 
 
-def test_other_resources_go_on_when_one_is_refused(cassandra: Serving, keyspace: str, tmp_path: Path) -> None:
+def test_other_resources_continue_when_one_is_refused(cassandra: Serving, keyspace: str, tmp_path: Path) -> None:
     environment = with_keyspace(cassandra, keyspace)
     apply(environment, queue_file(tmp_path))
     both = apply(environment, queue_file(tmp_path, "{engine: bucket}"), queue_file(tmp_path, name="receipts"))
@@ -197,7 +197,7 @@ def test_an_existing_keyspace_is_used_as_it_is(cassandra: Serving, keyspace: str
     assert [False] == [row["durable_writes"] for row in rows]
 
 
-def test_who_may_not_create_gets_one_line_and_the_cql_and_goes_on_once_it_was_run(
+def test_a_user_without_the_right_to_create_gets_one_line_and_the_cql_and_continues_once_it_was_run(
     cassandra: Serving, keyspace: str, tmp_path: Path
 ) -> None:
     file = queue_file(tmp_path)
@@ -227,7 +227,7 @@ def test_print_changes_nothing(cassandra: Serving, keyspace: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"CONTACT_POINTS": "127.0.0.1:1"}, "o server listens"),
         ({"DATA_CENTER": "mars"}, "data_center=mars"),
@@ -236,12 +236,12 @@ def test_print_changes_nothing(cassandra: Serving, keyspace: str, tmp_path: Path
     ],
 )
 def test_bad_surroundings_are_one_line(
-    cassandra: Serving, keyspace: str, tmp_path: Path, change: dict[str, str], says: str
+    cassandra: Serving, keyspace: str, tmp_path: Path, change: dict[str, str], message: str
 ) -> None:
     run = apply({**with_keyspace(cassandra, keyspace), **change}, queue_file(tmp_path))
     assert run.code in (1, 2)
     assert 1 == len(run.error.splitlines()), run.error
-    assert says in run.error
+    assert message in run.error
 
 
 # With an engine that has one table and no lanes: by the function that the command and the operator call.
@@ -271,8 +271,8 @@ def applied(server: Serving, keyspace: str, *specs: dict[str, Any], tables_max: 
                     CassandraSchema(store),
                     Catalogue(store, now_us=clock.require, owner="cli/test"),
                     store.in_keyspace,
-                    Surroundings(keyspace, store.data_center, 1),
-                    carried={"timeline": __name__},
+                    PlacementDefaults(keyspace, store.data_center, 1),
+                    engines={"timeline": __name__},
                     tables_max=tables_max,
                 )
                 await applier.prepare()
@@ -298,7 +298,7 @@ def tables_in(server: Serving, keyspace: str) -> set[str]:
 def test_tables_are_named_by_the_creation_and_the_entry_becomes_active(cassandra: Serving, keyspace: str) -> None:
     done = applied(cassandra, keyspace, {})[0]
     assert done.entry is not None
-    assert State.ACTIVE == done.entry.state
+    assert EntryState.ACTIVE == done.entry.state
     assert {f"q_{done.entry.id.hex}_things"} == tables_in(cassandra, keyspace)
 
 
@@ -311,14 +311,14 @@ def test_tables_may_lie_in_a_keyspace_of_their_own(cassandra: Serving, keyspace:
     )
 
 
-def test_a_dropped_table_is_told_and_never_made_again(cassandra: Serving, keyspace: str) -> None:
+def test_a_dropped_table_is_reported_and_never_recreated(cassandra: Serving, keyspace: str) -> None:
     applied(cassandra, keyspace, {"storage": {"tables": "shared"}})
     cassandra.cql(f"DROP TABLE {keyspace}.test_things")
     again = applied(cassandra, keyspace, {"name": "others", "storage": {"tables": "shared"}})[0]
-    assert ["dropped"] == [drift.found for drift in again.drifts]
+    assert ["dropped"] == [drift.actual for drift in again.drifts]
     assert set() == tables_in(cassandra, keyspace)
     assert again.entry is not None
-    assert State.MAKING == again.entry.state
+    assert EntryState.MAKING == again.entry.state
 
 
 def test_dedicated_tables_past_the_bound_are_refused_before_anything_is_made(
@@ -339,7 +339,7 @@ def test_a_home_elsewhere_is_refused(cassandra: Serving, keyspace: str) -> None:
 # ---- what becomes of an entry whose resource goes: by the steps that the operator performs
 
 
-def perform(server: Serving, keyspace: str, work: Callable[[StepPerformer, Known], Awaitable[None]]) -> None:
+def perform(server: Serving, keyspace: str, work: Callable[[StepPerformer, KnownEntry], Awaitable[None]]) -> None:
     """On the entry that stands."""
 
     async def run() -> None:
@@ -362,7 +362,7 @@ def test_what_was_retained_is_refused_to_others_and_adopted_with_its_id(
     environment, file = with_keyspace(cassandra, keyspace), queue_file(tmp_path)
     created = apply(environment, file)
 
-    async def retain(performer: StepPerformer, known: Known) -> None:
+    async def retain(performer: StepPerformer, known: KnownEntry) -> None:
         await performer.perform(Retain(known.entry))
 
     perform(cassandra, keyspace, retain)
@@ -383,7 +383,7 @@ def test_rows_in_shared_tables_are_forgotten_for_good_also_those_that_are_made_l
     for name in ("emails", "others"):
         apply(environment, queue_file(tmp_path, "{shards: 2, storage: {tables: shared}}", name=name))
 
-    async def remove(performer: StepPerformer, known: Known) -> None:
+    async def remove(performer: StepPerformer, known: KnownEntry) -> None:
         marked = (await performer.perform(MarkDeleting(known.entry))).entry
         assert marked is not None
         for _ in range(2):  # a second leader does it again

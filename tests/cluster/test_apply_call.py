@@ -39,7 +39,7 @@ def test_apply_creates_then_changes_nothing_then_updates_and_a_dry_run_only_prin
         assert any(
             line.startswith(f"CREATE KEYSPACE IF NOT EXISTS {told['KEYSPACE']}") for line in planned.statements
         )
-        with pytest.raises(headgate.Surroundings, match="the keyspace does not exist"):
+        with pytest.raises(headgate.EnvironmentProblem, match="the keyspace does not exist"):
             async with headgate.connect(told):
                 pass
         report = await headgate.apply([queue(), queue(name="orders")], environment=told)
@@ -56,7 +56,7 @@ def test_apply_creates_then_changes_nothing_then_updates_and_a_dry_run_only_prin
         assert [ApplyOutcome.UPDATED] == [each.outcome for each in changed.results]
         another = await headgate.apply([queue(shards=3), queue(name="new")], owner="another", environment=told)
         assert [ApplyOutcome.REFUSED, ApplyOutcome.CREATED] == [each.outcome for each in another.results]
-        with pytest.raises(headgate.Refused, match="shop/emails"):
+        with pytest.raises(headgate.OperationRefused, match="shop/emails"):
             another.check()
         taken = await headgate.apply(queue(shards=3), owner="another", adopt=True, environment=told)
         assert () == taken.refused

@@ -55,11 +55,11 @@ def test_the_image_behaves_as_the_official_one_without_our_settings(engine: Dock
         "head -1 /etc/cassandra/cassandra-rackdc.properties"
     )
     variables = ("-e", "CASSANDRA_CLUSTER_NAME=shop", "-e", "CASSANDRA_DC=west")
-    said = engine.docker("run", "--rm", *variables, IMAGE, "sh", "-c", script)
+    message = engine.docker("run", "--rm", *variables, IMAGE, "sh", "-c", script)
     assert ["rpc_address: 0.0.0.0", "cluster_name: shop"] == [
-        line for line in said.splitlines() if line.startswith(("rpc_address", "cluster_name"))
+        line for line in message.splitlines() if line.startswith(("rpc_address", "cluster_name"))
     ]
-    assert "dc=west" == said.splitlines()[-1]
+    assert "dc=west" == message.splitlines()[-1]
 
 
 def test_an_engine_ends_with_all_it_ran() -> None:

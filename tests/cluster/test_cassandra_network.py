@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.errors import SpecError, Unavailable
+from headgate.errors import InvalidRequest, Unavailable
 from headgate.testing import namespaces
 from headgate.testing.cassandra import HostedRing
-from headgate.testing.network import Host, Network
+from headgate.testing.network import NamespaceNetwork, NetworkHost
 from headgate.testing.processes import wait_until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: hosts in network namespaces")
@@ -23,15 +23,15 @@ READ_ROLES = "SELECT role AS v FROM system_auth.roles"
 
 
 @pytest.fixture
-def network(tmp_path: Path) -> Iterator[Network]:
+def network(tmp_path: Path) -> Iterator[NamespaceNetwork]:
     """Two hosts a and b, and nothing else."""
-    with Network(tmp_path) as made:
+    with NamespaceNetwork(tmp_path) as made:
         made.add_host("a")
         made.add_host("b")
         yield made
 
 
-def bound(host: Host, kind: socket.SocketKind) -> socket.socket:
+def bound(host: NetworkHost, kind: socket.SocketKind) -> socket.socket:
     with host.inside():
         made = socket.socket(socket.AF_INET, kind)
     made.settimeout(0.5)
@@ -52,7 +52,7 @@ def arrives(source: socket.socket, target: socket.socket) -> bool:
     return True
 
 
-def open_stream(source: Host, target: Host) -> tuple[socket.socket, socket.socket]:
+def open_stream(source: NetworkHost, target: NetworkHost) -> tuple[socket.socket, socket.socket]:
     with bound(target, socket.SOCK_STREAM) as listener:
         listener.listen()
         with source.inside():
@@ -75,7 +75,7 @@ def echo(near: socket.socket, far: socket.socket) -> None:
 
 
 @needs_root
-def test_a_one_way_cut_loses_one_direction_alone(network: Network) -> None:
+def test_a_one_way_cut_loses_one_direction_alone(network: NamespaceNetwork) -> None:
     a, b = (bound(network.host(name), socket.SOCK_DGRAM) for name in "ab")
     with a, b:
         assert (True, True) == (arrives(a, b), arrives(b, a))
@@ -88,7 +88,7 @@ def test_a_one_way_cut_loses_one_direction_alone(network: Network) -> None:
 
 
 @needs_root
-def test_a_cut_is_silent_within_a_connection_and_healed_it_goes_on(network: Network) -> None:
+def test_a_cut_is_silent_within_a_connection_and_healed_it_continues(network: NamespaceNetwork) -> None:
     near, far = open_stream(network.host("a"), network.host("b"))
     with near, far:
         echo(near, far)
@@ -103,14 +103,14 @@ def test_a_cut_is_silent_within_a_connection_and_healed_it_goes_on(network: Netw
 
 
 @needs_root
-def test_a_cut_link_refuses_nothing_it_only_does_not_answer(network: Network) -> None:
+def test_a_cut_link_refuses_nothing_it_only_does_not_answer(network: NamespaceNetwork) -> None:
     network.cut("a", "b")
     with network.host("a").inside(), pytest.raises(TimeoutError):
         socket.create_connection((network.host("b").address, PORT), timeout=0.5)
 
 
 @needs_root
-def test_a_delay_lasts_a_round_trip_twice_and_ends_with_heal(network: Network) -> None:
+def test_a_delay_lasts_a_round_trip_twice_and_ends_with_heal(network: NamespaceNetwork) -> None:
     near, far = open_stream(network.host("a"), network.host("b"))
     with near, far:
         network.delay("a", "b", 60)
@@ -126,7 +126,7 @@ def test_a_delay_lasts_a_round_trip_twice_and_ends_with_heal(network: Network) -
 
 
 @needs_root
-def test_a_delayed_link_carries_bulk_whole_and_in_order(network: Network) -> None:
+def test_a_delayed_link_carries_bulk_whole_and_in_order(network: NamespaceNetwork) -> None:
     near, far = open_stream(network.host("a"), network.host("b"))
     sent = os.urandom(3_000_000)
     received = bytearray()
@@ -143,10 +143,10 @@ def test_a_delayed_link_carries_bulk_whole_and_in_order(network: Network) -> Non
 
 
 @needs_root
-def test_a_client_shares_the_fate_of_its_side_also_when_it_comes_later(network: Network) -> None:
-    network.add_host("beside-a", beside="a")
+def test_a_client_shares_the_fate_of_its_side_also_when_it_comes_later(network: NamespaceNetwork) -> None:
+    network.add_host("beside-a", near="a")
     network.cut("a", "b")
-    late = network.add_host("late", beside="a")
+    late = network.add_host("late", near="a")
     hosts = [network.host("beside-a"), late, network.host("a"), network.host("b")]
     early, later, a, b = (bound(host, socket.SOCK_DGRAM) for host in hosts)
     with early, later, a, b:
@@ -155,7 +155,7 @@ def test_a_client_shares_the_fate_of_its_side_also_when_it_comes_later(network: 
 
 
 @needs_root
-def test_a_host_has_no_way_out_of_the_machine(network: Network) -> None:
+def test_a_host_has_no_way_out_of_the_machine(network: NamespaceNetwork) -> None:
     assert "default" not in namespaces.ip("route", "show", "table", "all", namespace=network.router)
     outside = ("198.51.100.7", PORT)
     with network.host("a").inside(), pytest.raises(OSError, match="unreachable"):
@@ -169,7 +169,7 @@ def links(namespace: str) -> list[str]:
 
 
 @needs_root
-def test_what_runs_on_a_host_runs_there_and_a_thread_comes_back(network: Network) -> None:
+def test_what_runs_on_a_host_runs_there_and_a_thread_comes_back(network: NamespaceNetwork) -> None:
     host = network.host("a")
     home = os.readlink("/proc/thread-self/ns/net")  # noqa: PTH115 - the content of the link is no path
     there = host.call(lambda: os.readlink("/proc/thread-self/ns/net"))  # noqa: PTH115
@@ -181,14 +181,14 @@ def test_what_runs_on_a_host_runs_there_and_a_thread_comes_back(network: Network
 
 
 @needs_root
-def test_an_unknown_host_is_named_with_those_there_are(network: Network) -> None:
-    with pytest.raises(SpecError, match="one of a, b"):
+def test_an_unknown_host_is_named_with_those_there_are(network: NamespaceNetwork) -> None:
+    with pytest.raises(InvalidRequest, match="one of a, b"):
         network.cut("a", "c")
 
 
 @needs_root
 def test_a_network_leaves_no_namespace(tmp_path: Path) -> None:
-    with Network(tmp_path) as network:
+    with NamespaceNetwork(tmp_path) as network:
         names = [network.router, network.add_host("a").namespace]
         network.add_host("b")
         network.delay("a", "b", 5)
@@ -201,13 +201,13 @@ def ask(ring: HostedRing, beside: str, of: str, *, consistency: str, statement: 
     node = ring.nodes[[host.name for host in ring.hosts].index(of)]
 
     def on_that_side() -> list[object]:
-        with node.probe_from_here(timeout_s=4.0) as probe:
+        with node.probe_locally(timeout_s=4.0) as probe:
             return [row["v"] for row in probe.query(statement, consistency=consistency)]
 
     return ring.client(beside).call(on_that_side)
 
 
-def test_a_majority_goes_on_a_minority_does_not_and_healed_they_agree(cassandra_hosts: HostedRing) -> None:
+def test_a_majority_continues_a_minority_does_not_and_healed_they_agree(cassandra_hosts: HostedRing) -> None:
     ring = cassandra_hosts
     ring.cql(
         "CREATE KEYSPACE IF NOT EXISTS cut_test"

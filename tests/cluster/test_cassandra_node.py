@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.errors import Refused, SpecError, Surroundings, Unavailable
+from headgate.errors import EnvironmentProblem, InvalidRequest, OperationRefused, Unavailable
 from headgate.testing.cassandra import (
     Cassandra,
     Certificates,
@@ -52,8 +52,8 @@ def node() -> Iterator[Cassandra]:
 
 
 def setting(cassandra: Cassandra, name: str) -> object:
-    told = {row["name"]: row["value"] for row in cassandra.cql("SELECT name, value FROM system_views.settings")}
-    return told[name]
+    values = {row["name"]: row["value"] for row in cassandra.cql("SELECT name, value FROM system_views.settings")}
+    return values[name]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_limits_of_a_production_server_hold(node: Cassandra, name: str, valu
 def test_a_batch_that_production_would_refuse_is_refused(node: Cassandra) -> None:
     node.cql("CREATE TABLE shop.big (k int PRIMARY KEY, v text)")
     rows = " ".join(f"INSERT INTO shop.big (k, v) VALUES ({k}, '{'x' * 6_000}')" for k in range(10))  # noqa: S608
-    with pytest.raises(SpecError, match="Batch too large"):
+    with pytest.raises(InvalidRequest, match="Batch too large"):
         node.cql(f"BEGIN UNLOGGED BATCH {rows} APPLY BATCH")
 
 
@@ -82,7 +82,7 @@ def test_a_wrong_password_and_the_default_superuser_are_refused(node: Cassandra)
         (ADMIN.username, "guess", "username admin and/or password are incorrect"),
         ("cassandra", "cassandra", "cassandra is not permitted to log in"),
     ):
-        with pytest.raises(Refused, match=why):
+        with pytest.raises(OperationRefused, match=why):
             node.node.probe(node.connection.as_role(name, password))
 
 
@@ -92,7 +92,7 @@ def test_a_role_may_do_what_is_granted_and_nothing_else(node: Cassandra) -> None
         node.cql(statement)
     with node.node.probe(node.connection.as_role(reader.username, reader.password)) as probe:
         assert [] == probe.query("SELECT * FROM shop.t WHERE k = -1")
-        with pytest.raises(Refused, match="no MODIFY permission"):
+        with pytest.raises(OperationRefused, match="no MODIFY permission"):
             probe.query("INSERT INTO shop.t (k, v) VALUES (-1, 1)")
 
 
@@ -117,7 +117,7 @@ def test_what_was_acknowledged_survives_kill_9(node: Cassandra) -> None:
     assert before == node.contact_points()
 
 
-def test_a_paused_node_is_silent_and_goes_on_where_it_was(node: Cassandra) -> None:
+def test_a_paused_node_is_silent_and_resumes_where_it_was(node: Cassandra) -> None:
     with node.node.probe(timeout_s=1.0) as probe:
         node.node.pause()
         try:
@@ -181,43 +181,43 @@ def test_a_client_that_names_the_host_as_its_certificate_does_is_served(guarded:
     assert "headgate-test" == reached_as(guarded, host, guarded.connection.tls)
 
 
-def test_the_environment_tells_of_the_files(guarded: Cassandra) -> None:
-    told = guarded.environment()
-    assert "true" == told["USE_SSL"]
-    assert all(Path(told[name]).is_file() for name in ("SSL_CA", "SSL_CERT", "SSL_KEY"))
+def test_the_environment_reports_of_the_files(guarded: Cassandra) -> None:
+    variables = guarded.environment()
+    assert "true" == variables["USE_SSL"]
+    assert all(Path(variables[name]).is_file() for name in ("SSL_CA", "SSL_CERT", "SSL_KEY"))
 
 
 def test_a_client_without_a_certificate_is_refused(guarded: Cassandra, tls: Certificates) -> None:
-    with pytest.raises(Refused, match="certificate"):
+    with pytest.raises(OperationRefused, match="certificate"):
         reached_as(guarded, "127.0.0.1", tls.client(with_certificate=False))
 
 
 def test_a_client_without_tls_is_not_served(guarded: Cassandra) -> None:
-    with pytest.raises((Unavailable, Refused)):
+    with pytest.raises((Unavailable, OperationRefused)):
         reached_as(guarded, "127.0.0.1", None)
 
 
 def test_a_server_whose_certificate_names_another_host_is_refused_by_the_client() -> None:
     elsewhere = certificates(["dns:elsewhere.example"])
-    with pytest.raises(Refused, match=r"certificate is not the one expected.*127\.0\.0\.1"):
+    with pytest.raises(OperationRefused, match=r"certificate is not the one expected.*127\.0\.0\.1"):
         Cassandra.start(tls=elsewhere)
 
 
 def test_a_server_of_another_authority_is_refused_by_the_client(guarded: Cassandra) -> None:
     elsewhere = certificates(["dns:elsewhere.example"])
-    with pytest.raises(Refused, match="certificate is not the one expected"):
+    with pytest.raises(OperationRefused, match="certificate is not the one expected"):
         reached_as(guarded, "127.0.0.1", elsewhere.client())
 
 
 def test_a_taken_port_is_named_with_what_to_do(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(Surroundings, match=rf"port is taken \(port=127\.0\.0\.1:{port}\); end who listens"):
+        with pytest.raises(EnvironmentProblem, match=rf"port is taken \(port=127\.0\.0\.1:{port}\); end who listens"):
             start_kept(tmp_path, native_port=port)
 
 
 def test_the_last_words_of_a_node_that_does_not_start_are_shown() -> None:
-    with pytest.raises(Surroundings, match=r"did not start(?s:.*)nonsense"):
+    with pytest.raises(EnvironmentProblem, match=r"did not start(?s:.*)nonsense"):
         Cassandra.start(NodeSettings(overrides={"nonsense": 1}))
 
 
@@ -239,8 +239,8 @@ def test_a_kept_node_outlives_its_command_and_another_ends_it(tmp_path: Path) ->
     assert 3 == command("status", *where).returncode
     try:
         started = command("start", *where)
-        told = dict(line.split("=", 1) for line in started.stdout.splitlines())
-        kept = Existing(read_connection(told))
+        text = dict(line.split("=", 1) for line in started.stdout.splitlines())
+        kept = Existing(read_connection(text))
         kept.cql(KEYSPACE)
         assert started.stdout == command("start", *where).stdout == command("status", *where).stdout
         assert 1 == command("start", "--address", "127.0.0.2", *where).returncode

@@ -48,8 +48,8 @@ def test_each_node_coordinates_for_all(cassandra_ring: Ring, table: str) -> None
 def test_every_node_owns_a_third_of_the_ring_and_logins_need_no_single_one(cassandra_ring: Ring) -> None:
     tokens = [node.cql("SELECT tokens FROM system.local")[0]["tokens"] for node in cassandra_ring.nodes]
     assert [1, 1, 1] == [len(owned) for owned in tokens if isinstance(owned, list)]
-    told = cassandra_ring.cql("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = 'system_auth'")
-    assert "3" == dict(told[0]["replication"])["replication_factor"]  # type: ignore[call-overload]  # a CQL map
+    report = cassandra_ring.cql("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = 'system_auth'")
+    assert "3" == dict(report[0]["replication"])["replication_factor"]  # type: ignore[call-overload]  # a CQL map
 
 
 def test_contact_points_share_one_port_so_that_a_driver_finds_the_peers(cassandra_ring: Ring) -> None:
@@ -59,7 +59,7 @@ def test_contact_points_share_one_port_so_that_a_driver_finds_the_peers(cassandr
     assert ",".join(cassandra_ring.contact_points()) == cassandra_ring.environment()["CONTACT_POINTS"]
 
 
-def test_a_quorum_goes_on_without_a_dead_node_and_it_catches_up(cassandra_ring: Ring, table: str) -> None:
+def test_a_quorum_continues_without_a_dead_node_and_it_catches_up(cassandra_ring: Ring, table: str) -> None:
     cassandra_ring.nodes[2].kill()
     write(cassandra_ring, table, 2, 22)
     assert [22] == read(cassandra_ring, table, 2, via=1)
@@ -84,6 +84,6 @@ def test_a_minority_refuses_what_needs_a_quorum(cassandra_ring: Ring, table: str
 def test_a_ring_is_whole_again_for_the_next_test(cassandra_ring: Ring, table: str) -> None:
     cassandra_ring.nodes[0].kill()
     cassandra_ring.nodes[1].pause()
-    cassandra_ring.mend()
+    cassandra_ring.restore()
     write(cassandra_ring, table, 4, 44, consistency="ALL")
     assert [set()] * 3 == [down_as_seen_by(cassandra_ring, node) for node in range(3)]

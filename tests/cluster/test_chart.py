@@ -21,7 +21,7 @@ from headgate.testing.cassandra import Cassandra
 from headgate.testing.processes import wait_until
 from headgate_operator.decide_crds import NAMES, VERSION, definitions
 from headgate_operator.kubectl import Kubectl as PeoplesKubectl
-from headgate_operator.leader import Leader
+from headgate_operator.leader_client import LeaderClient
 from headgate_operator.names import FINALIZER
 from headgate_operator.process import _version
 from tests.cluster.chart_release import OPERATOR, RELEASE, Release, release_of
@@ -33,15 +33,15 @@ GONE_WITHIN_S = 90.0
 
 def older(definition: Any) -> dict[str, Any]:
     """A definition as a release before had it: one field less, and a column that is called otherwise."""
-    told: dict[str, Any] = deepcopy(dict(definition))
-    told["metadata"]["annotations"] = {VERSION: "0.0.9"}
-    version = told["spec"]["versions"][0]
+    document: dict[str, Any] = deepcopy(dict(definition))
+    document["metadata"]["annotations"] = {VERSION: "0.0.9"}
+    version = document["spec"]["versions"][0]
     del version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["retention"]
     rules = json.dumps(version["schema"]["openAPIV3Schema"]["properties"]["spec"].get("x-kubernetes-validations", []))
     version["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] = [
         rule for rule in json.loads(rules) if "retention" not in rule["rule"]
     ]
-    return told
+    return document
 
 
 def put_in_place(kubectl: Kubectl, definition: dict[str, Any]) -> None:
@@ -74,8 +74,8 @@ def release(
 
 
 def queue(name: str, **spec: Any) -> dict[str, Any]:
-    told = {"shards": 1, "storage": {"tables": "shared"}, **spec}
-    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": told}
+    values = {"shards": 1, "storage": {"tables": "shared"}, **spec}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": values}
 
 
 def test_definitions_of_an_older_release_are_brought_to_this_one(release: Release) -> None:
@@ -98,10 +98,10 @@ def test_why_and_plan_are_reached_by_port_forward_and_not_at_the_pod_s_address(
     monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}{os.pathsep}{os.environ['PATH']}")
     pod = release.until_led()
     people = PeoplesKubectl(release.kubectl.context, release.kubectl.kubeconfig)
-    leader = Leader(people, release.namespace)
+    leader = LeaderClient(people, release.namespace)
     why = leader.ask("/why/queue/default/none")
     assert ([], True) == (why["decisions"], why["leader"].startswith(pod))
-    planned = leader.tell("/plan", {**queue("planned"), "spec": {"shards": 1}})
+    planned = leader.post("/plan", {**queue("planned"), "spec": {"shards": 1}})
     assert "queue default/planned" in [end["of"] for end in planned["ends"]]
     assert [True] == [end["ready"] for end in planned["ends"]], planned["ends"]
     for port in (9091, 9092):
@@ -111,8 +111,8 @@ def test_why_and_plan_are_reached_by_port_forward_and_not_at_the_pod_s_address(
 
 
 def test_helm_test_sends_messages_through_a_queue_and_counts_each_once(release: Release) -> None:
-    told = release.test()
-    assert "10 messages came through" in told
+    report = release.test()
+    assert "10 messages came through" in report
     assert wait_until(lambda: release.kubectl.list("queues,counters") == [], timeout_s=GONE_WITHIN_S)
 
 
@@ -143,23 +143,23 @@ def test_a_rollback_leaves_definitions_of_a_newer_release(release: Release) -> N
     assert "later" not in fields(crd(release.kubectl, NAMES[0]))
 
 
-def test_an_uninstall_is_refused_while_a_resource_says_delete_and_changes_nothing(
+def test_an_uninstall_is_refused_while_a_resource_states_delete_and_changes_nothing(
     release: Release, k8s_namespace: Kubectl
 ) -> None:
     k8s_namespace.apply(queue("precious", deletionPolicy="Delete"))
     k8s_namespace.wait_for("queue", "precious", has_condition("Ready"), what="is Ready")
     with pytest.raises(HelmRefused) as refused:
         release.uninstall()
-    said = str(refused.value.facts["answer"])
-    assert f"queue {k8s_namespace.namespace}/precious" in said
-    assert "set `deletionPolicy: Retain`" in said
+    message = str(refused.value.facts["answer"])
+    assert f"queue {k8s_namespace.namespace}/precious" in message
+    assert "set `deletionPolicy: Retain`" in message
     assert 2 == release.kubectl.get("deployment", OPERATOR)["spec"]["replicas"]
     k8s_namespace.delete("queue", "precious")
     release.rollback(release.revision())  # Helm takes it for half uninstalled, and would upgrade it no more
     release.upgrade()
 
 
-def test_after_an_uninstall_with_retain_workers_go_on_and_a_namespace_is_released(
+def test_after_an_uninstall_with_retain_workers_continue_and_a_namespace_is_released(
     release: Release, kubernetes: KubernetesUnderTest, k8s_namespace: Kubectl
 ) -> None:
     if not release.is_installed():
@@ -198,7 +198,7 @@ def test_an_end_without_definitions_leaves_nothing_but_data(
 def of_release(release: Release) -> list[str]:
     """Whatever is left of it, wherever."""
     kinds = "deployments,services,secrets,serviceaccounts,roles,rolebindings,jobs,pods,leases,poddisruptionbudgets"
-    here = [
+    local = [
         f"{each['kind']} {each['metadata']['name']}"
         for each in release.kubectl.list(kinds)
         if each["metadata"]["name"] not in ("default",) and not each["metadata"].get("deletionTimestamp")
@@ -206,21 +206,21 @@ def of_release(release: Release) -> list[str]:
     wide = release.kubectl.run(
         "get", "clusterroles,clusterrolebindings", "-l", f"app.kubernetes.io/instance={RELEASE}", "-o", "name"
     )
-    return [*here, *wide.split()]
+    return [*local, *wide.split()]
 
 
 def left_in(namespace: Kubectl) -> list[str]:
     """Whatever of ours is left in a namespace of resources."""
     kinds = "deployments,cronjobs,jobs,secrets,serviceaccounts,rolebindings,poddisruptionbudgets"
-    found = [each for each in namespace.list(kinds) if each["metadata"]["name"] != "default"]
-    return [f"{each['kind']} {each['metadata']['name']}" for each in found]
+    matches = [each for each in namespace.list(kinds) if each["metadata"]["name"] != "default"]
+    return [f"{each['kind']} {each['metadata']['name']}" for each in matches]
 
 
 def tables(cassandra: Cassandra, keyspace: str) -> list[str]:
-    found = cassandra.cql(f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}'")  # noqa: S608
-    return sorted(str(row["table_name"]) for row in found)
+    result = cassandra.cql(f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}'")  # noqa: S608
+    return sorted(str(row["table_name"]) for row in result)
 
 
 def states(cassandra: Cassandra, keyspace: str, namespace: str) -> list[str]:
-    found = cassandra.cql(f"SELECT state FROM {keyspace}.catalogue WHERE namespace = '{namespace}'")  # noqa: S608
-    return [str(row["state"]) for row in found]
+    result = cassandra.cql(f"SELECT state FROM {keyspace}.catalogue WHERE namespace = '{namespace}'")  # noqa: S608
+    return [str(row["state"]) for row in result]

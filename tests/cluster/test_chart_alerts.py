@@ -37,8 +37,8 @@ def scene(
 
 def alerts() -> list[dict[str, Any]]:
     """All of the chart."""
-    told = yaml.safe_load((CHART / "files/alerts.yaml").read_text())
-    return [rule for group in told["groups"] for rule in group["rules"]]
+    text = yaml.safe_load((CHART / "files/alerts.yaml").read_text())
+    return [rule for group in text["groups"] for rule in group["rules"]]
 
 
 def named_metrics() -> set[str]:
@@ -46,7 +46,7 @@ def named_metrics() -> set[str]:
     panels = json.loads((CHART / "files/dashboard.json").read_text())["panels"]
     expressions = [target["expr"] for panel in panels for target in panel.get("targets", ())]
     expressions += [str(alert["expr"]) for alert in alerts()]
-    return {found for expression in expressions for found in METRIC.findall(expression)}
+    return {result for expression in expressions for result in METRIC.findall(expression)}
 
 
 def test_promtool_finds_nothing_in_the_rules(helm: Helm, tmp_path: Path) -> None:
@@ -58,23 +58,23 @@ def test_promtool_finds_nothing_in_the_rules(helm: Helm, tmp_path: Path) -> None
 
 
 def test_nothing_fires_while_all_is_well(scene: Scene) -> None:
-    here = scene.namespace()
-    here.apply(queue("well"))
-    here.wait_for("queue", "well", has_condition("Ready"), what="is Ready")
-    name = f"{here.namespace}/well"
+    client = scene.namespace()
+    client.apply(queue("well"))
+    client.wait_for("queue", "well", has_condition("Ready"), what="is Ready")
+    name = f"{client.namespace}/well"
     scene.worker(name, "takes_a_while")
     scene.put(name, b"1", b"2")
     assert wait_until(lambda: scene.value(f'headgate_worker_acked_total{{queue="{name}"}}') == 2, timeout_s=60)
-    ours = {"namespace": here.namespace, "queue": name}
+    ours = {"namespace": client.namespace, "queue": name}
     others = [each for each in scene.prometheus.alerts() if {"namespace", "queue"} & each.keys()]
-    unconcerned = [each for each in others if not any(each.get(label) == told for label, told in ours.items())]
+    unconcerned = [each for each in others if not any(each.get(label) == report for label, report in ours.items())]
     assert [] == [each for each in scene.prometheus.alerts() if each not in unconcerned]
 
 
 @fires("HeadgateResourceStalled", "HeadgateResourceNotReady")
 def test_resources_that_wait_for_a_person_and_that_are_not_ready(scene: Scene) -> None:
-    here = scene.namespace()
-    here.apply(queue("a", deadLetter="b"), queue("b", deadLetter="a"), queue("lonely", deadLetter="nobody"))
+    client = scene.namespace()
+    client.apply(queue("a", deadLetter="b"), queue("b", deadLetter="a"), queue("lonely", deadLetter="nobody"))
     scene.until_fires("HeadgateResourceStalled", name="a", reason="DeadLetterCycle")
     scene.until_fires("HeadgateResourceNotReady", name="lonely", reason="DeadLetterMissing")
     assert "a" not in {each["name"] for each in scene.prometheus.alerts() if each["alertname"].endswith("NotReady")}
@@ -82,30 +82,30 @@ def test_resources_that_wait_for_a_person_and_that_are_not_ready(scene: Scene) -
 
 @fires("HeadgateLanesUnhealthy", "HeadgateQueueLags")
 def test_messages_that_nobody_handles(scene: Scene) -> None:
-    here = scene.namespace()
-    here.apply(queue("unhandled"), queue("late"))
+    client = scene.namespace()
+    client.apply(queue("unhandled"), queue("late"))
     for name in ("unhandled", "late"):
-        here.wait_for("queue", name, has_condition("Ready"), what="is Ready")
-    scene.put(f"{here.namespace}/unhandled", b"1")
-    scene.worker(f"{here.namespace}/late", "lingers", "--concurrency", "1")
-    scene.put(f"{here.namespace}/late", *(b"%d" % number for number in range(40)))
+        client.wait_for("queue", name, has_condition("Ready"), what="is Ready")
+    scene.put(f"{client.namespace}/unhandled", b"1")
+    scene.worker(f"{client.namespace}/late", "lingers", "--concurrency", "1")
+    scene.put(f"{client.namespace}/late", *(b"%d" % number for number in range(40)))
     scene.until_fires("HeadgateQueueLags", queue="late")
     scene.until_fires("HeadgateLanesUnhealthy", name="unhandled", reason="LanesUnprocessed")
 
 
 @fires("HeadgateDeadLetters", "HeadgateWorkersThrottled")
-def test_messages_that_are_refused_and_handlers_whose_world_is_away(scene: Scene) -> None:
-    here = scene.namespace()
-    here.apply(queue("refused", deadLetter="dead"), queue("dead"), queue("failing", maxReceives=1000))
+def test_messages_that_are_refused_and_handlers_whose_world_is_unavailable(scene: Scene) -> None:
+    client = scene.namespace()
+    client.apply(queue("refused", deadLetter="dead"), queue("dead"), queue("failing", maxReceives=1000))
     for name in ("refused", "dead", "failing"):
-        here.wait_for("queue", name, has_condition("Ready"), what="is Ready")
+        client.wait_for("queue", name, has_condition("Ready"), what="is Ready")
     patience = ("--backoff", "100ms", "--backoff-max", "1s")
-    scene.worker(f"{here.namespace}/refused", "rejects")
-    scene.worker(f"{here.namespace}/failing", "fails", "--concurrency", "4", *patience)
-    scene.put(f"{here.namespace}/refused", b"1", b"2")
-    scene.put(f"{here.namespace}/failing", *(b"%d" % number for number in range(60)))
-    scene.until_fires("HeadgateDeadLetters", queue=f"{here.namespace}/refused")
-    scene.until_fires("HeadgateWorkersThrottled", queue=f"{here.namespace}/failing")
+    scene.worker(f"{client.namespace}/refused", "rejects")
+    scene.worker(f"{client.namespace}/failing", "fails", "--concurrency", "4", *patience)
+    scene.put(f"{client.namespace}/refused", b"1", b"2")
+    scene.put(f"{client.namespace}/failing", *(b"%d" % number for number in range(60)))
+    scene.until_fires("HeadgateDeadLetters", queue=f"{client.namespace}/refused")
+    scene.until_fires("HeadgateWorkersThrottled", queue=f"{client.namespace}/failing")
 
 
 def test_every_metric_that_rules_and_dashboard_name_is_exported_by_a_running_process(scene: Scene) -> None:

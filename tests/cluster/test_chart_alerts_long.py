@@ -52,11 +52,11 @@ def scene(
 
 @fires("HeadgatePoisonMessages")
 def test_a_message_that_kills_what_handles_it(scene: Scene) -> None:
-    here = scene.namespace()
-    here.apply(queue("deadly", maxReceives=3, deadLetter="dead"), queue("dead"))
+    client = scene.namespace()
+    client.apply(queue("deadly", maxReceives=3, deadLetter="dead"), queue("dead"))
     for name in ("deadly", "dead"):
-        here.wait_for("queue", name, has_condition("Ready"), what="is Ready")
-    name = f"{here.namespace}/deadly"
+        client.wait_for("queue", name, has_condition("Ready"), what="is Ready")
+    name = f"{client.namespace}/deadly"
     first = scene.worker(name, "kills")
     scene.put(name, b"kill")
     assert -signal.SIGKILL == first.wait(timeout=60)
@@ -66,9 +66,9 @@ def test_a_message_that_kills_what_handles_it(scene: Scene) -> None:
 
 @fires("HeadgateConsumersFailing")
 def test_workers_whose_handler_is_not_there(scene: Scene) -> None:
-    here = scene.namespace()
+    client = scene.namespace()
     consumer = {"name": "mailer", "handler": "nowhere.to.be:found", "scaling": {"min": 1, "max": 1}}
-    here.apply(queue("refused", consumers=[consumer]))
+    client.apply(queue("refused", consumers=[consumer]))
     scene.until_fires("HeadgateConsumersFailing", name="refused", timeout_s=240)
 
 
@@ -77,14 +77,14 @@ def test_a_bulk_job_that_failed(scene: Scene) -> None:
     kubectl = scene.home.kubectl
     kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(sources(SPARK_OPERATOR) / SPARK_CRD))
     kubectl.wait_for("crd", SPARK_APPLICATION.resource, has_condition("Established"), what="is established")
-    here = scene.namespace()
+    client = scene.namespace()
     bulk = {"name": "drain", "mode": "drain", "backlogAbove": 1, "handler": "m:f", "spark": {"image": "spark:4"}}
-    here.apply(queue("heavy", bulk=[bulk]))
-    here.wait_for("queue", "heavy", has_condition("TablesReady"), what="has tables")
-    scene.put(f"{here.namespace}/heavy", b"1", b"2", b"3")
-    assert wait_until(lambda: here.list("sparkapplications") != [], timeout_s=90)
-    (name,) = names_of(here.list("sparkapplications"))
-    here.run("patch", "sparkapplication", name, "--subresource=status", "--type=merge", "-p", json.dumps(FAILED))
+    client.apply(queue("heavy", bulk=[bulk]))
+    client.wait_for("queue", "heavy", has_condition("TablesReady"), what="has tables")
+    scene.put(f"{client.namespace}/heavy", b"1", b"2", b"3")
+    assert wait_until(lambda: client.list("sparkapplications") != [], timeout_s=90)
+    (name,) = names_of(client.list("sparkapplications"))
+    client.run("patch", "sparkapplication", name, "--subresource=status", "--type=merge", "-p", json.dumps(FAILED))
     scene.until_fires("HeadgateBulkFailing", name="heavy", reason="BulkFailing", timeout_s=120)
 
 
@@ -102,14 +102,14 @@ def hints_kept_for_hours(server: Serving) -> Iterator[None]:
 
 
 @fires("HeadgateCollectionUnhealthy")
-def test_a_collector_that_is_told_to_collect_too_soon(scene: Scene, cassandra: Serving) -> None:
-    here = scene.namespace()
+def test_a_collector_that_is_asked_to_collect_too_soon(scene: Scene, cassandra: Serving) -> None:
+    client = scene.namespace()
     spec = {"type": "sum", "gc": {"after": "2m"}, "storage": {"tables": "shared"}}
-    here.apply({"apiVersion": "headgate.io/v1beta1", "kind": "Counter", "metadata": {"name": "soon"}, "spec": spec})
-    here.wait_for("counter", "soon", has_condition("Ready"), what="is Ready")
+    client.apply({"apiVersion": "headgate.io/v1beta1", "kind": "Counter", "metadata": {"name": "soon"}, "spec": spec})
+    client.wait_for("counter", "soon", has_condition("Ready"), what="is Ready")
     with hints_kept_for_hours(cassandra):
         done = subprocess.run(
-            [sys.executable, "-m", "headgate.cli.main", "gc", f"{here.namespace}/soon"],
+            [sys.executable, "-m", "headgate.cli.main", "gc", f"{client.namespace}/soon"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **scene.environment},
             capture_output=True,
             text=True,
@@ -122,32 +122,34 @@ def test_a_collector_that_is_told_to_collect_too_soon(scene: Scene, cassandra: S
 
 @fires("HeadgateRepairUnhealthy")
 def test_jobs_of_repair_that_fail(scene: Scene, python_image: str) -> None:
-    here = scene.namespace()
-    here.apply(queue("tended"))
-    here.wait_for("queue", "tended", has_condition("Ready"), what="is Ready")
+    client = scene.namespace()
+    client.apply(queue("tended"))
+    client.wait_for("queue", "tended", has_condition("Ready"), what="is Ready")
     labels = {"app.kubernetes.io/managed-by": "headgate", "headgate.io/task": "repair"}
     container = {"name": "repair", "image": python_image, "imagePullPolicy": "IfNotPresent", "command": ["false"]}
     pod = {"restartPolicy": "Never", "containers": [container]}
     for number in (1, 2):
         spec = {"backoffLimit": 0, "template": {"metadata": {"labels": labels}, "spec": pod}}
         metadata = {"name": f"repair-{number}", "labels": labels}
-        here.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+        client.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
     for number in (1, 2):
-        here.wait_for("job", f"repair-{number}", has_condition("Failed"), what="has failed")
-    here.run("annotate", "queue", "tended", "looked=now")  # by itself each is checked again within ten minutes
+        client.wait_for("job", f"repair-{number}", has_condition("Failed"), what="has failed")
+    client.run("annotate", "queue", "tended", "looked=now")  # by itself each is checked again within ten minutes
     scene.until_fires("HeadgateRepairUnhealthy", name="tended", reason="RepairFailing")
 
 
 @fires("HeadgateReconcilesFail")
 def test_queues_whose_children_may_not_be_made(scene: Scene) -> None:
-    here = scene.namespace()
+    client = scene.namespace()
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
-    here.apply({**quota, "spec": {"hard": {"count/deployments.apps": "0"}}})
-    here.wait_for("resourcequota", "none", lambda seen: "hard" in seen.get("status", {}), what="is in force")
+    client.apply({**quota, "spec": {"hard": {"count/deployments.apps": "0"}}})
+    client.wait_for(
+        "resourcequota", "none", lambda observation: "hard" in observation.get("status", {}), what="is in force"
+    )
     consumer = {"name": "mailer", "handler": "mailer.tasks:send", "scaling": {"min": 1, "max": 1}}
-    here.apply(*(queue(f"q{number:02}", consumers=[consumer]) for number in range(TRIED_AGAIN)))
+    client.apply(*(queue(f"q{number:02}", consumers=[consumer]) for number in range(TRIED_AGAIN)))
     scene.until_fires("HeadgateReconcilesFail", timeout_s=180)
-    here.delete("resourcequota", "none")
+    client.delete("resourcequota", "none")
 
 
 @fires(
@@ -157,13 +159,13 @@ def test_queues_whose_children_may_not_be_made(scene: Scene) -> None:
     "HeadgateSettlesFail",
     "HeadgateDataLeftBehind",
 )
-def test_cassandra_that_is_away_for_minutes(scene: Scene) -> None:
-    here, doomed = scene.namespace(), scene.namespace()
-    here.apply(*(queue(f"q{number:02}") for number in range(20)))
+def test_cassandra_that_is_unavailable_for_minutes(scene: Scene) -> None:
+    client, doomed = scene.namespace(), scene.namespace()
+    client.apply(*(queue(f"q{number:02}") for number in range(20)))
     doomed.apply(queue("precious", deletionPolicy="Delete"))
     doomed.wait_for("queue", "precious", has_condition("Ready"), what="is Ready", timeout_s=90)
-    name = f"{here.namespace}/q00"
-    here.wait_for("queue", "q00", has_condition("Ready"), what="is Ready", timeout_s=90)
+    name = f"{client.namespace}/q00"
+    client.wait_for("queue", "q00", has_condition("Ready"), what="is Ready", timeout_s=90)
     scene.worker(name, "takes_a_while", "--concurrency", "4")
     scene.put(name, *(b"%d" % number for number in range(200)))
     assert wait_until(lambda: (scene.value(f'headgate_worker_acked_total{{queue="{name}"}}') or 0) > 4, timeout_s=60)
@@ -188,6 +190,6 @@ def test_an_operator_that_is_held_back(
 ) -> None:
     folder = tmp_path_factory.mktemp("alerts-held-back")
     with scene_of(kubernetes, cassandra, helm, folder, "--qps", SLOW_QPS) as scene:
-        here = scene.namespace()
-        here.apply(*(queue(f"q{number:03}") for number in range(MANY)))
+        client = scene.namespace()
+        client.apply(*(queue(f"q{number:03}") for number in range(MANY)))
         scene.until_fires("HeadgateReconcileLatencyHigh", timeout_s=240)

@@ -15,7 +15,7 @@ from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.helm import Helm
 from dev.cluster.kubectl import Kubectl, has_condition
 from dev.cluster.oci import Run, assemble, read_layer
-from headgate.cli.check import Told
+from headgate.cli.check import CheckMessage
 from headgate.testing.cassandra import Cassandra
 from headgate.testing.cassandra.image import image_archive
 from headgate.testing.processes import wait_until
@@ -47,8 +47,8 @@ def putting(environment: dict[str, str], namespace: str, key: str) -> Iterator[l
         with headgate.connect_sync(environment) as connection:
             counter, emails = connection.counter(f"{namespace}/views"), connection.queue(f"{namespace}/emails")
             while not over.wait(0.1):
-                told = Told(counter=f"{namespace}/views", key=key, token=counter.token())
-                emails.put(told.model_dump())
+                record = CheckMessage(counter=f"{namespace}/views", key=key, token=counter.token())
+                emails.put(record.model_dump())
                 put[0] += 1
 
     thread = threading.Thread(target=work)
@@ -70,26 +70,26 @@ def test_a_password_that_is_changed_reaches_the_workers_and_nothing_is_lost(
     release: Release, near_cassandra: Cassandra, k8s_namespace: Kubectl
 ) -> None:
     release.install()
-    here, environment = k8s_namespace, {**near_cassandra.environment(), "KEYSPACE": release.keyspace}
+    client, environment = k8s_namespace, {**near_cassandra.environment(), "KEYSPACE": release.keyspace}
     counter = {"type": "sum", "storage": {"tables": "shared"}}
-    here.apply(
+    client.apply(
         queue("emails", shards=SHARDS, consumers=[COUNTING]),
         {"apiVersion": "headgate.io/v1beta1", "kind": "Counter", "metadata": {"name": "views"}, "spec": counter},
     )
     for kind, name in (("queue", "emails"), ("counter", "views")):
-        here.wait_for(kind, name, has_condition("Ready"), what="is Ready", timeout_s=120)
-    before, key, second = digests(here), uuid.uuid4().hex, f"second_{uuid.uuid4().hex[:6]}"
+        client.wait_for(kind, name, has_condition("Ready"), what="is Ready", timeout_s=120)
+    before, key, second = digests(client), uuid.uuid4().hex, f"second_{uuid.uuid4().hex[:6]}"
     near_cassandra.cql(f"CREATE ROLE {second} WITH PASSWORD = 'another' AND LOGIN = true AND SUPERUSER = true")
-    with putting(environment, str(here.namespace), key) as put:
+    with putting(environment, str(client.namespace), key) as put:
         assert wait_until(lambda: put[0] > 20, timeout_s=60)
         release.upgrade({"connection": {"username": second, "password": "another"}})
-        assert wait_until(lambda: len(digests(here)) == 1 and digests(here) != before, timeout_s=180)
-        deployment = here.get("deployment", consumer_name("emails", "counting"))
+        assert wait_until(lambda: len(digests(client)) == 1 and digests(client) != before, timeout_s=180)
+        deployment = client.get("deployment", consumer_name("emails", "counting"))
         assert deployment["status"]["updatedReplicas"] == deployment["status"]["readyReplicas"]
         since = put[0]
         assert wait_until(lambda: put[0] > since + 20, timeout_s=60)
     with headgate.connect_sync(environment) as connection:
-        views = connection.counter(f"{here.namespace}/views")
+        views = connection.counter(f"{client.namespace}/views")
         assert wait_until(lambda: views.value(key) == put[0], timeout_s=90), (views.value(key), put)
         assert put[0] == views.value(key)
 

@@ -36,9 +36,9 @@ def restricted(kubernetes: KubernetesUnderTest) -> Iterator[Kubectl]:
         kubectl.run("wait", "--for=condition=Established", "--timeout=60s", *each)
     kubectl.run("create", "namespace", "chart-restricted")
     kubectl.run("label", "namespace", "chart-restricted", RESTRICTED)
-    here = kubectl.in_namespace("chart-restricted")
-    here.wait_for("serviceaccount", "default", lambda _: True, what="is there")
-    yield here
+    client = kubectl.in_namespace("chart-restricted")
+    client.wait_for("serviceaccount", "default", lambda _: True, what="is there")
+    yield client
     kubectl.delete("namespace", "chart-restricted", wait=False)
 
 
@@ -60,14 +60,14 @@ def in_place(helm: Helm, values: Values, namespace: str) -> list[dict[str, Any]]
 
 def bare_pods(documents: list[dict[str, Any]], namespace: str) -> list[dict[str, Any]]:
     """Each pod by itself, since only pods are enforced: with the default account, which is there."""
-    found = []
+    matches = []
     for number, (_, pod) in enumerate(pods(documents)):
         spec = {**pod, "serviceAccountName": "default"}
         if not any(each["name"] == "data" for each in pod["volumes"]):  # a StatefulSet adds what it claims
             spec["volumes"] = [*pod["volumes"], {"name": "data", "emptyDir": {}}]
         metadata = {"name": f"pod-{number}", "namespace": namespace}
-        found.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    return found
+        matches.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    return matches
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -17,17 +17,17 @@ from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.golang import sources
 from dev.cluster.kubectl import Kubectl, has_condition
 from dev.cluster.programs import SPARK_OPERATOR
-from headgate.api.queues import Queue
-from headgate_operator.build_account import spark_account, spark_binding, worker_account
-from headgate_operator.build_pod import Owner
-from headgate_operator.build_secret import connection_copy
-from headgate_operator.build_spark import application
-from headgate_operator.decide_children import KINDS, children
-from headgate_operator.differing import STAMP_PATH, differences, stamped
+from headgate.api.queues import QueueResource
+from headgate_operator.build_account import build_spark_account, build_spark_binding, build_worker_account
+from headgate_operator.build_pod import ChildOwner
+from headgate_operator.build_secret import build_connection_copy
+from headgate_operator.build_spark import build_application
+from headgate_operator.decide_children import KINDS, decide_children
+from headgate_operator.document_diff import STAMP_PATH, differences, stamped
 from headgate_operator.effects import ApplyObject
 from headgate_operator.kinds import SPARK_APPLICATION
 from headgate_operator.names import MANAGER, Key, consumer_name
-from headgate_operator.world import ChildName, Memory
+from headgate_operator.world import ChildName, DecisionMemory
 from tests.unit.api_cases import ROOT
 from tests.unit.operator_children_cases import (
     CONNECTION,
@@ -80,8 +80,8 @@ def apply(here: Kubectl, document: dict[str, Any], *how: str, manager: str = MAN
     return shown, done.stderr
 
 
-def owner_in(here: Kubectl, uid: str = UID) -> Owner:
-    return Owner(Key("Queue", str(here.namespace), "emails"), uid)
+def owner_in(here: Kubectl, uid: str = UID) -> ChildOwner:
+    return ChildOwner(Key("Queue", str(here.namespace), "emails"), uid)
 
 
 def test_every_child_is_taken_without_a_warning_and_shown_without_a_difference(restricted: Kubectl) -> None:
@@ -89,10 +89,10 @@ def test_every_child_is_taken_without_a_warning_and_shown_without_a_difference(r
     source = {"data": {"CONTACT_POINTS": "YTo5MDQy", "ca.crt": "", "other": "eA=="}}
     documents = {
         **every_child(owner_in(restricted)),
-        "account": worker_account(namespace),
-        "spark account": spark_account(namespace),
-        "binding": spark_binding(namespace),
-        "copy": connection_copy(namespace, source),
+        "account": build_worker_account(namespace),
+        "spark account": build_spark_account(namespace),
+        "binding": build_spark_binding(namespace),
+        "copy": build_connection_copy(namespace, source),
     }
     for what, document in documents.items():
         wanted = stamped(document)
@@ -120,13 +120,13 @@ def spark_applications(kubernetes: KubernetesUnderTest) -> Iterator[None]:
 def test_the_bulk_run_is_a_spark_application_as_its_operator_takes_it(restricted: Kubectl) -> None:
     bulk = queue(bulk=[BULK]).spec.bulk
     assert bulk is not None
-    wanted = stamped(application(owner_in(restricted), SETTINGS, CONNECTION, bulk[0], 29_000_000))
+    wanted = stamped(build_application(owner_in(restricted), SETTINGS, CONNECTION, bulk[0], 29_000_000))
     shown, warned = apply(restricted, wanted, "--dry-run=server")
     assert ("", {}) == (warned, differences(wanted, shown))
 
 
 @pytest.fixture
-def owner(kubernetes: KubernetesUnderTest, restricted: Kubectl) -> Owner:
+def owner(kubernetes: KubernetesUnderTest, restricted: Kubectl) -> ChildOwner:
     """A Queue that is there, so that the server does not collect what belongs to it."""
     kubernetes.kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
     kubernetes.kubectl.wait_for("crd", "queues.headgate.io", has_condition("Established"), what="is established")
@@ -135,15 +135,15 @@ def owner(kubernetes: KubernetesUnderTest, restricted: Kubectl) -> Owner:
 
 
 def test_a_change_by_hand_and_a_field_that_is_applied_no_more_are_both_seen(
-    restricted: Kubectl, owner: Owner
+    restricted: Kubectl, owner: ChildOwner
 ) -> None:
     document = made("http", owner=owner)
     wanted, name = stamped(document), document["metadata"]["name"]
     apply(restricted, wanted)
     restricted.run("set", "image", f"deployment/{name}", "worker=other")
     restricted.run("rollout", "pause", f"deployment/{name}")
-    found = differences(wanted, restricted.get("deployment", name))
-    assert {"spec.paused": True, "spec.template.spec.containers[worker].image": "other"} == found
+    result = differences(wanted, restricted.get("deployment", name))
+    assert {"spec.paused": True, "spec.template.spec.containers[worker].image": "other"} == result
     shown, _ = apply(restricted, wanted, "--force-conflicts")
     assert {} == differences(wanted, shown)
     fewer = copy.deepcopy(document)
@@ -153,7 +153,7 @@ def test_a_change_by_hand_and_a_field_that_is_applied_no_more_are_both_seen(
     assert "livenessProbe" not in shown["spec"]["template"]["spec"]["containers"][0]
 
 
-def test_replicas_change_hands_without_ever_becoming_one(restricted: Kubectl, owner: Owner) -> None:
+def test_replicas_change_passes_without_ever_becoming_one(restricted: Kubectl, owner: ChildOwner) -> None:
     """With all that decide_children wants done, in its order, and what the server shows in between."""
     ours, theirs = queue(PYTHON), queue(CONSUMERS["external"])
     name = consumer_name("emails", "mailer")
@@ -166,14 +166,14 @@ def test_replicas_change_hands_without_ever_becoming_one(restricted: Kubectl, ow
     assert {MANAGER} == owners
 
 
-def settle(here: Kubectl, owner: Owner, resource: Queue, wanted: int) -> int:
+def settle(here: Kubectl, owner: ChildOwner, resource: QueueResource, wanted: int) -> int:
     """Decide and do until nothing is left to do; how many replicas there are then. Never is it the server's one."""
     name = consumer_name("emails", "mailer")
     for _ in range(5):
         shown, budget = deployment_in(here, name), here.find("pdb", name)
-        there = {name_of(found): found for found in (shown, budget) if found}
+        there = {name_of(result): result for result in (shown, budget) if result}
         around = world(resource, owner=owner, live=there, checked=frozenset(ChildName(kind, name) for kind in KINDS))
-        decided = children(around, CONNECTION, {"mailer": wanted}, Memory(), 0)
+        decided = decide_children(around, CONNECTION, {"mailer": wanted}, DecisionMemory(), 0)
         if not decided.effects:
             return int(shown["spec"]["replicas"])
         for effect in decided.effects:
@@ -186,6 +186,6 @@ def settle(here: Kubectl, owner: Owner, resource: Queue, wanted: int) -> int:
 
 def deployment_in(here: Kubectl, name: str) -> dict[str, Any]:
     """With its managed fields; empty if it is not there."""
-    found = here.run("get", "deployment", name, "--show-managed-fields", "--ignore-not-found", "-o", "json")
-    shown: dict[str, Any] = json.loads(found or "{}")
+    result = here.run("get", "deployment", name, "--show-managed-fields", "--ignore-not-found", "-o", "json")
+    shown: dict[str, Any] = json.loads(result or "{}")
     return shown

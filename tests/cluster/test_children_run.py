@@ -24,11 +24,11 @@ import headgate
 from dev.cluster.kubectl import Kubectl
 from headgate.testing.cassandra import Cassandra
 from headgate.testing.processes import wait_until
-from headgate_operator.build_account import worker_account
-from headgate_operator.build_cronjob import cronjob, name_of
-from headgate_operator.build_deployment import deployment
-from headgate_operator.build_pod import CONNECTION_FILES, Owner
-from headgate_operator.build_secret import connection_copy
+from headgate_operator.build_account import build_worker_account
+from headgate_operator.build_cronjob import build_cronjob, name_of
+from headgate_operator.build_deployment import build_deployment
+from headgate_operator.build_pod import CONNECTION_FILES, ChildOwner
+from headgate_operator.build_secret import build_connection_copy
 from headgate_operator.names import Key
 from headgate_operator.world import JobGroup
 from tests.unit.operator_children_cases import CONNECTION, SETTINGS, UID, consumer
@@ -105,7 +105,7 @@ def here(k8s_namespace: Kubectl, told: dict[str, str]) -> Kubectl:
         "metadata": {"name": "handler"},
         "data": {"shop_handler.py": PYTHON_HANDLER},
     }
-    k8s_namespace.apply(worker_account(namespace), connection_copy(namespace, {"data": data}), handler)
+    k8s_namespace.apply(build_worker_account(namespace), build_connection_copy(namespace, {"data": data}), handler)
     return k8s_namespace
 
 
@@ -119,7 +119,7 @@ def started(here: Kubectl, ours: str, queue: str, **how: Any) -> str:
 def launched(here: Kubectl, ours: str, queue: str, **how: Any) -> str:
     """The pod of a worker."""
     key, settings = Key("Queue", "shop", queue), replace(SETTINGS, image=ours, drain_grace_s=GRACE_S)
-    document = deployment(Owner(key, UID), settings, CONNECTION, consumer({"name": "mailer", **how}), 1)
+    document = build_deployment(ChildOwner(key, UID), settings, CONNECTION, consumer({"name": "mailer", **how}), 1)
     metadata = {name: value for name, value in document["metadata"].items() if name != "ownerReferences"}
     document["metadata"] = {**metadata, "namespace": here.namespace}
     here.apply(document)
@@ -166,10 +166,10 @@ def ended_while_busy(here: Kubectl, told: dict[str, str], queue: str, pod: str, 
     put(told, queue, "slow")
     assert wait_until(lambda: "begun slow" in here.logs(pod, "-c", handler), timeout_s=30)
     here.run("delete", "deployment", "--all", "--wait=false")
-    said = {name: process.communicate(timeout=60)[0] for name, process in followed.items()}
+    message = {name: process.communicate(timeout=60)[0] for name, process in followed.items()}
     assert wait_until(lambda: not here.list("pods"), timeout_s=30)
     assert "FailedPreStopHook" not in {event["reason"] for event in here.list("events")}
-    return said
+    return message
 
 
 def test_a_python_handler_runs_in_the_image_with_headgate_and_drains_when_its_pod_is_ended(
@@ -190,9 +190,9 @@ def test_a_python_handler_runs_in_the_image_with_headgate_and_drains_when_its_po
     pod = started(here, headgate_image, "python", handler="shop_handler:handle", template=template)
     put(told, "python", "first")
     assert wait_until(lambda: "done first" in here.logs(pod), timeout_s=30)
-    said = ended_while_busy(here, told, "python", pod, "worker")["worker"]
-    assert "done slow" in said
-    assert "worker stopped" in said
+    message = ended_while_busy(here, told, "python", pod, "worker")["worker"]
+    assert "done slow" in message
+    assert "worker stopped" in message
     assert [None, None] == owners(told, "python")
 
 
@@ -203,9 +203,9 @@ def test_an_http_handler_of_any_image_answers_until_the_worker_beside_it_has_dra
     pod = started(here, headgate_image, "http", image=python_image, http={"port": 8080}, template=template)
     put(told, "http", "first")
     assert wait_until(lambda: "done first" in here.logs(pod, "-c", "handler"), timeout_s=30)
-    said = ended_while_busy(here, told, "http", pod, "handler")
-    assert "worker stopped" in said["worker"]
-    assert said["handler"].splitlines()[-2:] == ["done slow", "told to end"]
+    message = ended_while_busy(here, told, "http", pod, "handler")
+    assert "worker stopped" in message["worker"]
+    assert message["handler"].splitlines()[-2:] == ["done slow", "told to end"]
     assert [None, None] == owners(told, "http")
 
 
@@ -219,18 +219,18 @@ def test_a_worker_whose_handler_is_not_there_ends_with_code_2_and_its_last_words
         states = [status[which] for status in statuses for which in ("state", "lastState")]
         return next((state["terminated"] for state in states if "terminated" in state), {})
 
-    pod = here.wait_for("pod", name, lambda seen: bool(last_end(seen)), what="has ended")
+    pod = here.wait_for("pod", name, lambda observation: bool(last_end(observation)), what="has ended")
     assert 2 == last_end(pod)["exitCode"]
     assert "nowhere" in last_end(pod)["message"]
 
 
 def test_the_repair_job_makes_a_pass_over_its_namespace(here: Kubectl, headgate_image: str) -> None:
     group = JobGroup("repair", "*/5 * * * *", CONNECTION.secret, headgate_image)
-    made = cronjob("shop", replace(SETTINGS, image=headgate_image), group)
+    made = build_cronjob("shop", replace(SETTINGS, image=headgate_image), group)
     made["metadata"]["namespace"] = here.namespace
     here.apply(made)
     here.run("create", "job", "now", f"--from=cronjob/{name_of(group)}")
     here.wait_for("job", "now", lambda job: bool(job["status"].get("succeeded")), what="has succeeded")
-    said = here.logs("job/now")
-    assert "shop/python: checked" in said, json.dumps(said)
-    assert "shop/http: checked" in said, json.dumps(said)
+    message = here.logs("job/now")
+    assert "shop/python: checked" in message, json.dumps(message)
+    assert "shop/http: checked" in message, json.dumps(message)

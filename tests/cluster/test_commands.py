@@ -85,27 +85,27 @@ def test_queues_are_listed_and_their_names_complete_in_a_shell(run: Commands) ->
 
 def stats(run: Commands, queue: str = "shop/emails") -> dict[str, int]:
     """What the command counts."""
-    told = json.loads(run("stats", queue, "-o", "json").out[0])
-    return {name: told[name] for name in ("backlog", "in_flight", "delayed")}
+    text = json.loads(run("stats", queue, "-o", "json").out[0])
+    return {name: text[name] for name in ("backlog", "in_flight", "delayed")}
 
 
 # ---- a message from its beginning to its end
 
 
-def test_what_is_sent_can_be_looked_at_counted_found_received_and_is_gone_then(run: Commands) -> None:
+def test_what_is_sent_can_be_checked_counted_found_received_and_is_gone_then(run: Commands) -> None:
     sent = run.apart("put", "shop/emails", '{"number": {n}}', "--count", "3")
     assert (0, 3, ["put 3"]) == (sent.code, len(set(sent.out)), sent.err)
     with ThreadPoolExecutor(3) as pool:
-        looks = ["peek", "shop/emails"], ["stats", "shop/emails"]
-        peeked, counted, found = pool.map(
-            lambda each: run.apart(*each), (*looks, ["locate", "shop/emails", sent.out[0]])
+        checks = ["peek", "shop/emails"], ["stats", "shop/emails"]
+        peeked, counted, result = pool.map(
+            lambda each: run.apart(*each), (*checks, ["locate", "shop/emails", sent.out[0]])
         )
     assert ["id", "state", "due", "since", "attempts", "group", "payload"] == peeked.out[0].split()
     assert [(each, "ready") for each in sent.out] == [tuple(line.split()[:2]) for line in peeked.out[1:]]
     assert ['{"number": 1}', '{"number": 2}', '{"number": 3}'] == [line[-13:] for line in peeked.out[1:]]
     assert ["backlog    3", "in flight  0", "delayed    0"] == counted.out[:3]
     assert "lanes      2, 0 held" in counted.out
-    assert (0, "waiting") == (found.code, found.out[0])
+    assert (0, "waiting") == (result.code, result.out[0])
     received = run.apart("receive", "shop/emails", "--limit", "3", "--ack", "-o", "json")
     messages = [json.loads(line) for line in received.out]
     assert sorted(sent.out) == sorted(each["id"] for each in messages)
@@ -137,12 +137,12 @@ def test_what_is_sent_later_once_in_a_group_and_with_attributes_is_so(run: Comma
     peeked = {line.split()[0]: line for line in run("peek", "shop/emails").out[1:]}
     assert (3, "later") == (len(peeked), peeked[later].split()[1])
     assert re.search(r"-59m\d*s?", peeked[later]), peeked[later]
-    (told,) = [
+    (report,) = [
         json.loads(line)
         for line in run("receive", "shop/emails", "--ack", "-o", "json", "--limit", "2").out
         if '"in order"' in line
     ]
-    assert ("g", "red=ish") == (told["group"], told["attributes"]["colour"])
+    assert ("g", "red=ish") == (report["group"], report["attributes"]["colour"])
     emptied(run)
 
 
@@ -156,10 +156,10 @@ def test_what_is_received_without_ack_is_given_back_uncounted_also_when_it_is_in
         following.send_signal(signal.SIGINT)
         assert (130, sent) == (following.wait(20), line.split()[0])
     again = run("receive", "shop/emails", "--limit", "1", "--ack", "-o", "json")
-    assert (sent, 1) == ((told := json.loads(again.out[0]))["id"], told["attempt"])
+    assert (sent, 1) == ((text := json.loads(again.out[0]))["id"], text["attempt"])
 
 
-def test_what_was_sent_for_later_can_be_cancelled_and_what_is_due_can_not(run: Commands) -> None:
+def test_what_was_sent_for_later_can_be_cancelled_and_what_is_due_cannot(run: Commands) -> None:
     (later,) = run("put", "shop/emails", "later", "--delay", "1h").out
     (now,) = run("put", "shop/emails", "now").out
     done = run.apart("cancel", "shop/emails", later, now)
@@ -175,10 +175,10 @@ def test_a_purge_settles_what_is_there_when_it_is_meant(run: Commands) -> None:
     asked = "Delete 4 messages (3 ready, 0 in flight, 1 delayed) in shop/emails? [y/N]"
     assert asked in " ".join(doubted.err)
     assert (1, {"backlog": 3, "in_flight": 0, "delayed": 1}) == (doubted.code, stats(run))
-    moment = datetime.now(UTC).isoformat()
+    instant = datetime.now(UTC).isoformat()
     (young,) = run("put", "shop/emails", "young").out
-    older = run("purge", "shop/emails", "--yes", "--until", moment)
-    assert [f"deleted messages put before {moment}"] == older.out
+    older = run("purge", "shop/emails", "--yes", "--until", instant)
+    assert [f"deleted messages put before {instant}"] == older.out
     assert [young] == [line.split()[0] for line in run("peek", "shop/emails").out[1:]]
     done = run.apart("purge", "shop/emails", "--yes")
     assert (0, True) == (done.code, done.out[0].startswith("deleted messages put before "))
@@ -208,7 +208,7 @@ def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
     done = run.apart("redrive", "shop/emails-dead")
     assert (4, "moved 3", left) == (done.code, done.out[0], sorted(done.out[1:]))
     again = run("redrive", "shop/emails-dead", "-o", "json")
-    assert (4, 0, 2) == (again.code, (told := json.loads(again.out[0]))["moved"], len(told["skipped"]))
+    assert (4, 0, 2) == (again.code, (text := json.loads(again.out[0]))["moved"], len(text["skipped"]))
     absent = run("redrive", "shop/emails-dead", "--id", run("put", "shop/emails", "elsewhere").out[0])
     assert (3, ["moved 0", "skipped 1: it is not in this queue"]) == (absent.code, absent.out)
     emptied_of_one = run("receive", "shop/emails", "--limit", "4", "--ack", "-o", "json")
@@ -221,7 +221,7 @@ def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
     emptied(run)
 
 
-def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is_told(run: Commands) -> None:
+def test_top_shows_every_queue_with_what_is_behind_first_and_continues_until_it_is_reported(run: Commands) -> None:
     run("put", "depot/parcels", "x", "--count", "40")
 
     async def receive_slowly(connection: headgate.Headgate) -> list[dict[str, object]]:
@@ -240,11 +240,11 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is
     assert {"shop/emails", "depot/hourly", "depot/broken"} < {each["queue"] for each in queues}
     with run.begin("top", "--namespace", "depot", "--every", "100ms", "-o", "table") as showing:
         assert showing.stdout is not None
-        looks = [showing.stdout.readline() for _ in range(10)]
+        checks = [showing.stdout.readline() for _ in range(10)]
         showing.send_signal(signal.SIGINT)
         assert 0 == showing.wait(20)
-    assert 2 == sum(line.split()[:2] == ["queue", "backlog"] for line in looks), looks
-    assert not any("shop/" in line for line in looks)
+    assert 2 == sum(line.split()[:2] == ["queue", "backlog"] for line in checks), checks
+    assert not any("shop/" in line for line in checks)
     emptied(run, "depot/parcels")
 
 
@@ -253,9 +253,9 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_goes_on_until_it_is
 
 def repaired(line: str) -> tuple[str, int]:
     """The queue, and how many parts were looked at."""
-    found = re.fullmatch(r"(\S+): checked (\d+) parts; .*", line)
-    assert found, line
-    return found[1], int(found[2])
+    result = re.fullmatch(r"(\S+): checked (\d+) parts; .*", line)
+    assert result, line
+    return result[1], int(result[2])
 
 
 def passed(run: Commands, queue: str, count: int) -> None:
@@ -279,7 +279,7 @@ def until_owed(run: Commands, queue: str) -> None:
     run.connected(hold)
 
 
-def test_repair_looks_once_at_what_is_owed_tells_how_far_it_is_and_goes_on_from_there(run: Commands) -> None:
+def test_repair_checks_once_at_what_is_owed_shows_how_far_it_is_and_continues_from_there(run: Commands) -> None:
     assert "repair     never run; nothing overdue" in run("stats", "shop/looked-at").out
     passed(run, "shop/looked-at", 20)
     until_owed(run, "shop/looked-at")
@@ -305,10 +305,10 @@ def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_doe
         """As a process that repairs for a while, and then dies."""
         engine = (await connection.queue("shop/looked-at")).engine
         lane = lane_of(engine.host, engine.settings, (REPAIR_LANE.number, 0))
-        seen = await lane.look()
-        tenure = None if seen is None else await lane.take(seen)
-        assert seen is not None and tenure is not None
-        touching = asyncio.ensure_future(Leader(engine.host, lane, seen, tenure).keep_touching())
+        lanes = await lane.read_state()
+        lease_term = None if lanes is None else await lane.take(lanes)
+        assert lanes is not None and lease_term is not None
+        touching = asyncio.ensure_future(Leader(engine.host, lane, lanes, lease_term).keep_touching())
         try:
             return (
                 await asyncio.to_thread(run.apart, "repair", "shop/looked-at"),
@@ -339,7 +339,7 @@ def test_a_job_repairs_every_queue_of_its_schedule_and_one_that_fails_stops_no_o
     assert (4, 3) == (whole.code, len(whole.out))
     others = run("repair", "--namespace", "depot", HEADGATE_CONNECTION="other-cassandra")
     assert (0, ["no queue in depot"]) == (others.code, others.err)
-    for arguments, says in (
+    for arguments, message in (
         (
             ("--namespace", "depot", "--schedule", "1 2 3 * *"),
             "no queue in depot has the repair schedule '1 2 3 * *'",
@@ -347,7 +347,7 @@ def test_a_job_repairs_every_queue_of_its_schedule_and_one_that_fails_stops_no_o
         (("--namespace", "nowhere"), "no queue in nowhere"),
     ):
         nothing = run("repair", *arguments)
-        assert (0, [], [says]) == (nothing.code, nothing.out, nothing.err)
+        assert (0, [], [message]) == (nothing.code, nothing.out, nothing.err)
 
 
 def test_two_jobs_at_once_do_no_harm(run: Commands) -> None:
@@ -395,7 +395,7 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["put", "shop/emails", "x", "--delay", "soon"], "'soon' is not a duration such as 500ms"),
         (["put", "shop/emails", "x", "--deliver-at", "noon"], "'noon' is not a time such as"),
@@ -428,11 +428,11 @@ def test_no_server_is_one_line(run: Commands, command: str, tmp_path: Path) -> N
         (["pat", "shop/emails"], "No such command 'pat'. Did you mean put?"),
     ],
 )
-def test_a_mistake_is_one_clear_line(run: Commands, arguments: list[str], says: str) -> None:
+def test_a_mistake_is_one_clear_line(run: Commands, arguments: list[str], message: str) -> None:
     done = run(*arguments)
-    told = [line for line in done.err if line and not line.startswith(("Usage: ", "Try "))]
-    assert (2, 1, []) == (done.code, len(told), done.out), done
-    assert says in told[0]
+    text = [line for line in done.err if line and not line.startswith(("Usage: ", "Try "))]
+    assert (2, 1, []) == (done.code, len(text), done.out), done
+    assert message in text[0]
 
 
 def test_every_command_on_a_queue_is_tried_here() -> None:

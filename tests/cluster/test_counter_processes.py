@@ -93,9 +93,9 @@ class Front:
         assert 200 == status, (body, [each.last_error_lines() for each in self.servers if not each.alive()])
         return json.loads(body)
 
-    def kill_one(self, chance: random.Random) -> None:
+    def kill_one(self, rng: random.Random) -> None:
         """kill -9, and another in its place."""
-        server = chance.choice(self.servers)
+        server = rng.choice(self.servers)
         server.kill()
         server.log.unlink()
         server.start()
@@ -197,7 +197,7 @@ def call(front: Front, told: Told, number: int) -> None:
 def test_ten_processes_count_exactly_while_they_are_killed_and_collectors_run(
     front: Front, measured: Callable[[str], None]
 ) -> None:
-    told = Told()
+    record = Told()
     over = threading.Event()
 
     def call_always(caller: int) -> int:
@@ -206,15 +206,15 @@ def test_ten_processes_count_exactly_while_they_are_killed_and_collectors_run(
                 break
             if number // CALLERS % CALLS_A_CONNECTION == 0:
                 front.leave()  # so that those that came later are called too
-            call(front, told, number)
+            call(front, record, number)
         return number
 
-    chance = random.Random(1)
+    rng = random.Random(1)
     with ThreadPoolExecutor(CALLERS) as pool:
         calling = pool.map(call_always, range(CALLERS))
         try:
             while front.kills < KILLS:  # by this thread: what a thread started ends with it
-                front.kill_one(chance)
+                front.kill_one(rng)
         finally:
             over.set()
         updates = max(calling)
@@ -222,13 +222,13 @@ def test_ten_processes_count_exactly_while_they_are_killed_and_collectors_run(
     assert wait_until(lambda: any(front.ask_anew("/collected") for _ in range(PROCESSES)), timeout_s=TIMEOUT_S)
 
     for _ in range(3):  # of whatever process
-        assert dict(told.once) == {key: front.ask_anew(f"/sum/{key}") for key in told.once}
-        for key in told.counted.keys() | told.unknown.keys():
-            low, high = told.bounds(key)
+        assert dict(record.once) == {key: front.ask_anew(f"/sum/{key}") for key in record.once}
+        for key in record.counted.keys() | record.unknown.keys():
+            low, high = record.bounds(key)
             assert low <= front.ask_anew(f"/sum/{key}") <= high, (key, low, high)
-        for key, visitors in told.visitors.items():
+        for key, visitors in record.visitors.items():
             value = front.ask_anew(f"/distinct/{key}")
             assert value["low"] <= len(visitors) <= value["high"], (key, len(visitors), value)
-    unknown = sum(map(len, told.unknown.values()))
-    assert unknown or told.repeated, "no kill met an update on its way"
-    measured(f"{updates} updates, {front.kills} kills, {unknown} not known, {told.repeated} repeated: totals exact")
+    unknown = sum(map(len, record.unknown.values()))
+    assert unknown or record.repeated, "no kill met an update on its way"
+    measured(f"{updates} updates, {front.kills} kills, {unknown} not known, {record.repeated} repeated: totals exact")

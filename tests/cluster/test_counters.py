@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate.client.queue import ConnectionOfAnotherLoop, ConnectionOfAnotherProcess
+from headgate.client.queue import WrongEventLoop, WrongProcess
 from headgate.counters.collector import Collector
 from headgate.counters.counter import CounterHandle
 from headgate.counters.decide_life import LifeTerms
@@ -108,7 +108,7 @@ def test_what_is_fixed_is_refused_and_the_rest_is_changed(shop: Commands, tmp_pa
 # ---- the SDK
 
 
-def test_updates_are_counted_told_by_windows_and_counted_once_with_a_token(shop: Commands) -> None:
+def test_updates_are_counted_given_by_windows_and_counted_once_with_a_token(shop: Commands) -> None:
     async def work(connection: headgate.Headgate) -> None:
         views = await connection.counter("shop/page-views")
         begin = datetime.now(UTC)
@@ -118,7 +118,7 @@ def test_updates_are_counted_told_by_windows_and_counted_once_with_a_token(shop:
         for _ in range(3):
             await views.add("home", 10, token=token)
         assert {"home": 510, "cart": 99, "none": 0} == await views.values(["home", "cart", "none"])
-        assert (510, True) == ((told := await views.cached("home")).value, told.age_s <= 1)
+        assert (510, True) == ((report := await views.cached("home")).value, report.age_s <= 1)
         assert 510 == await views.value("home", since=begin)
         assert 0 == await views.value("home", until=begin - timedelta(hours=1))
         assert {"home": 510, "cart": 99} == {key: state.value() async for key, state in views.scan()}
@@ -166,7 +166,7 @@ def test_shards_that_ended_are_collected_and_the_value_stays(shop: Commands) -> 
         counter = await connection.counter("shop/short-lived")
         life = LifeTerms(lifetime_us=2000 * MS_US, refuse_within_us=1000 * MS_US)
         settings = replace(counter.handle.settings, life=life, gc_after_us=3000 * MS_US)
-        hints = connection.ground.hints
+        hints = connection.process_context.hints
         assert hints is not None
         hasty = CounterHandle(counter.handle.host, settings)
         collector = Collector(hasty.host, settings, hasty.kind, hints)
@@ -190,12 +190,12 @@ def test_shards_that_ended_are_collected_and_the_value_stays(shop: Commands) -> 
     shop.connected(work)
 
 
-def test_a_counter_of_another_loop_or_process_says_so(shop: Commands) -> None:
+def test_a_counter_of_another_loop_or_process_reports_it(shop: Commands) -> None:
     async def work(connection: headgate.Headgate) -> None:
         views = await connection.counter("shop/page-views")
 
         def use_elsewhere() -> None:
-            with pytest.raises(ConnectionOfAnotherLoop):
+            with pytest.raises(WrongEventLoop):
                 asyncio.run(views.add("home", 1))
 
         await asyncio.to_thread(use_elsewhere)
@@ -203,7 +203,7 @@ def test_a_counter_of_another_loop_or_process_says_so(shop: Commands) -> None:
         if child == 0:  # nothing of the parent's may be used here, least of all its way out
             try:
                 views.add("home", 1).send(None)
-            except ConnectionOfAnotherProcess:
+            except WrongProcess:
                 os._exit(7)
             finally:
                 os._exit(1)
@@ -229,7 +229,7 @@ def test_a_program_of_the_how_to_runs_as_it_is_printed(shop: Commands, number: i
     assert (0, "") == (done.returncode, done.stderr), done.stdout
 
 
-def test_a_type_of_ones_own_is_used_by_whoever_has_its_distribution(shop: Commands, tmp_path: Path) -> None:
+def test_a_type_of_ones_own_is_used_by_whichever_process_has_its_distribution(shop: Commands, tmp_path: Path) -> None:
     (program,) = [each for each in PROGRAMS if "class Longest" in each]
     (tmp_path / "acme_counters.py").write_text(program)
     announced = tmp_path / "acme_counters-1.dist-info"
@@ -248,7 +248,7 @@ def test_a_type_of_ones_own_is_used_by_whoever_has_its_distribution(shop: Comman
 # ---- commands
 
 
-def test_a_command_adds_and_another_tells(shop: Commands) -> None:
+def test_a_command_adds_and_another_reports(shop: Commands) -> None:
     assert (0, [], []) == (
         (done := shop.apart("counter", "add", "shop/page-views", "shell", "41")).code,
         done.out,
@@ -269,7 +269,7 @@ def test_a_command_adds_and_another_tells(shop: Commands) -> None:
     assert {"is": ["blue"]} == json.loads(shop("counter", "get", "shop/colour", "sky").out[0])["value"]
 
 
-def test_top_tells_keys_and_items_merge_combines_and_export_has_all(shop: Commands) -> None:
+def test_top_reports_keys_and_items_merge_combines_and_export_has_all(shop: Commands) -> None:
     for item, count in (("home", "30"), ("cart", "7"), ("search", "9")):
         assert 0 == shop("counter", "add", "shop/pages", "mon", item, count).code
     assert 0 == shop("counter", "add", "shop/pages", "tue", "cart", "5").code
@@ -283,16 +283,16 @@ def test_top_tells_keys_and_items_merge_combines_and_export_has_all(shop: Comman
     both = json.loads(shop("counter", "merge", "shop/pages", "mon", "tue", "--param", "limit=1").out[0])
     assert [("home", 30)] == [(each["item"], each["count"]) for each in both["items"]]
     assert 51 == both["total"]
-    for who in ("1", "2", "3"):
-        assert 0 == shop("counter", "add", "shop/visitors", "wed", who).code
+    for actor in ("1", "2", "3"):
+        assert 0 == shop("counter", "add", "shop/visitors", "wed", actor).code
     assert 0 == shop("counter", "add", "shop/buyers", "wed", "3", "4").code
-    told = {
+    text = {
         how: json.loads(
             shop("counter", "merge", "shop/visitors", "wed", "--with", "shop/buyers", "wed", "--how", how).out[0]
         )["estimate"]
         for how in ("or", "and", "not")
     }
-    assert {"or": 4.0, "and": 1.0, "not": 2.0} == told
+    assert {"or": 4.0, "and": 1.0, "not": 2.0} == text
     exported = shop("counter", "export", "shop/pages", "--states")
     lines = {line["key"]: line for line in map(json.loads, exported.out)}
     assert lines.keys() == set(shop("counter", "export", "shop/pages", "-o", "name").out)
@@ -326,7 +326,7 @@ def test_a_counter_that_is_not_there_has_an_exit_code_of_its_own(shop: Commands)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["counter", "add", "shop/page-views", "home", "much"], "wanted=one whole number"),
         (["counter", "add", "shop/page-views", "home", "1", "--token", "mine"], "token"),
@@ -345,7 +345,7 @@ def test_a_counter_that_is_not_there_has_an_exit_code_of_its_own(shop: Commands)
         (["gc", "--namespace", "shop", "--schedule", "whenever"], "must be a cron schedule"),
     ],
 )
-def test_a_mistake_is_one_clear_line(shop: Commands, arguments: list[str], says: str) -> None:
+def test_a_mistake_is_one_clear_line(shop: Commands, arguments: list[str], message: str) -> None:
     done = shop(*arguments)
     assert (2, 1, []) == (done.code, len(done.err), done.out), done
-    assert says in done.err[0]
+    assert message in done.err[0]

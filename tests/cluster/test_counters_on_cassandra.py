@@ -156,7 +156,7 @@ def test_final_shards_are_collected_at_all_and_the_value_stays(told: dict[str, s
             assert await now.counter.read("k1") == 1_111_000_000
             assert await now.counter.read("k3") == 1_111_000_005
             assert await now.mutators_of("k1") == [TALLY]
-            assert (await now.collector.read_standing()).full_us == report.pass_us
+            assert (await now.collector.read_result()).full_us == report.pass_us
             again = await now.collector.run()
             assert (again.collected, again.full) == (0, True)
             assert await now.counter.read("k1") == 1_111_000_000
@@ -177,7 +177,7 @@ def test_updates_with_tokens_count_once_before_and_after_the_fold_and_in_the_tal
                 await other.counter.add("home", 100)
                 assert await other.counter.read("home") == 130
                 assert {key: state async for key, state in other.counter.scan()} == {"home": 130}
-                first = tokens[0].moment_us // HOUR * HOUR
+                first = tokens[0].time_us // HOUR * HOUR
                 assert await other.counter.read_between("home", first, first + 2 * HOUR) == 130
         async with opened(told, counter, **windows) as now:
             assert await now.counter.read("home") == 130
@@ -280,5 +280,5 @@ def test_on_a_ring_a_lost_node_costs_no_update_and_holds_the_collection_up(ring:
             assert await now.counter.read("home") == 217
 
     asyncio.run(while_it_is_away())
-    ring.mend()  # by this thread: a node ends with the thread that started it
+    ring.restore()  # by this thread: a node ends with the thread that started it
     asyncio.run(when_it_is_back())

@@ -23,7 +23,7 @@ from headgate.api import cron
 from headgate.api.crd import PLURALS
 from headgate.api.model import GROUP, VERSION
 from headgate.api.parse import check_resource
-from headgate.api.passed_on import ITEMS_MAX, says_too_long
+from headgate.api.passed_on import ITEMS_MAX, describe_length_limit
 from tests.unit.api_cases import (
     ACCEPTED,
     CHANGES,
@@ -90,8 +90,8 @@ class Server:
 
 
 def python_faults_of(after: dict[str, Any], before: dict[str, Any] | None = None) -> list[str]:
-    found = check_resource(after, before)
-    return [str(fault) for fault in found] if isinstance(found, list) else []
+    result = check_resource(after, before)
+    return [str(fault) for fault in result] if isinstance(result, list) else []
 
 
 @pytest.fixture(scope="module")
@@ -126,9 +126,9 @@ def test_an_object_that_breaks_a_rule_is_refused_in_the_promised_words(server: S
 def test_a_value_that_has_not_the_shape_of_its_field_is_refused(server: Server, case: ShapeCase) -> None:
     for wrong in case.shape.wrong:
         made = case.with_value(wrong)
-        seen = server.faults_of(made)
-        assert f"{case.path}: {case.shape.says}" in seen, wrong
-        assert sorted(seen) == sorted(python_faults_of(made)), wrong
+        observation = server.faults_of(made)
+        assert f"{case.path}: {case.shape.message}" in observation, wrong
+        assert sorted(observation) == sorted(python_faults_of(made)), wrong
 
 
 @pytest.mark.parametrize(("kind", "spec"), ACCEPTED)
@@ -138,7 +138,7 @@ def test_what_lies_on_the_right_side_of_every_edge_is_accepted(
     assert server.faults_of(document(kind, spec)) == []
 
 
-def test_a_template_is_stored_as_it_was_written_also_where_null_takes_a_list_away(server: Server) -> None:
+def test_a_template_is_stored_as_it_was_written_also_where_null_removes_a_list(server: Server) -> None:
     container = {"name": "worker", "env": None, "ports": [{"containerPort": 1, "later": {"field": []}}], "x": None}
     template = {"spec": {"containers": [container], "volumes": None, "tolerations": [], "affinity": None}}
     consumer = {"name": "a", "handler": "a:b", "template": template}
@@ -153,9 +153,9 @@ def test_a_list_of_a_template_that_is_too_long_is_refused_in_the_words_of_valida
 ) -> None:
     template = {"spec": {where: [{"name": "worker", field: [{}] * (ITEMS_MAX + 1)}]}}
     made = document("Queue", {"consumers": [{"name": "a", "handler": "a:b", "template": template}]})
-    seen = server.faults_of(made)
-    assert seen == python_faults_of(made)
-    assert [f"spec.consumers[0].template.spec.{where}[0].{field}: {says_too_long(field)}"] == seen
+    observation = server.faults_of(made)
+    assert observation == python_faults_of(made)
+    assert [f"spec.consumers[0].template.spec.{where}[0].{field}: {describe_length_limit(field)}"] == observation
 
 
 @pytest.mark.parametrize(("kind", "before", "after"), CHANGES)
@@ -266,7 +266,7 @@ def named(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     max_examples=400, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(resources)
-def test_python_and_the_api_server_say_the_same_of_any_resource(
+def test_python_and_the_api_server_state_the_same_of_any_resource(
     server: Server, resource: tuple[str, dict[str, Any]]
 ) -> None:
     made = named(*resource)
@@ -275,7 +275,7 @@ def test_python_and_the_api_server_say_the_same_of_any_resource(
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.one_of(st.tuples(st.just("Queue"), queues, queues), st.tuples(st.just("Counter"), counters, counters)))
-def test_python_and_the_api_server_say_the_same_of_any_change(
+def test_python_and_the_api_server_state_the_same_of_any_change(
     server: Server, change: tuple[str, dict[str, Any], dict[str, Any]]
 ) -> None:
     kind, before, after = change
@@ -318,8 +318,10 @@ def test_the_examples_are_accepted(here: Kubectl) -> None:
             if made["apiVersion"].startswith(GROUP):
                 made["metadata"].pop("namespace", None)
                 here.run("apply", "--validate=strict", "-f", "-", stdin=json.dumps(made))
-    assert {"emails", "emails-dead", "orders", "tickets"} <= {found["metadata"]["name"] for found in here.list("hgq")}
-    assert [found["metadata"]["name"] for found in here.list("hgc")] == ["page-views"]
+    assert {"emails", "emails-dead", "orders", "tickets"} <= {
+        result["metadata"]["name"] for result in here.list("hgq")
+    }
+    assert [result["metadata"]["name"] for result in here.list("hgc")] == ["page-views"]
 
 
 def test_an_empty_spec_is_kept_with_its_defaults_and_without_other_engines_blocks(server: Server) -> None:
@@ -370,12 +372,12 @@ def test_an_unknown_field_is_refused_where_kubectl_asks_strictly(here: Kubectl) 
     assert 'unknown field "spec.timeline.safety_lag"' in refusal(raised.value)
 
 
-def test_kubectl_explain_tells_what_a_field_is_its_default_and_when_to_change_it(definitions: Kubectl) -> None:
-    told = " ".join(definitions.run("explain", "queue.spec.timeline.safetyLag").split())
-    assert "How far in the future a message that is due at once is placed" in told
-    assert "Lower it" in told
-    assert "raise it" in told
-    assert "Default: 1s. From 10ms to 5m." in told
+def test_kubectl_explain_reports_what_a_field_is_its_default_and_when_to_change_it(definitions: Kubectl) -> None:
+    text = " ".join(definitions.run("explain", "queue.spec.timeline.safetyLag").split())
+    assert "How far in the future a message that is due at once is placed" in text
+    assert "Lower it" in text
+    assert "raise it" in text
+    assert "Default: 1s. From 10ms to 5m." in text
 
 
 def test_short_names_and_the_category_find_the_resources(here: Kubectl) -> None:

@@ -51,15 +51,15 @@ class Dev:
 
     def said(self, pattern: str, *, times: int = 1, within_s: float = 120) -> list[re.Match[str]]:
         """Wait for lines."""
-        found: list[re.Match[str]] = []
+        matches: list[re.Match[str]] = []
 
         def has_said() -> bool:
-            found[:] = [each for line in self.lines if (each := re.search(pattern, line))]
-            return len(found) >= times or self.process.poll() is not None
+            matches[:] = [each for line in self.lines if (each := re.search(pattern, line))]
+            return len(matches) >= times or self.process.poll() is not None
 
         assert wait_until(has_said, timeout_s=within_s), "\n".join(self.lines)
-        assert len(found) >= times, "\n".join(self.lines)
-        return found
+        assert len(matches) >= times, "\n".join(self.lines)
+        return matches
 
     def descendants(self) -> list[Identity]:
         """Every process that it has begun, with those that they have."""
@@ -70,13 +70,13 @@ class Dev:
             except (FileNotFoundError, ProcessLookupError):
                 continue
             parents.setdefault(parent, []).append(int(stat.parent.name))
-        found: list[int] = []
+        matches: list[int] = []
         left = [self.process.pid]
         while left:
             children = parents.get(left.pop(), [])
-            found += children
+            matches += children
             left += children
-        return [identity for pid in found if (identity := Identity.of(pid)) is not None]
+        return [identity for pid in matches if (identity := Identity.of(pid)) is not None]
 
     def end(self, number: int) -> int:
         """Send it a signal; its exit code."""
@@ -133,7 +133,7 @@ def another_terminal(*lines: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_newcomer_has_a_message_handled_tries_what_he_is_told_changes_a_file_and_ends_it(
+def test_a_newcomer_has_a_message_handled_tries_what_he_is_reported_changes_a_file_and_ends_it(
     tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
     file = tmp_path / "emails.yaml"
@@ -151,8 +151,8 @@ def test_a_newcomer_has_a_message_handled_tries_what_he_is_told_changes_a_file_a
         assert took_s < 4 * MESSAGE_WITHIN_S
 
         # What is printed can be typed.
-        told = [another_terminal(sourced, line) for line in others]
-        assert {0} == {each.returncode for each in told}, told
+        reports = [another_terminal(sourced, line) for line in others]
+        assert {0} == {each.returncode for each in reports}, reports
         dead = next(line for line in others if " peek " in line)
         assert wait_until(lambda: '{"no": "address"}' in another_terminal(sourced, dead).stdout, timeout_s=20)
         redriven = another_terminal(sourced, next(line for line in others if " redrive " in line))
@@ -184,11 +184,11 @@ def test_a_handler_whose_code_is_changed_is_begun_with_the_new_code(cassandra: S
     )
     (tmp_path / "mine" / "tasks.py").write_text(code)
     (tmp_path / "mine" / "says.py").write_text("WORD = 'old'\n")
-    told = {**cassandra.environment(), "KEYSPACE": "dev_of_changes"}
+    variables = {**cassandra.environment(), "KEYSPACE": "dev_of_changes"}
     send = [sys.executable, "-m", "headgate.cli.main", "put", "shop/letters"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
     try:
-        with dev(tmp_path / "queues.yaml", told=told, folder=tmp_path) as begun:
+        with dev(tmp_path / "queues.yaml", told=variables, folder=tmp_path) as begun:
             begun.said("worker started")
             subprocess.run([*send, "first"], env=environment, check=True, stdout=subprocess.DEVNULL)
             begun.said("old first")
@@ -212,32 +212,32 @@ def test_on_a_cassandra_of_ones_own_nothing_is_started_and_each_way_to_end_ends_
 ) -> None:
     file = tmp_path / "emails.yaml"
     file.write_text(EXAMPLE.read_text())
-    told = {**cassandra.environment(), "KEYSPACE": "dev_of_ones_own"}
+    variables = {**cassandra.environment(), "KEYSPACE": "dev_of_ones_own"}
     try:
-        with dev(file, told=told) as begun:
+        with dev(file, told=variables) as begun:
             begun.said("worker started")
             assert 0 == begun.end(signal.SIGHUP)
             assert not any(re.match(r"cassandra +\| (starting|stopping)", line) for line in begun.lines), begun.lines
-        with dev(file, told=told) as begun:
+        with dev(file, told=variables) as begun:
             begun.said("worker started")
             left = begun.descendants()
             begun.process.kill()
             begun.process.wait()
             assert wait_until(lambda: not any(each.alive() for each in left), timeout_s=40)
-        with dev(file, told=told) as begun:
+        with dev(file, told=variables) as begun:
             begun.said("apply")
             assert 0 == begun.end(signal.SIGTERM)
     finally:
         cassandra.cql("DROP KEYSPACE IF EXISTS dev_of_ones_own")
 
 
-@pytest.mark.parametrize("moment", ["before there is a server", "when there is one", "when it has just been found"])
-def test_ended_while_its_cassandra_starts_it_leaves_none(tmp_path: Path, moment: str) -> None:
+@pytest.mark.parametrize("instant", ["before there is a server", "when there is one", "when it has just been found"])
+def test_ended_while_its_cassandra_starts_it_leaves_none(tmp_path: Path, instant: str) -> None:
     file = tmp_path / "emails.yaml"
     file.write_text(EXAMPLE.read_text())
     with dev(file) as begun:
-        begun.said("starting" if moment != "when it has just been found" else r"cassandra +\| ready at")
-        if moment == "when there is one":
+        begun.said("starting" if instant != "when it has just been found" else r"cassandra +\| ready at")
+        if instant == "when there is one":
             assert wait_until(lambda: any(map(is_java, begun.descendants())), timeout_s=30)
         assert begun.end(signal.SIGTERM) in (0, 1)
         assert [] == ended_servers_of(state_directory([file]))
@@ -267,18 +267,20 @@ def is_java(identity: Identity) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (None, "does not exist"),
         ("kind: Queue\n", "apiVersion"),
         ("", "No Queue and no Counter in these files"),
     ],
 )
-def test_a_file_that_is_wrong_is_said_before_anything_is_started(tmp_path: Path, text: str | None, says: str) -> None:
+def test_a_file_that_is_wrong_is_reported_before_anything_is_started(
+    tmp_path: Path, text: str | None, message: str
+) -> None:
     file = tmp_path / "emails.yaml"
     if text is not None:
         file.write_text(text)
     with dev(file) as begun:
         assert 2 == begun.process.wait(60)
-        begun.said(re.escape(says))
+        begun.said(re.escape(message))
         assert not any("Traceback" in line or "starting" in line for line in begun.lines), begun.lines

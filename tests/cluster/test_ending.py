@@ -16,7 +16,7 @@ from dev.cluster import cgroups, lifecycle, mounts, node
 from dev.cluster.plan import Plan
 from dev.cluster.settings import PAUSE_IMAGE
 from dev.cluster.state import Cluster, directory_of, read_cluster
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing import namespaces
 from headgate.testing.namespaces import ip
 from headgate.testing.processes import Identity, wait_until
@@ -115,8 +115,8 @@ def start_with_a_pod() -> Cluster:
 
 
 def members(cluster: Cluster) -> list[Identity]:
-    found = [Identity.of(pid) for pid in cgroups.members(cluster.plan.cgroup)]
-    return [identity for identity in found if identity is not None]
+    matches = [Identity.of(pid) for pid in cgroups.members(cluster.plan.cgroup)]
+    return [identity for identity in matches if identity is not None]
 
 
 def test_down_leaves_nothing_behind_and_may_be_called_twice(nothing_before: Callable[[Plan], Traces]) -> None:
@@ -147,7 +147,7 @@ def test_down_leaves_nothing_behind_after_everything_was_killed(nothing_before: 
     assert traces_of(cluster.plan) == nothing_before(cluster.plan)
 
 
-def test_up_mends_a_cluster_that_lost_its_kubelet_and_its_runtime(nothing_before: Callable[[Plan], Traces]) -> None:
+def test_up_fixes_a_cluster_that_lost_its_kubelet_and_its_runtime(nothing_before: Callable[[Plan], Traces]) -> None:
     cluster = start_with_a_pod()
     for name in ("kubelet", "containerd"):
         pid, _ = (cluster.plan.pids / name).read_text().split()
@@ -171,16 +171,16 @@ def test_an_up_that_fails_halfway_names_the_process_and_leaves_nothing_behind(
         (made.plan.settings / "kubelet.json").write_text('{"kind": "Nonsense"}')
 
     monkeypatch.setattr(node, "_write_settings", spoil)
-    with pytest.raises(Surroundings) as failed:
+    with pytest.raises(EnvironmentProblem) as failed:
         lifecycle.up(NAME, mode="node")
     assert failed.value.facts["process"] == "kubelet"
     assert "Nonsense" in str(failed.value)
     assert traces_of(plans[0]) == nothing_before(plans[0])
 
 
-@pytest.mark.parametrize("moment", ["holder", "containerd", "coredns"])
+@pytest.mark.parametrize("time", ["holder", "containerd", "coredns"])
 def test_an_up_that_is_killed_leaves_nothing_that_down_does_not_end(
-    nothing_before: Callable[[Plan], Traces], moment: str
+    nothing_before: Callable[[Plan], Traces], time: str
 ) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "dev.cluster", "up", "--name", NAME, "--mode", "node"],
@@ -188,7 +188,7 @@ def test_an_up_that_is_killed_leaves_nothing_that_down_does_not_end(
         cwd=Path(__file__).parents[2],
         stdout=subprocess.DEVNULL,
     ) as command:
-        reached = wait_until((directory_of(NAME) / "pid" / moment).exists, timeout_s=60, every_s=0.002)
+        reached = wait_until((directory_of(NAME) / "pid" / time).exists, timeout_s=60, every_s=0.002)
         command.kill()
     assert reached
     begun = read_cluster(NAME)

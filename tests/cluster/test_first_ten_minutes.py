@@ -162,15 +162,15 @@ def test_a_stack_runs_on_a_system_without_proc_and_without_the_programs_of_linux
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(NO_LINUX)
     variables = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
-    here = Newcomer(person.home, person.clone, {**person.environment, **variables})
-    probe = here.run(
+    local = Newcomer(person.home, person.clone, {**person.environment, **variables})
+    probe = local.run(
         f"{sys.executable} -c 'import sys, pathlib; print(sys.platform, pathlib.Path(\"/proc\").exists())'"
     )
     assert "darwin False\n" == probe.stdout, probe
     file, payload = tmp_path / "emails.yaml", '{"to": "ann"}'
     shutil.copy(person.clone / "examples" / "dev" / "emails.yaml", file)
     line = f"{sys.executable} -m headgate.cli.main dev {file} --put '{payload}' --until-handled"
-    done = here.run(line, folder=person.clone)
+    done = local.run(line, folder=person.clone)
     assert 0 == done.returncode, f"{done.stdout}\n{done.stderr}"
     assert "sent 'hello' to ann" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr

@@ -39,8 +39,8 @@ class Shell:
 
     def as_here(self, text: str) -> str:
         """The text with names of servers and registry as they are here."""
-        for there, here in self.names.items():
-            text = text.replace(there, here)
+        for there, local in self.names.items():
+            text = text.replace(there, local)
         return text
 
     def run(self, example: Example) -> str:
@@ -88,13 +88,13 @@ def shell(
     folder = tmp_path_factory.mktemp("newcomer")
     for name in ("examples", "charts", "crds"):
         (folder / name).symlink_to(ROOT / name)
-    told = guarded_cassandra.environment()
-    shutil.copy(told["SSL_CA"], folder / "ca.pem")
+    variables = guarded_cassandra.environment()
+    shutil.copy(variables["SSL_CA"], folder / "ca.pem")
     registry, _, rest = headgate_image.partition("/")
     programs = (kubernetes.kubectl.program, helm.program, sys.executable)
     environment = {
         **os.environ,
-        **told,
+        **variables,
         "USERNAME": "headgate",
         "PASSWORD": PASSWORD,
         "CASSANDRA_PASSWORD": PASSWORD,
@@ -105,8 +105,8 @@ def shell(
     }
     environment.pop("KEYSPACE", None)
     names = {
-        "cassandra.example": told["CONTACT_POINTS"],
-        "DATA_CENTER=dc1": f"DATA_CENTER={told['DATA_CENTER']}",
+        "cassandra.example": variables["CONTACT_POINTS"],
+        "DATA_CENTER=dc1": f"DATA_CENTER={variables['DATA_CENTER']}",
         "registry: registry.example": f"registry: {registry}\n  tag: {rest.partition(':')[2]}",
     }
     return Shell(folder, environment, names)
@@ -122,18 +122,18 @@ def run_of(page: str, shell: Shell) -> Iterator[tuple[Example, str]]:
 
 
 @pytest.mark.slow
-def test_a_newcomer_installs_uses_looks_and_takes_away_by_the_pages_alone(
+def test_a_newcomer_installs_uses_checks_and_removes_by_the_pages_alone(
     shell: Shell, kubernetes: KubernetesUnderTest
 ) -> None:
     kubectl = kubernetes.kubectl
-    said = []
+    message = []
     for example, _ in run_of("start-platform.md", shell):
-        said.append(example.text)
+        message.append(example.text)
         if "headgate put" in example.text:
             assert wait_until(lambda: is_drained(shell), timeout_s=DRAINED_WITHIN_S, every_s=2.0)
             on_call = dict(run_of("start-on-call.md", shell))
             assert any("why" in one.text for one in on_call)
-    assert "helm uninstall" in said[-1]
+    assert "helm uninstall" in message[-1]
     system = kubectl.in_namespace("headgate-system")
     assert [] == system.list("deployments,jobs,serviceaccounts", "app.kubernetes.io/instance")
     assert kubectl.find("namespace", "shop") is None
@@ -142,12 +142,12 @@ def test_a_newcomer_installs_uses_looks_and_takes_away_by_the_pages_alone(
 
 def is_drained(shell: Shell) -> bool:
     """Whether all that was sent was handled."""
-    told = shell.say("headgate stats shop/emails -o json")
-    return '"backlog": 0, "in_flight": 0' in told
+    text = shell.say("headgate stats shop/emails -o json")
+    return '"backlog": 0, "in_flight": 0' in text
 
 
 @pytest.mark.slow
-def test_make_demo_on_a_cluster_that_is_there_shows_all_of_it_and_make_down_takes_it_away(
+def test_make_demo_on_a_cluster_that_is_there_shows_all_of_it_and_make_down_removes_it(
     shell: Shell, kubernetes: KubernetesUnderTest, tmp_path: Path
 ) -> None:
     kubectl = kubernetes.kubectl
@@ -157,12 +157,12 @@ def test_make_demo_on_a_cluster_that_is_there_shows_all_of_it_and_make_down_take
     environment = {**shell.environment, "HEADGATE_STATE": str(tmp_path), "PYTHONPATH": "workers:."}
     there = Shell(ROOT, environment, {})
     try:
-        told = there.say(f"make demo {asked}")
+        text = there.say(f"make demo {asked}")
     finally:
         there.say("make down")
-    assert told.startswith("headgate demo, on a Kubernetes")
-    assert "and 0 again" in told
-    assert "page-1 was viewed" in told
-    assert "has no address" in told
+    assert text.startswith("headgate demo, on a Kubernetes")
+    assert "and 0 again" in text
+    assert "page-1 was viewed" in text
+    assert "has no address" in text
     assert kubectl.find("namespace", "shop") is None
     assert kubectl.find("namespace", "headgate-system") is None

@@ -48,17 +48,17 @@ def without_workers(resource: Resource) -> Resource:
 
 
 def test_the_base_is_rendered_as_it_is(kubernetes: KubernetesUnderTest) -> None:
-    found = rendered(kubernetes, GITOPS / "base")
-    assert ["emails", "emails-dead", "page-views"] == sorted(found)
-    assert "emails-dead" == found["emails"]["spec"]["deadLetter"]
-    assert {None} == {one["metadata"].get("namespace") for one in found.values()}
+    result = rendered(kubernetes, GITOPS / "base")
+    assert ["emails", "emails-dead", "page-views"] == sorted(result)
+    assert "emails-dead" == result["emails"]["spec"]["deadLetter"]
+    assert {None} == {one["metadata"].get("namespace") for one in result.values()}
 
 
 def test_the_overlay_changes_namespace_image_shards_and_scaling(kubernetes: KubernetesUnderTest) -> None:
-    found = rendered(kubernetes, GITOPS / "production")
-    emails = found["emails"]["spec"]
+    result = rendered(kubernetes, GITOPS / "production")
+    emails = result["emails"]["spec"]
     (mailer,) = emails["consumers"]
-    assert {"shop"} == {one["metadata"]["namespace"] for one in found.values()}
+    assert {"shop"} == {one["metadata"]["namespace"] for one in result.values()}
     assert (12, "registry.example/shop:1.5") == (emails["shards"], mailer["image"])
     assert {"min": 0, "max": 12, "backlogPerWorker": 5000} == mailer["scaling"]
     assert "shop.mailer:send" == mailer["handler"]
@@ -71,9 +71,9 @@ def test_a_prefix_reaches_the_dead_letter_queue_that_is_named(
         (tmp_path / file.name).write_text(file.read_text())
     with (tmp_path / "kustomization.yaml").open("a") as kustomization:
         kustomization.write("namePrefix: eu-\n")
-    found = rendered(kubernetes, tmp_path)
-    assert "eu-emails-dead" in found
-    assert "eu-emails-dead" == found["eu-emails"]["spec"]["deadLetter"]
+    result = rendered(kubernetes, tmp_path)
+    assert "eu-emails-dead" in result
+    assert "eu-emails-dead" == result["eu-emails"]["spec"]["deadLetter"]
 
 
 def test_argo_cd_gets_both_health_checks_under_the_keys_that_it_reads(kubernetes: KubernetesUnderTest) -> None:
@@ -91,31 +91,35 @@ def test_the_api_server_takes_all_that_is_rendered(
     for folder in ("base", "production"):
         for resource in rendered(kubernetes, GITOPS / folder).values():
             resource["metadata"]["namespace"] = "default"
-            told = kubectl.run("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=json.dumps(resource))
-            assert told.endswith("serverside-applied (server dry run)\n")
+            text = kubectl.run("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=json.dumps(resource))
+            assert text.endswith("serverside-applied (server dry run)\n")
 
 
-def test_a_queue_may_come_before_its_dead_letter_queue_and_is_told_so_by_all_three(
+def test_a_queue_may_come_before_its_dead_letter_queue_and_is_answered_so_by_all_three(
     operator: OperatorProcess, kubernetes: KubernetesUnderTest, k8s_namespace: Kubectl
 ) -> None:
-    here, found = k8s_namespace, rendered(kubernetes, GITOPS / "base")
-    here.apply(without_workers(found["emails"]))
-    waits = becomes(here, "emails", "DeadLetterMissing")
+    client, result = k8s_namespace, rendered(kubernetes, GITOPS / "base")
+    client.apply(without_workers(result["emails"]))
+    waits = becomes(client, "emails", "DeadLetterMissing")
     assert ("Progressing", "InProgress", "InProgress") == (argo_health(waits)[0], kstatus(waits), flux_health(waits))
-    here.apply(without_workers(found["emails-dead"]))
-    ready = becomes(here, "emails", "Reconciled")
+    client.apply(without_workers(result["emails-dead"]))
+    ready = becomes(client, "emails", "Reconciled")
     assert ("Healthy", "Current", "Current") == (argo_health(ready)[0], kstatus(ready), flux_health(ready))
 
 
 def test_in_whatever_order_all_become_ready(
     operator: OperatorProcess, kubernetes: KubernetesUnderTest, k8s_namespace: Kubectl
 ) -> None:
-    here, found = k8s_namespace, rendered(kubernetes, GITOPS / "base")
+    client, result = k8s_namespace, rendered(kubernetes, GITOPS / "base")
     for name in ("page-views", "emails-dead", "emails"):
-        here.apply(without_workers(found[name]))
+        client.apply(without_workers(result[name]))
     for name in ("emails", "emails-dead"):
-        assert "Healthy" == argo_health(becomes(here, name, "Reconciled"))[0]
-    counter = here.wait_for(
-        "counter", "page-views", lambda seen: argo_health(seen)[0] == "Healthy", what="is Healthy", timeout_s=60
+        assert "Healthy" == argo_health(becomes(client, name, "Reconciled"))[0]
+    counter = client.wait_for(
+        "counter",
+        "page-views",
+        lambda observation: argo_health(observation)[0] == "Healthy",
+        what="is Healthy",
+        timeout_s=60,
     )
     assert ("Current", "Current") == (kstatus(counter), flux_health(counter))

@@ -50,8 +50,8 @@ class Life:
     def settled(self, kind: str, name: str, health: str = "Healthy") -> dict[str, Any]:
         """The resource, once its latest change is carried out, by the verdict of Argo CD."""
 
-        def holds(seen: dict[str, Any]) -> bool:
-            return argo_health(seen)[0] == health
+        def holds(observation: dict[str, Any]) -> bool:
+            return argo_health(observation)[0] == health
 
         return self.here.wait_for(kind, name, holds, what=f"is {health}", timeout_s=READY_WITHIN_S)
 
@@ -62,11 +62,11 @@ class Life:
 
     def children(self) -> dict[tuple[str, str], str]:
         """What the operator made here, with uids."""
-        found = {}
+        entries = {}
         for kind in CHILDREN:
             for one in self.here.list(kind, "app.kubernetes.io/managed-by=headgate"):
-                found[kind, str(one["metadata"]["name"])] = str(one["metadata"]["uid"])
-        return found
+                entries[kind, str(one["metadata"]["name"])] = str(one["metadata"]["uid"])
+        return entries
 
     # ---- what is done
 
@@ -104,7 +104,7 @@ class Life:
         self.here.wait_for(
             "queue",
             "emails",
-            lambda seen: seen["status"].get("replicas") == shards,
+            lambda observation: observation["status"].get("replicas") == shards,
             what=f"has {shards} shards in force",
             timeout_s=READY_WITHIN_S,
         )
@@ -165,17 +165,17 @@ def document(kind: str, name: str, spec: Mapping[str, Any]) -> Change:
 @pytest.fixture
 def listener(kubernetes: KubernetesUnderTest) -> Iterator[Listener]:
     """The place where handlers in pods report each message."""
-    with listening(str(kubernetes.host_address)) as heard:
-        yield heard
+    with listening(str(kubernetes.host_address)) as received:
+        yield received
 
 
 def last_words(release: Release) -> str:
     """The output of the operator and of the chart's Jobs, for a reader who wants to know why a life failed."""
-    told = [release.logs() if release.is_installed() else "not installed"]
+    reports = [release.logs() if release.is_installed() else "not installed"]
     for job in release.kubectl.list("jobs"):
         name = str(job["metadata"]["name"])
-        told.append(f"--- {name}\n" + release.kubectl.run("logs", f"job/{name}", "--tail=50"))
-    return "\n".join(told)
+        reports.append(f"--- {name}\n" + release.kubectl.run("logs", f"job/{name}", "--tail=50"))
+    return "\n".join(reports)
 
 
 @contextmanager
@@ -217,7 +217,7 @@ def release(
     near_cassandra.cql(f"DROP KEYSPACE IF EXISTS {made.keyspace}")
 
 
-def told_environment(life: Life) -> Mapping[str, str]:
+def task_environment(life: Life) -> Mapping[str, str]:
     """How a program outside the cluster reaches what is inside."""
     return {**life.cassandra.environment(), "KEYSPACE": life.release.keyspace}
 
@@ -237,7 +237,7 @@ def test_a_life_in_short_loses_nothing_and_leaves_nothing(
         life.refuse()
         life.scale(4)
         life.delete_children()
-        life.end(told_environment(life))
+        life.end(task_environment(life))
         measured(told(life.books))
 
 
@@ -261,7 +261,7 @@ def test_a_whole_life_loses_nothing_and_leaves_nothing(
         life.delete_children()
         silent(life, api_server(kubernetes))
         silent(life, near_cassandra.node.server)
-        life.end(told_environment(life))
+        life.end(task_environment(life))
         measured(told(life.books))
 
 
@@ -281,7 +281,7 @@ def test_workers_and_operator_are_rolled_under_load_with_balanced_books(
             consumer["template"] = {**consumer["template"], **change["template"]}
             life.change("Queue", {"consumers": [consumer]})
             upgraded(life, level="debug" if round_ % 2 == 0 else "info")
-        life.end(told_environment(life))
+        life.end(task_environment(life))
         measured(told(life.books))
         assert len(life.books.put) > 500
 
@@ -291,10 +291,10 @@ def test_workers_and_operator_are_rolled_under_load_with_balanced_books(
 
 def together(kind: str) -> Change:
     """Every change at once, but for those that the last ones take back."""
-    told: Change = {}
+    values: Change = {}
     for change in CHANGES[kind]:
-        told |= {name: value for name, value in change.items() if value is not None}
-    return {name: value for name, value in told.items() if name != "bulk"}
+        values |= {name: value for name, value in change.items() if value is not None}
+    return {name: value for name, value in values.items() if name != "bulk"}
 
 
 def upgraded(life: Life, level: str = "debug") -> None:

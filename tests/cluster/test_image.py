@@ -38,7 +38,9 @@ def ours() -> Iterator[Built]:
 
 @pytest.mark.parametrize("user", [ANYBODY, STRANGER])
 @pytest.mark.parametrize("command", ["headgate", "headgate-operator"])
-def test_commands_tell_the_projects_version_whoever_runs_them(ours: Built, command: str, user: str) -> None:
+def test_commands_report_the_projects_version_whichever_process_runs_them(
+    ours: Built, command: str, user: str
+) -> None:
     assert VERSION == ours.said(command, "--version", user=user).split()[-1]
 
 
@@ -52,7 +54,7 @@ def test_every_module_of_the_data_plane_and_the_operator_can_be_imported(ours: B
     assert int(count) > 200
 
 
-def test_the_operator_says_in_one_line_that_it_finds_no_cluster(ours: Built) -> None:
+def test_the_operator_states_in_one_line_that_it_finds_no_cluster(ours: Built) -> None:
     ran = ours.run("headgate-operator", user=ANYBODY)
     assert (1, 1) == (ran.code, len(ran.err.strip().splitlines())), ran
     assert "Traceback" not in ran.out + ran.err
@@ -78,11 +80,11 @@ def test_the_user_is_a_number_that_is_not_root_so_that_kubernetes_can_see_it(our
     assert "65532:65532" == ours.config["User"]
 
 
-def test_the_label_tells_the_version(ours: Built) -> None:
+def test_the_label_reports_the_version(ours: Built) -> None:
     assert VERSION == ours.config["Labels"]["org.opencontainers.image.version"]
 
 
-def test_the_size_stays_within_what_the_page_says(ours: Built) -> None:
+def test_the_size_stays_within_what_the_page_states(ours: Built) -> None:
     base, *layers = [layer.size for layer in ours.image.layers]
     assert (True, True) == (sum(layers) < OURS_AT_MOST, layers[-1] < CODE_AT_MOST), layers
     assert base > 0

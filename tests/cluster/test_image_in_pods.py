@@ -59,11 +59,13 @@ def pod(name: str, tag: str, **container: Any) -> dict[str, Any]:
 
 def test_a_restricted_pod_runs_the_very_image_that_docker_has_built(here: Kubectl, headgate_image: str) -> None:
     here.apply(pod("version", headgate_image, command=["headgate", "--version"]))
-    seen = here.wait_for("pod", "version", lambda it: it["status"]["phase"] in ("Succeeded", "Failed"), what="ended")
-    assert "Succeeded" == seen["status"]["phase"], here.logs("version")
+    observation = here.wait_for(
+        "pod", "version", lambda it: it["status"]["phase"] in ("Succeeded", "Failed"), what="ended"
+    )
+    assert "Succeeded" == observation["status"]["phase"], here.logs("version")
     built = image.build_image("headgate")
-    told = seen["status"]["containerStatuses"][0]["imageID"]
-    assert any(name in told for name in (built.id, built.digest)), told
+    report = observation["status"]["containerStatuses"][0]["imageID"]
+    assert any(name in report for name in (built.id, built.digest)), report
 
 
 @pytest.mark.slow  # the image has a gigabyte, and two JVMs start
@@ -113,10 +115,10 @@ def test_spark_on_kubernetes_starts_driver_and_executor_from_the_image_as_any_us
     ends = wait_until(
         lambda: here.get("pod", "driver")["status"]["phase"] in ("Succeeded", "Failed"), timeout_s=PI_WITHIN_S
     )
-    seen, said = here.get("pod", "driver"), here.logs("driver")
-    assert ends, said[-3000:]
-    assert "Succeeded" == seen["status"]["phase"], said[-3000:]
-    assert "Pi is roughly 3.1" in said
+    observation, message = here.get("pod", "driver"), here.logs("driver")
+    assert ends, message[-3000:]
+    assert "Succeeded" == observation["status"]["phase"], message[-3000:]
+    assert "Pi is roughly 3.1" in message
     (executor,) = here.list("pods", "spark-role=executor")
     assert spark_image == executor["spec"]["containers"][0]["image"]
     assert "Successfully registered with driver" in here.logs(executor["metadata"]["name"])

@@ -52,7 +52,7 @@ def test_a_job_of_spark_runs_python_and_arrow_for_a_number_without_a_name(spark:
     ), "\n".join(line for line in ran.err.splitlines() if "\tat " not in line)[-6000:]
 
 
-def test_an_executor_that_spark_has_told_nothing_says_so_in_one_line(spark: Built) -> None:
+def test_an_executor_that_spark_has_reported_nothing_reports_it_in_one_line(spark: Built) -> None:
     ran = spark.run("executor", user=ANYBODY)
     assert (2, 1) == (ran.code, len(ran.err.strip().splitlines())), ran
     assert "SPARK_EXECUTOR_MEMORY" in ran.err
@@ -78,7 +78,7 @@ def test_it_is_as_strict_as_the_other_image(spark: Built) -> None:
     )
 
 
-def test_the_size_stays_within_what_the_page_says(spark: Built) -> None:
+def test_the_size_stays_within_what_the_page_states(spark: Built) -> None:
     _, *layers = [layer.size for layer in spark.image.layers]
     assert (True, True) == (sum(layers) < OURS_AT_MOST, layers[-1] < CODE_AT_MOST), layers
 

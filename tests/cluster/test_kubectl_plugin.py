@@ -100,36 +100,38 @@ def namespace_of(kubectl: Kubectl) -> str:
     return kubectl.namespace
 
 
-def test_who_may_patch_queues_pauses_and_resumes(here: Kubectl, calling: Calling, tmp_path: Path) -> None:
+def test_a_process_that_may_patch_queues_pauses_and_resumes(here: Kubectl, calling: Calling, tmp_path: Path) -> None:
     namespace = namespace_of(here)
-    who = person(here, tmp_path, {namespace: [(*QUEUES, "get,patch")]})
-    code, out, err = calling.plugin(who, "pause", "queue/emails")
+    user = person(here, tmp_path, {namespace: [(*QUEUES, "get,patch")]})
+    code, out, err = calling.plugin(user, "pause", "queue/emails")
     assert (0, "") == (code, err)
     assert out.startswith(f"queue {namespace}/emails is paused\nnote: ")
     assert here.get("queue", "emails")["spec"]["paused"] is True
-    assert (0, f"queue {namespace}/emails is paused already\n", "") == calling.plugin(who, "pause", "queue/emails")
-    assert 0 == calling.plugin(who, "resume", "hgq/emails", "-n", namespace)[0]
+    assert (0, f"queue {namespace}/emails is paused already\n", "") == calling.plugin(user, "pause", "queue/emails")
+    assert 0 == calling.plugin(user, "resume", "hgq/emails", "-n", namespace)[0]
     assert here.get("queue", "emails")["spec"]["paused"] is False
 
 
-def test_whoever_applies_the_spec_is_named(here: Kubectl, calling: Calling, tmp_path: Path) -> None:
+def test_a_process_that_applies_the_spec_is_named_2(here: Kubectl, calling: Calling, tmp_path: Path) -> None:
     here.run(
         "apply", "--server-side", "--force-conflicts", "--field-manager=argocd-controller", "-f", "-",
         stdin=json.dumps(queue()),
     )  # fmt: skip
-    who = person(here, tmp_path, {namespace_of(here): [(*QUEUES, "get,patch")]})
-    assert "note: argocd-controller applies its spec" in calling.plugin(who, "pause", "queue/emails")[1]
+    user = person(here, tmp_path, {namespace_of(here): [(*QUEUES, "get,patch")]})
+    assert "note: argocd-controller applies its spec" in calling.plugin(user, "pause", "queue/emails")[1]
 
 
-def test_the_right_that_is_missing_is_named_as_the_server_tells_it(
+def test_the_right_that_is_missing_is_named_as_the_server_reports_it(
     here: Kubectl, calling: Calling, tmp_path: Path
 ) -> None:
     namespace = namespace_of(here)
-    says = "Your account lacks a right in this cluster; ask for the right to {} queues.headgate.io in namespace {}\n"
+    message = (
+        "Your account lacks a right in this cluster; ask for the right to {} queues.headgate.io in namespace {}\n"
+    )
     nobody = person(here, tmp_path, {namespace: []})
-    assert (1, "", says.format("get", namespace)) == calling.plugin(nobody, "why", "queue/emails")
+    assert (1, "", message.format("get", namespace)) == calling.plugin(nobody, "why", "queue/emails")
     reader = person(here, tmp_path, {namespace: [(*QUEUES, "get")]})
-    assert (1, "", says.format("patch", namespace)) == calling.plugin(reader, "pause", "queue/emails")
+    assert (1, "", message.format("patch", namespace)) == calling.plugin(reader, "pause", "queue/emails")
     code, _, err = calling.plugin(reader, "why", "queue/other")
     assert (2, "There is no queue other in the namespace of your context; see `kubectl get queues -A`\n") == (
         code,
@@ -145,15 +147,15 @@ def test_the_leader_is_asked_through_its_pod_with_no_more_rights_than_the_page_n
 ) -> None:
     namespace = namespace_of(here)
     there = [("coordination.k8s.io", "leases", "get"), ("", "pods", "get"), ("", "pods/portforward", "create")]
-    who = person(here, tmp_path, {namespace: [(*QUEUES, "get")], leading: there})
-    code, out, err = calling.plugin(who, "why", "queue/emails", "--operator-namespace", leading)
+    user = person(here, tmp_path, {namespace: [(*QUEUES, "get")], leading: there})
+    code, out, err = calling.plugin(user, "why", "queue/emails", "--operator-namespace", leading)
     assert (0, "") == (code, err)
     assert f"asked for /why/queue/{namespace}/emails" in out
     for rights, lacks in ((there[:1], "get pods"), (there[:2], "create pods/portforward")):
         stranger = person(here, tmp_path, {namespace: [], leading: rights})
         code, _, err = calling.plan(stranger, str(ROOT / "examples/shop.yaml"), "--operator-namespace", leading)
-        says = f"ask for the right to {lacks} in namespace {leading}\n"
-        assert (1, [True]) == (code, [err.endswith(says)]), err
+        message = f"ask for the right to {lacks} in namespace {leading}\n"
+        assert (1, [True]) == (code, [err.endswith(message)]), err
     planner = person(here, tmp_path, {namespace: [], leading: there})
     code, out, err = calling.plan(planner, str(ROOT / "examples/shop.yaml"), "--operator-namespace", leading)
     assert 0 == code, err
@@ -164,11 +166,11 @@ def test_a_leader_whose_pod_is_gone_is_one_line(
     here: Kubectl, calling: Calling, leading: str, tmp_path: Path, definitions: Kubectl
 ) -> None:
     there = [("coordination.k8s.io", "leases", "get"), ("", "pods", "get"), ("", "pods/portforward", "create")]
-    who = person(here, tmp_path, {namespace_of(here): [(*QUEUES, "get")], leading: there})
+    user = person(here, tmp_path, {namespace_of(here): [(*QUEUES, "get")], leading: there})
     lease = definitions.in_namespace(leading)
     lease.run("patch", "lease", "headgate-operator", "--type=merge", "-p", '{"spec": {"holderIdentity": "gone_1"}}')
     try:
-        code, _, err = calling.plugin(who, "why", "queue/emails", "--operator-namespace", leading)
+        code, _, err = calling.plugin(user, "why", "queue/emails", "--operator-namespace", leading)
     finally:
         back = '{"spec": {"holderIdentity": "leader_1"}}'
         lease.run("patch", "lease", "headgate-operator", "--type=merge", "-p", back)
@@ -176,28 +178,28 @@ def test_a_leader_whose_pod_is_gone_is_one_line(
     assert err.startswith("The leading operator cannot be reached (pod=gone, ")
 
 
-def test_a_job_that_no_account_lets_start_is_told_in_the_servers_words(
+def test_a_job_that_no_account_lets_start_is_reported_in_the_servers_words(
     here: Kubectl, calling: Calling, tmp_path: Path
 ) -> None:
     rights = [
         (*QUEUES, "get"), ("batch", "jobs", "create,delete,get"), ("batch", "cronjobs", "list"),
         ("", "pods,events", "list"), ("", "pods,pods/log", "get"),
     ]  # fmt: skip
-    who = person(here, tmp_path, {namespace_of(here): rights})
-    code, out, err = calling.plugin(who, "lanes", "queue/emails", "--image", "headgate:1")
+    user = person(here, tmp_path, {namespace_of(here): rights})
+    code, out, err = calling.plugin(user, "lanes", "queue/emails", "--image", "headgate:1")
     assert (1, "", 1) == (code, out, err.count("\n"))
     assert err.startswith("The Job could not start (why=")
     assert "headgate-worker" in err
     assert wait_until(lambda: here.list("jobs") == [], timeout_s=30)
 
 
-def test_the_operator_tells_why_and_what_it_would_do(
+def test_the_operator_reports_why_and_what_it_would_do(
     operator: OperatorProcess, here: Kubectl, calling: Calling, tmp_path: Path
 ) -> None:
     becomes(here, "emails", "Reconciled")
-    who = person(here, tmp_path, {namespace_of(here): [(*QUEUES, "get")]})
+    user = person(here, tmp_path, {namespace_of(here): [(*QUEUES, "get")]})
     address = ("--operator-address", f"http://127.0.0.1:{operator.inspection_port}")
-    code, out, err = calling.plugin(who, "why", "queue/emails", *address, "--last", "20")
+    code, out, err = calling.plugin(user, "why", "queue/emails", *address, "--last", "20")
     assert (0, "") == (code, err)
     assert "Ready is True, Reconciled" in out
     assert "effect: StoreStep" in out or "Activate" in out
@@ -206,7 +208,7 @@ def test_the_operator_tells_why_and_what_it_would_do(
     changed["metadata"]["namespace"] = namespace_of(here)
     path.write_text(json.dumps(changed))
     before = here.get("queue", "emails")["metadata"]["resourceVersion"]
-    code, out, err = calling.plan(who, str(path), *address)
+    code, out, err = calling.plan(user, str(path), *address)
     assert (0, "") == (code, err)
     assert "announce generation 2: 3 shards instead of 2" in out
     assert before == here.get("queue", "emails")["metadata"]["resourceVersion"]

@@ -17,7 +17,7 @@ import pytest
 import headgate
 from dev.cluster.kubectl import Kubectl
 from headgate.testing.processes import wait_until
-from headgate_operator.build_cronjob import cronjob
+from headgate_operator.build_cronjob import build_cronjob
 from headgate_operator.world import JobGroup
 from tests.cluster.people import Calling, person
 from tests.cluster.test_children_run import here, told
@@ -41,7 +41,7 @@ def make_queue(here: Kubectl, told: dict[str, str], image: str, folder: Path) ->
     here.run("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
     here.run("wait", "--for=condition=Established", "--timeout=60s", "-f", str(ROOT / "crds"))
     group = JobGroup("repair", "*/5 * * * *", CONNECTION.secret, image)
-    repair = cronjob(namespace, replace(SETTINGS, image=image), group)
+    repair = build_cronjob(namespace, replace(SETTINGS, image=image), group)
     repair["spec"]["suspend"] = True
     here.apply(document, repair)
     file = folder / "queue.yaml"
@@ -56,9 +56,9 @@ def make_queue(here: Kubectl, told: dict[str, str], image: str, folder: Path) ->
 def put(told: dict[str, str], queue: str, *texts: str) -> None:
     async def work() -> None:
         async with headgate.connect(told) as connection:
-            found = await connection.queue(queue)
+            result = await connection.queue(queue)
             for text in texts:
-                await found.put(text)
+                await result.put(text)
 
     asyncio.run(work())
 
@@ -72,11 +72,11 @@ def test_lanes_purge_and_redrive_run_beside_the_queue_and_leave_nothing(
 ) -> None:
     queue = make_queue(here, told, headgate_image, tmp_path)
     put(told, queue, "one", "two")
-    who, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
+    user, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
 
     def run(*arguments: str) -> str:
         capfd.readouterr()
-        code, _, err = calling.plugin(who, *arguments)
+        code, _, err = calling.plugin(user, *arguments)
         assert 0 == code, err
         return capfd.readouterr().out
 
@@ -100,19 +100,19 @@ def test_a_command_that_fails_in_the_job_fails_here_with_its_words(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     make_queue(here, told, headgate_image, tmp_path)
-    who, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
-    code, _, _ = calling.plugin(who, "purge", "queue/emails", "--yes", "--until", "yesterday")
+    user, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
+    code, _, _ = calling.plugin(user, "purge", "queue/emails", "--yes", "--until", "yesterday")
     assert 2 == code
     assert "'yesterday' is not a time such as" in capfd.readouterr().out
     assert wait_until(lambda: here.list("jobs") == [], timeout_s=60)
 
 
-def test_an_image_that_is_not_there_is_told_and_nothing_is_left(
+def test_an_image_that_is_not_there_is_reported_and_nothing_is_left(
     here: Kubectl, told: dict[str, str], headgate_image: str, tmp_path: Path
 ) -> None:
     make_queue(here, told, headgate_image, tmp_path)
-    who, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
-    code, _, err = calling.plugin(who, "lanes", "queue/emails", "--image", "localhost:1/none:1", "--timeout", "30")
+    user, calling = person(here, tmp_path, {str(here.namespace): RIGHTS}), Calling(here, tmp_path)
+    code, _, err = calling.plugin(user, "lanes", "queue/emails", "--image", "localhost:1/none:1", "--timeout", "30")
     assert (1, 1) == (code, err.count("\n"))
     assert err.startswith("The Job could not start (")
     assert wait_until(lambda: here.list("jobs") == [], timeout_s=60)

@@ -140,7 +140,9 @@ def test_a_pod_runs_a_container_and_its_words_can_be_read(k8s_namespace: Kubectl
     once = pod("once", python_image, "-c", "print(6 * 7)")
     once["spec"]["restartPolicy"] = "Never"
     k8s_namespace.apply(once)
-    k8s_namespace.wait_for("pod", "once", lambda seen: seen["status"]["phase"] == "Succeeded", what="has succeeded")
+    k8s_namespace.wait_for(
+        "pod", "once", lambda observation: observation["status"]["phase"] == "Succeeded", what="has succeeded"
+    )
     assert k8s_namespace.logs("once") == "42\n"
 
 
@@ -172,7 +174,7 @@ def test_a_pod_reaches_this_machine_at_the_address_the_machine_uses_itself(
         assert k8s_namespace.exec("client", "python3", "-c", ASK, url).strip() == "this machine"
 
 
-def test_a_pod_can_not_leave_this_machine_and_is_told_at_once(
+def test_a_pod_cannot_leave_this_machine_and_is_reported_at_once(
     kubernetes: KubernetesUnderTest, k8s_namespace: Kubectl, python_image: str
 ) -> None:
     if kubernetes.cluster.mode != "node":

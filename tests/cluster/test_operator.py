@@ -40,8 +40,8 @@ def operator(
 
 def queue(name: str = "emails", **spec: Any) -> dict[str, Any]:
     """A Queue with one consumer that sleeps."""
-    told = {"shards": 2, "consumers": CONSUMERS, **spec}
-    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": told}
+    values = {"shards": 2, "consumers": CONSUMERS, **spec}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": values}
 
 
 def reason(document: Any, type_: str = "Ready") -> str:
@@ -53,7 +53,11 @@ def reason(document: Any, type_: str = "Ready") -> str:
 def becomes(here: Kubectl, name: str, wanted: str, type_: str = "Ready") -> dict[str, Any]:
     """The Queue, once a condition has this reason."""
     return here.wait_for(
-        "queue", name, lambda seen: reason(seen, type_) == wanted, what=f"is {wanted}", timeout_s=WITHIN_S
+        "queue",
+        name,
+        lambda observation: reason(observation, type_) == wanted,
+        what=f"is {wanted}",
+        timeout_s=WITHIN_S,
     )
 
 
@@ -73,43 +77,43 @@ def state_of(cassandra: Serving, keyspace: str, namespace: str, name: str) -> st
 def test_a_queue_that_is_applied_becomes_ready_with_its_children(
     operator: OperatorProcess, k8s_namespace: Kubectl, cassandra: Serving
 ) -> None:
-    here = k8s_namespace
-    here.apply(queue())
-    made = becomes(here, "emails", "Reconciled")
+    client = k8s_namespace
+    client.apply(queue())
+    made = becomes(client, "emails", "Reconciled")
     assert 2 == made["status"]["replicas"]
-    assert [consumer_name("emails", "mailer")] == names_of(here.list("deployment"))
-    assert {"headgate-worker"} <= set(names_of(here.list("serviceaccount")))
-    assert {"headgate-connection"} <= set(names_of(here.list("secret")))
-    assert wait_until(lambda: len(here.list("cronjob")) == 1, timeout_s=WITHIN_S)
-    assert "active" == state_of(cassandra, operator.keyspace, here.namespace or "", "emails")
+    assert [consumer_name("emails", "mailer")] == names_of(client.list("deployment"))
+    assert {"headgate-worker"} <= set(names_of(client.list("serviceaccount")))
+    assert {"headgate-connection"} <= set(names_of(client.list("secret")))
+    assert wait_until(lambda: len(client.list("cronjob")) == 1, timeout_s=WITHIN_S)
+    assert "active" == state_of(cassandra, operator.keyspace, client.namespace or "", "emails")
 
 
-def test_children_that_are_edited_or_deleted_are_mended(operator: OperatorProcess, k8s_namespace: Kubectl) -> None:
-    here, name = k8s_namespace, consumer_name("emails", "mailer")
-    here.apply(queue())
-    becomes(here, "emails", "Reconciled")
-    first = here.get("deployment", name)
+def test_children_that_are_edited_or_deleted_are_fixed(operator: OperatorProcess, k8s_namespace: Kubectl) -> None:
+    client, name = k8s_namespace, consumer_name("emails", "mailer")
+    client.apply(queue())
+    becomes(client, "emails", "Reconciled")
+    first = client.get("deployment", name)
     change = {"spec": {"template": {"spec": {"containers": [{"name": "worker", "image": "stranger:9"}]}}}}
-    here.run("patch", "deployment", name, "--type=strategic", "-p", json.dumps(change))
-    here.wait_for(
+    client.run("patch", "deployment", name, "--type=strategic", "-p", json.dumps(change))
+    client.wait_for(
         "deployment",
         name,
-        lambda seen: seen["spec"]["template"]["spec"]["containers"][0]["image"] == "mailer:1",
+        lambda observation: observation["spec"]["template"]["spec"]["containers"][0]["image"] == "mailer:1",
         what="has its image again",
         timeout_s=30,
     )
-    here.delete("deployment", name)
-    again = here.wait_for("deployment", name, lambda _: True, what="is there again", timeout_s=30)
+    client.delete("deployment", name)
+    again = client.wait_for("deployment", name, lambda _: True, what="is there again", timeout_s=30)
     assert first["metadata"]["uid"] != again["metadata"]["uid"]
 
 
 def test_nothing_is_written_once_all_is_as_it_should_be(operator: OperatorProcess, k8s_namespace: Kubectl) -> None:
-    here = k8s_namespace
-    here.apply(queue())
-    ready = becomes(here, "emails", "Reconciled")
+    client = k8s_namespace
+    client.apply(queue())
+    ready = becomes(client, "emails", "Reconciled")
     # a first check of the figures and of passes may change a message once
     assert wait_until(lambda: writes(operator) == writes(operator, after_s=8), timeout_s=WITHIN_S)
-    later = here.get("queue", "emails")
+    later = client.get("queue", "emails")
     assert "True" == next(each["status"] for each in later["status"]["conditions"] if each["type"] == "Ready")
     assert ready["metadata"]["uid"] == later["metadata"]["uid"]
 
@@ -126,56 +130,58 @@ def writes(operator: OperatorProcess, *, after_s: float = 0) -> float:
 def test_deleted_under_retain_it_goes_at_once_and_its_data_stay(
     operator: OperatorProcess, k8s_namespace: Kubectl, cassandra: Serving
 ) -> None:
-    here = k8s_namespace
-    here.apply(queue(deletionPolicy="Retain"))
-    becomes(here, "emails", "Reconciled")
+    client = k8s_namespace
+    client.apply(queue(deletionPolicy="Retain"))
+    becomes(client, "emails", "Reconciled")
     there = tables_of(cassandra, operator.keyspace)
-    here.delete("queue", "emails")
+    client.delete("queue", "emails")
     assert wait_until(
-        lambda: state_of(cassandra, operator.keyspace, here.namespace or "", "emails") == "retained", timeout_s=30
+        lambda: state_of(cassandra, operator.keyspace, client.namespace or "", "emails") == "retained", timeout_s=30
     )
     assert there == tables_of(cassandra, operator.keyspace)
-    assert wait_until(lambda: not here.list("deployment", "app.kubernetes.io/managed-by=headgate"), timeout_s=30)
+    assert wait_until(lambda: not client.list("deployment", "app.kubernetes.io/managed-by=headgate"), timeout_s=30)
 
 
 def test_deleted_under_delete_it_goes_with_its_tables(
     operator: OperatorProcess, k8s_namespace: Kubectl, cassandra: Serving
 ) -> None:
-    here = k8s_namespace
+    client = k8s_namespace
     before = tables_of(cassandra, operator.keyspace)
-    here.apply(queue(deletionPolicy="Delete"))
-    made = becomes(here, "emails", "Reconciled")
+    client.apply(queue(deletionPolicy="Delete"))
+    made = becomes(client, "emails", "Reconciled")
     assert ["headgate.io/store"] == made["metadata"]["finalizers"]
     assert before < tables_of(cassandra, operator.keyspace)
-    here.delete("queue", "emails", wait=False)
-    assert wait_until(lambda: here.find("queue", "emails") is None, timeout_s=180)
+    client.delete("queue", "emails", wait=False)
+    assert wait_until(lambda: client.find("queue", "emails") is None, timeout_s=180)
     assert before == tables_of(cassandra, operator.keyspace)
-    assert "gone" == state_of(cassandra, operator.keyspace, here.namespace or "", "emails")
+    assert "gone" == state_of(cassandra, operator.keyspace, client.namespace or "", "emails")
 
 
-def test_why_tells_what_was_decided_and_plan_what_would_be(operator: OperatorProcess, k8s_namespace: Kubectl) -> None:
-    here = k8s_namespace
-    here.apply(queue())
-    becomes(here, "emails", "Reconciled")
-    status, text = operator.ask(f"/why/queue/{here.namespace}/emails")
+def test_why_reports_what_was_decided_and_plan_what_would_be(
+    operator: OperatorProcess, k8s_namespace: Kubectl
+) -> None:
+    client = k8s_namespace
+    client.apply(queue())
+    becomes(client, "emails", "Reconciled")
+    status, text = operator.ask(f"/why/queue/{client.namespace}/emails")
     assert 200 == status
     assert "DeclareEntry Queue emails" in text or "DeclareEntry" in text
     other = queue("letters")
-    other["metadata"]["namespace"] = here.namespace
+    other["metadata"]["namespace"] = client.namespace
     status, text = operator.ask("/plan", other)
     assert 200 == status
     assert "2 shards, tables of its own" in json.loads(text)["effects"][0]["message"]
-    assert here.find("queue", "letters") is None
+    assert client.find("queue", "letters") is None
 
 
-def test_an_engine_that_is_not_carried_gets_nothing(operator: OperatorProcess, k8s_namespace: Kubectl) -> None:
-    here = k8s_namespace
-    here.apply(queue(engine="bucket"))
-    becomes(here, "emails", "EngineUnavailable", "Stalled")
-    assert [] == here.list("deployment")
+def test_an_engine_that_is_not_supported_gets_nothing(operator: OperatorProcess, k8s_namespace: Kubectl) -> None:
+    client = k8s_namespace
+    client.apply(queue(engine="bucket"))
+    becomes(client, "emails", "EngineUnavailable", "Stalled")
+    assert [] == client.list("deployment")
 
 
-def test_without_a_cluster_it_says_so_in_one_line(tmp_path: Path) -> None:
+def test_without_a_cluster_it_reports_it_in_one_line(tmp_path: Path) -> None:
     done = subprocess.run(
         [
             sys.executable,

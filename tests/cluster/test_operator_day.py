@@ -16,7 +16,7 @@ import headgate
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl, has_condition
 from headgate.client.blocking import SyncHeadgate, SyncQueue
-from headgate.errors import SpecError, Unavailable
+from headgate.errors import InvalidRequest, Unavailable
 from headgate.testing.cassandra import Cassandra
 from headgate.testing.processes import wait_until
 from headgate_operator.names import consumer_name
@@ -63,8 +63,8 @@ def day(
         own.apply(handler_of(listener), queue("warm", 1))
         own.wait_for("queue", "warm", has_condition("Ready"), what="is Ready", timeout_s=90)
         own.delete("queue", "warm", wait=False)
-        told = {**environment, "KEYSPACE": its_home.keyspace}
-        yield Day(stack.enter_context(headgate.connect_sync(told)), listener, operator)
+        variables = {**environment, "KEYSPACE": its_home.keyspace}
+        yield Day(stack.enter_context(headgate.connect_sync(variables)), listener, operator)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def queue(name: str, shards: int, **consumer: Any) -> dict[str, Any]:
         "volumeMounts": [{"name": "handler", "mountPath": "/handler"}],
     }
     volumes = [{"name": "handler", "configMap": {"name": "handler"}}]
-    told = {
+    values = {
         "name": "mailer",
         "handler": "day_handler:handle",
         "template": {"spec": {"containers": [worker], "volumes": volumes}},
@@ -105,18 +105,18 @@ def queue(name: str, shards: int, **consumer: Any) -> dict[str, Any]:
             "shards": shards,
             "maxClockSkew": "100ms",
             "timeline": {"safetyLag": "200ms"},
-            "consumers": [told],
+            "consumers": [values],
         },
     }
 
 
 def replicas(number: int) -> Callable[[dict[str, Any]], bool]:
     """Whether a Deployment is asked for this number."""
-    return lambda seen: seen["spec"].get("replicas") == number
+    return lambda observation: observation["spec"].get("replicas") == number
 
 
-def at_least_one(seen: dict[str, Any]) -> bool:
-    return int(seen["spec"]["replicas"]) >= 1
+def at_least_one(observation: dict[str, Any]) -> bool:
+    return int(observation["spec"]["replicas"]) >= 1
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ class Measuring:
 
     def within(self, promised_s: float, **took_s: float) -> None:
         """Show what was measured; none of it took longer than promised."""
-        told = ", ".join(f"{name.replace('_', ' ')} after {each:.1f} s" for name, each in took_s.items())
-        self.show(f"{told} (promised {promised_s:g} s; this machine is {self.by:.1f} times slowed)")
+        text = ", ".join(f"{name.replace('_', ' ')} after {each:.1f} s" for name, each in took_s.items())
+        self.show(f"{text} (promised {promised_s:g} s; this machine is {self.by:.1f} times slowed)")
         late = {name: each for name, each in took_s.items() if each > promised_s * self.by}
         assert {} == late, f"promised within {promised_s:g} s, {self.by:.1f} times slowed"
 
@@ -142,17 +142,17 @@ def measuring(here: Kubectl, measured: Measured) -> Measuring:
 
 def opened(day: Day, here: Kubectl, name: str) -> SyncQueue:
     """The queue as a program finds it that waits for nothing but the queue."""
-    found: list[SyncQueue] = []
+    matches: list[SyncQueue] = []
 
     def is_there() -> bool:
         try:
-            found.append(day.connection.queue(f"{here.namespace}/{name}"))
-        except (SpecError, Unavailable):  # not applied yet, or its tables are being created
+            matches.append(day.connection.queue(f"{here.namespace}/{name}"))
+        except (InvalidRequest, Unavailable):  # not applied yet, or its tables are being created
             return False
         return True
 
     assert wait_until(is_there, timeout_s=60, every_s=0.1)
-    return found[0]
+    return matches[0]
 
 
 def test_a_queue_that_is_applied_is_ready_and_its_first_message_is_handled_within_ten_seconds(
@@ -236,16 +236,16 @@ def test_kubectl_scale_reshards_and_external_scaling_leaves_replicas_alone(
         measuring.within(RAISED_S, taken_back_from_another=taken_s - back_s)
 
 
-def all_are_ready(seen: dict[str, Any]) -> bool:
-    return bool(seen.get("status", {}).get("readyReplicas") == 4)
+def all_are_ready(observation: dict[str, Any]) -> bool:
+    return bool(observation.get("status", {}).get("readyReplicas") == 4)
 
 
-def has_two_shards(seen: dict[str, Any]) -> bool:
-    return bool(seen.get("status", {}).get("replicas") == 2)
+def has_two_shards(observation: dict[str, Any]) -> bool:
+    return bool(observation.get("status", {}).get("replicas") == 2)
 
 
-def is_left_alone(seen: dict[str, Any]) -> bool:
+def is_left_alone(observation: dict[str, Any]) -> bool:
     """Whether the operator's main field manager has given the replicas up."""
-    managers = seen["metadata"].get("managedFields") or ()
+    managers = observation["metadata"].get("managedFields") or ()
     held = [each["fieldsV1"].get("f:spec", {}) for each in managers if each["manager"] == "headgate"]
     return not any("f:replicas" in fields for fields in held)

@@ -70,26 +70,26 @@ def change(here: Kubectl) -> None:
 
 def is_carried_out(place: Place) -> bool:
     """The status is of this spec, and so are the children."""
-    found = place.here.find("queue", "emails")
+    result = place.here.find("queue", "emails")
     children = {one["kind"] for one in place.here.list(CHILDREN, OURS)}
     wanted = {"Deployment", "PodDisruptionBudget", "CronJob", "ServiceAccount", "Secret"}
-    return found is not None and is_told(found) and wanted == children and _image_is_as_told(place.here)
+    return result is not None and is_told(result) and wanted == children and _image_is_as_told(place.here)
 
 
 def _image_is_as_told(here: Kubectl) -> bool:
-    told = here.get("queue", "emails")["spec"]["consumers"][0]["image"]
+    report = here.get("queue", "emails")["spec"]["consumers"][0]["image"]
     pods = here.list("deployment", OURS)[0]["spec"]["template"]["spec"]
-    return bool(told == pods["containers"][0]["image"])
+    return bool(report == pods["containers"][0]["image"])
 
 
 def is_gone(place: Place) -> bool:
     """The queue, its entry, its children, and what the namespace had for it."""
-    here, keyspace = place.here, place.home.keyspace
+    local, keyspace = place.here, place.home.keyspace
     return (
-        here.find("queue", "emails") is None
-        and state_of_entry(place.cassandra, keyspace, str(here.namespace), "emails") == "gone"
+        local.find("queue", "emails") is None
+        and state_of_entry(place.cassandra, keyspace, str(local.namespace), "emails") == "gone"
         and tables_of(place.cassandra, keyspace) == set()
-        and here.list(CHILDREN, OURS) == []
+        and local.list(CHILDREN, OURS) == []
     )
 
 

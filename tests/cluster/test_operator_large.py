@@ -53,7 +53,7 @@ class Probes:
     holders: set[str] = field(default_factory=set)
     count: int = 0
 
-    def look(self, ended: threading.Event) -> None:
+    def read_state(self, ended: threading.Event) -> None:
         while not ended.wait(1.0):
             self.count += 1
             try:
@@ -68,7 +68,7 @@ class Probes:
     @contextmanager
     def looking(self) -> Iterator[None]:
         ended = threading.Event()
-        thread = threading.Thread(target=self.look, args=(ended,))
+        thread = threading.Thread(target=self.read_state, args=(ended,))
         thread.start()
         try:
             yield
@@ -135,21 +135,21 @@ def test_a_queue_that_is_too_large_is_refused_and_one_from_before_the_bound_harm
     operator: tuple[OperatorProcess, Kubectl], k8s_namespace: Kubectl, beside: Kubectl
 ) -> None:
     running, its_namespace = operator
-    here = k8s_namespace
+    client = k8s_namespace
     with pytest.raises(HeadgateError) as refused:
-        here.apply(large_queue())
+        client.apply(large_queue())
     assert (
         'spec.consumers[0].template.spec.containers[0].env: Invalid value: "array": must have at most 200 items; '
         "keep the others in a ConfigMap and name it in envFrom"
     ) in str(refused.value)
     probes = Probes(running, its_namespace)
     with probes.looking():
-        with unbounded_crd(here):
-            assert wait_until(lambda: is_accepted(here, large_queue()), timeout_s=60)
-            here.apply(large_queue())
-        assert wait_until(lambda: not is_accepted(here, large_queue("another")), timeout_s=60)
+        with unbounded_crd(client):
+            assert wait_until(lambda: is_accepted(client, large_queue()), timeout_s=60)
+            client.apply(large_queue())
+        assert wait_until(lambda: not is_accepted(client, large_queue("another")), timeout_s=60)
         began_s = time.monotonic()
-        invalid = becomes(here, "large", "SpecInvalid")
+        invalid = becomes(client, "large", "SpecInvalid")
         beside.apply(queue("small"))
         becomes(beside, "small", "Reconciled")
         wait_until(lambda: time.monotonic() - began_s > LIVED_FOR_S, timeout_s=LIVED_FOR_S + 5, every_s=1)

@@ -35,11 +35,11 @@ def its_home(
 ) -> Iterator[Home]:
     """Of one operator that leads."""
     with (
-        home(kubernetes, cassandra.environment(), tmp_path_factory.mktemp("ownership")) as found,
-        leading(found),
+        home(kubernetes, cassandra.environment(), tmp_path_factory.mktemp("ownership")) as result,
+        leading(result),
     ):
-        yield found
-    cassandra.cql(f"DROP KEYSPACE IF EXISTS {found.keyspace}")
+        yield result
+    cassandra.cql(f"DROP KEYSPACE IF EXISTS {result.keyspace}")
 
 
 @pytest.fixture
@@ -56,24 +56,24 @@ def decoded(secret: Mapping[str, Any]) -> dict[str, str]:
     return {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
 
 
-def test_what_was_retained_says_name_taken_until_it_is_adopted_and_then_has_its_messages(
+def test_what_was_retained_states_name_taken_until_it_is_adopted_and_then_has_its_messages(
     its_home: Home, k8s_namespace: Kubectl, cassandra: Serving, environment: dict[str, str]
 ) -> None:
-    here, path = k8s_namespace, f"{k8s_namespace.namespace}/emails"
-    here.apply(queue())
-    becomes(here, "emails", "Reconciled")
+    client, path = k8s_namespace, f"{k8s_namespace.namespace}/emails"
+    client.apply(queue())
+    becomes(client, "emails", "Reconciled")
     with headgate.connect_sync(environment) as connection:
         connection.queue(path).put("of before")
-    here.delete("queue", "emails")
+    client.delete("queue", "emails")
     assert wait_until(
-        lambda: state_of(cassandra, its_home.keyspace, str(here.namespace), "emails") == "retained", timeout_s=30
+        lambda: state_of(cassandra, its_home.keyspace, str(client.namespace), "emails") == "retained", timeout_s=30
     )
-    here.apply(queue())
-    taken = becomes(here, "emails", "NameTaken", "Stalled")
+    client.apply(queue())
+    taken = becomes(client, "emails", "NameTaken", "Stalled")
     assert "headgate.io/adopt" in message_of(taken)
-    assert [] == here.list("deployment")
-    here.run("annotate", "queue", "emails", "headgate.io/adopt=by-name")
-    becomes(here, "emails", "Reconciled")
+    assert [] == client.list("deployment")
+    client.run("annotate", "queue", "emails", "headgate.io/adopt=by-name")
+    becomes(client, "emails", "Reconciled")
     with headgate.connect_sync(environment) as connection:
         [message] = connection.queue(path).receive(1, wait=20)
         assert "of before" == message.text()
@@ -82,9 +82,9 @@ def test_what_was_retained_says_name_taken_until_it_is_adopted_and_then_has_its_
 def test_what_the_command_line_made_is_taken_until_it_is_adopted(
     its_home: Home, k8s_namespace: Kubectl, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    here, file = k8s_namespace, tmp_path / "emails.yaml"
+    client, file = k8s_namespace, tmp_path / "emails.yaml"
     document = queue()
-    document["metadata"]["namespace"] = here.namespace
+    document["metadata"]["namespace"] = client.namespace
     file.write_text(json.dumps(document))
     done = subprocess.run(
         [sys.executable, "-m", "headgate.cli.main", "apply", str(file)],
@@ -95,16 +95,16 @@ def test_what_the_command_line_made_is_taken_until_it_is_adopted(
         timeout=120,
     )
     assert 0 == done.returncode, done.stderr
-    here.apply(document)
-    becomes(here, "emails", "NameTaken", "Stalled")
-    here.run("annotate", "queue", "emails", "headgate.io/adopt=by-name")
-    becomes(here, "emails", "Reconciled")
+    client.apply(document)
+    becomes(client, "emails", "NameTaken", "Stalled")
+    client.run("annotate", "queue", "emails", "headgate.io/adopt=by-name")
+    becomes(client, "emails", "Reconciled")
 
 
-def test_somebody_elses_deployment_in_a_workers_place_is_told_and_left_alone(
+def test_somebody_elses_deployment_in_a_workers_place_is_reported_and_left_alone(
     its_home: Home, k8s_namespace: Kubectl
 ) -> None:
-    here, labels = k8s_namespace, {"app": "theirs"}
+    client, labels = k8s_namespace, {"app": "theirs"}
     theirs = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -118,72 +118,72 @@ def test_somebody_elses_deployment_in_a_workers_place_is_told_and_left_alone(
             },
         },
     }
-    here.apply(theirs)
-    here.apply(queue())
-    told = becomes(here, "emails", "NameTaken", "ConsumersReady")
-    assert MAILER in message_of(told, "ConsumersReady")
-    left = here.get("deployment", MAILER)
+    client.apply(theirs)
+    client.apply(queue())
+    report = becomes(client, "emails", "NameTaken", "ConsumersReady")
+    assert MAILER in message_of(report, "ConsumersReady")
+    left = client.get("deployment", MAILER)
     assert ("theirs:1", None) == (
         left["spec"]["template"]["spec"]["containers"][0]["image"],
         left["metadata"].get("ownerReferences"),
     )
-    here.delete("deployment", MAILER)
-    becomes(here, "emails", "Reconciled")
+    client.delete("deployment", MAILER)
+    becomes(client, "emails", "Reconciled")
 
 
-def test_copies_of_the_connection_follow_it_are_mended_and_go_with_the_last_resource(
+def test_copies_of_the_connection_follow_it_are_fixed_and_go_with_the_last_resource(
     its_home: Home, k8s_namespace: Kubectl
 ) -> None:
-    here, home_of_it = k8s_namespace, its_home.kubectl.in_namespace(its_home.namespace)
-    here.apply(queue())
-    becomes(here, "emails", "Reconciled")
-    before = here.get("deployment", MAILER)["spec"]["template"]["metadata"]["annotations"]
+    client, home_of_it = k8s_namespace, its_home.kubectl.in_namespace(its_home.namespace)
+    client.apply(queue())
+    becomes(client, "emails", "Reconciled")
+    before = client.get("deployment", MAILER)["spec"]["template"]["metadata"]["annotations"]
     change = {"stringData": {"GRAPHITE_PREFIX": "rotated"}}
     home_of_it.run("patch", "secret", "headgate-connection", "-p", json.dumps(change))
 
     def is_rotated() -> bool:
-        copy = decoded(here.get("secret", "headgate-connection"))
-        template = here.get("deployment", MAILER)["spec"]["template"]
+        copy = decoded(client.get("secret", "headgate-connection"))
+        template = client.get("deployment", MAILER)["spec"]["template"]
         return copy.get("GRAPHITE_PREFIX") == "rotated" and template["metadata"]["annotations"] != before
 
     assert wait_until(is_rotated, timeout_s=WITHIN_S)
-    here.run("patch", "secret", "headgate-connection", "-p", json.dumps({"stringData": {"DATA_CENTER": "nowhere"}}))
+    client.run("patch", "secret", "headgate-connection", "-p", json.dumps({"stringData": {"DATA_CENTER": "nowhere"}}))
     source = decoded(home_of_it.get("secret", "headgate-connection"))
-    assert wait_until(lambda: decoded(here.get("secret", "headgate-connection")) == source, timeout_s=MENDED_S)
-    here.delete("queue", "emails")
-    assert wait_until(lambda: here.list("secrets,serviceaccounts,cronjobs", OURS) == [], timeout_s=WITHIN_S)
+    assert wait_until(lambda: decoded(client.get("secret", "headgate-connection")) == source, timeout_s=MENDED_S)
+    client.delete("queue", "emails")
+    assert wait_until(lambda: client.list("secrets,serviceaccounts,cronjobs", OURS) == [], timeout_s=WITHIN_S)
 
 
-def test_who_names_a_secret_of_his_own_gets_no_copy(
+def test_a_process_that_names_a_secret_of_its_own_gets_no_copy(
     its_home: Home, k8s_namespace: Kubectl, environment: dict[str, str]
 ) -> None:
-    here = k8s_namespace
-    here.apply(queue(storage={"connectionSecret": "mine"}))
-    becomes(here, "emails", "ConnectionMissing", "TablesReady")
+    client = k8s_namespace
+    client.apply(queue(storage={"connectionSecret": "mine"}))
+    becomes(client, "emails", "ConnectionMissing", "TablesReady")
     source = its_home.kubectl.in_namespace(its_home.namespace).get("secret", "headgate-connection")
-    metadata = {"name": "mine", "namespace": here.namespace}
-    here.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": source["data"]})
-    becomes(here, "emails", "Reconciled")
-    container = here.get("deployment", MAILER)["spec"]["template"]["spec"]["containers"][0]
+    metadata = {"name": "mine", "namespace": client.namespace}
+    client.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": source["data"]})
+    becomes(client, "emails", "Reconciled")
+    container = client.get("deployment", MAILER)["spec"]["template"]["spec"]["containers"][0]
     named = {each["valueFrom"]["secretKeyRef"]["name"] for each in container["env"] if "secretKeyRef" in str(each)}
-    assert ({"mine"}, []) == (named, here.list("secrets", OURS))
+    assert ({"mine"}, []) == (named, client.list("secrets", OURS))
 
 
-def test_a_paused_queue_is_left_alone_and_mended_once_it_goes_on(its_home: Home, k8s_namespace: Kubectl) -> None:
-    here = k8s_namespace
-    here.apply(queue())
-    becomes(here, "emails", "Reconciled")
-    here.run("patch", "queue", "emails", "--type=merge", "-p", '{"spec": {"paused": true}}')
-    becomes(here, "emails", "Paused")
-    here.delete("deployment", MAILER)
-    assert not wait_until(lambda: here.find("deployment", MAILER) is not None, timeout_s=8)
-    here.run("patch", "queue", "emails", "--type=merge", "-p", '{"spec": {"paused": false}}')
-    assert wait_until(lambda: here.find("deployment", MAILER) is not None, timeout_s=MENDED_S)
+def test_a_paused_queue_is_left_alone_and_fixed_once_it_continues(its_home: Home, k8s_namespace: Kubectl) -> None:
+    client = k8s_namespace
+    client.apply(queue())
+    becomes(client, "emails", "Reconciled")
+    client.run("patch", "queue", "emails", "--type=merge", "-p", '{"spec": {"paused": true}}')
+    becomes(client, "emails", "Paused")
+    client.delete("deployment", MAILER)
+    assert not wait_until(lambda: client.find("deployment", MAILER) is not None, timeout_s=8)
+    client.run("patch", "queue", "emails", "--type=merge", "-p", '{"spec": {"paused": false}}')
+    assert wait_until(lambda: client.find("deployment", MAILER) is not None, timeout_s=MENDED_S)
 
 
 def test_a_dead_letter_queue_that_comes_later_is_found(its_home: Home, k8s_namespace: Kubectl) -> None:
-    here = k8s_namespace
-    here.apply(queue(deadLetter="emails-dead"))
-    becomes(here, "emails", "DeadLetterMissing", "DeadLetterResolved")
-    here.apply(queue("emails-dead", consumers=[]))
-    assert "DeadLetterFound" == reason(becomes(here, "emails", "Reconciled"), "DeadLetterResolved")
+    client = k8s_namespace
+    client.apply(queue(deadLetter="emails-dead"))
+    becomes(client, "emails", "DeadLetterMissing", "DeadLetterResolved")
+    client.apply(queue("emails-dead", consumers=[]))
+    assert "DeadLetterFound" == reason(becomes(client, "emails", "Reconciled"), "DeadLetterResolved")

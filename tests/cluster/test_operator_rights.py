@@ -17,10 +17,10 @@ from dev.cluster.kubectl import Kubectl, has_condition
 from dev.cluster.programs import SPARK_OPERATOR
 from headgate.testing.cassandra.serving import Serving
 from headgate.testing.processes import wait_until
-from headgate_operator.cluster import Cluster
-from headgate_operator.kinds import COUNTER, QUEUE, ROLE_BINDING, SPARK_APPLICATION, Address, Kind
+from headgate_operator.api_server import HttpApiClient
+from headgate_operator.kinds import COUNTER, QUEUE, ROLE_BINDING, SPARK_APPLICATION, ObjectAddress, ResourceKind
 from headgate_operator.names import consumer_name
-from headgate_operator.rights import AT_HOME, CLUSTER_ROLE, EVERYWHERE, Right
+from headgate_operator.rbac import AT_HOME, CLUSTER_ROLE, EVERYWHERE, Right
 from tests.cluster.operator_process import ACCOUNTS, Asked, Home, asked, home, leading
 from tests.cluster.test_operator import queue
 
@@ -57,8 +57,8 @@ def a_life(
     with home(kubernetes, environment, tmp_path_factory.mktemp("rights")) as its_home, leading(its_home):
         namespace = f"life-{its_home.keyspace.replace('_', '-')}"
         kubectl.run("create", "namespace", namespace)
-        here = kubectl.in_namespace(namespace)
-        _live(here, its_home, {**environment, "KEYSPACE": its_home.keyspace}, log)
+        client = kubectl.in_namespace(namespace)
+        _live(client, its_home, {**environment, "KEYSPACE": its_home.keyspace}, log)
         kubectl.delete("namespace", namespace, wait=False)
         yield
     cassandra.cql(f"DROP KEYSPACE IF EXISTS {its_home.keyspace}")
@@ -75,7 +75,7 @@ def _live(here: Kubectl, its_home: Home, environment: dict[str, str], log: Log) 
     assert wait_until(lambda: len(here.list("sparkapplications")) == 1, timeout_s=WITHIN_S)
     here.run("scale", "queue/emails", "--replicas=3")  # an event reports it
     for kind, name in ((QUEUE, "emails"), (COUNTER, "views")):
-        asyncio.run(_crossed(str(its_home.kubectl.kubeconfig), Address(kind, here.namespace, name), log))
+        asyncio.run(_crossed(str(its_home.kubectl.kubeconfig), ObjectAddress(kind, here.namespace, name), log))
     here.apply(queue(deletionPolicy="Delete", consumers=[{**consumer, "scaling": {"min": 0, "max": 1}}], bulk=[BULK]))
     assert wait_until(lambda: here.list("poddisruptionbudget") == [], timeout_s=WITHIN_S)
     here.delete("queue", "emails", wait=False)
@@ -89,9 +89,9 @@ def _live(here: Kubectl, its_home: Home, environment: dict[str, str], log: Log) 
     assert wait_until(lambda: here.list("queues,counters") == [], timeout_s=180)
 
 
-async def _crossed(kubeconfig: str, at: Address, log: Log) -> None:
+async def _crossed(kubeconfig: str, at: ObjectAddress, log: Log) -> None:
     """Write to a resource until the operator's write met a version that it had not seen, and it read the resource."""
-    person = await Cluster.connect(kubeconfig=kubeconfig)
+    person = await HttpApiClient.connect(kubeconfig=kubeconfig)
     try:
         for number in range(3_000):
             change = {
@@ -115,14 +115,14 @@ def counter() -> dict[str, Any]:
 def _used(told: Iterable[Asked]) -> set[Right]:
     """Each request as the one right that it needed, or the two."""
     by_name = {(kind.group, kind.plural): kind for kind in _kinds()}
-    found = set()
+    matches = set()
     for each in told:
         resource, _, subresource = each.resource.partition("/")
-        kind = by_name.get((each.group, resource), Kind(each.group, "?", resource, "?"))
-        found |= {Right(kind, (verb,), subresource) for verb in _verbs(each)}
+        kind = by_name.get((each.group, resource), ResourceKind(each.group, "?", resource, "?"))
+        matches |= {Right(kind, (verb,), subresource) for verb in _verbs(each)}
         if kind == ROLE_BINDING and each.code == 201:
-            found.add(Right(CLUSTER_ROLE, ("bind",)))
-    return found
+            matches.add(Right(CLUSTER_ROLE, ("bind",)))
+    return matches
 
 
 def _verbs(each: Asked) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ def _granted() -> set[Right]:
     return {Right(each.kind, (verb,), each.subresource) for each in (*EVERYWHERE, *AT_HOME) for verb in each.verbs}
 
 
-def _kinds() -> set[Kind]:
+def _kinds() -> set[ResourceKind]:
     return {each.kind for each in (*EVERYWHERE, *AT_HOME)}
 
 

@@ -25,9 +25,9 @@ WITHIN_S = 60.0
 def its_home(
     kubernetes: KubernetesUnderTest, cassandra: Serving, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Home]:
-    with home(kubernetes, cassandra.environment(), tmp_path_factory.mktemp("standby")) as found:
-        yield found
-    cassandra.cql(f"DROP KEYSPACE IF EXISTS {found.keyspace}")
+    with home(kubernetes, cassandra.environment(), tmp_path_factory.mktemp("standby")) as result:
+        yield result
+    cassandra.cql(f"DROP KEYSPACE IF EXISTS {result.keyspace}")
 
 
 def leads(one: OperatorProcess) -> bool:
@@ -40,7 +40,7 @@ def taken_after(standby: OperatorProcess, began_s: float) -> float:
     return time.monotonic() - began_s
 
 
-def test_a_standby_is_ready_without_leading_and_takes_over_from_who_ends_and_from_who_is_killed(
+def test_a_standby_is_ready_without_leading_and_takes_over_from_one_that_ends_and_from_one_that_is_killed(
     its_home: Home, k8s_namespace: Kubectl, measured: Callable[[str], None]
 ) -> None:
     by = slowed()

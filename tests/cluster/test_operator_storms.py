@@ -58,8 +58,8 @@ def ways(
     environment = cassandra.environment()
     host, _, port = environment["CONTACT_POINTS"].rpartition(":")
     with Gate(host, int(port)).listening() as store:
-        told = {**environment, "CONTACT_POINTS": f"127.0.0.1:{store.port}"}
-        with home(kubernetes, told, folder) as its_home:
+        variables = {**environment, "CONTACT_POINTS": f"127.0.0.1:{store.port}"}
+        with home(kubernetes, variables, folder) as its_home:
             config = json.loads(its_home.kubeconfig.read_text())
             server = urlsplit(config["clusters"][0]["cluster"]["server"])
             with Gate(str(server.hostname), int(server.port or 443)).listening() as api:
@@ -83,15 +83,15 @@ def namespace(ways: Ways) -> Iterator[Kubectl]:
 
 def documents(changed: int) -> list[dict[str, Any]]:
     """Thirty queues; those of which the number is a multiple of three differ with each change."""
-    told = []
+    reports = []
     for number in range(QUEUES):
         change = changed if number % 3 == 0 else 0
         consumer = {"name": "mailer", "image": f"mailer:{change}", "handler": "mailer:send"}
         consumer["scaling"] = {"min": number % 2 + change, "max": 4}  # type: ignore[assignment]
         policy = "Delete" if number % 2 else "Retain"
         spec = {"shards": 2 + change, "storage": {"tables": "shared"}, "deletionPolicy": policy}
-        told.append(queue(f"q{number:02}", **spec, consumers=[consumer]))
-    return told
+        reports.append(queue(f"q{number:02}", **spec, consumers=[consumer]))
+    return reports
 
 
 DELETED = tuple(f"q{number:02}" for number in range(QUEUES) if number % 5 == 0)
@@ -114,8 +114,8 @@ def begun(here: Kubectl) -> None:
     here.apply(*documents(0))
 
     def are_there() -> bool:
-        seen = {one["metadata"]["name"]: one for one in here.list("queues")}
-        return all(reason(seen[name], "TablesReady") == "TablesPresent" for name in DELETED)
+        observations = {one["metadata"]["name"]: one for one in here.list("queues")}
+        return all(reason(observations[name], "TablesReady") == "TablesPresent" for name in DELETED)
 
     assert wait_until(are_there, timeout_s=SETTLED_S, every_s=1)
 
@@ -129,14 +129,14 @@ def settled(ways: Ways, here: Kubectl) -> dict[str, Any]:
         return set(there) == left and all(map(is_told, there.values())) and _entries_are_settled(ways, here)
 
     assert wait_until(is_settled, timeout_s=SETTLED_S, every_s=2), json.dumps(state_of(ways, here), indent=1)
-    seen = [state_of(ways, here)]
+    observations = [state_of(ways, here)]
 
     def stays() -> bool:
-        seen.append(state_of(ways, here))
-        return seen[-1] == seen[-2]
+        observations.append(state_of(ways, here))
+        return observations[-1] == observations[-2]
 
     assert wait_until(stays, timeout_s=SETTLED_S, every_s=6)
-    return seen[-1]
+    return observations[-1]
 
 
 def state_of(ways: Ways, here: Kubectl) -> dict[str, Any]:
@@ -145,8 +145,8 @@ def state_of(ways: Ways, here: Kubectl) -> dict[str, Any]:
 
 
 def _entries_are_settled(ways: Ways, here: Kubectl) -> bool:
-    told = state_of(ways, here)["entries"]
-    kept = {name: told.get(name) for name in (f"q{number:02}" for number in range(QUEUES))}
+    report = state_of(ways, here)["entries"]
+    kept = {name: report.get(name) for name in (f"q{number:02}" for number in range(QUEUES))}
     return list(kept.values()) == [_end_of(number) for number in range(QUEUES)]
 
 
@@ -160,85 +160,85 @@ def _end_of(number: int) -> str:
 @pytest.fixture(scope="module")
 def calm(ways: Ways) -> dict[str, Any]:
     """The end of a run that nothing disturbs."""
-    with namespace(ways) as here, leading(ways.home):
-        begun(here)
-        work(here, lambda: None)
-        return settled(ways, here)
+    with namespace(ways) as client, leading(ways.home):
+        begun(client)
+        work(client, lambda: None)
+        return settled(ways, client)
 
 
-def test_killed_at_any_moments_it_comes_to_the_same(ways: Ways, calm: dict[str, Any]) -> None:
+def test_killed_at_any_times_it_comes_to_the_same(ways: Ways, calm: dict[str, Any]) -> None:
     seed, life_s_max = secrets.randbits(32), LIFE_S_MAX * slowed()
-    chance, over = random.Random(seed), threading.Event()
+    rng, over = random.Random(seed), threading.Event()
 
     def lives() -> None:
         for _ in range(LIVES_MAX):
             if not over.is_set():
-                _lives(ways, lambda: over.wait(chance.uniform(0, life_s_max)))
+                _lives(ways, lambda: over.wait(rng.uniform(0, life_s_max)))
 
-    with namespace(ways) as here:
+    with namespace(ways) as client:
         killing = threading.Thread(target=lives)
         killing.start()
         try:
-            begun(here)
-            work(here, lambda: over.wait(chance.uniform(5, 25)))
+            begun(client)
+            work(client, lambda: over.wait(rng.uniform(5, 25)))
         finally:
             over.set()
             killing.join(timeout=120)
         with leading(ways.home):
-            assert calm == settled(ways, here), f"seed {seed}"
+            assert calm == settled(ways, client), f"seed {seed}"
 
 
-def _lives(ways: Ways, moment: Callable[[], object]) -> None:
+def _lives(ways: Ways, time: Callable[[], object]) -> None:
     """One process, killed just after it leads."""
     running = ways.home.start()
     try:
         assert wait_until(lambda: '"leadership gained"' in running.log.read_text(), timeout_s=90, every_s=0.1)
-        moment()
+        time()
     finally:
         running.kill()
 
 
 def test_cut_from_the_api_server_for_a_minute_it_comes_to_the_same(ways: Ways, calm: dict[str, Any]) -> None:
     over = threading.Event()
-    with namespace(ways) as here, leading(ways.home):
-        begun(here)
+    with namespace(ways) as client, leading(ways.home):
+        begun(client)
         ways.api.cut()
         try:
-            work(here, lambda: over.wait(CUT_S / 4))
+            work(client, lambda: over.wait(CUT_S / 4))
         finally:
             ways.api.heal()
-        assert calm == settled(ways, here)
+        assert calm == settled(ways, client)
 
 
-def test_watches_that_hang_without_an_end_are_noticed_and_what_was_missed_is_carried_out(ways: Ways) -> None:
-    with namespace(ways) as here, leading(ways.home) as running:
-        here.apply(queue())
-        becomes(here, "emails", "Reconciled")
+def test_watches_that_hang_without_an_end_are_noticed_and_what_was_missed_is_executed(ways: Ways) -> None:
+    with namespace(ways) as client, leading(ways.home) as running:
+        client.apply(queue())
+        becomes(client, "emails", "Reconciled")
         ways.api.hang()
-        here.apply(queue(shards=3), queue("letters"))
-        here.delete("deployment", consumer_name("emails", "mailer"))
-        becomes_told = wait_until(
-            lambda: all(map(is_told, here.list("queues"))) and len(here.list("deployment", OURS)) == 2,
+        client.apply(queue(shards=3), queue("letters"))
+        client.delete("deployment", consumer_name("emails", "mailer"))
+        becomes_reported = wait_until(
+            lambda: all(map(is_told, client.list("queues"))) and len(client.list("deployment", OURS)) == 2,
             timeout_s=HANGS_S,
             every_s=1,
         )
-        assert becomes_told, json.dumps(state_of(ways, here), indent=1)
+        assert becomes_reported, json.dumps(state_of(ways, client), indent=1)
         assert running.ask("/livez")[0] == 200
 
 
-def test_with_cassandra_cut_for_a_minute_deletions_go_on_as_their_policy_says_and_it_comes_to_the_same(
+def test_with_cassandra_cut_for_a_minute_deletions_continue_as_their_policy_states_and_it_comes_to_the_same(
     ways: Ways, calm: dict[str, Any]
 ) -> None:
     over = threading.Event()
-    with namespace(ways) as here, namespace(ways) as ending, leading(ways.home):
-        begun(here)
+    with namespace(ways) as client, namespace(ways) as ending, leading(ways.home):
+        begun(client)
         ending.apply(queue(deletionPolicy="Delete"))
         becomes(ending, "emails", "Reconciled")
         ways.store.cut()
         try:
-            work(here, lambda: over.wait(CUT_S / 4))
-            assert wait_until(lambda: here.find("queue", "q10") is None, timeout_s=60), "deleted under Retain"
-            waiting = here.wait_for("queue", "q05", _waits_for_cassandra, what="waits and says why", timeout_s=60)
+            work(client, lambda: over.wait(CUT_S / 4))
+            assert wait_until(lambda: client.find("queue", "q10") is None, timeout_s=60), "deleted under Retain"
+            waiting = client.wait_for("queue", "q05", _waits_for_cassandra, what="waits and says why", timeout_s=60)
             assert ["headgate.io/store"] == waiting["metadata"]["finalizers"]
             ending.run("delete", "namespace", str(ending.namespace), "--wait=false")
             assert wait_until(
@@ -246,23 +246,23 @@ def test_with_cassandra_cut_for_a_minute_deletions_go_on_as_their_policy_says_an
             )
         finally:
             ways.store.heal()
-        assert calm == settled(ways, here)
+        assert calm == settled(ways, client)
 
 
 def _waits_for_cassandra(one: dict[str, Any]) -> bool:
-    said = [each for each in one["status"]["conditions"] if each["type"] == "Ready"]
-    return bool(said and said[0]["reason"] == "Deleting" and "Cassandra" in said[0].get("message", ""))
+    message = [each for each in one["status"]["conditions"] if each["type"] == "Ready"]
+    return bool(message and message[0]["reason"] == "Deleting" and "Cassandra" in message[0].get("message", ""))
 
 
-def test_every_child_that_is_deleted_or_edited_is_mended_within_thirty_seconds(ways: Ways) -> None:
-    with namespace(ways) as here, leading(ways.home):
+def test_every_child_that_is_deleted_or_edited_is_fixed_within_thirty_seconds(ways: Ways) -> None:
+    with namespace(ways) as client, leading(ways.home):
         consumer = {"name": "mailer", "image": "mailer:1", "handler": "mailer:send", "scaling": {"min": 2, "max": 3}}
-        here.apply(queue(consumers=[consumer]))
-        here.wait_for("queue", "emails", is_told, what="is told")
+        client.apply(queue(consumers=[consumer]))
+        client.wait_for("queue", "emails", is_told, what="is told")
         kinds = ("deployments", "poddisruptionbudgets", "cronjobs", "serviceaccounts", "secrets")
-        assert wait_until(lambda: all(here.list(kind, OURS) for kind in kinds), timeout_s=60)
+        assert wait_until(lambda: all(client.list(kind, OURS) for kind in kinds), timeout_s=60)
         before = {
-            kind: {one["metadata"]["name"]: child_as_told(one) for one in here.list(kind, OURS)} for kind in kinds
+            kind: {one["metadata"]["name"]: child_as_told(one) for one in client.list(kind, OURS)} for kind in kinds
         }
         edits = {
             "deployments": {"spec": {"replicas": 1, "minReadySeconds": 9}},
@@ -272,14 +272,14 @@ def test_every_child_that_is_deleted_or_edited_is_mended_within_thirty_seconds(w
             "secrets": {"data": {"CONTACT_POINTS": "bm9ib2R5"}},
         }
         for kind in kinds:
-            name = names_of(here.list(kind, OURS))[0]
+            name = names_of(client.list(kind, OURS))[0]
 
             def is_as_before(kind: str = kind) -> bool:
-                return _as_told(here, kind) == before[kind]
+                return _as_told(client, kind) == before[kind]
 
-            here.run("patch", kind, name, "--type=merge", "-p", json.dumps(edits[kind]))
+            client.run("patch", kind, name, "--type=merge", "-p", json.dumps(edits[kind]))
             assert wait_until(is_as_before, timeout_s=MENDED_S, every_s=0.5), f"{kind} edited"
-            here.delete(kind, name)
+            client.delete(kind, name)
             assert wait_until(is_as_before, timeout_s=MENDED_S, every_s=0.5), f"{kind} deleted"
 
 

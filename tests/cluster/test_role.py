@@ -62,8 +62,8 @@ def test_the_role_of_the_page_is_enough_for_queues_counters_repair_and_collectio
         await views.add("home", 3)
         [message] = await emails.receive(1, wait=20)
         async with message:
-            said = message.text()
-        return said, await views.value("home")
+            printed = message.text()
+        return printed, await views.value("home")
 
     assert ("hello", 3) == granted.connected(work)
     for command in (("repair", "shop/emails"), ("gc", "shop/views")):

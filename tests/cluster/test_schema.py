@@ -17,7 +17,7 @@ from headgate.store.cassandra_settings import read_settings
 from headgate.store.cassandra_times import CassandraTimes
 from headgate.store.clocks import Clock
 from headgate.store.cql import table_id
-from headgate.store.drift import Standing
+from headgate.store.drift import DriftStatus
 from headgate.store.schema import KeyspaceUnfit, SchemaRightsMissing, ensure, plan, verify
 from headgate.store.statements import Insert
 from headgate.store.table import Column, Keyspace, Table
@@ -83,8 +83,8 @@ def test_what_is_made_is_found_as_it_was_declared(cassandra: Serving, name: str)
         assert () == await verify(schema, name, [THINGS, OTHERS])
         again = await ensure(schema, keyspace(cassandra, name), [THINGS, OTHERS])
         assert ((), ()) == (again.created, again.drifts)
-        found = await schema.read_tables(name)
-        assert table_id(name, "things") == found["things"].id
+        result = await schema.read_tables(name)
+        assert table_id(name, "things") == result["things"].id
 
     on(cassandra, work)
 
@@ -120,13 +120,13 @@ def test_creators_on_different_coordinators_lose_no_row_either(cassandra_ring: R
     create_and_write_at_once(cassandra_ring.environment(), wanted, 6)
     rows = cassandra_ring.cql(f"SELECT d FROM {name}.things WHERE p = 'x'", consistency="ALL")
     assert set(range(6)) == {row["d"] for row in rows}
-    found = [
+    matches = [
         cassandra_ring.cql(
             f"SELECT id FROM system_schema.tables WHERE keyspace_name = '{name}'", consistency="ONE", via=node
         )
         for node in range(3)
     ]
-    assert [[str(table_id(name, "things"))]] * 3 == [[str(row["id"]) for row in rows] for rows in found]
+    assert [[str(table_id(name, "things"))]] * 3 == [[str(row["id"]) for row in rows] for rows in matches]
 
 
 def test_a_column_of_a_newer_release_is_added_and_all_data_stay(cassandra: Serving, name: str) -> None:
@@ -136,7 +136,7 @@ def test_a_column_of_a_newer_release_is_added_and_all_data_stay(cassandra: Servi
         await ensure(schema, keyspace(cassandra, name), [older])
         cassandra.cql(f"INSERT INTO {name}.things (p, c, d, v) VALUES ('x', now(), 1, 0x01)")
         report = await ensure(schema, keyspace(cassandra, name), [THINGS])
-        assert [("column w", Standing.MENDED)] == [(drift.what, drift.standing) for drift in report.drifts]
+        assert [("column w", DriftStatus.FIXED)] == [(drift.what, drift.standing) for drift in report.drifts]
         assert () == await verify(schema, name, [THINGS])
 
     on(cassandra, work)
@@ -174,7 +174,7 @@ def test_options_that_were_changed_by_hand_are_set_back_and_a_higher_gc_grace_st
     on(cassandra, work)
 
 
-def test_a_key_that_differs_is_told_and_nothing_is_done_about_it(cassandra: Serving, name: str) -> None:
+def test_a_key_that_differs_is_reported_and_nothing_is_done_about_it(cassandra: Serving, name: str) -> None:
     async def work(_: CassandraStore, schema: CassandraSchema) -> None:
         await ensure(schema, keyspace(cassandra, name), [])
         cassandra.cql(
@@ -182,13 +182,13 @@ def test_a_key_that_differs_is_told_and_nothing_is_done_about_it(cassandra: Serv
             " PRIMARY KEY (p, c, d))"
         )
         report = await ensure(schema, keyspace(cassandra, name), [replace(THINGS, compression=())])
-        left = {drift.what: (drift.wanted, drift.found) for drift in report.unmended}
+        left = {drift.what: (drift.wanted, drift.actual) for drift in report.unmended}
         assert {"column d": ("int clustering descending 1", "text clustering 1")} == left
 
     on(cassandra, work)
 
 
-def test_a_table_that_was_dropped_is_not_made_again(cassandra: Serving, name: str) -> None:
+def test_a_table_that_was_dropped_is_not_recreated(cassandra: Serving, name: str) -> None:
     async def work(_: CassandraStore, schema: CassandraSchema) -> None:
         await ensure(schema, keyspace(cassandra, name), [THINGS])
         cassandra.cql(f"DROP TABLE {name}.things")
@@ -210,9 +210,9 @@ def test_an_existing_keyspace_is_not_altered(cassandra: Serving, name: str) -> N
 
     async def work(_: CassandraStore, schema: CassandraSchema) -> None:
         await ensure(schema, Keyspace(name, ((data_center, 3),)), [THINGS])
-        found = await schema.read_keyspace(name)
-        assert found is not None
-        assert {data_center: 1} == found.replicas
+        result = await schema.read_keyspace(name)
+        assert result is not None
+        assert {data_center: 1} == result.replicas
 
     on(cassandra, work)
     rows = cassandra.cql(f"SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = '{name}'")
@@ -266,7 +266,7 @@ def test_a_role_that_may_not_create_needs_no_right_when_all_is_there(cassandra: 
     on(cassandra, unneeded, role=role)
 
 
-def test_every_node_tells_its_own_time_and_the_clock_trusts_it(cassandra: Serving) -> None:
+def test_every_node_reports_its_own_time_and_the_clock_trusts_it(cassandra: Serving) -> None:
     async def work(store: CassandraStore, _: CassandraSchema) -> None:
         times = CassandraTimes(store)
         assert times.coordinators()

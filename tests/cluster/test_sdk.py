@@ -21,10 +21,10 @@ from pydantic import BaseModel
 
 import headgate
 from headgate import HeadgateError, Put, RescheduleOutcome, Settled, settle
-from headgate.client.directory import QueueDeleted, QueueUnknown
-from headgate.engines.contract import Fate, PassEnd
+from headgate.client.directory import QueueDeleted, QueueNotFound
+from headgate.engines.contract import MessageState, PassEnd
 from headgate.store.catalogue import Catalogue
-from headgate.store.catalogue_entry import State
+from headgate.store.catalogue_entry import EntryState
 from headgate.testing.cassandra.connection import read_connection
 from headgate.testing.cassandra.serving import Serving
 from tests.cluster.test_add_to_batch import session_at
@@ -113,13 +113,13 @@ def connected(told: dict[str, str], work: Callable[[headgate.Headgate], Coroutin
 
 async def drain(queue: headgate.Queue, count: int) -> list[headgate.Message]:
     """Receive this number and settle them."""
-    found: list[headgate.Message] = []
-    while len(found) < count:
+    matches: list[headgate.Message] = []
+    while len(matches) < count:
         given = await queue.receive(100)
-        assert given, f"{len(found)} of {count}, and no more"
+        assert given, f"{len(matches)} of {count}, and no more"
         assert {Settled.DONE} == set(await queue.ack(given))
-        found += given
-    return found
+        matches += given
+    return matches
 
 
 # ---- put, receive, settle
@@ -137,8 +137,8 @@ def test_what_is_put_is_received_in_its_form_and_settled(told: dict[str, str]) -
         ]
         ids = await queue.put_many(puts)
         ids.append(await queue.put("single"))
-        found = {each.id: each for each in await drain(queue, 6)}
-        in_order = [found[each] for each in ids]
+        entries = {each.id: each for each in await drain(queue, 6)}
+        in_order = [entries[each] for each in ids]
         assert b"\x00bytes" == in_order[0].payload
         assert (None, "application/json") == (in_order[0].content_type, in_order[2].content_type)
         assert ("text", {"a": [1, None]}) == (in_order[1].text(), in_order[2].json())
@@ -156,19 +156,19 @@ def test_a_loop_over_a_queue_acknowledges_what_its_body_ends_and_gives_back_what
     async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/orders")
         await queue.put_many([{"number": number} for number in range(3)])
-        seen: list[tuple[int, int]] = []
+        observations: list[tuple[int, int]] = []
         async for message in queue:
             try:
                 async with message:
                     number = message.json()["number"]
-                    seen.append((number, message.attempt))
+                    observations.append((number, message.attempt))
                     if number == 1:
                         raise RuntimeError("one is not to be had")
             except RuntimeError:
                 continue
-            if len(seen) >= 4:
+            if len(observations) >= 4:
                 break
-        assert [(0, 1), (1, 1), (1, 2), (2, 1)] == sorted(seen)
+        assert [(0, 1), (1, 1), (1, 2), (2, 1)] == sorted(observations)
         dead = await (await connection.queue("shop/orders-dead")).receive(wait=15)
         assert [1] == [each.json()["number"] for each in dead]
         assert "one is not to be had" in str(dead[0].attributes["headgate.dead.reason"])
@@ -180,7 +180,7 @@ def test_a_loop_over_a_queue_acknowledges_what_its_body_ends_and_gives_back_what
 # ---- later, off, elsewhere
 
 
-def test_a_message_comes_at_its_moment_and_what_was_called_off_or_moved_does_not_come_then(
+def test_a_message_comes_at_its_time_and_what_was_called_off_or_moved_does_not_come_then(
     told: dict[str, str],
 ) -> None:
     async def work(connection: headgate.Headgate) -> None:
@@ -193,29 +193,29 @@ def test_a_message_comes_at_its_moment_and_what_was_called_off_or_moved_does_not
         again = await queue.reschedule(moved, delay=3)
         assert (RescheduleOutcome.MOVED, True) == (again.outcome, again.moved)
         assert [] == await queue.receive(wait=1)
-        found = await drain(queue, 2)
-        assert {kept: "kept", again.id: "moved"} == {each.id: each.text() for each in found}
+        result = await drain(queue, 2)
+        assert {kept: "kept", again.id: "moved"} == {each.id: each.text() for each in result}
         assert datetime.now(UTC) >= at
         assert [] == await queue.receive(wait=2)
 
     connected(told, work)
 
 
-def test_once_and_groups_and_the_moment_of_a_purge(told: dict[str, str]) -> None:
+def test_once_and_groups_and_the_time_of_a_purge(told: dict[str, str]) -> None:
     async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
         key = uuid.uuid4().hex
         assert 1 == len({await queue.put("order", once=key) for _ in range(3)})
         await queue.put_many([Put(str(number), group="g") for number in range(5)])
-        found = await drain(queue, 6)
-        assert ["0", "1", "2", "3", "4"] == [each.text() for each in found if each.group == "g"]
+        result = await drain(queue, 6)
+        assert ["0", "1", "2", "3", "4"] == [each.text() for each in result if each.group == "g"]
         await queue.put("to be purged", delay=30)
         assert await queue.purge() <= datetime.now(UTC)
 
     connected(told, work)
 
 
-def test_settling_again_or_too_late_is_said(told: dict[str, str]) -> None:
+def test_settling_again_or_too_late_is_reported(told: dict[str, str]) -> None:
     async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
         await queue.put("x")
@@ -224,7 +224,7 @@ def test_settling_again_or_too_late_is_said(told: dict[str, str]) -> None:
         assert timedelta(seconds=50) < message.visible_until - datetime.now(UTC)
         await message.ack()
         assert [Settled.STALE] == await queue.settle([settle.Ack(message.receipt)])
-        with pytest.raises(headgate.SpecError, match="Not a receipt"):
+        with pytest.raises(headgate.InvalidRequest, match="Not a receipt"):
             await queue.settle([settle.Ack("nonsense")])
         await queue.put("y")
         (message,) = await queue.receive(1, visibility=1)
@@ -237,7 +237,7 @@ def test_settling_again_or_too_late_is_said(told: dict[str, str]) -> None:
     connected(told, work)
 
 
-def test_what_is_in_a_queue_can_be_looked_at_counted_and_found(told: dict[str, str]) -> None:
+def test_what_is_in_a_queue_can_be_checked_counted_and_found(told: dict[str, str]) -> None:
     async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/later")
         soon = await queue.put("soon")
@@ -248,7 +248,9 @@ def test_what_is_in_a_queue_can_be_looked_at_counted_and_found(told: dict[str, s
         stats = await queue.stats()
         assert (0, 1, 1, 2) == (stats.backlog, stats.in_flight, stats.delayed, len(stats.lanes))
         await message.ack()
-        assert [Fate.SETTLED, Fate.WAITING] == [(await queue.where(each)).state for each in (soon, later)]
+        assert [MessageState.SETTLED, MessageState.WAITING] == [
+            (await queue.where(each)).state for each in (soon, later)
+        ]
         assert PassEnd.DONE is (await queue.repair(within=20)).outcome
 
     connected(told, work)
@@ -269,13 +271,13 @@ def test_without_async_many_threads_put_and_one_receives(told: dict[str, str]) -
             thread.start()
         for thread in threads:
             thread.join()
-        found: list[str] = []
+        matches: list[str] = []
         for message in queue:
             with message:
-                found.append(message.id)
-            if len(found) == len(ids):
+                matches.append(message.id)
+            if len(matches) == len(ids):
                 break
-        assert (160, sorted(ids)) == (len(set(ids)), sorted(found))
+        assert (160, sorted(ids)) == (len(set(ids)), sorted(matches))
         assert "shop/emails" in connection.queues("shop")
 
 
@@ -305,14 +307,14 @@ def test_a_program_that_ends_without_closing_gives_its_lanes_back(told: dict[str
 
     async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
-        (found,) = await queue.receive(1, wait=20)
-        assert ("left behind", 2, False) == (found.text(), found.attempt, found.suspect)
-        await found.ack()
+        (result,) = await queue.receive(1, wait=20)
+        assert ("left behind", 2, False) == (result.text(), result.attempt, result.suspect)
+        await result.ack()
 
     connected(told, work)
 
 
-def test_a_child_of_a_fork_is_told_to_connect_itself(told: dict[str, str]) -> None:
+def test_a_child_of_a_fork_is_asked_to_connect_itself(told: dict[str, str]) -> None:
     done = run(
         told,
         """
@@ -323,7 +325,7 @@ def test_a_child_of_a_fork_is_told_to_connect_itself(told: dict[str, str]) -> No
             if child == 0:
                 try:
                     q.put("from the child")
-                except headgate.Refused as error:
+                except headgate.OperationRefused as error:
                     print(error, flush=True)
                     with headgate.connect_sync() as own:
                         own.queue("shop/doomed")
@@ -342,7 +344,7 @@ def test_a_child_of_a_fork_is_told_to_connect_itself(told: dict[str, str]) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("shop/email", "There is no such queue (queue=shop/email); did you mean shop/emails?"),
         ("stop/emails", "There is no such queue (queue=stop/emails); did you mean shop/emails?"),
@@ -354,17 +356,17 @@ def test_a_child_of_a_fork_is_told_to_connect_itself(told: dict[str, str]) -> No
         ),
     ],
 )
-def test_a_queue_that_can_not_be_had_is_one_line(told: dict[str, str], name: str, says: str) -> None:
+def test_a_queue_that_cannot_be_had_is_one_line(told: dict[str, str], name: str, message: str) -> None:
     async def work(connection: headgate.Headgate) -> None:
         with pytest.raises(HeadgateError) as caught:
             await connection.queue(name)
-        assert says == str(caught.value)
+        assert message == str(caught.value)
 
     connected(told, work)
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"CONTACT_POINTS": "127.0.0.1:1"}, "No server listens at the contact points"),
         ({"KEYSPACE": "nothing_here"}, "The keyspace does not exist, or the role may not read it"),
@@ -376,45 +378,47 @@ def test_a_queue_that_can_not_be_had_is_one_line(told: dict[str, str], name: str
         ({"DATA_CENTER": "mars"}, "No node is in the data center of this connection"),
     ],
 )
-def test_bad_surroundings_are_one_line(told: dict[str, str], change: dict[str, str], says: str) -> None:
+def test_bad_surroundings_are_one_line(told: dict[str, str], change: dict[str, str], message: str) -> None:
     async def work(connection: headgate.Headgate) -> None:
         await connection.queue("shop/emails")
 
     with pytest.raises(HeadgateError) as caught:
         connected({**told, **change}, work)
-    assert str(caught.value).startswith(says)
+    assert str(caught.value).startswith(message)
     assert 1 == len(str(caught.value).splitlines())
 
 
-def test_a_queue_that_is_deleted_while_in_use_says_so_and_its_successor_is_another(told: dict[str, str]) -> None:
+def test_a_queue_that_is_deleted_while_in_use_reports_it_and_its_successor_is_another(told: dict[str, str]) -> None:
     async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/doomed")
         await queue.put("one")
         assert "shop/doomed" in await connection.queues()
-        catalogue = Catalogue(connection.ground.store_in(KEYSPACE), now_us=connection.now_us, owner="cli/headgate")
-        entry = await catalogue.set_state(queue.entry, State.DELETING)
+        catalogue = Catalogue(
+            connection.process_context.store_in(KEYSPACE), now_us=connection.now_us, owner="cli/headgate"
+        )
+        entry = await catalogue.set_state(queue.entry, EntryState.DELETING)
         assert "shop/doomed" not in await connection.queues()
         await connection.refresh()
         with pytest.raises(QueueDeleted, match="The queue is being deleted"):
             await queue.put("two")
         with pytest.raises(QueueDeleted):
             await queue.receive(1)
-        await catalogue.set_state(entry, State.GONE)
-        with pytest.raises(QueueUnknown):
+        await catalogue.set_state(entry, EntryState.GONE)
+        with pytest.raises(QueueNotFound):
             await connection.queue("shop/doomed")
 
     connected(told, work)
 
 
-def test_after_its_end_a_connection_says_that_it_is_closed(told: dict[str, str]) -> None:
+def test_after_its_end_a_connection_reports_that_it_is_closed(told: dict[str, str]) -> None:
     async def work() -> None:
         connection = headgate.connect(told)
-        with pytest.raises(headgate.Refused, match="was not opened"):
+        with pytest.raises(headgate.OperationRefused, match="was not opened"):
             await connection.queue("shop/emails")
         async with connection:
             queue = await connection.queue("shop/emails")
         for used in (queue.put("x"), queue.receive(1), connection.queue("shop/emails")):
-            with pytest.raises(headgate.Refused, match="The connection was closed"):
+            with pytest.raises(headgate.OperationRefused, match="The connection was closed"):
                 await used
 
     asyncio.run(work())

@@ -17,7 +17,7 @@ from cassandra.policies import RoundRobinPolicy
 from cassandra.query import BatchStatement, dict_factory, tuple_factory
 
 import headgate
-from headgate import Put, SpecError, Surroundings
+from headgate import EnvironmentProblem, InvalidRequest, Put
 from headgate.testing.cassandra.connection import read_connection
 from headgate.testing.cassandra.serving import Serving
 from tests.cluster.test_add_to_batch import prepared
@@ -163,7 +163,7 @@ def refusal(told: Mapping[str, str], session: Any, **options: Any) -> str:
         async with headgate.connect({**beside(told), **options.pop("environment", {})}, session=session, **options):
             pass
 
-    with pytest.raises((SpecError, Surroundings)) as caught:
+    with pytest.raises((InvalidRequest, EnvironmentProblem)) as caught:
         asyncio.run(work())
     assert 1 == len(str(caught.value).splitlines())
     return str(caught.value)

@@ -93,9 +93,9 @@ def test_java_reads_every_sketch_and_estimates_the_same(class_path: str, tmp_pat
         timeout=120,
     )
     assert (0, "") == (done.returncode, done.stderr)
-    told = {name: float(number) for name, _, number in (line.partition("=") for line in done.stdout.splitlines())}
+    output = {name: float(number) for name, _, number in (line.partition("=") for line in done.stdout.splitlines())}
     first = values["topk"].items[0]
-    assert told == pytest.approx(
+    assert output == pytest.approx(
         {
             "distinct": values["distinct"].estimate,
             "distinct here": values["distinct"].estimate,

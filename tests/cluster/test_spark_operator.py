@@ -34,7 +34,7 @@ def with_spark_operator(kubernetes: KubernetesUnderTest, spark_image: str) -> It
         kubernetes.kubectl.delete("crd", *spark_operator.CRDS)
 
 
-def test_what_waits_is_drained_by_pods_of_spark_and_told_in_the_queues_status(
+def test_what_waits_is_drained_by_pods_of_spark_and_reported_in_the_queues_status(
     kubernetes: KubernetesUnderTest,
     with_spark_operator: Kubectl,
     spark_image: str,

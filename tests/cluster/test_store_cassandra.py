@@ -14,14 +14,14 @@ from uuid import uuid4
 
 import pytest
 
-from headgate.errors import Bug, HeadgateError, Refused, Surroundings
+from headgate.errors import Bug, EnvironmentProblem, HeadgateError, OperationRefused
 from headgate.store.cassandra import CassandraStore
 from headgate.store.cassandra_driver import HeadgateConnection, driver
 from headgate.store.cassandra_errors import NotAllowed, TooLarge
 from headgate.store.cassandra_settings import read_settings
 from headgate.store.cql import create_keyspace_cql, create_table_cql
 from headgate.store.statements import Batch, Insert, Select
-from headgate.store.store import Overloaded, Unknown
+from headgate.store.store import OutcomeUnknown, Overloaded
 from headgate.store.table import Column, Keyspace, Table
 from headgate.store.types import Type
 from headgate.testing.cassandra import Cassandra, certificates
@@ -77,7 +77,7 @@ def insert(p: str, value: bytes, c: int = 1) -> Insert:
 
 def why_not(told: dict[str, str]) -> str:
     """The one line with which a connection is refused."""
-    with pytest.raises(Surroundings) as caught:
+    with pytest.raises(EnvironmentProblem) as caught:
         using(told, lambda _store: asyncio.sleep(0))
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -103,7 +103,7 @@ def test_a_wrong_password_and_none(told: dict[str, str]) -> None:
     assert why_not({**told, "USERNAME": "", "PASSWORD": ""}).startswith("Cassandra requires a password")
 
 
-def test_a_wrong_data_centre_is_refused_and_told_those_that_exist(told: dict[str, str]) -> None:
+def test_a_wrong_data_centre_is_refused_and_reported_those_that_exist(told: dict[str, str]) -> None:
     line = why_not({**told, "DATA_CENTER": "elsewhere"})
     assert line.startswith("No node is in the data center of this connection (data_center=elsewhere, ")
     assert line.endswith(f"set DATA_CENTER to one of {told['DATA_CENTER']}")
@@ -143,8 +143,8 @@ def tls_told() -> Iterator[dict[str, str]]:
 
 def test_tls_with_both_sides_certified(tls_told: dict[str, str]) -> None:
     async def version(store: CassandraStore) -> str:
-        ((found,),) = await store.cql("SELECT release_version FROM system.local")
-        return str(found)
+        ((result,),) = await store.cql("SELECT release_version FROM system.local")
+        return str(result)
 
     assert using(tls_told, version)
 
@@ -213,9 +213,9 @@ def refusal(told: dict[str, str], work: Callable[[CassandraStore], Coroutine[Any
 
 def test_a_batch_of_several_partitions_that_is_too_large_is_refused_at_once(told: dict[str, str]) -> None:
     parts = [insert(f"too large {number}", bytes(30_000)) for number in range(4)]
-    found = refusal(told, lambda store: store.write(Batch(parts)))
-    assert TooLarge is type(found)
-    assert "one partition per batch" in str(found)
+    result = refusal(told, lambda store: store.write(Batch(parts)))
+    assert TooLarge is type(result)
+    assert "one partition per batch" in str(result)
 
 
 def test_a_batch_of_one_partition_may_be_larger(told: dict[str, str]) -> None:
@@ -233,19 +233,19 @@ def test_a_write_that_is_too_large_is_refused_and_the_connection_lives_on(told: 
     using(told, work)
 
 
-def test_a_table_that_is_not_there_is_told_with_its_remedy(told: dict[str, str]) -> None:
+def test_a_table_that_is_not_there_is_reported_with_its_remedy(told: dict[str, str]) -> None:
     nowhere = TABLE.named("not_there")
-    found = refusal(told, lambda store: store.read(Select(nowhere, {"p": "x"})))
-    assert Surroundings is type(found)
-    assert "`headgate apply`" in str(found)
+    result = refusal(told, lambda store: store.read(Select(nowhere, {"p": "x"})))
+    assert EnvironmentProblem is type(result)
+    assert "`headgate apply`" in str(result)
 
 
 def test_a_life_beyond_what_the_server_can_hold_is_refused(told: dict[str, str]) -> None:
     far = Insert(TABLE, {"p": "x", "c": 1}, timestamp_us=1, ttl_s=600_000_000)
-    assert Refused is type(refusal(told, lambda store: store.write(far)))
+    assert OperationRefused is type(refusal(told, lambda store: store.write(far)))
 
 
-def test_a_role_without_a_right_is_told_so(told: dict[str, str], cassandra: Serving) -> None:
+def test_a_role_without_a_right_is_answered_so(told: dict[str, str], cassandra: Serving) -> None:
     role = f"reader_{uuid4().hex[:8]}"
     cassandra.cql(f"CREATE ROLE {role} WITH PASSWORD = 'r' AND LOGIN = true")
     cassandra.cql(f"GRANT SELECT ON KEYSPACE {KEYSPACE} TO {role}")
@@ -297,7 +297,7 @@ def test_what_is_in_flight_at_the_end_is_unknown_and_what_comes_later_is_a_mista
         await asyncio.sleep(0)
         await store.close()
         ends = await asyncio.gather(*in_flight, return_exceptions=True)
-        assert {Unknown} >= {type(end) for end in ends if isinstance(end, BaseException)}
+        assert {OutcomeUnknown} >= {type(end) for end in ends if isinstance(end, BaseException)}
         with pytest.raises(Bug, match="after it was closed"):
             await store.write(insert("x", b""))
 
@@ -367,7 +367,7 @@ def test_more_at_once_than_may_be_in_flight_wait_in_turn_and_all_end_well(told: 
     assert 500 == using(told, work)
 
 
-def test_an_attempt_without_time_left_is_turned_away_unsent(told: dict[str, str]) -> None:
+def test_an_attempt_without_time_left_is_rejected_unsent(told: dict[str, str]) -> None:
     async def work(store: CassandraStore) -> None:
         await store.write(insert("x", b""))
         with pytest.raises(Overloaded):

@@ -31,7 +31,7 @@ class Workload:
     """The process of the writers, standing beside node n1."""
 
     def __init__(self, ring: HostedRing, order: str) -> None:
-        argv = ring.client(beside="n1").command([sys.executable, "-m", "tests.cluster.store_workload", order])
+        argv = ring.client(near="n1").command([sys.executable, "-m", "tests.cluster.store_workload", order])
         environment = {**ring.environment(), "PATH": "/usr/bin:/bin"}
         self._process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=HERE, env=environment, text=True
@@ -48,16 +48,16 @@ class Workload:
         """Its next line after this word."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            found = re.fullmatch(rf"{word} (.*)\n", line)
-            if found is not None:
-                return found[1]
+            result = re.fullmatch(rf"{word} (.*)\n", line)
+            if result is not None:
+                return result[1]
         raise AssertionError(f"the workload ended before it said {word!r}")
 
     def end(self) -> dict[str, Any]:
         """Let it end, and return what it saw."""
         self.tell("\n")
-        seen: dict[str, Any] = json.loads(self.line("ended"))
-        return seen
+        observation: dict[str, Any] = json.loads(self.line("ended"))
+        return observation
 
     def tell(self, text: str) -> None:
         """Write to its standard input."""
@@ -110,17 +110,20 @@ def test_a_node_is_lost_and_no_acknowledged_write_with_it(
         running.wait_for_acks(BEFORE)
         strike(ring)
         running.wait_for_acks(DURING)
-        ring.mend()
+        ring.restore()
         running.wait_for_acks(AFTER)
-        seen = running.end()
+        observation = running.end()
     with workload(ring, "check") as checking:
-        checking.tell(json.dumps(seen) + "\n")
+        checking.tell(json.dumps(observation) + "\n")
         missing = json.loads(checking.line("missing"))
     with capsys.disabled():
-        told = ("longest_gap_s", "longest_write_s", "verdicts", "resolved", "unknown_lwts", "takes")
-        sys.stdout.write(f"\n  acknowledged {sum(seen['acked'])}, " + ", ".join(f"{key} {seen[key]}" for key in told))
+        report = ("longest_gap_s", "longest_write_s", "verdicts", "resolved", "unknown_lwts", "takes")
+        sys.stdout.write(
+            f"\n  acknowledged {sum(observation['acked'])}, "
+            + ", ".join(f"{key} {observation[key]}" for key in report)
+        )
     assert [] == missing
-    assert [] == seen["failed"]
-    assert [] == seen["two_owners"]
-    assert seen["takes"] > 0
-    assert seen["longest_gap_s"] < GAP_S_MAX
+    assert [] == observation["failed"]
+    assert [] == observation["two_owners"]
+    assert observation["takes"] > 0
+    assert observation["longest_gap_s"] < GAP_S_MAX

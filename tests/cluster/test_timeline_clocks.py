@@ -85,8 +85,8 @@ def test_producers_and_owners_beyond_the_bound_are_refused_with_the_reason_in_on
             assert (_told_by_ms(line) > 0) == (off_ms < 0), "the node is ahead where this clock is behind"
             assert "\n" not in line
         assert {"ClockNotTrusted"} == {event["kind"] for event in failed}
-        said = [_why(event) for event in member.those("said")]
-        assert all(earlier != later for earlier, later in pairwise(said)), "the same was said again"
+        message = [_why(event) for event in member.those("said")]
+        assert all(earlier != later for earlier, later in pairwise(message)), "the same was said again"
     assert [] == fleet.those("put", "taken", "given", "settled")
 
 

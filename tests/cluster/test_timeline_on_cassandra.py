@@ -20,15 +20,15 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.contract import Ack, Cancelled, Message, PassEnd, Settled
+from headgate.engines.contract import Ack, Cancelled, NewMessage, PassEnd, Settled
 from headgate.engines.decide_lease import LeaseTerms
 from headgate.engines.host import Host
 from headgate.engines.packed import PackedRun
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lane_rows import lane_key, make_lanes
-from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, day_of, id_bytes, id_text
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, MessagePlace, day_of, id_bytes, id_text
 from headgate.engines.timeline.row_writes import day_statement, index_statement
-from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.stamped import index_key_of
 from headgate.engines.timeline.tables import ALL, shared_tables
 from headgate.store.cassandra import CassandraStore
@@ -53,7 +53,7 @@ IN_HANDS = 20
 
 def settings_of(queue: uuid.UUID) -> TimelineSettings:
     """A queue of three lanes."""
-    return TimelineSettings(queue, "emails", shared_tables(), (Generation(1, 3),), receipt_key=b"secret")
+    return TimelineSettings(queue, "emails", shared_tables(), (GenerationSettings(1, 3),), receipt_key=b"secret")
 
 
 @asynccontextmanager
@@ -93,32 +93,36 @@ def told(cassandra: Serving) -> dict[str, str]:
 
 async def drain(engine: TimelineQueue, expected: int, *, and_on_s: float = 4.0) -> list[str]:
     """Receive and settle until this number came, and some time longer, so that duplicates show; ids in order."""
-    found: list[str] = []
+    matches: list[str] = []
     until_s = time.monotonic() + COMES_WITHIN_S
     while time.monotonic() < until_s:
         if given := await engine.receive(200, wait_us=SECOND):
-            before, found = len(found), [*found, *(each.message_id for each in given)]
+            before, matches = len(matches), [*matches, *(each.message_id for each in given)]
             settled = await engine.settle([Ack(each.receipt) for each in given])
             assert {Settled.DONE} == set(settled)
-            if before < expected <= len(found):
+            if before < expected <= len(matches):
                 until_s = time.monotonic() + and_on_s
-    return found
+    return matches
 
 
 def test_what_is_put_is_received_and_settled_once(told: dict[str, str]) -> None:
     async def work() -> None:
         async with opened(told, uuid.uuid4()) as engine:
-            ids = await engine.put([Message(b"%d" % number, attributes={"n": str(number)}) for number in range(1500)])
+            ids = await engine.put(
+                [NewMessage(b"%d" % number, attributes={"n": str(number)}) for number in range(1500)]
+            )
             assert sorted(ids) == sorted(await drain(engine, len(ids)))
 
     asyncio.run(work())
 
 
-def test_a_delayed_message_comes_at_its_moment_and_a_cancelled_one_never(told: dict[str, str]) -> None:
+def test_a_delayed_message_comes_at_its_time_and_a_cancelled_one_never(told: dict[str, str]) -> None:
     async def work() -> None:
         async with opened(told, uuid.uuid4()) as engine:
             due_us = engine.host.now_us() + 6 * SECOND
-            kept, dropped = await engine.put([Message(b"kept", due_us=due_us), Message(b"dropped", due_us=due_us)])
+            kept, dropped = await engine.put(
+                [NewMessage(b"kept", due_us=due_us), NewMessage(b"dropped", due_us=due_us)]
+            )
             assert Cancelled.CANCELLED is await engine.cancel(dropped)
             assert [] == await engine.receive(10, wait_us=3 * SECOND)
             (given,) = await engine.receive(10, wait_us=8 * SECOND)
@@ -137,19 +141,21 @@ def test_a_generation_that_is_over_is_left_and_what_was_scheduled_in_it_comes_fr
     """Many rows of one partition move in conditional batches, one of which meets a row that has moved already."""
 
     async def work() -> None:
-        async with opened(told, uuid.uuid4(), lease=LEASE, generations=(Generation(1, 2),)) as engine:
+        async with opened(told, uuid.uuid4(), lease=LEASE, generations=(GenerationSettings(1, 2),)) as engine:
             host = engine.host
             due_us = host.now_us() + 25 * SECOND
-            ids = await engine.put([Message(b"%d" % each, due_us=due_us + each * 1000) for each in range(450)])
-            ids += await engine.put([Message(b"g %d" % each, due_us=due_us + each, group="g") for each in range(20)])
+            ids = await engine.put([NewMessage(b"%d" % each, due_us=due_us + each * 1000) for each in range(450)])
+            ids += await engine.put(
+                [NewMessage(b"g %d" % each, due_us=due_us + each, group="g") for each in range(20)]
+            )
             now_us = host.now_us()
             generations = (
-                Generation(1, 2, until_us=now_us, sure_us=now_us),
-                Generation(2, 3, from_us=now_us),
+                GenerationSettings(1, 2, until_us=now_us, sure_us=now_us),
+                GenerationSettings(2, 3, from_us=now_us),
             )
             over = replace(engine.settings, generations=generations)
             engine.settings_changed(over, read_us=host.now_us())
-            met = Place.from_bytes(id_bytes(ids[200])).row
+            met = MessagePlace.from_bytes(id_bytes(ids[200])).row
             key = {**lane_key(over, 1, met.shard), "part": met.part(over.part_us), "sub": met.sub, "due": met.due}
             place = engine.producer.sender.fix_place(due_us).to_bytes()
             mark = UpdateIf(
@@ -158,21 +164,21 @@ def test_a_generation_that_is_over_is_left_and_what_was_scheduled_in_it_comes_fr
             assert (await host.store.decide(mark)).applied
             (first,) = await engine.receive(1, wait_us=60 * SECOND)
             await engine.settle([Ack(first.receipt)])
-            found = [first.message_id, *await drain(engine, len(ids) - 1)]
-            assert sorted(ids) == sorted(found)
-            assert ids[450:] == [each for each in found if each in set(ids[450:])]
+            matches = [first.message_id, *await drain(engine, len(ids) - 1)]
+            assert sorted(ids) == sorted(matches)
+            assert ids[450:] == [each for each in matches if each in set(ids[450:])]
             assert {(1, 0), (1, 1)} == engine.lanes.retired
             assert {2} == {generation for generation, _ in engine.lanes.held}
 
     asyncio.run(work())
 
 
-def test_rows_that_land_below_the_position_are_put_anew_once(told: dict[str, str]) -> None:
+def test_rows_that_land_below_the_position_are_restamped_once(told: dict[str, str]) -> None:
     async def work() -> None:
-        short = {"part_us": 2 * SECOND, "late_write_us": SECOND, "generations": (Generation(1, 1),)}
+        short = {"part_us": 2 * SECOND, "late_write_us": SECOND, "generations": (GenerationSettings(1, 1),)}
         async with opened(told, uuid.uuid4(), **short) as engine:
             sender, now_us = engine.producer.sender, engine.host.now_us()
-            await engine.put([Message(b"in time")])
+            await engine.put([NewMessage(b"in time")])
             place = sender.place_row(1, 0, now_us + SECOND, now_us=now_us, size_bytes=9)
             late = sender.stamp(PackedRun([now_us] * 3, [now_us] * 3, [b"a", b"b", b"c"]), place, now_us=now_us)
             for statement in (
@@ -192,12 +198,12 @@ def test_rows_that_land_below_the_position_are_put_anew_once(told: dict[str, str
             await engine.host.store.write(late.statement)
             done = await engine.repair()
             assert (PassEnd.DONE, 1, 1, (), None) == (
-                *(done.end, done.late, done.put_anew, done.problems, done.oldest_owed_us),
+                *(done.end, done.late, done.put_again, done.problems, done.oldest_owed_us),
             )
-            assert [id_text(Place(place, index).to_bytes()) for index in range(3)] == await drain(engine, 3)
+            assert [id_text(MessagePlace(place, index).to_bytes()) for index in range(3)] == await drain(engine, 3)
             again = await engine.repair()
-            assert (PassEnd.DONE, 0, ()) == (again.end, again.put_anew, again.problems)
-            assert again.looked > 0
+            assert (PassEnd.DONE, 0, ()) == (again.end, again.put_again, again.problems)
+            assert again.checked > 0
 
     asyncio.run(work())
 
@@ -229,7 +235,7 @@ def test_lanes_of_a_killed_process_are_taken_over_and_nothing_is_lost(told: dict
 
     async def put() -> list[str]:
         async with opened(told, queue, lease=LEASE) as engine:
-            return [each for _ in range(20) for each in await engine.put([Message(b"x")] * 100)]
+            return [each for _ in range(20) for each in await engine.put([NewMessage(b"x")] * 100)]
 
     async def rest(expected: int) -> list[str]:
         async with opened(told, queue, lease=LEASE) as engine:

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from headgate.engines.timeline.lane_taking import lane_of
-from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline.settings import GenerationSettings
 from headgate.testing.cassandra import Ring
 from headgate.testing.processes import wait_until
 from tests.cluster.timeline_fleet import ROOT, Fleet, Measured, Member, wall_us_at
@@ -56,16 +56,16 @@ def retired_us(fleet: Fleet) -> dict[tuple[int, int], int]:
 
 async def lanes_retired(order: Order, environment: Mapping[str, str]) -> dict[tuple[int, int], bool]:
     """Every lane of a queue as the store has it, and whether it is left for good."""
-    told = {**os.environ, **environment}
-    async with opened(order, told) as queue:
+    variables = {**os.environ, **environment}
+    async with opened(order, variables) as queue:
         settings, host = queue.engine.settings, queue.engine.host
-        found = {}
+        entries = {}
         for generation in settings.generations:
             for shard in range(generation.shards):
-                seen = await lane_of(host, settings, (generation.number, shard)).look()
-                assert seen is not None
-                found[generation.number, shard] = seen.is_retired
-        return found
+                lanes = await lane_of(host, settings, (generation.number, shard)).read_state()
+                assert lanes is not None
+                entries[generation.number, shard] = lanes.is_retired
+        return entries
 
 
 def check_the_end(fleet: Fleet, consumers: list[Member]) -> int:
@@ -85,14 +85,14 @@ class Told:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._known = [Generation(1, SHARDS[1])]
+        self._known = [GenerationSettings(1, SHARDS[1])]
         self._write()
 
     def change(self, shards: int) -> int:
         """Announce, and once that is there to be read, make sure; from when on the old generation is not written."""
         from_us = self._begins_us()
         old = replace(self._known.pop(), until_us=from_us)
-        self._known += [old, Generation(old.number + 1, shards, from_us)]
+        self._known += [old, GenerationSettings(old.number + 1, shards, from_us)]
         self._write()
         sure_us = max(from_us, self._begins_us())
         self._known[-2] = replace(old, sure_us=sure_us)
@@ -119,7 +119,7 @@ def test_six_shards_become_twelve_and_four_under_load_and_the_old_lanes_are_reti
         "lease_ttl_s": 10,
         "lease_touch_s": 2,
     }
-    told = Told(file)
+    record = Told(file)
     with Fleet(cassandra_ring, tmp_path, scheduled_in_s=12.0, **wishes) as fleet:
         asyncio.run(prepare(fleet.environment, fleet.order("lanes")))
         consumers = [fleet.consumer(name, nack_every=9) for name in ("one", "two")]
@@ -127,7 +127,7 @@ def test_six_shards_become_twelve_and_four_under_load_and_the_old_lanes_are_reti
         wait_until_each_works(fleet, 1)
         sure_us = {}
         for number in (2, 3):
-            sure_us[number - 1] = told.change(SHARDS[number])
+            sure_us[number - 1] = record.change(SHARDS[number])
             wait_until_each_works(fleet, number)
         producer.end()
         fleet.wait_until(lambda: set(retired_us(fleet)) >= OLD_LANES, "owners retire the old lanes", within_s=150)
@@ -170,13 +170,13 @@ def apply(ring: Ring, directory: Path, name: str, shards: int) -> subprocess.Com
 
 def wait_until_applied(apply: Callable[[int], subprocess.CompletedProcess[str]], shards: int) -> None:
     """Return when a change is announced; one at a time can be, so the one before has to be in force."""
-    said: list[subprocess.CompletedProcess[str]] = []
+    message: list[subprocess.CompletedProcess[str]] = []
 
     def announced() -> bool:
-        said[:] = [apply(shards)]
-        return " updated" in said[0].stdout
+        message[:] = [apply(shards)]
+        return " updated" in message[0].stdout
 
-    assert wait_until(announced, timeout_s=120, every_s=3.0), said
+    assert wait_until(announced, timeout_s=120, every_s=3.0), message
 
 
 @pytest.mark.slow

@@ -32,10 +32,10 @@ def fleet(cassandra_ring: Ring, tmp_path: Path) -> Iterator[Fleet]:
 
 def takings(member: Member, *, after_us: int = 0) -> dict[tuple[int, int], Event]:
     """The first taking of each lane by a process after a given time."""
-    found: dict[tuple[int, int], Event] = {}
+    entries: dict[tuple[int, int], Event] = {}
     for event in member.those("taken", after_us=after_us):
-        found.setdefault((event["lane"][0], event["lane"][1]), event)
-    return found
+        entries.setdefault((event["lane"][0], event["lane"][1]), event)
+    return entries
 
 
 def wait_until_it_owns_all(member: Member, *, after_us: int = 0, within_s: float = 30.0) -> float:
@@ -58,17 +58,17 @@ def causes_of_repetition(fleet: Fleet) -> Counter[str]:
         deliveries.setdefault(event["id"], []).append(event)
     causes: Counter[str] = Counter()
     for earlier, later in (pair for given in deliveries.values() for pair in pairwise(given)):
-        moments = {
+        times = {
             "killed": killed_us[earlier.who],
             "lane lost": lost_us.get((earlier.who, *earlier["lane"], earlier["epoch"])),
             "visible": earlier.at_us + earlier["visibility_us"],
         }
-        found = [cause for cause, at_us in moments.items() if at_us is not None and at_us < later.at_us]
-        causes["needless" if earlier["receipt"] in done or not found else found[0]] += 1
+        matches = [cause for cause, at_us in times.items() if at_us is not None and at_us < later.at_us]
+        causes["needless" if earlier["receipt"] in done or not matches else matches[0]] += 1
     return causes
 
 
-def test_an_owner_stopped_past_its_lease_delivers_and_settles_nothing_when_it_goes_on(
+def test_an_owner_stopped_past_its_lease_delivers_and_settles_nothing_when_it_continues(
     fleet: Fleet, measured: Measured
 ) -> None:
     owner = fleet.consumer("owner", work_s=0.15)
@@ -100,23 +100,23 @@ def test_an_owner_stopped_past_its_lease_delivers_and_settles_nothing_when_it_go
     assert tenures == {(*event["lane"], event["epoch"]) for event in let_go}
 
 
-def test_owners_killed_in_turn_lose_nothing_and_only_what_was_in_their_hands_comes_again(
+def test_owners_killed_in_turn_lose_nothing_and_only_what_was_in_flight_comes_again(
     fleet: Fleet, measured: Measured
 ) -> None:
     kill_owners_in_turn(fleet, measured, rounds=2, work_s=0.005)
 
 
 @pytest.mark.slow
-def test_owners_killed_at_any_moment_of_their_work_lose_nothing(
+def test_owners_killed_at_any_time_of_their_work_lose_nothing(
     cassandra_ring: Ring, tmp_path: Path, measured: Measured
 ) -> None:
     with Fleet(cassandra_ring, tmp_path, lease_ttl_s=10, lease_touch_s=2, visibility_s=10) as fleet:
         asyncio.run(prepare(cassandra_ring.environment(), fleet.order("lanes")))
-        kill_owners_in_turn(fleet, measured, rounds=5, work_s=0.02, with_full_hands=False)
+        kill_owners_in_turn(fleet, measured, rounds=5, work_s=0.02, with_full_slots=False)
 
 
 def kill_owners_in_turn(
-    fleet: Fleet, measured: Measured, *, rounds: int, work_s: float, with_full_hands: bool = True
+    fleet: Fleet, measured: Measured, *, rounds: int, work_s: float, with_full_slots: bool = True
 ) -> None:
     """While producers run; then each repeated delivery is compared with the earlier receiver of the message."""
     owner = fleet.consumer("owner-0", work_s=work_s)
@@ -127,7 +127,7 @@ def kill_owners_in_turn(
         heir = fleet.consumer(f"owner-{number}", work_s=work_s)
         heir.wait_for("ready")
         owner.wait_for("settled", more=30)
-        if with_full_hands:
+        if with_full_slots:
             owner.hold()
         took_s.append(wait_until_it_owns_all(heir, after_us=owner.kill()))
         owner = heir
@@ -147,7 +147,7 @@ def kill_owners_in_turn(
     assert max(took_s) < owner.order.lease_ttl_s + TAKES_OVER_WITHIN_S
     assert 0 == again["needless"]
     assert again["killed"] <= rounds * owner.order.limit
-    assert again["killed"] > 0 or not with_full_hands
+    assert again["killed"] > 0 or not with_full_slots
 
 
 def lose(ring: Ring, how: str) -> None:
@@ -173,9 +173,9 @@ def lose_a_node_at_work(ring: Ring, fleet: Fleet, how: str) -> str:
     producer.wait_for("put", more=100, after_us=lost_us)
     producer.wait_for("cancelled", more=4, after_us=lost_us)
     fleet.wait_until(lambda: len(fleet.those("settled", after_us=lost_us)) >= 100, "settles after the loss")
-    ring.mend()
-    mended_us = boot_us()
-    producer.wait_for("put", more=50, after_us=mended_us)
+    ring.restore()
+    fixed_us = boot_us()
+    producer.wait_for("put", more=50, after_us=fixed_us)
     producer.end()
     ledger = fleet.wait_until_all_is_settled()
     ledger.check()
@@ -188,9 +188,9 @@ def lose_a_node_at_work(ring: Ring, fleet: Fleet, how: str) -> str:
     )
 
 
-def longest_gap_s(moments_us: list[int]) -> float:
+def longest_gap_s(times_us: list[int]) -> float:
     """The longest time without one."""
-    return max(later - earlier for earlier, later in pairwise(sorted(moments_us))) / SECOND
+    return max(later - earlier for earlier, later in pairwise(sorted(times_us))) / SECOND
 
 
 @pytest.mark.parametrize("how", ["stopped", pytest.param("killed", marks=pytest.mark.slow)])
@@ -205,6 +205,6 @@ def test_a_node_is_cut_off_at_work_and_nothing_lost_with_it(
     cassandra_hosts: HostedRing, tmp_path: Path, measured: Measured
 ) -> None:
     with Fleet(cassandra_hosts, tmp_path) as fleet:
-        host = cassandra_hosts.client(beside="n1")
+        host = cassandra_hosts.client(near="n1")
         host.call(lambda: asyncio.run(prepare(cassandra_hosts.environment(), fleet.order("lanes"))))
         measured(lose_a_node_at_work(cassandra_hosts, fleet, "cut off"))

@@ -22,14 +22,14 @@ def test_the_wall_clock_is_off_and_boot_time_is_not(seconds: float) -> None:
     if find_installed_libfaketime() is None and not is_debian():
         pytest.skip("needs libfaketime, or Debian's packages of it")
     before = [time.clock_gettime(getattr(time, name)) for name in CLOCKS]
-    seen = subprocess.run(
+    observation = subprocess.run(
         [sys.executable, "-c", LOOK.replace("NAMES", repr(CLOCKS))],
         env={**os.environ, **shifted(seconds)},
         capture_output=True,
         check=True,
     )
     after = [time.clock_gettime(getattr(time, name)) for name in CLOCKS]
-    wall, monotonic, boot = json.loads(seen.stdout)
+    wall, monotonic, boot = json.loads(observation.stdout)
     assert before[0] <= wall - seconds <= after[0]
     assert before[1] <= monotonic <= after[1]
     assert before[2] <= boot <= after[2]

@@ -94,9 +94,9 @@ class Notes:
         """So far."""
         lines = self.path.read_text().splitlines() if self.path.exists() else []
         return [
-            Note(what, who, what_of, int(attempt), int(epoch))
+            Note(what, actor, what_of, int(attempt), int(epoch))
             for line in lines
-            for what, who, what_of, attempt, epoch in [line.split()]
+            for what, actor, what_of, attempt, epoch in [line.split()]
         ]
 
     def begun(self) -> Counter[str]:
@@ -143,14 +143,14 @@ class Workers:
 
     def said(self, name: str, text: str) -> dict[str, Any]:
         """Wait for a line of its log."""
-        found: list[dict[str, Any]] = []
+        matches: list[dict[str, Any]] = []
 
         def has_said() -> bool:
-            found[:] = [line for line in self.log(name) if line["message"] == text]
-            return bool(found)
+            matches[:] = [line for line in self.log(name) if line["message"] == text]
+            return bool(matches)
 
         assert wait_until(has_said, timeout_s=60), self.log(name)
-        return found[0]
+        return matches[0]
 
     def until(self, holds: Callable[[], bool], *, timeout_s: float = 120) -> None:
         """Wait; the workers' logs are printed if it does not come."""
@@ -192,8 +192,8 @@ def put(told: dict[str, str], name: str, payloads: list[bytes], *, every_s: floa
             await asyncio.sleep(every_s)
         return ids
 
-    found: list[str] = connected(told, work)
-    return found
+    matches: list[str] = connected(told, work)
+    return matches
 
 
 def metrics(port: int) -> dict[str, float]:
@@ -203,17 +203,23 @@ def metrics(port: int) -> dict[str, float]:
     return {line.split("{")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
 
 
-def test_one_worker_drains_twelve_lanes_tells_what_it_did_and_ends_well(told: dict[str, str], tmp_path: Path) -> None:
+def test_one_worker_drains_twelve_lanes_reports_what_it_did_and_ends_well(
+    told: dict[str, str], tmp_path: Path
+) -> None:
     ids = put(told, "shop/wide", [b"%d" % number for number in range(1_200)])
     with workers(told, tmp_path, "shop/wide", "at_once") as fleet:
         fleet.start("one")
         fleet.until(lambda: set(ids) <= set(fleet.notes.begun()))
         port = fleet.said("one", "worker started")["health_port"]
         fleet.until(lambda: metrics(port)["headgate_worker_acked_total"] >= len(ids))
-        seen = metrics(port)
-        assert (12, 0) == (seen["headgate_worker_lanes"], seen["headgate_worker_in_flight"])
-        assert 0 <= seen["headgate_worker_lease_age_seconds"] < 10
-        assert len(ids) == seen["headgate_worker_lag_seconds_count"] == seen["headgate_worker_received_total"]
+        observation = metrics(port)
+        assert (12, 0) == (observation["headgate_worker_lanes"], observation["headgate_worker_in_flight"])
+        assert 0 <= observation["headgate_worker_lease_age_seconds"] < 10
+        assert (
+            len(ids)
+            == observation["headgate_worker_lag_seconds_count"]
+            == observation["headgate_worker_received_total"]
+        )
         for probe in ("livez", "readyz"):
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/{probe}", timeout=10) as answer:
                 assert b"ok\n" == answer.read()
@@ -262,12 +268,12 @@ def test_a_handler_that_kills_its_process_is_a_dead_letter_and_its_neighbours_ar
 
         async def dead(connection: headgate.Headgate) -> list[tuple[bytes, Any, Any]]:
             queue = await connection.queue("shop/dead")
-            found = await queue.receive(10, wait=20)
-            await queue.ack(found)
+            result = await queue.receive(10, wait=20)
+            await queue.ack(result)
             more = await queue.receive(10, wait=3)
             return [
                 (each.payload, each.attributes["headgate.dead.reason"], each.attributes["headgate.dead.attempts"])
-                for each in found + more
+                for each in result + more
             ]
 
         assert [(b"kill", "its process was killed by SIGKILL", "3")] == connected(told, dead)
@@ -321,8 +327,8 @@ def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_wh
             if line["message"] in LET_GO
         }
         unexplained = twice - last_of_killed - let_go
-        told_of = [each for each in notes if each.message_id in unexplained]
-        assert set() == unexplained, f"{len(unexplained)} came twice that were not in flight: {told_of[:20]}"
+        reported_of = [each for each in notes if each.message_id in unexplained]
+        assert set() == unexplained, f"{len(unexplained)} came twice that were not in flight: {reported_of[:20]}"
 
 
 def lanes_of(told: dict[str, str], queue: str) -> dict[tuple[int, int], LaneStats]:
@@ -356,7 +362,7 @@ def test_a_handler_that_blocks_its_worker_costs_the_lanes_of_that_worker_a_lease
 
 
 @pytest.mark.slow
-def test_a_worker_whose_loop_hangs_while_its_touch_goes_on_is_stopped_and_its_lane_moves_within_a_minute(
+def test_a_worker_whose_loop_hangs_while_its_touch_continues_is_stopped_and_its_lane_moves_within_a_minute(
     told: dict[str, str], tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
     with workers(told, tmp_path, "shop/stuck", "at_once") as fleet:

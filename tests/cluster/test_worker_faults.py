@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate.errors import Refused
+from headgate.errors import OperationRefused
 from headgate.testing.cassandra.cql_probe import CqlProbe
 from headgate.testing.cassandra.serving import Serving
 from headgate.testing.processes import wait_until
@@ -220,7 +220,7 @@ def is_allowed(probe: CqlProbe, statement: str) -> bool:
     """Whether a statement is not refused."""
     try:
         probe.query(statement)
-    except Refused:
+    except OperationRefused:
         return False
     return True
 
@@ -254,8 +254,8 @@ def put_backlog(environment: dict[str, str], name: str) -> list[str]:
             ids += await queue.put_many([os.urandom(LARGE) for _ in range(10)])
         return ids
 
-    found: list[str] = connected(environment, work)
-    return found
+    matches: list[str] = connected(environment, work)
+    return matches
 
 
 def peak_memory_mb(pid: int) -> float:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from headgate.engines.contract import Ack, Cancelled, Delivery, Message, Nack, Settled
+from headgate.engines.contract import Ack, Cancelled, Delivery, Nack, NewMessage, Settled
 from headgate.testing.cassandra import HostedRing, Ring
 from headgate.testing.processes import Server, wait_until
 from tests.cluster.timeline_process import SECOND, Order, boot_us
@@ -83,8 +83,8 @@ class Member:
     def _event(self, line: str) -> Event:
         if not line.startswith("{"):
             return Event(boot_us(), self.name, "stderr", {"line": line.rstrip("\n")})
-        told = json.loads(line)
-        return Event(told.pop("at"), self.name, told.pop("what"), told)
+        document = json.loads(line)
+        return Event(document.pop("at"), self.name, document.pop("what"), document)
 
     def those(self, *whats: str, after_us: int = 0) -> list[Event]:
         """Its records of these kinds, after a given time."""
@@ -100,18 +100,18 @@ class Member:
         where: Callable[[Event], bool] = lambda event: True,
     ) -> list[Event]:
         """Return when it wrote this number of a kind after a given time; fail with its last words if it does not."""
-        found: list[Event] = []
+        matches: list[Event] = []
 
         def enough() -> bool:
-            found[:] = [each for each in self.those(what, after_us=after_us) if where(each)]
-            return len(found) >= more or not self._server.alive()
+            matches[:] = [each for each in self.those(what, after_us=after_us) if where(each)]
+            return len(matches) >= more or not self._server.alive()
 
         wait_until(enough, timeout_s=within_s, every_s=0.02)
-        if len(found) < more:
+        if len(matches) < more:
             state = "runs" if self._server.alive() else "has ended"
             last = "\n  ".join(f"{each.what} {dict(each.facts)}"[:300] for each in self.events[-8:])
-            raise AssertionError(f"{self.name} ({state}) wrote {len(found)} of {more} {what!r}; at last:\n  {last}")
-        return found
+            raise AssertionError(f"{self.name} ({state}) wrote {len(matches)} of {more} {what!r}; at last:\n  {last}")
+        return matches
 
     # ---- what is done to it
 
@@ -122,9 +122,9 @@ class Member:
 
     def resume(self) -> int:
         """SIGCONT; a time just before."""
-        moment = boot_us()
+        instant = boot_us()
         self._server.resume()
-        return moment
+        return instant
 
     def kill(self) -> int:
         """kill -9; a time after which it did nothing."""
@@ -160,7 +160,7 @@ class Fleet:
         self.members: list[Member] = []
         self.namespace: str | None = None
         if isinstance(ring, HostedRing):
-            self.namespace = ring.client(beside="n1").namespace
+            self.namespace = ring.client(near="n1").namespace
 
     def order(self, name: str, **wishes: Any) -> Order:
         """An order for a process on this queue."""
@@ -198,18 +198,18 @@ class Fleet:
 
     def wait_until_all_is_settled(self, *, within_s: float = WITHIN_S) -> Ledger:
         """Return when nothing that was put and acknowledged is still to come; producers have ended before."""
-        found: list[Ledger] = []
+        matches: list[Ledger] = []
 
         def settled() -> bool:
-            found[:] = [self.ledger()]
-            return not found[0].open_ids()
+            matches[:] = [self.ledger()]
+            return not matches[0].open_ids()
 
         if not wait_until(settled, timeout_s=within_s, every_s=0.2):
-            ledger = found[0]
+            ledger = matches[0]
             missing = sorted(ledger.open_ids())
             stories = "\n".join(map(ledger.story, missing[:3]))
             raise AssertionError(f"{len(missing)} messages are not settled after {within_s} s\n{stories}")
-        return found[0]
+        return matches[0]
 
     def __enter__(self) -> Self:
         return self
@@ -234,12 +234,12 @@ class _Narrator:
 
     def tell(self, event: Event) -> None:
         """One event; of those that say nothing of messages, nothing."""
-        told = getattr(self, f"_{event.what.replace(' ', '_')}", None)
-        if told is not None:
-            told(event)
+        report = getattr(self, f"_{event.what.replace(' ', '_')}", None)
+        if report is not None:
+            report(event)
 
     def _putting(self, event: Event) -> None:
-        message = Message(event["payload"].encode(), event["due_us"], group=event["group"])
+        message = NewMessage(event["payload"].encode(), event["due_us"], group=event["group"])
         self.puts[event["payload"]] = self.ledger.trying([message], event["caller"])
 
     def _put(self, event: Event) -> None:
@@ -278,11 +278,11 @@ def wall_us_at(at_us: int) -> int:
 def ledger_of(story: Iterable[Event]) -> Ledger:
     """The invariants' ledger of a story, by the time of the machine."""
     ahead_us = wall_us_at(0)
-    told = list(story)
-    now_us = [told[0].at_us + ahead_us if told else 0]
+    reports = list(story)
+    now_us = [reports[0].at_us + ahead_us if reports else 0]
     ledger = Ledger(lambda: now_us[0], skew_us=SKEW_US)
     narrator = _Narrator(ledger)
-    for event in told:
+    for event in reports:
         now_us[0] = event.at_us + ahead_us
         narrator.tell(event)
     return ledger

@@ -28,14 +28,14 @@ from pathlib import Path
 from typing import Any
 
 import headgate
-from headgate.engines.contract import Ack, Cancelled, Delivery, Message, Nack, Repaired, Settle
+from headgate.engines.contract import Ack, Cancelled, Delivery, Nack, NewMessage, Repaired, Settle
 from headgate.engines.decide_lease import LeaseTerms
 from headgate.engines.host import Host
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lane_rows import make_lanes
 from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
-from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.tables import ALL, shared_tables
 from headgate.errors import HeadgateError
 from headgate.store.cassandra import CassandraStore
@@ -125,11 +125,11 @@ def settings_of(order: Order) -> TimelineSettings:
     )
 
 
-def generations_of(order: Order) -> tuple[Generation, ...]:
+def generations_of(order: Order) -> tuple[GenerationSettings, ...]:
     """All there are, or will be."""
     if not order.generations_file:
-        return (Generation(1, order.shards),)
-    return tuple(Generation(**each) for each in json.loads(Path(order.generations_file).read_text()))
+        return (GenerationSettings(1, order.shards),)
+    return tuple(GenerationSettings(**each) for each in json.loads(Path(order.generations_file).read_text()))
 
 
 @dataclass(frozen=True)
@@ -138,10 +138,10 @@ class ShiftedTime:
 
     off_us: int
 
-    def look(self) -> Instant:
+    def read_instant(self) -> Instant:
         """Both."""
-        seen = MachineTime().look()
-        return replace(seen, wall_us=seen.wall_us + self.off_us)
+        lanes = MachineTime().read_instant()
+        return replace(lanes, wall_us=lanes.wall_us + self.off_us)
 
 
 # ---- writing down
@@ -214,8 +214,8 @@ class Opened:
 async def opened(order: Order, environment: Mapping[str, str]) -> AsyncIterator[Opened]:
     """The queue of an order; at the end what waits is written and the lanes are given back."""
     opening = opened_by_name if order.is_catalogued else opened_by_itself
-    async with opening(order, {**environment, "KEYSPACE": KEYSPACE}) as found:
-        yield found
+    async with opening(order, {**environment, "KEYSPACE": KEYSPACE}) as result:
+        yield result
 
 
 @asynccontextmanager
@@ -281,15 +281,15 @@ class Producing:
         await asyncio.gather(*callers)
 
     async def _put_plain(self, caller: str) -> None:
-        await self._each(lambda number: self._put(caller, Message(f"{caller}/{number}".encode())))
+        await self._each(lambda number: self._put(caller, NewMessage(f"{caller}/{number}".encode())))
 
     async def _put_in_order(self, caller: str) -> None:
-        await self._each(lambda number: self._put(caller, Message(f"{caller}/{number}".encode(), group=caller)))
+        await self._each(lambda number: self._put(caller, NewMessage(f"{caller}/{number}".encode(), group=caller)))
 
     async def _schedule(self, caller: str) -> None:
         async def put(number: int) -> None:
             due_us = self._engine.host.now_us() + round(self._order.scheduled_in_s * SECOND)
-            message_id = await self._put(caller, Message(f"{caller}/{number}".encode(), due_us=due_us))
+            message_id = await self._put(caller, NewMessage(f"{caller}/{number}".encode(), due_us=due_us))
             if message_id is not None and number % 2:
                 await self._cancel(message_id)
 
@@ -306,7 +306,7 @@ class Producing:
             number += 1
             await pause(self._ended, self._order.every_s)
 
-    async def _put(self, caller: str, message: Message) -> str | None:
+    async def _put(self, caller: str, message: NewMessage) -> str | None:
         payload = message.payload.decode()
         tell("putting", caller=caller, payload=payload, group=message.group, due_us=message.due_us)
         try:
@@ -346,12 +346,12 @@ class Consuming:
         self._told_end: set[tuple[tuple[int, int], int]] = set()
         self._holds = False
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._hold)
-        tell_engine = engine.lanes.on_change
+        report_engine = engine.lanes.on_change
 
         def changed() -> None:
             self._tell_lanes()
-            if tell_engine is not None:
-                tell_engine()
+            if report_engine is not None:
+                report_engine()
 
         engine.lanes.on_change = changed
 
@@ -360,15 +360,15 @@ class Consuming:
         visibility_us = self._order.visibility_s * SECOND
         while not self._ended.is_set():
             try:
-                found = await self._engine.receive(self._order.limit, wait_us=RECEIVE_WAIT_US)
-                if found:
+                result = await self._engine.receive(self._order.limit, wait_us=RECEIVE_WAIT_US)
+                if result:
                     clock_us = self._engine.host.now_us()
-                    tell_all([("given", self._given(each, clock_us, visibility_us)) for each in found])
+                    tell_all([("given", self._given(each, clock_us, visibility_us)) for each in result])
                     if self._holds:
-                        tell("holding", ids=[each.message_id for each in found])
+                        tell("holding", ids=[each.message_id for each in result])
                         await self._ended.wait()
-                    await asyncio.sleep(self._order.work_s * len(found))
-                    await self._settle(found)
+                    await asyncio.sleep(self._order.work_s * len(result))
+                    await self._settle(result)
             except HeadgateError as error:
                 tell_error(error, of="consume")
                 await pause(self._ended, PAUSE_AFTER_ERROR_S)
@@ -403,10 +403,10 @@ class Consuming:
     def _tell_lanes(self) -> None:
         """What became of the lanes here since the last change, and why those that ended did."""
         for lane, dispatcher in self._engine.lanes.held.items():
-            epoch = dispatcher.tenure.epoch
+            epoch = dispatcher.lease_term.epoch
             if self._epochs.get(lane) != epoch:
                 self._epochs[lane] = epoch
-                tell("taken", lane=list(lane), epoch=epoch, clean=dispatcher.tenure.clean)
+                tell("taken", lane=list(lane), epoch=epoch, clean=dispatcher.lease_term.clean)
             if dispatcher.ended is not None and (lane, epoch) not in self._told_end:
                 self._told_end.add((lane, epoch))
                 tell("let go", lane=list(lane), epoch=epoch, why=dispatcher.ended, failure=repr(dispatcher.failure))

@@ -33,19 +33,19 @@ class Watched:
         self, name: str, holds: Callable[[Object], bool], *, what: str, since_s: float = 0.0, timeout_s: float = 60
     ) -> float:
         """When a condition first held for an object, in a report after that time."""
-        found: list[float] = []
+        matches: list[float] = []
 
-        def seen() -> bool:
-            found.extend(
+        def observed() -> bool:
+            matches.extend(
                 at_s for at_s, one in self.told if at_s >= since_s and one["metadata"]["name"] == name and holds(one)
             )
-            return bool(found)
+            return bool(matches)
 
         with self.more:
-            if not self.more.wait_for(seen, timeout_s):
+            if not self.more.wait_for(observed, timeout_s):
                 last = next((one for _, one in reversed(self.told) if one["metadata"]["name"] == name), None)
                 raise AssertionError(f"{name}: not {what} within {timeout_s:g} s: {json.dumps(last)}")
-        return found[0]
+        return matches[0]
 
     def of(self, name: str) -> list[Object]:
         """All reports of an object so far."""

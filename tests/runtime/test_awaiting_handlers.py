@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.contract import Ack, Message, Nack
+from headgate.engines.contract import Ack, Nack, NewMessage
 from headgate.runtime import Backoff, Context, RetryPolicy, handler
 from headgate.runtime.handlers import load_handler
-from headgate.runtime.performing import PythonPerformer
+from headgate.runtime.runner import PythonPerformer
 from headgate.runtime.suspects import ChildPool, ChildTerms
 from headgate.runtime.worker import WorkerTerms
 from headgate.telemetry.logs import log_fields
@@ -51,7 +51,7 @@ def reasons_of_dead(bench: Bench) -> dict[bytes, str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_returned_awaitable_is_awaited_before_its_message_is_settled(kind: str) -> None:
     async def scenario() -> None:
-        performer = PythonPerformer(load_handler(f"{HERE}:{kind}"), threads=4, chance=Random(1))
+        performer = PythonPerformer(load_handler(f"{HERE}:{kind}"), threads=4, rng=Random(1))
         bench = bench_of(None, performer=performer, terms=WorkerTerms(concurrency=4))
         for payload in (b"fine", b"reject", b"fine"):
             bench.queue.put_now(payload)
@@ -69,8 +69,8 @@ def test_a_returned_awaitable_is_awaited_in_the_child_that_runs_suspects_too(kin
         terms = ChildTerms(entry_point, "test/queue", "text", "error", Backoff(0, 1, 0))
         bench = bench_of(
             None,
-            performer=PythonPerformer(load_handler(entry_point), threads=4, chance=Random(1)),
-            suspects=ChildPool(terms, chance=Random(1)),
+            performer=PythonPerformer(load_handler(entry_point), threads=4, rng=Random(1)),
+            suspects=ChildPool(terms, rng=Random(1)),
         )
         for payload in (b"fine", b"reject"):
             bench.queue.put_now(payload, suspect=True)
@@ -84,7 +84,7 @@ def test_a_returned_awaitable_is_awaited_in_the_child_that_runs_suspects_too(kin
 @pytest.mark.parametrize("kind", ["one", "answering"])
 def test_sys_exit_in_a_returned_awaitable_fails_its_message_and_the_worker_continues(kind: str) -> None:
     async def scenario() -> None:
-        performer = PythonPerformer(load_handler(f"{HERE}:{kind}"), threads=2, chance=Random(1))
+        performer = PythonPerformer(load_handler(f"{HERE}:{kind}"), threads=2, rng=Random(1))
         bench = bench_of(None, queue=MemoryQueue(max_receives=1), performer=performer)
         for payload in (b"exit", b"fine"):
             bench.queue.put_now(payload)
@@ -127,30 +127,30 @@ def test_other_values_that_a_handler_of_single_messages_returns_are_ignored() ->
 
 def test_the_awaited_part_runs_on_the_loop_and_sees_the_context_variables_of_the_part_before_it() -> None:
     async def scenario() -> None:
-        seen: list[object] = []
+        observations: list[object] = []
         parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
         @decorated
         async def work(payload: bytes, context: Context) -> None:
-            seen.append(threading.current_thread() is threading.main_thread())
-            seen.append(log_fields.get().get("message_id") == context.message_id)
-            seen.append(current_trace.get() is context.trace is not None)
-            seen.append(REQUEST.get())
+            observations.append(threading.current_thread() is threading.main_thread())
+            observations.append(log_fields.get().get("message_id") == context.message_id)
+            observations.append(current_trace.get() is context.trace is not None)
+            observations.append(REQUEST.get())
 
         bench = bench_of(work)
-        bench.queue.put_now(Message(b"", attributes={"traceparent": parent}))
+        bench.queue.put_now(NewMessage(b"", attributes={"traceparent": parent}))
         await worked(bench)
-        assert [True, True, True, "set by the decorator"] == seen
+        assert [True, True, True, "set by the decorator"] == observations
 
     asyncio.run(scenario())
 
 
 def test_context_variables_set_in_an_awaited_part_do_not_reach_the_next_message() -> None:
     async def scenario() -> None:
-        seen: list[str] = []
+        observations: list[str] = []
 
         def work(payload: bytes) -> Awaitable[None]:
-            seen.append(REQUEST.get())
+            observations.append(REQUEST.get())
             return after()
 
         async def after() -> None:
@@ -160,7 +160,7 @@ def test_context_variables_set_in_an_awaited_part_do_not_reach_the_next_message(
         for _ in range(4):
             bench.queue.put_now(b"")
         await worked(bench)
-        assert ["none"] * 4 == seen
+        assert ["none"] * 4 == observations
 
     asyncio.run(scenario())
 

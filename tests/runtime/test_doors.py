@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from headgate.errors import SpecError, Surroundings, Unavailable
-from headgate.runtime.doors import Doors, read_address
+from headgate.errors import EnvironmentProblem, InvalidRequest, Unavailable
 from headgate.runtime.handlers import understand
+from headgate.runtime.health_server import HealthServer, read_address
 from headgate.runtime.process import WorkerOptions, WorkerProcess
 from headgate.runtime.worker import WorkerTerms
 from headgate.telemetry.graphite import GraphiteSettings
@@ -127,14 +127,14 @@ async def _is(port: int, path: str, status: int) -> bool:
 
 async def _told(port: int, metric: str, value: float) -> bool:
     _, text = await asked(port, "/metrics")
-    found = re.search(rf'^{metric}{{queue="test/queue"}} (\S+)$', text, re.MULTILINE)
-    return found is not None and float(found[1]) == value
+    result = re.search(rf'^{metric}{{queue="test/queue"}} (\S+)$', text, re.MULTILINE)
+    return result is not None and float(result[1]) == value
 
 
 def test_a_loop_that_hangs_does_not_answer() -> None:
     port = free_port()
-    with worker("hang_the_loop", 1, "60", 60, port) as told:
-        told.until("event loop is blocked")
+    with worker("hang_the_loop", 1, "60", 60, port) as report:
+        report.until("event loop is blocked")
         with pytest.raises(OSError, match="timed out"):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=1)
 
@@ -161,16 +161,16 @@ def test_metrics_reach_graphite_while_it_works() -> None:
             running = asyncio.get_running_loop().create_task(process.run())
             connection, _ = await asyncio.to_thread(listener.accept)
             connection.settimeout(10)
-            told = b""
-            while b"shop.headgate_worker_acked.test_queue 1 " not in told:
-                told += await asyncio.to_thread(connection.recv, 65_536)
+            text = b""
+            while b"shop.headgate_worker_acked.test_queue 1 " not in text:
+                text += await asyncio.to_thread(connection.recv, 65_536)
             signal.raise_signal(signal.SIGTERM)
             await running
             connection.close()
-            return told
+            return text
 
-        told = asyncio.run(scenario())
-    assert re.search(rb"^shop\.headgate_worker_lanes\.test_queue 1 \d+$", told, re.MULTILINE)
+        text = asyncio.run(scenario())
+    assert re.search(rb"^shop\.headgate_worker_lanes\.test_queue 1 \d+$", text, re.MULTILINE)
 
 
 def test_a_port_that_is_taken_is_one_clear_line() -> None:
@@ -178,9 +178,9 @@ def test_a_port_that_is_taken_is_one_clear_line() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with worker("slow", 0, "0", 1, port) as told:
-            assert wait_until(lambda: told.process.poll() is not None, timeout_s=30)
-            assert 1 == told.process.returncode
+        with worker("slow", 0, "0", 1, port) as report:
+            assert wait_until(lambda: report.process.poll() is not None, timeout_s=30)
+            assert 1 == report.process.returncode
 
 
 @pytest.mark.parametrize(
@@ -199,15 +199,15 @@ def test_an_address_is_host_and_port(text: str, expected: tuple[str, int] | None
 
 @pytest.mark.parametrize("wrong", ["", "x", "h:", "h:70000", "h:-1", "on"])
 def test_what_is_no_address_is_refused(wrong: str) -> None:
-    with pytest.raises(SpecError, match="--health must be host:port, or off"):
+    with pytest.raises(InvalidRequest, match="--health must be host:port, or off"):
         read_address(wrong)
 
 
-async def opened_doors(port: int, *, may_move: bool) -> Doors:
+async def opened_doors(port: int, *, may_move: bool) -> HealthServer:
     """Of a worker that nothing ails."""
-    doors = Doors(Registry(), why_not_alive=lambda: None, why_not_ready=lambda: None)
-    await doors.open("127.0.0.1", port, may_move=may_move)
-    return doors
+    server = HealthServer(Registry(), why_not_alive=lambda: None, why_not_ready=lambda: None)
+    await server.open("127.0.0.1", port, may_move=may_move)
+    return server
 
 
 def test_a_second_worker_on_a_machine_takes_another_port_unless_one_was_asked_for() -> None:
@@ -217,7 +217,7 @@ def test_a_second_worker_on_a_machine_takes_another_port_unless_one_was_asked_fo
         second = await opened_doors(port, may_move=True)
         assert port == first.port != second.port
         assert (200, "ok\n") == await asked(second.port, "/livez")
-        with pytest.raises(Surroundings, match="The port for probes and metrics cannot be opened"):
+        with pytest.raises(EnvironmentProblem, match="The port for probes and metrics cannot be opened"):
             await opened_doors(port, may_move=False)
         await first.close()
         await second.close()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from headgate.engines.contract import Message, Nack
+from headgate.engines.contract import Nack, NewMessage
 from headgate.runtime.decide_retry import Backoff
 from headgate.runtime.http_handler import HttpPerformer
 from headgate.runtime.worker import WorkerTerms
@@ -39,7 +39,7 @@ def posting(port: int, *, timeout_s: float = 30.0, **queue: Any) -> Bench:
         connections=8,
         timeout_s=timeout_s,
         backoff=AT_ONCE,
-        chance=Random(1),
+        rng=Random(1),
     )
     terms = WorkerTerms(concurrency=8, timeout_s=timeout_s, backoff=AT_ONCE, grace_s=10)
     return bench_of(None, queue=MemoryQueue(**queue), performer=performer, terms=terms)
@@ -78,11 +78,11 @@ def with_server(answer: Answer, scenario: Callable[[int], Awaitable[None]]) -> N
     asyncio.run(run())
 
 
-def test_the_body_is_the_payload_and_the_headers_tell_the_rest() -> None:
-    seen: list[tuple[bytes, dict[str, str]]] = []
+def test_the_body_is_the_payload_and_the_headers_report_the_rest() -> None:
+    observations: list[tuple[bytes, dict[str, str]]] = []
 
     async def answer(request: web.Request) -> web.Response:
-        seen.append((await request.read(), dict(request.headers)))
+        observations.append((await request.read(), dict(request.headers)))
         return web.Response(status=202)
 
     async def scenario(port: int) -> None:
@@ -94,16 +94,16 @@ def test_the_body_is_the_payload_and_the_headers_tell_the_rest() -> None:
             "traceparent": PARENT,
             "tracestate": "a=b",
         }
-        made.queue.put_now(Message(b'{"a": 1}', attributes=attributes, group="order 7/ä"))
+        made.queue.put_now(NewMessage(b'{"a": 1}', attributes=attributes, group="order 7/ä"))
         made.queue.put_now(b"\x00\x01")
         await until_settled(made)
         assert 2 == made.metrics.acked.value
 
     with_server(answer, scenario)
-    (body, told), (other_body, other) = sorted(seen, reverse=True)
+    (body, report), (other_body, other) = sorted(observations, reverse=True)
     assert (b'{"a": 1}', b"\x00\x01") == (body, other_body)
     assert ("test/queue", "m1", "1", "1", "order 7/%C3%A4", PARENT, "a=b", "application/json") == tuple(
-        told[name]
+        report[name]
         for name in (
             "Headgate-Queue",
             "Headgate-Message-Id",
@@ -115,8 +115,8 @@ def test_the_body_is_the_payload_and_the_headers_tell_the_rest() -> None:
             "Content-Type",
         )
     )
-    told_attributes = json.loads(told["Headgate-Attributes"])
-    assert {"Tenant": "Zoë", "raw": {"base64": "AP8="}, "content-type": "application/json"} == told_attributes
+    reported_attributes = json.loads(report["Headgate-Attributes"])
+    assert {"Tenant": "Zoë", "raw": {"base64": "AP8="}, "content-type": "application/json"} == reported_attributes
     assert "application/octet-stream" == other["Content-Type"]
     assert not {"traceparent", "Headgate-Group", "Headgate-Attributes"} & set(other)
 
@@ -225,7 +225,7 @@ def test_a_handler_that_is_not_there_yet_costs_no_message_a_receive() -> None:
     asyncio.run(scenario())
 
 
-def test_a_worker_that_ends_while_its_handler_is_away_gives_back_without_charge_and_at_once() -> None:
+def test_a_worker_that_ends_while_its_handler_is_unavailable_gives_back_without_charge_and_at_once() -> None:
     async def scenario() -> None:
         made = posting(free_port())
         message_id = made.queue.put_now(b"")
@@ -282,7 +282,9 @@ def test_the_example_sends_tries_again_and_rejects(language: str, tmp_path: Path
 
     async def scenario(port: int) -> Bench:
         made = posting(port)
-        made.queue.put_now(Message(b'{"to": "a@example.org"}', attributes={"traceparent": PARENT, "tenant": "Zoë"}))
+        made.queue.put_now(
+            NewMessage(b'{"to": "a@example.org"}', attributes={"traceparent": PARENT, "tenant": "Zoë"})
+        )
         made.queue.put_now(b'{"to": "busy@example.org"}')
         made.queue.put_now(b"not JSON at all")
         await until_settled(made)

@@ -13,7 +13,7 @@ import pytest
 from headgate.engines.contract import Nack
 from headgate.runtime.decide_retry import Backoff
 from headgate.runtime.handlers import load_handler
-from headgate.runtime.performing import PythonPerformer
+from headgate.runtime.runner import PythonPerformer
 from headgate.runtime.suspects import ChildPool, ChildTerms
 from headgate.runtime.worker import WorkerTerms
 from headgate.testing.memory_queue import MemoryQueue
@@ -24,11 +24,11 @@ AT_ONCE = Backoff(0, 1, 0)
 
 def bench(entry_point: str, **queue: object) -> Bench:
     """A worker whose suspects run in a child."""
-    child = ChildPool(ChildTerms(entry_point, "test/queue", "text", "error", AT_ONCE), chance=Random(1), idle_s=0.5)
+    child = ChildPool(ChildTerms(entry_point, "test/queue", "text", "error", AT_ONCE), rng=Random(1), idle_s=0.5)
     made = bench_of(
         None,
         queue=MemoryQueue(**queue),  # type: ignore[arg-type]
-        performer=PythonPerformer(load_handler(entry_point), threads=4, chance=Random(1)),
+        performer=PythonPerformer(load_handler(entry_point), threads=4, rng=Random(1)),
         suspects=child,
         terms=WorkerTerms(backoff=AT_ONCE, timeout_s=30, grace_s=5),
     )
@@ -64,7 +64,7 @@ def test_a_message_that_kills_its_process_is_a_dead_letter_and_its_neighbours_ar
     asyncio.run(scenario())
 
 
-def test_how_a_child_ended_stands_in_the_reason_and_what_it_raised_goes_by_the_policy() -> None:
+def test_how_a_child_ended_replaces_the_reason_and_what_it_raised_goes_by_the_policy() -> None:
     async def scenario() -> None:
         made = bench("tests.runtime.killers:fragile", max_receives=1)
         for payload in (b"exit", b"fail", b"reject", b"extend", b"\xff"):
@@ -119,7 +119,7 @@ def test_a_child_that_died_while_it_had_nothing_costs_nobody_a_receive() -> None
     asyncio.run(scenario())
 
 
-def test_a_child_that_can_not_be_started_costs_nobody_a_receive() -> None:
+def test_a_child_that_cannot_be_started_costs_nobody_a_receive() -> None:
     async def scenario() -> None:
         made = bench("tests.runtime.killers:fragile")
         performer = made.worker.suspects

@@ -10,10 +10,10 @@ from contextvars import ContextVar
 import pytest
 from pydantic import BaseModel
 
-from headgate.engines.contract import Ack, Extend, Message, Nack, Settled, StaleReceipt
-from headgate.errors import Refused, Unavailable
+from headgate.engines.contract import Ack, Extend, Nack, NewMessage, Settled, StaleReceipt
+from headgate.errors import OperationRefused, Unavailable
 from headgate.runtime import REJECT, Backoff, Context, Reject, Retry, RetryPolicy, handler
-from headgate.runtime.flight import Flight
+from headgate.runtime.attempt import Attempt
 from headgate.runtime.worker import Worker, WorkerTerms
 from headgate.telemetry.tracing import current_trace
 from headgate.testing.memory_queue import MemoryQueue
@@ -31,16 +31,16 @@ class Mail(BaseModel):
 
 def test_what_is_received_is_handled_and_acknowledged() -> None:
     async def scenario() -> None:
-        seen: list[bytes] = []
+        observations: list[bytes] = []
 
         async def note(payload: bytes) -> None:
-            seen.append(payload)
+            observations.append(payload)
 
         bench = bench_of(note)
         for number in range(100):
             bench.queue.put_now(b"%d" % number)
         await worked(bench)
-        assert [b"%d" % number for number in range(100)] == sorted(seen, key=int)
+        assert [b"%d" % number for number in range(100)] == sorted(observations, key=int)
         assert {Ack} == {type(each) for each in bench.queue.settles}
         assert (100, 100) == (bench.metrics.received.value, bench.metrics.acked.value)
 
@@ -71,17 +71,19 @@ def test_no_more_run_than_are_allowed_and_none_waits_while_there_is_room() -> No
     in_virtual_time(scenario)
 
 
-def test_a_payload_is_what_the_annotation_says() -> None:
+def test_a_payload_is_what_the_annotation_states() -> None:
     async def scenario() -> None:
-        seen: list[object] = []
+        observations: list[object] = []
 
         async def send(mail: Mail, context: Context) -> None:
-            seen.append((mail.to, context.attempt, context.fencing_token, context.attributes["kind"], context.queue))
+            observations.append(
+                (mail.to, context.attempt, context.fencing_token, context.attributes["kind"], context.queue)
+            )
 
         bench = bench_of(send)
-        bench.queue.put_now(Message(b'{"to": "a@b", "size": 3}', attributes={"kind": "news"}))
+        bench.queue.put_now(NewMessage(b'{"to": "a@b", "size": 3}', attributes={"kind": "news"}))
         await worked(bench)
-        assert [("a@b", 1, 1, "news", "test/queue")] == seen
+        assert [("a@b", 1, 1, "news", "test/queue")] == observations
 
     in_virtual_time(scenario)
 
@@ -103,7 +105,7 @@ def test_a_payload_that_does_not_fit_goes_to_the_dead_letters_at_once_with_the_r
     in_virtual_time(scenario)
 
 
-def test_a_payload_that_does_not_fit_is_tried_again_where_the_handler_says_so() -> None:
+def test_a_payload_that_does_not_fit_is_tried_again_where_the_handler_reports_it() -> None:
     async def scenario() -> None:
         @handler(retry_invalid=True)
         async def send(mail: Mail) -> None:
@@ -313,22 +315,22 @@ def test_a_handler_that_asks_for_more_time_gets_it() -> None:
     in_virtual_time(scenario)
 
 
-def test_asking_for_more_time_tells_that_the_message_is_lost() -> None:
+def test_asking_for_more_time_reports_that_the_message_is_lost() -> None:
     async def scenario() -> None:
-        told: list[str] = []
+        reports: list[str] = []
 
         async def work(payload: bytes, context: Context) -> None:
             bench.queue.lose(context.message_id)
             try:
                 await context.extend(12)
             except StaleReceipt:
-                told.append("stale")
+                reports.append("stale")
                 raise
 
         bench = bench_of(work)
         bench.queue.put_now(b"")
         await worked(bench)
-        assert ["stale"] == told
+        assert ["stale"] == reports
 
     in_virtual_time(scenario)
 
@@ -348,7 +350,7 @@ def test_a_rate_bounds_what_is_taken() -> None:
     in_virtual_time(scenario)
 
 
-def test_a_shared_rate_is_divided_among_those_who_share_the_lanes_as_they_come_and_go() -> None:
+def test_a_shared_rate_is_divided_among_those_that_share_the_lanes_as_they_come_and_go() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         taken_s: list[float] = []
@@ -378,8 +380,8 @@ def test_receives_that_fail_are_tried_again_and_what_makes_it_impossible_ends_th
         bench.queue.put_now(b"")
         await worked(bench)
         assert 2 == bench.metrics.receive_failures.value
-        gone = bench_of(work, queue=MemoryQueue(break_receive=[Refused("the queue was deleted")]))
-        with pytest.raises(Refused, match="the queue was deleted"):
+        gone = bench_of(work, queue=MemoryQueue(break_receive=[OperationRefused("the queue was deleted")]))
+        with pytest.raises(OperationRefused, match="the queue was deleted"):
             await gone.worker.run()
 
     in_virtual_time(scenario)
@@ -412,10 +414,10 @@ def drained(bench: Bench, *, after_s: float) -> asyncio.Task[float]:
         loop = asyncio.get_running_loop()
         running = loop.create_task(worker.run())
         await asyncio.sleep(after_s)
-        told_s = loop.time()
+        reported_s = loop.time()
         worker.end()
         await running
-        return loop.time() - told_s
+        return loop.time() - reported_s
 
     return asyncio.get_running_loop().create_task(run(bench.worker))
 
@@ -505,17 +507,17 @@ def test_a_second_word_is_for_the_process() -> None:
 
 def test_the_trace_of_a_message_is_there_while_it_is_handled() -> None:
     async def scenario() -> None:
-        seen: list[object] = []
+        observations: list[object] = []
         parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
         async def work(payload: bytes, context: Context) -> None:
             assert context.trace is not None and current_trace.get() is context.trace
-            seen.append((context.trace.traceparent, context.trace.tracestate))
+            observations.append((context.trace.traceparent, context.trace.tracestate))
 
         bench = bench_of(work)
-        bench.queue.put_now(Message(b"", attributes={"traceparent": parent, "tracestate": "a=b"}))
+        bench.queue.put_now(NewMessage(b"", attributes={"traceparent": parent, "tracestate": "a=b"}))
         await worked(bench)
-        assert [(parent, "a=b")] == seen
+        assert [(parent, "a=b")] == observations
         assert current_trace.get() is None
 
     in_virtual_time(scenario)
@@ -523,17 +525,17 @@ def test_the_trace_of_a_message_is_there_while_it_is_handled() -> None:
 
 def test_messages_see_nothing_of_each_others_context_variables() -> None:
     async def scenario() -> None:
-        seen: list[object] = []
+        observations: list[object] = []
 
         async def work(payload: bytes) -> None:
-            seen.append(_LEFT_BEHIND.get(None))
+            observations.append(_LEFT_BEHIND.get(None))
             _LEFT_BEHIND.set(payload)
 
         bench = bench_of(work, terms=WorkerTerms(concurrency=2))
         for number in range(20):
             bench.queue.put_now(b"%d" % number)
         await worked(bench)
-        assert [None] * 20 == seen
+        assert [None] * 20 == observations
 
     in_virtual_time(scenario)
 
@@ -543,13 +545,13 @@ _LEFT_BEHIND: ContextVar[bytes] = ContextVar("left_behind")
 
 def test_while_everything_fails_few_messages_spend_their_receives_and_once_it_works_all_are_done() -> None:
     async def scenario() -> None:
-        is_away = True
+        is_gone = True
         begun: Counter[bytes] = Counter()
 
         @handler(retries=RetryPolicy(Backoff(first_s=1, cap_s=2)))
         async def work(payload: bytes) -> None:
             begun[payload] += 1
-            if is_away:
+            if is_gone:
                 raise ConnectionError("away")
 
         bench = bench_of(work, terms=WorkerTerms(concurrency=4, prefetch=4))
@@ -561,7 +563,7 @@ def test_while_everything_fails_few_messages_spend_their_receives_and_once_it_wo
         assert 28 <= tries <= 70, "20 at once, then one after each pause"
         assert len(bench.queue.dead) <= tries / 5
         assert bench.worker.is_slow
-        is_away = False
+        is_gone = False
         await until(bench, lambda: bench.queue.live == 0)
         assert not bench.worker.is_slow
         bench.worker.end()
@@ -573,7 +575,7 @@ def test_while_everything_fails_few_messages_spend_their_receives_and_once_it_wo
 
 def flights_in_memory() -> int:
     """How many there are, also such as nothing but the collector could find."""
-    return sum(type(each) is Flight for each in gc.get_objects())
+    return sum(type(each) is Attempt for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("kind", ["async", "with context", "batch", "failing batch", "in a thread"])

@@ -34,10 +34,10 @@ class Told:
         """Read on until it prints something."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            told: dict[str, Any] = json.loads(line)
-            self.lines.append(told)
-            if told.get("told", told.get("message")) == what:
-                return told
+            document: dict[str, Any] = json.loads(line)
+            self.lines.append(document)
+            if document.get("told", document.get("message")) == what:
+                return document
         raise AssertionError(f"it ended without telling {what!r}: {self.lines}")
 
     def rest(self) -> list[dict[str, Any]]:
@@ -56,9 +56,9 @@ class Told:
 def worker(handler: str, *arguments: object, environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[Told]:
     """A worker process; killed at the end if it still runs."""
     command = [sys.executable, "-m", "tests.runtime.worker_program", f"tests.runtime.killers:{handler}"]
-    told = {**os.environ, "PYTHONPATH": f"{ROOT / 'workers'}{os.pathsep}{ROOT}", **environment}
+    variables = {**os.environ, "PYTHONPATH": f"{ROOT / 'workers'}{os.pathsep}{ROOT}", **environment}
     with subprocess.Popen(
-        [*command, *map(str, arguments)], cwd=ROOT, env=told, stdout=subprocess.PIPE, text=True
+        [*command, *map(str, arguments)], cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             yield Told(process)
@@ -67,49 +67,49 @@ def worker(handler: str, *arguments: object, environment: Mapping[str, str] = Ma
 
 
 def test_sigterm_finishes_what_runs_gives_back_the_rest_and_ends_well() -> None:
-    with worker("slow", 10, "1.5", 20) as told:
-        told.until("open")
-        told.process.send_signal(signal.SIGTERM)
-        told.rest()
-        assert 0 == told.process.returncode
-        assert (2, 2) == (told.count("ack"), told.count("nack"))
-        closed = next(line for line in told.lines if line.get("told") == "closed")
+    with worker("slow", 10, "1.5", 20) as report:
+        report.until("open")
+        report.process.send_signal(signal.SIGTERM)
+        report.rest()
+        assert 0 == report.process.returncode
+        assert (2, 2) == (report.count("ack"), report.count("nack"))
+        closed = next(line for line in report.lines if line.get("told") == "closed")
         assert {"told": "closed", "live": 8, "deliveries": 4} == closed
 
 
 def test_what_a_thread_does_past_the_grace_ends_with_the_process_and_stays_hidden() -> None:
-    with worker("slow", 2, "60", 1) as told:
-        told.until("open")
+    with worker("slow", 2, "60", 1) as report:
+        report.until("open")
         began_s = time.monotonic()
-        told.process.send_signal(signal.SIGTERM)
-        told.rest()
-        assert (0, 0, 0) == (told.process.returncode, told.count("ack"), told.count("nack"))
+        report.process.send_signal(signal.SIGTERM)
+        report.rest()
+        assert (0, 0, 0) == (report.process.returncode, report.count("ack"), report.count("nack"))
         assert time.monotonic() - began_s < 10
 
 
 def test_a_second_sigterm_ends_at_once() -> None:
-    with worker("slow", 2, "60", 60) as told:
-        told.until("open")
-        told.process.send_signal(signal.SIGTERM)
-        told.until("shutdown requested")
+    with worker("slow", 2, "60", 60) as report:
+        report.until("open")
+        report.process.send_signal(signal.SIGTERM)
+        report.until("shutdown requested")
         began_s = time.monotonic()
-        told.process.send_signal(signal.SIGTERM)
-        told.rest()
-        assert 128 + signal.SIGTERM == told.process.returncode
+        report.process.send_signal(signal.SIGTERM)
+        report.rest()
+        assert 128 + signal.SIGTERM == report.process.returncode
         assert time.monotonic() - began_s < 2
-        assert 0 == told.count("closed")
+        assert 0 == report.count("closed")
 
 
-def test_a_second_sigterm_is_heard_while_the_event_loop_hangs_and_the_log_says_where_it_does() -> None:
-    with worker("hang_the_loop", 1, "60", 60) as told:
-        line = told.until("event loop is blocked")
+def test_a_second_sigterm_is_heard_while_the_event_loop_hangs_and_the_log_states_where_it_does() -> None:
+    with worker("hang_the_loop", 1, "60", 60) as report:
+        line = report.until("event loop is blocked")
         assert "time.sleep(float(payload))" in line["stack"]
-        told.process.send_signal(signal.SIGTERM)
+        report.process.send_signal(signal.SIGTERM)
         # Python hears a signal between two steps; one that comes in the midst of the first's handling is heard after
         # the call that blocks, so a third may be needed.
-        ended = wait_until(lambda: told.process.send_signal(signal.SIGTERM) or told.process.poll(), timeout_s=10)
+        ended = wait_until(lambda: report.process.send_signal(signal.SIGTERM) or report.process.poll(), timeout_s=10)
         assert ended
-        assert 128 + signal.SIGTERM == told.process.returncode
+        assert 128 + signal.SIGTERM == report.process.returncode
 
 
 def hook(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -126,25 +126,25 @@ def hook(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
 
 def test_the_hook_returns_once_all_is_given_back_and_the_signal_after_it_ends_the_worker_well(tmp_path: Path) -> None:
     environment = {"HEADGATE_DRAIN": str(tmp_path / "drain")}
-    with worker("slow", 10, "5", 20, environment=environment) as told:
-        told.until("open")
+    with worker("slow", 10, "5", 20, environment=environment) as variables:
+        variables.until("open")
         done = hook(environment)
         assert (0, "") == (done.returncode, done.stderr)
-        closed = told.until("closed")
-        assert 2 == told.count("nack"), "what was not begun"
-        assert 10 - told.count("ack") == closed["live"], "what was begun ended"
-        assert told.process.poll() is None, "its container ends after the hook"
-        told.process.send_signal(signal.SIGTERM)
-        told.rest()
-        assert 0 == told.process.returncode
+        closed = variables.until("closed")
+        assert 2 == variables.count("nack"), "what was not begun"
+        assert 10 - variables.count("ack") == closed["live"], "what was begun ended"
+        assert variables.process.poll() is None, "its container ends after the hook"
+        variables.process.send_signal(signal.SIGTERM)
+        variables.rest()
+        assert 0 == variables.process.returncode
 
 
-def test_what_was_left_of_another_worker_tells_a_new_one_nothing(tmp_path: Path) -> None:
+def test_what_was_left_of_another_worker_reports_a_new_one_nothing(tmp_path: Path) -> None:
     environment = {"HEADGATE_DRAIN": str(tmp_path / "drain")}
     for name in ("drain", "drain.done"):
         (tmp_path / name).touch()
-    with worker("slow", 1, "0.3", 20, environment=environment) as told:
-        told.until("ack")
+    with worker("slow", 1, "0.3", 20, environment=environment) as variables:
+        variables.until("ack")
         assert {"drain.worker"} == {each.name for each in tmp_path.iterdir()}
 
 
@@ -159,7 +159,7 @@ def test_the_hook_returns_at_once_where_no_worker_runs(tmp_path: Path) -> None:
     assert time.monotonic() - began_s < 30
 
 
-def test_the_hook_ends_with_the_grace_and_says_that_the_worker_has_not(tmp_path: Path) -> None:
+def test_the_hook_ends_with_the_grace_and_reports_that_the_worker_has_not(tmp_path: Path) -> None:
     files = DrainFiles(tmp_path / "drain")
     files.begin(grace_s=20)
     clock = Ticking()
@@ -184,14 +184,14 @@ class Ticking:
         self.at_s += seconds
 
 
-def test_only_under_an_operator_or_where_it_is_told_is_a_file_looked_for() -> None:
+def test_only_under_an_operator_or_where_it_is_reported_is_a_file_searched_for() -> None:
     assert DrainFiles.of({}) is None
     assert DrainFiles(Path(DEFAULT)) == DrainFiles.of({"HEADGATE_OPERATOR_VERSION": "1.0.0"})
-    told = {"HEADGATE_OPERATOR_VERSION": "1.0.0", "HEADGATE_DRAIN": "/run/x"}
-    assert DrainFiles(Path("/run/x")) == DrainFiles.of(told)
+    values = {"HEADGATE_OPERATOR_VERSION": "1.0.0", "HEADGATE_DRAIN": "/run/x"}
+    assert DrainFiles(Path("/run/x")) == DrainFiles.of(values)
 
 
-def test_a_worker_that_is_newer_than_its_operator_says_so_in_one_line() -> None:
+def test_a_worker_that_is_newer_than_its_operator_reports_it_in_one_line() -> None:
     ran = command("a/b", "--handler", "tests.runtime.killers:slow", HEADGATE_OPERATOR_VERSION="0.0.9")
     assert 2 == ran.returncode
     assert 1 == len(ran.stderr.splitlines()), ran.stderr
@@ -213,7 +213,7 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["shop/emails"], "A worker needs a handler; give either --handler MODULE:FUNCTION or --http URL"),
         (["shop/emails", "--handler", "x.y:z", "--http", "http://h"], "A worker needs a handler"),
@@ -233,15 +233,15 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         ),
     ],
 )
-def test_a_mistake_is_one_clear_line_before_anything_is_connected(arguments: list[str], said: str) -> None:
+def test_a_mistake_is_one_clear_line_before_anything_is_connected(arguments: list[str], message: str) -> None:
     ran = command(*arguments)
     assert 2 == ran.returncode
-    assert said in ran.stderr
+    assert message in ran.stderr
     assert "Traceback" not in ran.stderr
     assert len([line for line in ran.stderr.splitlines() if line and not line.startswith(("Usage", "Try"))]) == 1
 
 
-def test_a_worker_that_meets_a_mistake_says_where_it_is() -> None:
+def test_a_worker_that_meets_a_mistake_states_where_it_is() -> None:
     ran = command("a/b", "--handler", "tests.runtime.broken_module:send")
     assert "error=ZeroDivisionError: " in ran.stderr
     assert "broken_module.py:" in ran.stderr

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from headgate.runtime.handlers import understand
-from headgate.runtime.performing import Performer, PythonPerformer
+from headgate.runtime.runner import HandlerRunner, PythonPerformer
 from headgate.runtime.worker import Worker, WorkerTerms
 from headgate.runtime.worker_metrics import WorkerMetrics
 from headgate.telemetry.metrics import Registry
@@ -33,8 +33,8 @@ def bench_of(
     *,
     queue: MemoryQueue | None = None,
     terms: WorkerTerms | None = None,
-    performer: Performer | None = None,
-    suspects: Performer | None = None,
+    performer: HandlerRunner | None = None,
+    suspects: HandlerRunner | None = None,
     spans: Spans | None = None,
 ) -> Bench:
     """A worker for a handler; to be called on the event loop."""
@@ -44,9 +44,9 @@ def bench_of(
     terms = terms or WorkerTerms()
     if performer is None:
         assert handler is not None
-        performer = PythonPerformer(understand(handler, "tests:handler"), threads=terms.concurrency, chance=Random(1))
+        performer = PythonPerformer(understand(handler, "tests:handler"), threads=terms.concurrency, rng=Random(1))
     worker = Worker(
-        queue, performer, terms, metrics, suspects=suspects, spans=spans, chance=Random(1), now_us=queue.now_us
+        queue, performer, terms, metrics, suspects=suspects, spans=spans, rng=Random(1), now_us=queue.now_us
     )
     return Bench(queue, worker, metrics, registry)
 

@@ -19,14 +19,14 @@ from headgate.client.queue import Queue
 from headgate.errors import HeadgateError
 from headgate.store.bulk_log import BulkLog
 from headgate.testing.world import World
-from headgate_spark.decide_range import Wanted
-from headgate_spark.engines.contract import Request
+from headgate_spark.decide_range import ReadRange
+from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.timeline import SCAN
-from headgate_spark.jobs import borrowed
-from headgate_spark.jobs.borrowed import BorrowingJob, Ground
+from headgate_spark.jobs import reserving_job
 from headgate_spark.jobs.decide_batch import BatchPlan, Reported
-from headgate_spark.jobs.history import HistoryGround, HistoryJob
+from headgate_spark.jobs.history import HistoryContext, HistoryJob
 from headgate_spark.jobs.request import JobRequest
+from headgate_spark.jobs.reserving_job import JobContext, ReservingJob
 from headgate_spark.jobs.sinks import BatchName
 from headgate_spark.jobs.tasks import Puts, _put, _row_and_index
 from headgate_spark.jobs.work import HandlerWork, SinkWork
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 JOB = UUID(int=11)
 PUT_AT_ONCE = 7
-AS_TASKS = Request(LIVE, Wanted(), OF_JOBS, 0)
+AS_TASKS = ScanRequest(LIVE, ReadRange(), OF_JOBS, 0)
 """How tasks read what was borrowed."""
 Row = dict[str, Any]
 
@@ -100,19 +100,19 @@ class MemoryFrames:
         return self._here.run(self._read(plan))
 
     async def _read(self, plan: BatchPlan) -> Messages:
-        found = Messages()
+        result = Messages()
         for one in plan.ranges:
             async for batch in SCAN.read_picked(self._queue, AS_TASKS, one.lane, one.picks):
-                found += batch.to_pylist()
-        return found
+                result += batch.to_pylist()
+        return result
 
     def reported(self, outcomes: Sequence[tuple[str, str, str]]) -> list[Reported]:
         """Outcomes as the driver gets them."""
-        said = []
+        message = []
         for id_, outcome, reason in outcomes:
             row, index = _row_and_index(id_)
-            said.append(Reported(row, outcome, 1 << index, reason))
-        return said
+            message.append(Reported(row, outcome, 1 << index, reason))
+        return message
 
     def reasons(self, reasons: Mapping[bytes, str]) -> dict[str, str]:
         """By id, as texts."""
@@ -123,12 +123,12 @@ class MemoryFrames:
 
 async def read_history(queue: Queue, splits: Sequence[HistorySplit]) -> Messages:
     """What tasks would read of these."""
-    found = Messages()
+    result = Messages()
     history = history_of(queue)
     for split in splits:
         async for batch in history.read(split, OF_JOBS):
-            found += batch.to_pylist()
-    return found
+            result += batch.to_pylist()
+    return result
 
 
 class MemoryFiles:
@@ -229,15 +229,15 @@ def job_of(
     work: Callable[[Driver, MemoryFrames, Queue], HandlerWork | SinkWork],
     monkeypatch: pytest.MonkeyPatch,
     **request: Any,
-) -> tuple[BorrowingJob, Counts]:
+) -> tuple[ReservingJob, Counts]:
     """A run on `shop/emails`, ready to begin."""
-    monkeypatch.setattr(borrowed, "time", WorldTime(here.world))
+    monkeypatch.setattr(reserving_job, "time", WorldTime(here.world))
     queue = here.run(here.headgate.queue("shop/emails"))
     frames = MemoryFrames(here, queue)
     counts = Counts()
     wanted = JobRequest("shop/emails", "job", "drain", batch_messages=25, **request)
     dead = MemoryPuts(here, Puts({}, "shop/dead", JOB.hex, 0, 0, dead_of="shop/emails"))
-    ground = here.headgate.ground
+    ground = here.headgate.process_context
     log = BulkLog(ground.store_in(KEYSPACE), JOB, ground.new_uuid)
     stands_on: dict[str, Any] = {
         "request": wanted,
@@ -253,7 +253,7 @@ def job_of(
         "from_us": None,
         "until_us": here.headgate.now_us(),
     }
-    return BorrowingJob(Ground(**stands_on)), counts
+    return ReservingJob(JobContext(**stands_on)), counts
 
 
 def history_job(
@@ -262,7 +262,7 @@ def history_job(
     """A replay, or an export, of all that `shop/emails` keeps."""
     queue = here.run(here.headgate.queue("shop/emails"))
     history = history_of(queue)
-    ground = here.headgate.ground
+    ground = here.headgate.process_context
     counts = Counts()
     sink = make_sink(here)
     stands_on: dict[str, Any] = {
@@ -276,7 +276,7 @@ def history_job(
         "until_us": here.headgate.now_us(),
         "goes_on": goes_on,
     }
-    return HistoryJob(HistoryGround(**stands_on)), counts
+    return HistoryJob(HistoryContext(**stands_on)), counts
 
 
 def files_work(files: MemoryFiles) -> Callable[[Driver, MemoryFrames, Queue], SinkWork]:
@@ -303,7 +303,7 @@ def handler_work(
 ) -> Callable[[Driver, MemoryFrames, Queue], HandlerWork]:
     """Through this handler."""
 
-    def make(_here: Driver, frames: MemoryFrames, queue: Queue) -> HandlerWork:
+    def make(_local: Driver, frames: MemoryFrames, queue: Queue) -> HandlerWork:
         return HandlerWork(cast("Any", frames), queue, cast("Any", handler))
 
     return make

@@ -20,7 +20,7 @@ from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.errors import HeadgateError, Unavailable
 from headgate.store.positions import Positions
 from headgate.store.simulated import Cluster, SimulatedStore
-from headgate.testing.world import Process, State, World
+from headgate.testing.world import Process, ProcessState, World
 from tests.counter_invariants import CounterLedger, UpdateTale
 from tests.simulation.counter_plan import Plan
 
@@ -60,7 +60,7 @@ class SimulatedHints:
     async def read(self) -> Mapping[str, int]:
         """By node."""
         for name, node in self._cluster.nodes.items():
-            if node.process.state is not State.RUNNING:
+            if node.process.state is not ProcessState.RUNNING:
                 raise Unavailable("a node does not tell its hint window", node=name)
         window_us = round(self._cluster.settings.max_hint_window_s * SECOND)
         return dict.fromkeys(self._cluster.nodes, window_us)
@@ -86,9 +86,9 @@ class Life:
     """Updates with tokens that somebody may send again."""
     broken: list[str] = field(default_factory=list)
 
-    def chance(self, purpose: str) -> Random:
+    def rng(self, purpose: str) -> Random:
         """A stream of its own."""
-        return self.world.chance(purpose)
+        return self.world.rng(purpose)
 
     def members(self) -> list[Member]:
         """The processes that were at work last."""
@@ -103,15 +103,15 @@ class Member:
         self.process: Process = life.world.process(name)
         self.who = f"{name}/{life.world._lives[name]}"
         self.store = SimulatedStore(life.cluster, self.process)
-        self.own = life.chance(f"work of {self.who}")
+        self.own = life.rng(f"work of {self.who}")
         self.process.clock.step(self.own.randint(-CLOCK_OFF_US_MAX, CLOCK_OFF_US_MAX) / SECOND)
         self.host = Host(
             self.who,
             self.store,
             self.now_us,
             self.process.uuid,
-            self.process.chance,
-            Positions(lambda: self.process.chance.getrandbits(56)),
+            self.process.rng,
+            Positions(lambda: self.process.rng.getrandbits(56)),
             CASSANDRA_4_LAST_EXPIRY_S,
         )
         self._given_us = 0
@@ -132,7 +132,7 @@ class Member:
     @property
     def is_running(self) -> bool:
         """Neither dead nor stopped."""
-        return self.process.state is State.RUNNING
+        return self.process.state is ProcessState.RUNNING
 
     def start(self) -> None:
         """Begin."""

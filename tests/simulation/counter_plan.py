@@ -76,33 +76,33 @@ class Plan:
 
 def plan_of(seed: int) -> Plan:
     """The life that a seed stands for."""
-    chance = Random(f"{seed} counter plan")
-    features = frozenset(name for name, odds in FEATURES.items() if chance.random() < odds)
-    faults = frozenset(name for name, odds in FAULTS.items() if chance.random() < odds)
+    rng = Random(f"{seed} counter plan")
+    features = frozenset(name for name, odds in FEATURES.items() if rng.random() < odds)
+    faults = frozenset(name for name, odds in FAULTS.items() if rng.random() < odds)
     if "late" not in features:
         faults -= {"late writes"}
-    if chance.random() < CALM_LIVES:
+    if rng.random() < CALM_LIVES:
         faults = frozenset()
     long = "long" in features or "tokens" in features
-    hint_window_s = chance.choice((3.0, 8.0))
+    hint_window_s = rng.choice((3.0, 8.0))
     return Plan(
         seed=seed,
         features=features,
         faults=faults,
-        storm_s=chance.uniform(60, 200) if long else chance.uniform(10, 45),
-        fault_every_s=chance.choice((1.0, 3.0, 6.0)) * (3 if long else 1),
-        writers=chance.randint(1, 3),
-        readers=chance.randint(1, 2),
-        collectors=chance.randint(1, 3) if "collectors" in features else 0,
-        keys=chance.choice((1, 3, 8)),
-        buckets=chance.choice((1, 1, 2)),
-        callers=chance.choice((1, 3)),
-        update_every_s=chance.choice((0.3, 1.0, 2.0)) * (3 if long else 1),
-        lifetime_s=chance.choice((10, 15, 30)),
-        refuse_s=chance.choice((4, 6)),
+        storm_s=rng.uniform(60, 200) if long else rng.uniform(10, 45),
+        fault_every_s=rng.choice((1.0, 3.0, 6.0)) * (3 if long else 1),
+        writers=rng.randint(1, 3),
+        readers=rng.randint(1, 2),
+        collectors=rng.randint(1, 3) if "collectors" in features else 0,
+        keys=rng.choice((1, 3, 8)),
+        buckets=rng.choice((1, 1, 2)),
+        callers=rng.choice((1, 3)),
+        update_every_s=rng.choice((0.3, 1.0, 2.0)) * (3 if long else 1),
+        lifetime_s=rng.choice((10, 15, 30)),
+        refuse_s=rng.choice((4, 6)),
         hint_window_s=hint_window_s,
-        gc_after_s=hint_window_s + 1.0 + chance.choice((0.0, 5.0)),
-        gc_grace_s=chance.choice((30, 60, 600)),
-        memory_bytes=chance.choice((1, 700, 1200)) if "culling" in features else 1 << 20,
-        grains_s=chance.choice(((60,), (10, 60), (7, 60))) if "windows" in features else (),
+        gc_after_s=hint_window_s + 1.0 + rng.choice((0.0, 5.0)),
+        gc_grace_s=rng.choice((30, 60, 600)),
+        memory_bytes=rng.choice((1, 700, 1200)) if "culling" in features else 1 << 20,
+        grains_s=rng.choice(((60,), (10, 60), (7, 60))) if "windows" in features else (),
     )

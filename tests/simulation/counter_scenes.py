@@ -21,7 +21,7 @@ from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.errors import HeadgateError
 from headgate.store.positions import Positions
 from headgate.store.simulated import Cluster, Settings, SimulatedStore
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 from headgate.testing.world import World
 from tests.counter_invariants import CounterLedger
 from tests.simulation.counter_life import COUNTER, KIND, SECOND, SimulatedHints
@@ -62,8 +62,8 @@ class Actor:
             self.store,
             self.now_us,
             self.process.uuid,
-            self.process.chance,
-            Positions(lambda: self.process.chance.getrandbits(56)),
+            self.process.rng,
+            Positions(lambda: self.process.rng.getrandbits(56)),
             CASSANDRA_4_LAST_EXPIRY_S,
         )
         self.counter = CounterHandle(self.host, scene.settings, kind=KIND)
@@ -80,7 +80,7 @@ class Actor:
     async def _add(self, number: int, key: str, token: Any) -> bool:
         try:
             await self.counter.add(key, number, token)
-        except Unknown:
+        except OutcomeUnknown:
             return False
         return True
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headgate.store.simulated import Cluster, Settings
-from headgate.testing.world import EPOCH_S, State, World
+from headgate.testing.world import EPOCH_S, ProcessState, World
 from tests.counter_invariants import CounterLedger
 from tests.simulation.counter_life import (
     SECOND,
@@ -95,8 +95,8 @@ async def _life(life: Life) -> str | None:
     life.over = True
     for task in keeping:
         task.cancel()
-    found = [*life.ledger.broken, *life.broken]
-    return f"{len(found)} violations\n" + "\n".join(found[:10]) if found else None
+    matches = [*life.ledger.broken, *life.broken]
+    return f"{len(matches)} violations\n" + "\n".join(matches[:10]) if matches else None
 
 
 def _keepers(life: Life) -> Iterator[Coroutine[Any, Any, None]]:
@@ -111,32 +111,32 @@ def _keepers(life: Life) -> Iterator[Coroutine[Any, Any, None]]:
 
 async def _keep(life: Life, of: dict[str, Member], kind: type[Member], name: str) -> None:
     """Ended processes are restarted after a while, until it is calm."""
-    chance = life.chance(f"keeper of {name}")
+    rng = life.rng(f"keeper of {name}")
     while not life.over:
         ended = asyncio.Event()
         member = of[name] = kind(life, name)
         process = member.process
 
-        def tell(process: Any = process, ended: asyncio.Event = ended) -> None:
-            if process.state is State.DEAD:
+        def report(process: Any = process, ended: asyncio.Event = ended) -> None:
+            if process.state is ProcessState.DEAD:
                 ended.set()
 
-        process.when_state_changes(tell)
+        process.when_state_changes(report)
         member.start()
         if life.calm:
             return
         await ended.wait()
         if life.calm:
             return
-        await asyncio.sleep(chance.uniform(0.2, 4))
+        await asyncio.sleep(rng.uniform(0.2, 4))
 
 
 async def _purge_now_and_then(life: Life) -> None:
-    chance = life.chance("compactions")
+    rng = life.rng("compactions")
     while not life.over:
-        await asyncio.sleep(chance.uniform(5, 40))
+        await asyncio.sleep(rng.uniform(5, 40))
         if not life.calm:
-            life.cluster.purge(chance.choice(sorted(life.cluster.nodes)))
+            life.cluster.purge(rng.choice(sorted(life.cluster.nodes)))
 
 
 async def _judge(life: Life, when: str) -> None:
@@ -155,12 +155,12 @@ async def _judge(life: Life, when: str) -> None:
                 state = await handle.read_between(key, first, last)
                 life.ledger.check(key, state, began_us=began_us, by=f"the judge of windows, {when}")
         began_us = life.ledger.now_us()
-        seen = {}
+        observations = {}
         async for key, state in handle.scan():
-            seen[key] = state
+            observations[key] = state
             life.ledger.check(key, state, began_us=began_us, by=f"the judge's scan, {when}")
         for key in life.ledger.tales:
-            if key not in seen and life.ledger.least(key):
+            if key not in observations and life.ledger.least(key):
                 life.broken.append(f"a scan did not meet {key}, {when}")
 
     await judge.process.start(read_all())

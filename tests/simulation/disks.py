@@ -12,10 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from headgate.engines.packed import PackedRun, unpack
-from headgate.engines.timeline.layout import DAYS, Place, RowPlace, id_text
-from headgate.engines.timeline.passed import decode_passed
+from headgate.engines.timeline.layout import DAYS, MessagePlace, RowPlace, id_text
+from headgate.engines.timeline.passed_rows import decode_passed
 from headgate.engines.timeline.settings import TimelineSettings
-from headgate.store.positions import moment_us_of, position_order
+from headgate.store.positions import position_order, time_us_of
 from headgate.store.simulated import Cluster
 from headgate.store.simulated.rows import Row, merge_rows
 from headgate.store.table import Table
@@ -43,7 +43,7 @@ class StoredRow:
         if self.run is None:
             return []
         given = self.run.message_id or [b""] * len(self.run)
-        return [id_text(each or Place(self.place, index).to_bytes()) for index, each in enumerate(given)]
+        return [id_text(each or MessagePlace(self.place, index).to_bytes()) for index, each in enumerate(given)]
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,13 @@ class Disks:
     def indexed(self) -> set[tuple[int, int, int]]:
         """Generation, part and sub of all that the index names: its row and that of its day are each on some disk."""
         now_s = self._now_s()
-        found = {
+        matches = {
             (partition[1], partition[2], row.clustering)
             for partition, row, _ in self._merged(self._settings.tables.parts)
             if row.value("put_us", now_s) is not None
         }
-        days = {(generation, clustering[0]) for generation, day, clustering in found if day == DAYS}
-        return {(generation, *clustering) for generation, day, clustering in found if (generation, day) in days}
+        days = {(generation, clustering[0]) for generation, day, clustering in matches if day == DAYS}
+        return {(generation, *clustering) for generation, day, clustering in matches if (generation, day) in days}
 
     def lanes(self) -> Iterator[StoredLane]:
         """All lanes."""
@@ -116,7 +116,7 @@ class Disks:
     def undrained(self, before_us: int) -> list[StoredRow]:
         """The rows due before a given time that their lane has not passed."""
         lanes = {(lane.generation, lane.shard): lane for lane in self.lanes()}
-        return [row for row in self.rows() if moment_us_of(row.place.due) < before_us and not _is_passed(row, lanes)]
+        return [row for row in self.rows() if time_us_of(row.place.due) < before_us and not _is_passed(row, lanes)]
 
     def late(self) -> Iterator[StoredRow]:
         """The rows of messages that their lane has passed and no owner of it has met, nor another of their family: it
@@ -134,20 +134,20 @@ class Disks:
             if row.run is None or row.cancelled or row.moved or not _is_passed(row, lanes):
                 continue
             replaces = row.run.replaces
-            family = {row.place.due, *(() if replaces is None else (Place.from_bytes(replaces).row.due,))}
+            family = {row.place.due, *(() if replaces is None else (MessagePlace.from_bytes(replaces).row.due,))}
             if family.isdisjoint(met.get(lane, ())):
                 yield row
 
     def _merged(self, table: Table) -> Iterator[tuple[tuple[Any, ...], Row, int]]:
-        found: dict[tuple[bytes, Any], tuple[tuple[Any, ...], Row, int]] = {}
+        entries: dict[tuple[bytes, Any], tuple[tuple[Any, ...], Row, int]] = {}
         for node in self._cluster.nodes.values():
             for key, held in node.replica.tables.get(table.name, {}).items():
                 if held.values[0] != self._settings.queue:
                     continue
                 for row_key, row in held.partition.rows.items():
-                    values, known, replicas = found.get((key, row_key), (held.values, row, 0))
-                    found[key, row_key] = (values, merge_rows(known, row), replicas + 1)
-        return iter(found.values())
+                    values, known, replicas = entries.get((key, row_key), (held.values, row, 0))
+                    entries[key, row_key] = (values, merge_rows(known, row), replicas + 1)
+        return iter(entries.values())
 
     def _now_s(self) -> int:
         return min(node.now_s for node in self._cluster.nodes.values())

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from headgate.testing.world import State
+from headgate.testing.world import ProcessState
 from tests.simulation.ring import Ring
 
 KINDS = ("request", "answer", "write", "write-ack", "rows", "prepare", "promise", "propose", "accept", "commit")
@@ -14,38 +14,36 @@ KINDS = ("request", "answer", "write", "write-ack", "rows", "prepare", "promise"
 
 async def torment(ring: Ring, until_s: float) -> None:
     """One fault after the other, some at once, until a given time; then all is healed, but for what is on its way."""
-    chance = ring.world.chance("nemesis")
+    rng = ring.world.rng("nemesis")
     acts: tuple[Callable[[], object], ...] = (
-        *_losses(ring, chance),
-        lambda: _stop(ring, chance.choice(list(ring.cluster.nodes)), chance.uniform(0.1, 6)),
-        lambda: _cut(ring, chance.choice(list(ring.cluster.nodes)), chance.uniform(0.5, 12), chance.random() < 0.4),
-        lambda: _slow(ring, chance.choice(list(ring.cluster.nodes)), chance.uniform(0.01, 1.5), chance.uniform(1, 8)),
-        lambda: ring.world.network.delay(
-            chance.choice(KINDS), by_s=chance.choice((0.5, 3, 30)), count=chance.randint(1, 4)
-        ),
-        lambda: ring.cluster.nodes[chance.choice(list(ring.cluster.nodes))].process.clock.step(chance.uniform(-3, 3)),
+        *_losses(ring, rng),
+        lambda: _stop(ring, rng.choice(list(ring.cluster.nodes)), rng.uniform(0.1, 6)),
+        lambda: _cut(ring, rng.choice(list(ring.cluster.nodes)), rng.uniform(0.5, 12), rng.random() < 0.4),
+        lambda: _slow(ring, rng.choice(list(ring.cluster.nodes)), rng.uniform(0.01, 1.5), rng.uniform(1, 8)),
+        lambda: ring.world.network.delay(rng.choice(KINDS), by_s=rng.choice((0.5, 3, 30)), count=rng.randint(1, 4)),
+        lambda: ring.cluster.nodes[rng.choice(list(ring.cluster.nodes))].process.clock.step(rng.uniform(-3, 3)),
     )
-    await _act(ring, acts, chance, until_s)
+    await _act(ring, acts, rng, until_s)
 
 
 async def lose(ring: Ring, until_s: float) -> None:
     """Only what makes things never happen: messages lost, nodes killed. Nothing is late."""
-    chance = ring.world.chance("nemesis")
-    await _act(ring, _losses(ring, chance), chance, until_s)
+    rng = ring.world.rng("nemesis")
+    await _act(ring, _losses(ring, rng), rng, until_s)
 
 
-def _losses(ring: Ring, chance: Random) -> tuple[Callable[[], object], ...]:
+def _losses(ring: Ring, rng: Random) -> tuple[Callable[[], object], ...]:
     return (
-        lambda: ring.world.network.lose(chance.choice(KINDS), count=chance.randint(1, 5)),
-        lambda: _kill(ring, chance.choice(list(ring.cluster.nodes)), chance.uniform(1, 20)),
-        lambda: _kill_in_a_step(ring, chance.choice(list(ring.cluster.nodes)), chance.randint(1, 60)),
+        lambda: ring.world.network.lose(rng.choice(KINDS), count=rng.randint(1, 5)),
+        lambda: _kill(ring, rng.choice(list(ring.cluster.nodes)), rng.uniform(1, 20)),
+        lambda: _kill_in_a_step(ring, rng.choice(list(ring.cluster.nodes)), rng.randint(1, 60)),
     )
 
 
-async def _act(ring: Ring, acts: tuple[Callable[[], object], ...], chance: Random, until_s: float) -> None:
+async def _act(ring: Ring, acts: tuple[Callable[[], object], ...], rng: Random, until_s: float) -> None:
     while ring.world.now_s() < until_s:
-        chance.choice(acts)()
-        await asyncio.sleep(chance.expovariate(0.8))
+        rng.choice(acts)()
+        await asyncio.sleep(rng.expovariate(0.8))
     mend(ring)
 
 
@@ -54,13 +52,13 @@ def mend(ring: Ring) -> None:
     ring.world.network.calm()
     for name, node in ring.cluster.nodes.items():
         ring.cluster.go_on(name)
-        if node.process.state is State.DEAD:
+        if node.process.state is ProcessState.DEAD:
             ring.cluster.restart(name)
 
 
 def _can_go(ring: Ring, name: str) -> bool:
     """Never the last one that runs: this torments the service, and does not end it."""
-    running = [each for each, node in ring.cluster.nodes.items() if node.process.state is State.RUNNING]
+    running = [each for each, node in ring.cluster.nodes.items() if node.process.state is ProcessState.RUNNING]
     return name in running and len(running) > 1
 
 
@@ -86,7 +84,7 @@ def _kill_in_a_step(ring: Ring, name: str, step: int) -> None:
 
 
 def _start_again(ring: Ring, name: str) -> None:
-    if ring.cluster.nodes[name].process.state is State.DEAD:
+    if ring.cluster.nodes[name].process.state is ProcessState.DEAD:
         ring.cluster.restart(name)
 
 

@@ -12,13 +12,12 @@ from typing import Any
 from headgate.engines.registry import tables_of_entry
 from headgate.engines.timeline.from_catalogue import tables_of_entry as timeline_tables
 from headgate.store.catalogue import Catalogue
-from headgate.store.catalogue_entry import Entry, Name, Place, State
+from headgate.store.catalogue_entry import Entry, EntryState, Name, StoragePlace
 from headgate.store.clocks import Clock
 from headgate.store.consistency import Consistency
 from headgate.store.simulated import SimulatedStore
 from headgate.store.simulated.store import SimulatedTime
 from headgate.store.statements import Select
-from headgate_operator.asking import Request
 from headgate_operator.kinds import (
     COUNTER,
     CRON_JOB,
@@ -32,6 +31,7 @@ from headgate_operator.kinds import (
     SERVICE_ACCOUNT,
 )
 from headgate_operator.names import FINALIZER, owner_parts
+from headgate_operator.requests import ApiRequest
 from tests.simulation.operator_scene import KEYSPACE, SYSTEM, Running, Scene, condition
 
 STRANGER = Name("Queue", "shop", "strangers")
@@ -66,10 +66,10 @@ class Judge:
                     now_us=clock.require,
                     owner="operator/another-cluster/uid",
                     new_uuid=process.uuid,
-                    new_key=lambda: process.chance.randbytes(32),
+                    new_key=lambda: process.rng.randbytes(32),
                 )
                 declared = await catalogue.declare(
-                    STRANGER, {"spec": {}}, place=Place("dc1", KEYSPACE, "shared"), shards=1
+                    STRANGER, {"spec": {}}, place=StoragePlace("dc1", KEYSPACE, "shared"), shards=1
                 )
                 return declared.entry
 
@@ -98,12 +98,12 @@ class Judge:
         left += [f"{name} was not heard of yet" for name in self._unheard(leader)]
         if not operator.queue.is_idle():
             left.append("keys wait")
-        moment_s = operator.queue.next_moment_in_s()
-        if not left and moment_s is not None and moment_s < NEAR_S:
+        time_s = operator.queue.next_due_in_s()
+        if not left and time_s is not None and time_s < NEAR_S:
             left.append("a moment is near")
         if left:
             return left
-        for key in list(operator.seen.keys()):
+        for key in list(operator.cache.keys()):
             _, plan = await leader.process.start(operator.reconciler.plan(key))
             if not plan.is_settled:
                 left.append(f"{key}: {[*plan.trail][:5]} {plan.effects[:2]}")
@@ -113,7 +113,7 @@ class Judge:
         left = [
             f"{each.name} is between generations"
             for each in entries
-            if each.generations.next is not None and each.state is State.ACTIVE
+            if each.generations.next is not None and each.state is EntryState.ACTIVE
         ]
         return left + [line for line in self._of_entries(entries) if "is no more" in line]
 
@@ -124,11 +124,11 @@ class Judge:
             for document in self.scene.all(kind):
                 metadata = document["metadata"]
                 ours = (metadata.get("labels") or {}).get("app.kubernetes.io/managed-by") == "headgate"
-                seen = leader.operator.seen.version_of(metadata["uid"])
-                if (ours or kind in (QUEUE, COUNTER)) and seen != metadata["resourceVersion"]:
+                observation = leader.operator.cache.version_of(metadata["uid"])
+                if (ours or kind in (QUEUE, COUNTER)) and observation != metadata["resourceVersion"]:
                     yield f"{kind.kind} {metadata['name']}"
             there = {document["metadata"]["uid"] for document in self.scene.all(kind)}
-            for uid in leader.operator.seen.uids_of(kind.kind):
+            for uid in leader.operator.cache.uids_of(kind.kind):
                 if uid not in there:
                     yield f"the end of {kind.kind} {uid}"
 
@@ -163,12 +163,12 @@ class Judge:
     async def found(self) -> list[str]:
         """Everything that does not hold."""
         entries = await self._entries()
-        found = [*self._strays(), *self._statuses(), *self._pauses(), *self._replicas()]
-        found += self.paces() if self.clocks_are_steady else ()
-        found += self._of_entries(entries)
-        found += await self._lanes(entries)
-        found += self._data(entries)
-        return found
+        matches = [*self._strays(), *self._statuses(), *self._pauses(), *self._replicas()]
+        matches += self.paces() if self.clocks_are_steady else ()
+        matches += self._of_entries(entries)
+        matches += await self._lanes(entries)
+        matches += self._data(entries)
+        return matches
 
     def _strays(self) -> Iterator[str]:
         alive = {each["metadata"]["uid"] for _, each in self._resources()}
@@ -213,16 +213,16 @@ class Judge:
 
     def paces(self) -> Iterator[str]:
         """No process writes a status more often than each five seconds; a write without an answer may come again."""
-        last: dict[tuple[str, str, str], tuple[float, Request]] = {}
+        last: dict[tuple[str, str, str], tuple[float, ApiRequest]] = {}
         for at_s, source, request in self.scene.api.requests:
             if request.subresource != "status" or not source.startswith("operator"):
                 continue
             version = str((request.body or {}).get("metadata", {}).get("resourceVersion"))
-            whose = (source, request.path, self.scene.uid_at.get(version, version))
-            before = last.get(whose)
+            owner_value = (source, request.path, self.scene.uid_at.get(version, version))
+            before = last.get(owner_value)
             if before is not None and _status_of(before[1]) == _status_of(request):
                 continue
-            last[whose] = (at_s, request)
+            last[owner_value] = (at_s, request)
             if before is not None and at_s - before[0] < STATUS_EVERY_S:
                 yield f"{request.path}: two statuses within {at_s - before[0]:.1f} s by {source}"
 
@@ -252,10 +252,10 @@ class Judge:
         catalogue = Catalogue(store, now_us=process.clock.wall_us)
 
         async def read() -> list[Entry]:
-            found = []
+            matches = []
             for namespace in await catalogue.namespaces():
-                found += [known.entry for known in await catalogue.list(namespace)]
-            return found
+                matches += [known.entry for known in await catalogue.list(namespace)]
+            return matches
 
         return await process.start(read())
 
@@ -269,7 +269,7 @@ class Judge:
                 continue
             parts = owner_parts(entry.owner)
             if parts is None or parts[1] not in uids:
-                if entry.state is not State.RETAINED:
+                if entry.state is not EntryState.RETAINED:
                     yield f"{entry.name} is {entry.state.value}, and its resource is no more"
                 continue
             owned[parts[1]] = entry
@@ -279,7 +279,12 @@ class Judge:
             ready = condition(document)
             if ready is not None and ready[0] == "True" and uid not in owned:
                 yield f"{name} is Ready without an entry"
-            if uid in owned and ready is not None and ready[0] == "True" and owned[uid].state is not State.ACTIVE:
+            if (
+                uid in owned
+                and ready is not None
+                and ready[0] == "True"
+                and owned[uid].state is not EntryState.ACTIVE
+            ):
                 yield f"{name} is Ready, and its entry {owned[uid].state.value}"
             if uid in owned and document["kind"] == "Queue" and ready is not None and ready[0] == "True":
                 shards = owned[uid].generations.next or owned[uid].generations.current
@@ -291,10 +296,10 @@ class Judge:
         process = self.scene.world.process(f"surveyor-{self.scene.world.now_s()}")
         store = SimulatedStore(self.scene.ring, process)
 
-        async def look() -> list[str]:
-            found = []
+        async def inspection() -> list[str]:
+            matches = []
             for entry in entries:
-                if entry.name.kind != "Queue" or entry.state is not State.ACTIVE or entry.name == STRANGER:
+                if entry.name.kind != "Queue" or entry.state is not EntryState.ACTIVE or entry.name == STRANGER:
                     continue
                 table = timeline_tables(entry).lanes
                 for window in entry.generations.windows():
@@ -302,10 +307,10 @@ class Judge:
                         key = {"queue": entry.id, "generation": window.number, "shard": shard}
                         rows = await store.read(Select(table, key, limit=1, consistency=Consistency.SERIAL))
                         if not rows or rows[0].epoch is None:
-                            found.append(f"{entry.name}: lane {window.number}/{shard} is not there")
-            return found
+                            matches.append(f"{entry.name}: lane {window.number}/{shard} is not there")
+            return matches
 
-        return await process.start(look())
+        return await process.start(inspection())
 
     def _data(self, entries: list[Entry]) -> Iterator[str]:
         schema = self.scene.schema
@@ -313,21 +318,21 @@ class Judge:
             yield f"table {name} was made twice"
         there = {name for tables in schema.tables.values() for name in tables}
         for entry in entries:
-            if entry.name == STRANGER or entry.state not in (State.ACTIVE, State.RETAINED):
+            if entry.name == STRANGER or entry.state not in (EntryState.ACTIVE, EntryState.RETAINED):
                 continue
             wanted = {table.name for table in tables_of_entry(entry) or ()}
             lacking = wanted - there
-            if entry.state is State.ACTIVE and lacking:
+            if entry.state is EntryState.ACTIVE and lacking:
                 yield f"{entry.name} is active and lacks {sorted(lacking)[:2]}"
             if (
                 lacking & set(schema.dropped)
-                and entry.state is State.RETAINED
+                and entry.state is EntryState.RETAINED
                 and not self.scene.asked_to_drop(entry)
             ):
                 yield f"{entry.name} is retained, and its tables were dropped"
 
 
-def _status_of(request: Request) -> Any:
+def _status_of(request: ApiRequest) -> Any:
     return (request.body or {}).get("status")
 
 
@@ -344,7 +349,7 @@ def _waits(document: dict[str, Any]) -> bool:
     return condition(document) == ("False", "DeadLetterMissing")
 
 
-def _told(request: Request) -> str:
+def _told(request: ApiRequest) -> str:
     body = request.body or {}
     return str(body.get("status") or body.get("spec") or body)[:1500]
 

@@ -68,13 +68,13 @@ class Plan:
 
 def plan_of(seed: int) -> Plan:
     """The life of a seed."""
-    chance = Random(f"operator {seed}")
-    calm = chance.random() < 0.1
+    rng = Random(f"operator {seed}")
+    calm = rng.random() < 0.1
     return Plan(
         seed=seed,
-        features=frozenset(name for name, odds in FEATURES.items() if chance.random() < odds),
-        faults=frozenset(name for name, odds in FAULTS.items() if not calm and chance.random() < odds),
-        queues=chance.choice((1, 1, 2, 2, 3)),
-        storm_s=chance.choice((15, 30, 60, 90)),
-        acts_every_s=chance.choice((1.0, 3.0, 8.0)),
+        features=frozenset(name for name, odds in FEATURES.items() if rng.random() < odds),
+        faults=frozenset(name for name, odds in FAULTS.items() if not calm and rng.random() < odds),
+        queues=rng.choice((1, 1, 2, 2, 3)),
+        storm_s=rng.choice((15, 30, 60, 90)),
+        acts_every_s=rng.choice((1.0, 3.0, 8.0)),
     )

@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from headgate.client.ground import Ground
-from headgate.engines.registry import CARRIED
+from headgate.client.process_context import ProcessContext
+from headgate.engines.registry import ENGINE_MODULES
 from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.cassandra_settings import ConnectionSettings
 from headgate.store.catalogue import Catalogue
@@ -25,19 +25,19 @@ from headgate.store.consistency import Consistency
 from headgate.store.positions import Positions
 from headgate.store.simulated import Cluster, SimulatedStore
 from headgate.store.simulated.store import SimulatedTime
-from headgate.testing.world import Process, State, World
-from headgate_operator.asking import Request
-from headgate_operator.kinds import COUNTER, NAMESPACE, QUEUE, SECRET, Kind, kind_of
-from headgate_operator.leading import Leading
+from headgate.testing.world import Process, ProcessState, World
+from headgate_operator.kinds import COUNTER, NAMESPACE, QUEUE, SECRET, ResourceKind, kind_of
+from headgate_operator.leader_election import LeaderElection
 from headgate_operator.names import FINALIZER, Key
-from headgate_operator.operating import CHILDREN, RESOURCES, Operator, Ports
+from headgate_operator.requests import ApiRequest
 from headgate_operator.sessions import SchemaOfCluster
 from headgate_operator.simulated.api import SimulatedApi
 from headgate_operator.simulated.client import SimulatedCluster
-from headgate_operator.simulated.collecting import DELAY_S, Collector
+from headgate_operator.simulated.collecting import DELAY_S, GarbageCollector
 from headgate_operator.simulated.controllers import Deployments, IdleNode, Kubelet
-from headgate_operator.simulated.log import Entry as LogEntry
-from headgate_operator.world import Settings
+from headgate_operator.simulated.log import WriteEntry as LogEntry
+from headgate_operator.wiring import CHILDREN, RESOURCES, Operator, Ports
+from headgate_operator.world import OperatorSettings
 from tests.simulation.sdk_world import Schema
 
 SYSTEM = "headgate-system"
@@ -96,11 +96,11 @@ class Scene:
 
     def apply(self, document: Mapping[str, Any] | str) -> dict[str, Any]:
         """kubectl apply, at once and without a network."""
-        told = yaml.safe_load(document) if isinstance(document, str) else dict(document)
-        kind = kind_of(told)
-        metadata = told["metadata"]
+        decoded = yaml.safe_load(document) if isinstance(document, str) else dict(document)
+        kind = kind_of(decoded)
+        metadata = decoded["metadata"]
         query = {"fieldManager": "kubectl", "force": "true"}
-        asked = Request("apply", kind, metadata.get("namespace"), metadata["name"], query=query, body=told)
+        asked = ApiRequest("apply", kind, metadata.get("namespace"), metadata["name"], query=query, body=decoded)
         return dict(self.api.server.must(asked))
 
     def try_to_apply(self, document: Mapping[str, Any]) -> int:
@@ -108,36 +108,38 @@ class Scene:
         metadata = document["metadata"]
         query = {"fieldManager": "kubectl", "force": "true"}
         kind = kind_of(document)
-        asked = Request("apply", kind, metadata.get("namespace"), metadata["name"], query=query, body=document)
+        asked = ApiRequest("apply", kind, metadata.get("namespace"), metadata["name"], query=query, body=document)
         return self.api.server.answer(asked).status
 
-    def patch(self, kind: Kind, namespace: str, name: str, change: Mapping[str, Any], **more: str) -> dict[str, Any]:
+    def patch(
+        self, kind: ResourceKind, namespace: str, name: str, change: Mapping[str, Any], **more: str
+    ) -> dict[str, Any]:
         """kubectl patch."""
-        asked = Request("patch", kind, namespace, name, query={"fieldManager": "kubectl"}, body=change, **more)
+        asked = ApiRequest("patch", kind, namespace, name, query={"fieldManager": "kubectl"}, body=change, **more)
         return dict(self.api.server.must(asked))
 
-    def delete(self, kind: Kind, namespace: str | None, name: str) -> None:
+    def delete(self, kind: ResourceKind, namespace: str | None, name: str) -> None:
         """kubectl delete --wait=false."""
-        self.api.server.must(Request("delete", kind, namespace, name, body={"propagationPolicy": "Background"}))
+        self.api.server.must(ApiRequest("delete", kind, namespace, name, body={"propagationPolicy": "Background"}))
 
-    def find(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any] | None:
+    def find(self, kind: ResourceKind, namespace: str | None, name: str) -> dict[str, Any] | None:
         """An object as the server has it."""
-        found = self.api.server.find(kind, namespace, name)
-        return None if found is None else dict(found)
+        result = self.api.server.find(kind, namespace, name)
+        return None if result is None else dict(result)
 
-    def all(self, kind: Kind, namespace: str | None = None) -> list[dict[str, Any]]:
+    def all(self, kind: ResourceKind, namespace: str | None = None) -> list[dict[str, Any]]:
         """Objects of a kind."""
         return [dict(document) for _, document in self.api.server.all(kind, namespace)]
 
     def make_namespace(self, name: str) -> None:
         """One more namespace."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        self.api.server.must(Request("create", NAMESPACE, body=body, query={"fieldManager": "kubectl"}))
+        self.api.server.must(ApiRequest("create", NAMESPACE, body=body, query={"fieldManager": "kubectl"}))
 
     def make_connection(self, namespace: str = SYSTEM, name: str = "headgate-connection") -> None:
         """The chart's Secret."""
-        told = {"CONTACT_POINTS": "10.0.0.1", "DATA_CENTER": "dc1", "KEYSPACE": KEYSPACE}
-        data = {key: base64.b64encode(value.encode()).decode() for key, value in told.items()}
+        variables = {"CONTACT_POINTS": "10.0.0.1", "DATA_CENTER": "dc1", "KEYSPACE": KEYSPACE}
+        data = {key: base64.b64encode(value.encode()).decode() for key, value in variables.items()}
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -145,7 +147,7 @@ class Scene:
             "type": "Opaque",
             "data": data,
         }
-        self.api.server.must(Request("create", SECRET, namespace, query={"fieldManager": "helm"}, body=body))
+        self.api.server.must(ApiRequest("create", SECRET, namespace, query={"fieldManager": "helm"}, body=body))
 
     async def until(self, holds: Callable[[], object], within_s: float = 60.0) -> None:
         """Let time pass until something holds."""
@@ -169,13 +171,13 @@ class Scene:
 
     async def entry(self, key: Key) -> Entry | None:
         """The content of the catalogue."""
-        process = self.world.process(f"reader-{self.world.now_s()}-{self.world.chance('reader').random()}")
+        process = self.world.process(f"reader-{self.world.now_s()}-{self.world.rng('reader').random()}")
         store = SimulatedStore(self.ring, process)
         catalogue = Catalogue(store, now_us=process.clock.wall_us)
-        found = await process.start(
+        result = await process.start(
             catalogue.find(Name(key.kind, key.namespace, key.name), consistency=Consistency.SERIAL)
         )
-        return None if found is None else found.entry
+        return None if result is None else result.entry
 
 
 class Running:
@@ -188,7 +190,7 @@ class Running:
         self.has_ended = False
         """By itself: it lost the Lease."""
         self.operator: Operator | None = None
-        self.leading: Leading | None = None
+        self.leading: LeaderElection | None = None
 
     def start(self) -> None:
         """Have it run, until it is killed or has lost the Lease."""
@@ -198,27 +200,30 @@ class Running:
         process, scene = self.process, self.scene
         port = SimulatedCluster(scene.api, process)
         if self._elected:
-            self.leading = Leading(
+            self.leading = LeaderElection(
                 port,
                 namespace=SYSTEM,
                 identity=process.name,
                 boot_s=process.clock.boottime_s,
                 wall_us=process.clock.wall_us,
-                chance=process.chance,
+                rng=process.rng,
             )
         may_act = self.leading.may_act if self.leading else lambda: True
         ports = Ports(
             port,
             self._open,
             now_us=process.clock.wall_us,
-            chance=process.chance,
+            rng=process.rng,
             may_act=may_act,
-            new_key=lambda: process.chance.randbytes(32),
+            new_key=lambda: process.rng.randbytes(32),
         )
         cluster = scene.find(NAMESPACE, None, "kube-system")
         assert cluster is not None
-        settings = Settings(
-            cluster=cluster["metadata"]["uid"], version="0.1.0", image="headgate:0.1.0", carried=frozenset(CARRIED)
+        settings = OperatorSettings(
+            cluster=cluster["metadata"]["uid"],
+            version="0.1.0",
+            image="headgate:0.1.0",
+            supported=frozenset(ENGINE_MODULES),
         )
         self.operator = Operator(settings, ports)
         self.operator.watch((*RESOURCES, *CHILDREN))
@@ -236,9 +241,9 @@ class Running:
     @property
     def is_running(self) -> bool:
         """Whether it does anything."""
-        return self.process.state is State.RUNNING and not self.has_ended
+        return self.process.state is ProcessState.RUNNING and not self.has_ended
 
-    async def _open(self, settings: ConnectionSettings) -> tuple[Ground, SchemaOfCluster]:
+    async def _open(self, settings: ConnectionSettings) -> tuple[ProcessContext, SchemaOfCluster]:
         process = self.process
         store = SimulatedStore(self.scene.ring, process)
         clock = Clock(store, source=SimulatedTime(process))
@@ -248,7 +253,7 @@ class Running:
             await clock.__aexit__(None, None, None)
             await store.close()
 
-        ground = Ground(
+        process_context = ProcessContext(
             name=process.name,
             store_in=lambda keyspace: store,
             keyspace=settings.keyspace,
@@ -257,20 +262,20 @@ class Running:
             last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S,
             close=close,
             new_uuid=process.uuid,
-            chance=process.chance,
-            positions=Positions(lambda: process.chance.getrandbits(56)),
+            rng=process.rng,
+            positions=Positions(lambda: process.rng.getrandbits(56)),
         )
-        return ground, self.scene.schema
+        return process_context, self.scene.schema
 
 
 def scene_of(world: World) -> Scene:
     """A cluster with an API server, a ring, the chart's Secret and one namespace `shop`."""
     scene = Scene(world, Cluster(world), SimulatedApi(world))
     server = scene.api.server
-    delays = world.chance("collector")
-    Collector(server, lambda act: world.outside(delays.uniform(*DELAY_S), act))
-    Deployments(server, world.outside, world.chance("deployments"))
-    scene.kubelet = Kubelet(server, world.outside, world.chance("kubelet"), IdleNode())
+    delays = world.rng("collector")
+    GarbageCollector(server, lambda act: world.outside(delays.uniform(*DELAY_S), act))
+    Deployments(server, world.outside, world.rng("deployments"))
+    scene.kubelet = Kubelet(server, world.outside, world.rng("kubelet"), IdleNode())
     for namespace in (SYSTEM, "shop"):
         scene.make_namespace(namespace)
     scene.make_connection()

@@ -13,7 +13,7 @@ import logging
 import traceback
 from dataclasses import dataclass
 
-from headgate.testing.world import State, World
+from headgate.testing.world import ProcessState, World
 from tests.simulation.operator_invariants import Judge
 from tests.simulation.operator_plan import Plan, plan_of
 from tests.simulation.operator_scene import Scene, scene_of
@@ -66,8 +66,8 @@ def live(seed: int, *, statements: bool = False) -> Ended:
     with World(seed) as world, Bugs() as bugs:
         problem: str | None = None
         try:
-            found = world.run(_life(world, plan)) + bugs.told
-            problem = f"{len(found)} violations\n" + "\n".join(found[:10]) if found else None
+            result = world.run(_life(world, plan)) + bugs.told
+            problem = f"{len(result)} violations\n" + "\n".join(result[:10]) if result else None
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
             if not isinstance(error, AssertionError):
@@ -103,7 +103,7 @@ async def _keep(scene: Scene, storm: Storm, wanted: int) -> None:
     """As many operators as there should be; one that died is started again after a while, as by a kubelet."""
     elected = wanted > 1
     while True:
-        alive = [one for one in scene.operators if one.process.state is not State.DEAD and not one.has_ended]
+        alive = [one for one in scene.operators if one.process.state is not ProcessState.DEAD and not one.has_ended]
         for _ in range(wanted - len(alive)):
             scene.start_operator(elected=elected)
         await asyncio.sleep(storm.restart_after_s())
@@ -116,7 +116,7 @@ async def _judged_by_another(scene: Scene, judge: Judge) -> list[str]:
     began_s = scene.world.now_s()
     fresh = scene.start_operator()
     await asyncio.sleep(30)
-    found = [f"a fresh operator writes: {line}" for line in judge.quiet(began_s)]
+    matches = [f"a fresh operator writes: {line}" for line in judge.quiet(began_s)]
     if fresh.operator is None or not fresh.operator.listed.is_set():
-        found.append("a fresh operator did not list in 30 s")
-    return found
+        matches.append("a fresh operator did not list in 30 s")
+    return matches

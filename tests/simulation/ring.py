@@ -10,13 +10,13 @@ from uuid import UUID
 from headgate.store.consistency import Consistency, SerialLevel
 from headgate.store.simulated import Cluster, Settings, SimulatedStore
 from headgate.store.statements import Delete, Insert, InsertIfAbsent, Select, UpdateIf, is_
-from headgate.store.store import Outcome, Unknown
-from headgate.store.table import Column, Table, Written
+from headgate.store.store import Outcome, OutcomeUnknown
+from headgate.store.table import Column, Table, WrittenBy
 from headgate.store.types import Type
 from headgate.testing.world import World
 
 T = TypeVar("T")
-LWT = Written.LWT
+LWT = WrittenBy.LWT
 
 ONE, LOCAL_QUORUM, QUORUM, ALL = Consistency.ONE, Consistency.LOCAL_QUORUM, Consistency.QUORUM, Consistency.ALL
 SERIAL = Consistency.SERIAL
@@ -123,7 +123,7 @@ async def ends_unknown(work: Coroutine[Any, Any, object]) -> bool:
     """Whether it ends as Unknown."""
     try:
         await work
-    except Unknown:
+    except OutcomeUnknown:
         return True
     return False
 

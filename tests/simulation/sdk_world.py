@@ -12,9 +12,9 @@ import yaml
 
 from headgate.api.parse import parse_resource
 from headgate.applying.apply import Applied, Applier
-from headgate.applying.wanted import Surroundings
+from headgate.applying.wanted import PlacementDefaults
 from headgate.client.connection import Headgate
-from headgate.client.ground import Ground
+from headgate.client.process_context import ProcessContext
 from headgate.counters import tables as counters
 from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.engines.timeline.tables import dedicated_tables, shared_tables
@@ -23,13 +23,13 @@ from headgate.store.catalogue import Catalogue
 from headgate.store.catalogue_tables import CATALOGUE_TABLES, ENTRIES
 from headgate.store.clocks import Clock
 from headgate.store.cql import table_options
-from headgate.store.drift import FoundTable, columns_of
+from headgate.store.drift import ActualTable, columns_of
 from headgate.store.positions import Positions
-from headgate.store.schema import FoundKeyspace
+from headgate.store.schema import ActualKeyspace
 from headgate.store.simulated import Cluster
 from headgate.store.simulated.store import SimulatedTime
 from headgate.store.statements import Select
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 from headgate.store.table import Table
 from headgate.testing.world import Process, World
 from tests.simulation.timeline_puts import GatedStore
@@ -50,11 +50,11 @@ class Schema:
     keyspaces: set[str] = field(default_factory=set)
     tables: dict[str, dict[str, Table]] = field(default_factory=dict)
 
-    async def read_keyspace(self, name: str) -> FoundKeyspace | None:
+    async def read_keyspace(self, name: str) -> ActualKeyspace | None:
         """One replica each in the one data centre there is."""
-        return FoundKeyspace(name, "NetworkTopologyStrategy", {"dc1": 3}) if name in self.keyspaces else None
+        return ActualKeyspace(name, "NetworkTopologyStrategy", {"dc1": 3}) if name in self.keyspaces else None
 
-    async def read_tables(self, keyspace: str) -> Mapping[str, FoundTable]:
+    async def read_tables(self, keyspace: str) -> Mapping[str, ActualTable]:
         """Each as it was declared."""
         return {name: _found(table) for name, table in self.tables.get(keyspace, {}).items()}
 
@@ -89,13 +89,13 @@ def _declared(name: str) -> Table:
         known += vars(dedicated_tables(UUID(name[2:34]))).values()
     if name.startswith("c_"):
         known += vars(counters.dedicated_tables(UUID(name[2:34]))).values()
-    found: Table = next(table for table in known if table.name == name)
-    return found
+    result: Table = next(table for table in known if table.name == name)
+    return result
 
 
-def _found(table: Table) -> FoundTable:
+def _found(table: Table) -> ActualTable:
     assert table_options(table)
-    return FoundTable(
+    return ActualTable(
         table.name,
         UUID(int=1),
         tuple(columns_of(table).values()),
@@ -134,7 +134,7 @@ class Program:
     async def gate(self, statement: Any) -> None:
         """Reads of the catalogue fail while they are to."""
         if not self.reads_catalogue and isinstance(statement, Select) and statement.shape.table is ENTRIES:
-            raise Unknown("the catalogue is away in this test")
+            raise OutcomeUnknown("the catalogue is away in this test")
 
 
 @dataclass
@@ -151,7 +151,7 @@ class Shop:
         store = GatedStore(self.cluster, process)
         hints = Hints()
 
-        async def ground() -> Ground:
+        async def process_context() -> ProcessContext:
             clock = Clock(store, source=SimulatedTime(process))
             await clock.__aenter__()
 
@@ -159,7 +159,7 @@ class Shop:
                 await clock.__aexit__(None, None, None)
                 await store.close()
 
-            return Ground(
+            return ProcessContext(
                 name=name,
                 store_in=lambda keyspace: store,
                 keyspace=KEYSPACE,
@@ -168,12 +168,12 @@ class Shop:
                 last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S,
                 close=close,
                 new_uuid=process.uuid,
-                chance=process.chance,
-                positions=Positions(lambda: process.chance.getrandbits(56)),
+                rng=process.rng,
+                positions=Positions(lambda: process.rng.getrandbits(56)),
                 hints=hints,
             )
 
-        program = Program(process, store, Headgate(ground), hints=hints)
+        program = Program(process, store, Headgate(process_context), hints=hints)
         store.gate = program.gate
         return program
 
@@ -187,9 +187,9 @@ class Shop:
                 now_us=clock.require,
                 owner=owner,
                 new_uuid=process.uuid,
-                new_key=lambda: process.chance.randbytes(32),
+                new_key=lambda: process.rng.randbytes(32),
             )
-            yield Applier(self.schema, catalogue, lambda _: store, Surroundings(KEYSPACE, "dc1", 3))
+            yield Applier(self.schema, catalogue, lambda _: store, PlacementDefaults(KEYSPACE, "dc1", 3))
 
     async def applied(self, process: Process, *texts: str) -> list[Applied]:
         """`headgate apply`, to be run in a process."""

@@ -14,11 +14,11 @@ import pytest
 
 from headgate.client.outgoing import Put
 from headgate.client.queue import Queue as SdkQueue
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from headgate.engines.timeline.batched import Batched, BatchedPuts, BatchTooLate
-from headgate.engines.timeline.sender import KnowledgeTooOld
-from headgate.engines.timeline.settings import Generation
-from headgate.errors import Refused, SpecError, Unavailable
+from headgate.engines.timeline.sender import CatalogueStale
+from headgate.engines.timeline.settings import GenerationSettings
+from headgate.errors import InvalidRequest, OperationRefused, Unavailable
 from headgate.store.cassandra_batches import BatchUnfit
 from headgate.store.consistency import Consistency
 from headgate.store.statements import Batch, Insert, Select
@@ -41,7 +41,7 @@ ORDERS = Table(
 )
 OTHER_SHARDS = (
     replace(REPAIRED.generations[0], until_us=1, sure_us=2),
-    Generation(2, 2, from_us=1),
+    GenerationSettings(2, 2, from_us=1),
 )
 
 
@@ -55,7 +55,7 @@ class Shop:
 
     def order(self, name: str, *, within_s: float = 2.0, **how: object) -> tuple[Batched, Batch]:
         """A message, and the batch with it."""
-        message = Message(name.encode(), **how)  # type: ignore[arg-type]
+        message = NewMessage(name.encode(), **how)  # type: ignore[arg-type]
         batched = self.puts.stamp(message, within_us=round(within_s * SECOND))
         now_us = self.client.process.clock.wall_us()
         own = Insert(ORDERS, {"id": name, "item": "tea"}, timestamp_us=now_us)
@@ -136,7 +136,9 @@ def test_a_batch_that_is_never_sent_leaves_nothing() -> None:
     simulate(scenario, settings=REPAIRED)
 
 
-def test_a_batch_that_is_sent_too_late_is_told_so_and_if_sent_all_the_same_its_message_comes_by_repair_once() -> None:
+def test_a_batch_that_is_sent_too_late_is_answered_so_and_if_sent_all_the_same_its_message_comes_by_repair_once() -> (
+    None
+):
     async def scenario(queue: Queue) -> None:
         shop = await shop_of(queue)
         batched, batch = shop.order("tea")
@@ -149,7 +151,7 @@ def test_a_batch_that_is_sent_too_late_is_told_so_and_if_sent_all_the_same_its_m
         consumer.process.kill()
         assert [] == shop.ward.payloads()
         await asyncio.sleep(2 * MINUTE_S)
-        assert 1 == (await shop.ward.repair()).put_anew
+        assert 1 == (await shop.ward.repair()).put_again
         await shop.ward.work(20)
         await shop.ward.repair_to_the_end()
         assert [b"tea"] == shop.ward.payloads()
@@ -157,13 +159,13 @@ def test_a_batch_that_is_sent_too_late_is_told_so_and_if_sent_all_the_same_its_m
     simulate(scenario, settings=REPAIRED)
 
 
-def test_a_batch_whose_shards_have_changed_or_whose_knowledge_is_old_is_told_so() -> None:
+def test_a_batch_whose_shards_have_changed_or_whose_knowledge_is_old_is_answered_so() -> None:
     async def scenario(queue: Queue) -> None:
         shop = await shop_of(queue)
         far_us = shop.client.process.clock.wall_us() + 3600 * SECOND
         batched, _ = shop.order("tea", due_us=far_us)
         await asyncio.sleep(70)
-        with pytest.raises(KnowledgeTooOld):
+        with pytest.raises(CatalogueStale):
             shop.puts.check(batched)
         changed = replace(queue.settings, generations=OTHER_SHARDS)
         shop.client.producer.settings_changed(changed, read_us=shop.client.process.clock.wall_us())
@@ -176,9 +178,9 @@ def test_a_batch_whose_shards_have_changed_or_whose_knowledge_is_old_is_told_so(
 def test_a_once_key_and_a_time_that_is_none_are_refused_with_the_reason() -> None:
     async def scenario(queue: Queue) -> None:
         shop = await shop_of(queue)
-        with pytest.raises(SpecError, match="cannot have a once key"):
+        with pytest.raises(InvalidRequest, match="cannot have a once key"):
             shop.order("tea", once="7")
-        with pytest.raises(SpecError, match="until the batch is answered"):
+        with pytest.raises(InvalidRequest, match="until the batch is answered"):
             shop.order("tea", within_s=0)
 
     simulate(scenario, settings=REPAIRED)
@@ -287,7 +289,7 @@ def test_through_the_sdk_a_message_is_added_waits_for_trust_as_any_put_and_is_re
         (message,) = await program.process.start(queue.receive(10, wait=20))
         assert (put.id, {"order": 1}, "b") == (message.id, message.json(), message.attributes["a"])
         await program.process.start(message.ack())
-        with pytest.raises(SpecError, match="cannot have a once key"):
+        with pytest.raises(InvalidRequest, match="cannot have a once key"):
             await program.process.start(queue.add_to_batch(outbox, Put({"order": 2}, once="2")))
         with pytest.raises(BatchTooLate):
             put.check()
@@ -300,7 +302,7 @@ def test_a_connection_that_is_to_no_cassandra_refuses_batches() -> None:
         await shop.apply(queue_text())
         program = shop.program("application")
         queue = await sdk_opened(program)
-        with pytest.raises(Refused, match="no Cassandra"):
+        with pytest.raises(OperationRefused, match="no Cassandra"):
             await program.process.start(queue.add_to_batch(Outbox(), {"order": 1}))
 
     sdk_simulate(scenario)

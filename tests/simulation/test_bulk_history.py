@@ -41,15 +41,15 @@ def calls_of_a_whole_run(seed: int, *, goes_on: bool) -> int:
     """How many calls a driver makes that nobody kills."""
     with scene(seed) as one:
         aged(one)
-        here = driver(one.shop, "driver")
+        local = driver(one.shop, "driver")
         files = MemoryFiles()
         job, counts = history_job(
-            here, lambda mine: files_of(files, mine) if goes_on else replays(mine), goes_on=goes_on
+            local, lambda mine: files_of(files, mine) if goes_on else replays(mine), goes_on=goes_on
         )
         job.run()
         assert MESSAGES + 6 == sum(done for done, _, _ in counts.batches)
         assert 2 == len(counts.batches)
-        return here.calls
+        return local.calls
 
 
 def files_of(files: MemoryFiles, here: Driver) -> MemoryFiles:
@@ -90,7 +90,7 @@ def test_a_replay_puts_each_message_once_whatever_call_its_driver_dies_before(st
             assert {str(each) for each in range(MESSAGES + 6)} == set(put), call
 
 
-def test_a_replay_that_had_ended_begins_anew() -> None:
+def test_a_replay_that_had_ended_restarts() -> None:
     with scene(2) as one:
         aged(one)
         for run in range(2):

@@ -100,11 +100,11 @@ async def _consume(queue: Queue, one: Scene) -> None:
 async def _emptied(program: Program, name: str) -> list[Message]:
     await program.process.start(program.connection.open())
     queue = await program.process.start(program.connection.queue(name))
-    found: list[Message] = []
+    matches: list[Message] = []
     while given := await program.process.start(queue.receive(100, wait=15)):
-        found += given
+        matches += given
         await program.process.start(queue.ack(given))
-    return found
+    return matches
 
 
 def twice(values: list[str]) -> list[str]:
@@ -115,17 +115,17 @@ def twice(values: list[str]) -> list[str]:
 def calls_of_a_whole_run(seed: int, work: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many calls a driver makes that nobody kills."""
     with scene(seed) as one:
-        here = driver(one.shop, "driver")
-        before = here.calls
+        local = driver(one.shop, "driver")
+        before = local.calls
         made = files_work(MemoryFiles()) if work == "files" else queue_work("shop/heir")
         if work == "handler":
             made = handler_work(all_done)  # type: ignore[assignment]
-        job, counts = job_of(here, made, monkeypatch)
+        job, counts = job_of(local, made, monkeypatch)
         job.run()
         assert MESSAGES == sum(done for done, _, _ in counts.batches)
         assert 2 <= len(counts.batches)
         assert [] == one.emptied("shop/emails")
-        return here.calls - before
+        return local.calls - before
 
 
 def all_done(messages: Messages) -> list[tuple[str, str, str]]:
@@ -199,8 +199,8 @@ def test_a_killed_handler_s_batch_rests_for_its_loan_and_what_was_committed_is_n
 
             work = handler_work(handler)  # type: ignore[arg-type]
             with suppress(Killed):  # with a consumer beside it a run may end before this call
-                job_of(dying(one, call), work, monkeypatch, loan_s=40.0)[0].run()
-            job_of(driver(one.shop, "heir"), work, monkeypatch, loan_s=40.0)[0].run()
+                job_of(dying(one, call), work, monkeypatch, reservation_s=40.0)[0].run()
+            job_of(driver(one.shop, "heir"), work, monkeypatch, reservation_s=40.0)[0].run()
             assert set(one.ids) == {id_ for _, id_ in handled}, call
             again = twice([id_ for _, id_ in handled])
             for id_ in again:
@@ -241,14 +241,14 @@ def test_a_drain_of_lanes_that_nobody_works_moves_their_positions_over_what_it_s
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with scene(4) as one:
-        here = driver(one.shop, "driver")
-        before = positions(here)
-        job, counts = job_of(here, files_work(MemoryFiles()), monkeypatch)
+        local = driver(one.shop, "driver")
+        before = positions(local)
+        job, counts = job_of(local, files_work(MemoryFiles()), monkeypatch)
         job.run()
         assert MESSAGES == sum(done for done, _, _ in counts.batches)
-        stats = here.run(here.run(here.headgate.queue("shop/emails")).read_stats())
+        stats = local.run(local.run(local.headgate.queue("shop/emails")).read_stats())
         assert (0, 0) == (stats.backlog, sum(lane.settled_above for lane in stats.lanes))
-        assert all(new > old for new, old in zip(positions(here), before, strict=True))
+        assert all(new > old for new, old in zip(positions(local), before, strict=True))
 
 
 def positions(here: Driver) -> list[int]:
@@ -272,15 +272,15 @@ def test_a_handler_that_raises_gives_all_back_at_once(monkeypatch: pytest.Monkey
         assert one.shop.world.now_s() - began_s < 60
 
 
-def test_a_driver_that_stood_still_waits_for_its_clock_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_stood_still_waits_for_its_clock_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     with scene(5) as one:
-        here = driver(one.shop, "driver")
+        local = driver(one.shop, "driver")
 
         def stands_still(messages: Messages) -> list[tuple[str, str, str]]:
-            here.program.process.pause(for_s=2.0)
+            local.program.process.pause(for_s=2.0)
             return all_done(messages)
 
-        job, counts = job_of(here, handler_work(stands_still), monkeypatch)
+        job, counts = job_of(local, handler_work(stands_still), monkeypatch)
         job.run()
         assert MESSAGES == sum(done for done, _, _ in counts.batches)
         assert [] == one.emptied("shop/emails")

@@ -18,7 +18,7 @@ def test_a_batch_goes_from_planned_to_committed_to_its_end_and_each_step_is_foun
     async def scenario(world: World, cluster: Cluster) -> None:
         log = log_of(world, cluster, "driver")
         row = await log.take()
-        assert (Stage.IDLE, 0, {}) == (row.stage, row.number, row.told)
+        assert (Stage.IDLE, 0, {}) == (row.stage, row.number, row.memo)
         for step in range(1, 4):
             row = await log.plan(row, b"plan %d" % step)
             assert row == await log.read()
@@ -39,16 +39,16 @@ def test_a_driver_that_another_took_for_dead_changes_nothing_any_more(step: str)
             row = await zombie.plan(row, b"batch")
         if step == "finish":
             row = await zombie.commit(row, b"rest")
-        found = await heir.take()
-        assert (row.stage, row.plan) == (found.stage, found.plan)
+        result = await heir.take()
+        assert (row.stage, row.plan) == (result.stage, result.plan)
         with pytest.raises(JobTakenOver):
             await (zombie.finish(row, {}) if step == "finish" else getattr(zombie, step)(row, b"late"))
-        assert found == await heir.read()
+        assert result == await heir.read()
 
     play(scenario)
 
 
-def test_of_drivers_that_begin_at_once_one_goes_on() -> None:
+def test_of_drivers_that_begin_at_once_one_continues() -> None:
     async def scenario(world: World, cluster: Cluster) -> None:
         logs = [log_of(world, cluster, f"driver {number}") for number in range(4)]
         rows = await asyncio.gather(*(log.take() for log in logs), return_exceptions=True)

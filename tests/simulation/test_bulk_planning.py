@@ -32,8 +32,8 @@ async def _first_batch(looker: Client, queue: Queue) -> int:
     )
     opened: Any = SimpleNamespace(engine=engine)
     lanes = await TimelineLending(opened, UUID(int=7)).lanes(from_us=None, until_us=looker.host.now_us())
-    seen = [await lane.preview(ALL) for lane in lanes]
-    return sum(preview.messages for preview in seen if preview is not None)
+    observations = [await lane.preview(ALL) for lane in lanes]
+    return sum(preview.messages for preview in observations if preview is not None)
 
 
 def test_what_finding_the_first_batch_of_a_drain_asks_does_not_grow_with_history() -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.engines.contract import Delivery, Message
+from headgate.engines.contract import Delivery, NewMessage
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline.settings import GenerationSettings
 from headgate.store.clocks import ClockNotTrusted
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
@@ -28,17 +28,17 @@ async def ready(queue: Queue) -> tuple[Consumer, TimelineQueue]:
     engine = await consumer.open()
     await engine.receive(1, wait_us=3 * SECOND)
     for number in range(COUNT):
-        await queue.put(producer, Message(b"%d" % number))
+        await queue.put(producer, NewMessage(b"%d" % number))
     await asyncio.sleep(4)
     return consumer, engine
 
 
 async def receive_all(engine: TimelineQueue) -> list[Delivery]:
     """Everything that can be received within a second."""
-    found: list[Delivery] = []
+    matches: list[Delivery] = []
     while more := await engine.receive(100, wait_us=SECOND):
-        found += more
-    return found
+        matches += more
+    return matches
 
 
 @pytest.mark.parametrize("visibility_s", [5, 30], ids=["not recorded", "recorded"])
@@ -54,16 +54,16 @@ def test_a_cancelled_receive_gives_back_what_it_took_uncharged(visibility_s: int
             kept = task.result() if task.done() else []
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            in_flight = sum(each.books.in_flight for each in engine.lanes.held.values())
+            in_flight = sum(each.delivery_state.in_flight for each in engine.lanes.held.values())
             assert len(kept) == in_flight
             return len(kept), await receive_all(engine)
 
         return await consumer.process.start(work())
 
-    settings = replace(WORKED, generations=(Generation(1, 2),), part_us=60 * SECOND)
-    kept, found = simulate(scenario, settings=replace(settings, visibility_us=visibility_s * SECOND))
-    assert COUNT == kept + len(found)
-    assert {1} == {each.attempt for each in found} or not found
+    settings = replace(WORKED, generations=(GenerationSettings(1, 2),), part_us=60 * SECOND)
+    kept, actual = simulate(scenario, settings=replace(settings, visibility_us=visibility_s * SECOND))
+    assert COUNT == kept + len(actual)
+    assert {1} == {each.attempt for each in actual} or not actual
 
 
 def test_a_receive_that_ends_with_a_clock_in_doubt_gives_back_what_it_took_uncharged() -> None:
@@ -76,7 +76,7 @@ def test_a_receive_that_ends_with_a_clock_in_doubt_gives_back_what_it_took_uncha
             real = consumer.host.now_us
 
             def now_us() -> int:
-                if in_doubt or any(lane.books.in_flight for lane in engine.lanes.held.values()):
+                if in_doubt or any(lane.delivery_state.in_flight for lane in engine.lanes.held.values()):
                     in_doubt.append(True)
                     raise ClockNotTrusted("in doubt")
                 return real()
@@ -89,6 +89,8 @@ def test_a_receive_that_ends_with_a_clock_in_doubt_gives_back_what_it_took_uncha
 
         return await process.start(work())
 
-    found = simulate(scenario, settings=replace(WORKED, generations=(Generation(1, 2),), part_us=60 * SECOND))
-    assert COUNT == len(found)
-    assert {1} == {each.attempt for each in found}
+    result = simulate(
+        scenario, settings=replace(WORKED, generations=(GenerationSettings(1, 2),), part_us=60 * SECOND)
+    )
+    assert COUNT == len(result)
+    assert {1} == {each.attempt for each in result}

@@ -12,7 +12,7 @@ import pytest
 from headgate.errors import Conflict, Unavailable
 from headgate.store import catalogue as catalogue_module
 from headgate.store.catalogue import AnotherCreation, Catalogue, Change, Declared
-from headgate.store.catalogue_entry import Entry, Name, OwnedByAnother, Place, State
+from headgate.store.catalogue_entry import Entry, EntryState, Name, OwnedByAnother, StoragePlace
 from headgate.store.clock import Bounds
 from headgate.store.clocks import Clock, ClockNotTrusted
 from headgate.store.consistency import Consistency
@@ -22,7 +22,7 @@ from headgate.store.simulated.store import SimulatedStore, SimulatedTime
 from headgate.testing.world import Process, World
 
 EMAILS = Name("Queue", "shop", "emails")
-PLACE = Place("dc1", "headgate", "dedicated")
+PLACE = StoragePlace("dc1", "headgate", "dedicated")
 SKEW = 500_000
 
 
@@ -40,7 +40,7 @@ def catalogue(
         now_us=now_us or process.clock.wall_us,
         owner=owner,
         new_uuid=process.uuid,
-        new_key=lambda: process.chance.randbytes(32),
+        new_key=lambda: process.rng.randbytes(32),
     )
 
 
@@ -77,9 +77,9 @@ def test_of_five_that_declare_the_same_at_once_one_creates_and_all_get_the_same_
         async def scenario() -> None:
             people = [world.process(f"person{number}") for number in range(5)]
             tasks = [each.start(declare(catalogue(each, cluster), shards=6)) for each in people]
-            found = [await task for task in tasks]
-            assert 1 == len({declared.entry.id for declared in found})
-            assert 1 == [declared.change for declared in found].count(Change.CREATED)
+            matches = [await task for task in tasks]
+            assert 1 == len({declared.entry.id for declared in matches})
+            assert 1 == [declared.change for declared in matches].count(Change.CREATED)
             assert 1 == (await standing(catalogue(people[0], cluster))).revision
 
         world.run(scenario())
@@ -89,20 +89,20 @@ def test_of_five_that_declare_the_same_at_once_one_creates_and_all_get_the_same_
 def test_with_answers_lost_on_the_way_there_is_still_one_creation_that_all_agree_on(seed: int) -> None:
     with World(seed, shuffled=True) as world:
         cluster = Cluster(world)
-        chance = world.chance("faults")
+        rng = world.rng("faults")
 
         async def scenario() -> None:
             people = [world.process(f"person{number}") for number in range(3)]
             for node in cluster.nodes:
                 for person in people:
-                    if chance.random() < 0.5:
-                        world.network.lose(source=node, target=person.name, count=chance.randrange(1, 4))
+                    if rng.random() < 0.5:
+                        world.network.lose(source=node, target=person.name, count=rng.randrange(1, 4))
             tasks = [each.start(declare(catalogue(each, cluster), shards=6)) for each in people]
-            found = [await task for task in tasks]
+            matches = [await task for task in tasks]
             entry = await standing(catalogue(people[0], cluster))
-            assert {entry.id} == {declared.entry.id for declared in found}
+            assert {entry.id} == {declared.entry.id for declared in matches}
             assert 1 == entry.revision
-            assert [declared.change for declared in found].count(Change.CREATED) <= 1
+            assert [declared.change for declared in matches].count(Change.CREATED) <= 1
             known = await catalogue(people[1], cluster).find_id(entry.id)
             assert known is not None
             assert EMAILS == known.entry.name
@@ -110,7 +110,7 @@ def test_with_answers_lost_on_the_way_there_is_still_one_creation_that_all_agree
         world.run(scenario())
 
 
-def test_killed_before_any_step_a_declaration_is_finished_by_the_next_who_declares() -> None:
+def test_killed_before_any_step_a_declaration_is_finished_by_the_next_that_declares() -> None:
     steps = 0
     for strike in range(1, 400):
         with World(strike) as world:
@@ -181,17 +181,17 @@ def test_another_owner_is_refused_in_one_line_and_nothing_is_changed() -> None:
         world.run(scenario())
 
 
-def test_what_is_made_again_after_it_is_gone_is_another_creation() -> None:
+def test_what_is_recreated_after_it_is_gone_is_another_creation() -> None:
     with World(1) as world:
         cluster = Cluster(world)
 
         async def scenario() -> None:
             one = catalogue(world.process("one"), cluster)
             first = (await declare(one, shards=6)).entry
-            await one.set_state(first, State.DELETING)
+            await one.set_state(first, EntryState.DELETING)
             with pytest.raises(Conflict, match="being deleted"):
                 await one.declare(EMAILS, document(), place=PLACE, shards=6)
-            await one.set_state(first, State.GONE)
+            await one.set_state(first, EntryState.GONE)
             assert await one.find(EMAILS) is None
             assert await one.find_id(first.id) is None
             assert [] == await one.list("shop")
@@ -201,7 +201,7 @@ def test_what_is_made_again_after_it_is_gone_is_another_creation() -> None:
             assert first.receipt_key != again.entry.receipt_key
             assert await one.find_id(first.id) is None
             with pytest.raises(AnotherCreation):
-                await one.set_state(first, State.ACTIVE)
+                await one.set_state(first, EntryState.ACTIVE)
 
         world.run(scenario())
 
@@ -232,7 +232,7 @@ def test_two_operators_with_different_shards_make_one_next_generation(seed: int)
     """A8 (iii): two operators, their leases overlapping, ask for 12 and for 8."""
     with World(seed, shuffled=True) as world:
         cluster = Cluster(world)
-        chance = world.chance("faults")
+        rng = world.rng("faults")
 
         async def patiently(one: Catalogue, entry: Entry, shards: int) -> Entry | None:
             for _ in range(20):
@@ -248,22 +248,20 @@ def test_two_operators_with_different_shards_make_one_next_generation(seed: int)
             operators = [world.process(f"operator{number}") for number in range(2)]
             entry = (await declare(catalogue(operators[0], cluster), shards=6)).entry
             for node in cluster.nodes:
-                if chance.random() < 0.7:
-                    world.network.lose(
-                        source=node, target=f"operator{chance.randrange(2)}", count=chance.randrange(1, 3)
-                    )
+                if rng.random() < 0.7:
+                    world.network.lose(source=node, target=f"operator{rng.randrange(2)}", count=rng.randrange(1, 3))
             tasks = [
                 each.start(patiently(catalogue(each, cluster), entry, shards))
                 for each, shards in zip(operators, (12, 8), strict=True)
             ]
-            found = [await task for task in tasks]
+            matches = [await task for task in tasks]
             after = await standing(catalogue(operators[0], cluster))
             assert after.generations.next is not None
             assert 2 == after.generations.next.number
             assert after.generations.next.shards in (12, 8)
             assert after.generations.sure_us is not None
             assert after.generations.sure_us >= after.generations.next.from_us
-            winners = [each for each in found if each is not None]
+            winners = [each for each in matches if each is not None]
             assert {after.generations.next} == {each.generations.next for each in winners}
 
         world.run(scenario())
@@ -318,7 +316,7 @@ def test_nobody_writes_to_a_generation_that_somebody_takes_for_over(seed: int) -
     """A8 (i), end to end: clocks apart, the announcement landing late, producers with knowledge of every age."""
     with World(seed, shuffled=True) as world:
         cluster = Cluster(world)
-        chance = world.chance("clocks")
+        rng = world.rng("clocks")
         wrote: list[tuple[float, int]] = []
         over: list[float] = []
 
@@ -329,7 +327,7 @@ def test_nobody_writes_to_a_generation_that_somebody_takes_for_over(seed: int) -
                 assert known is not None
                 while known.promise.still_holds(process.clock.wall_us()):
                     wrote.append((world.now_s(), written_at(known.entry.generations, process.clock.wall_us()).number))
-                    await asyncio.sleep(chance.uniform(0.1, 5))
+                    await asyncio.sleep(rng.uniform(0.1, 5))
 
         async def watch(process: Process) -> None:
             one = catalogue(process, cluster)
@@ -343,15 +341,15 @@ def test_nobody_writes_to_a_generation_that_somebody_takes_for_over(seed: int) -
         async def scenario() -> None:
             people = [world.process(name) for name in ("operator", "watcher", "p1", "p2", "p3")]
             for person in people:
-                person.clock.step(chance.uniform(-0.25, 0.25))
+                person.clock.step(rng.uniform(-0.25, 0.25))
             operator, watcher, *producers = people
             one = catalogue(operator, cluster)
             entry = (await declare(one, shards=6)).entry
             tasks = [each.start(produce(each, 200)) for each in producers]
             watching = watcher.start(watch(watcher))
-            await world.sleep(chance.uniform(1, 30))
-            if chance.random() < 0.5:
-                world.network.delay("request", source="operator", by_s=chance.uniform(1, 8), count=2)
+            await world.sleep(rng.uniform(1, 30))
+            if rng.random() < 0.5:
+                world.network.delay("request", source="operator", by_s=rng.uniform(1, 8), count=2)
             for _ in range(20):
                 try:
                     await operator.start(reshard(one, entry, 12))
@@ -438,7 +436,7 @@ def test_after_a_pause_of_the_process_nothing_is_owned_before_the_nodes_were_ask
         world.run(scenario())
 
 
-def test_of_whom_entries_are_asked_for_those_of_others_are_not_even_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_that_entries_are_asked_for_those_of_others_are_not_even_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
     entry_of = catalogue_module.entry_of
 

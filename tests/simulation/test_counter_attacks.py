@@ -9,7 +9,7 @@ import pytest
 from headgate.counters.decide_shards import TALLY
 from headgate.counters.decide_tokens import Token
 from headgate.store.simulated import Settings
-from headgate.testing.world import State
+from headgate.testing.world import ProcessState
 from tests.simulation.counter_scenes import (
     DAY_S,
     GC_AFTER_S,
@@ -39,7 +39,7 @@ def test_attack_B1_at_every_step_of_a_collector_another_collects_more() -> None:
         first.process.pause_before_step(step, for_s=400)
         under_way = first.process.start(first.collector.collect("home"))
         await scene.world.sleep(100)
-        struck = first.process.state is State.PAUSED
+        struck = first.process.state is ProcessState.PAUSED
         await second.collect()
         assert await scene.value() == 63
         await under_way
@@ -112,8 +112,8 @@ def test_attack_B1_a_batch_that_one_replica_has_is_not_torn_by_what_others_read_
 
 def test_attack_B2_a_minute_that_is_folded_days_late_is_not_lost_below_the_tally() -> None:
     async def scenario(scene: Scene) -> None:
-        teller, collector = scene.actor("teller"), scene.actor("collector")
-        assert await teller.add(1, token=teller.counter.new_token("order 1"))
+        reporter, collector = scene.actor("teller"), scene.actor("collector")
+        assert await reporter.add(1, token=reporter.counter.new_token("order 1"))
         await scene.world.sleep(2 * DAY_S)
         await scene.shards(2, 4)
         await scene.world.sleep(3 * DAY_S)
@@ -133,8 +133,8 @@ def test_attack_B2_what_a_replica_heard_of_a_fold_does_not_raise_the_cutoff() ->
     but not of the shard: the minute is not to be taken for folded then."""
 
     async def scenario(scene: Scene) -> None:
-        teller, folder, collector = scene.actor("teller"), scene.actor("folder"), scene.actor("collector")
-        assert await teller.add(1, token=teller.counter.new_token("order 1"))
+        reporter, folder, collector = scene.actor("teller"), scene.actor("folder"), scene.actor("collector")
+        assert await reporter.add(1, token=reporter.counter.new_token("order 1"))
         await scene.world.sleep(2 * DAY_S)
         await scene.shards(2, 4)
         await scene.world.sleep(3 * DAY_S)
@@ -158,16 +158,16 @@ def test_attack_B2_what_a_replica_heard_of_a_fold_does_not_raise_the_cutoff() ->
 # ---- B3: what comes back after it was collected
 
 
-def test_attack_B3_a_folder_that_goes_on_after_its_minute_was_collected_counts_nothing_twice() -> None:
+def test_attack_B3_a_folder_that_continues_after_its_minute_was_collected_counts_nothing_twice() -> None:
     async def scenario(scene: Scene, step: int) -> bool:
-        teller, late, folder = scene.actor("teller"), scene.actor("late"), scene.actor("folder")
-        assert await teller.add(1, token=teller.counter.new_token("order 1"))
+        reporter, late, folder = scene.actor("teller"), scene.actor("late"), scene.actor("folder")
+        assert await reporter.add(1, token=reporter.counter.new_token("order 1"))
         await scene.shards(2)
         await scene.world.sleep(UNTIL_FOLDED_S)
         late.process.pause_before_step(step, for_s=4 * DAY_S)
         folding = late.process.start(late.collector.folder.fold(0))
         await scene.world.sleep(10)
-        struck = late.process.state is State.PAUSED
+        struck = late.process.state is ProcessState.PAUSED
         await folder.fold()
         await scene.world.sleep(2 * DAY_S)
         await scene.shards(4)
@@ -239,14 +239,14 @@ def test_attack_B3_a_resent_write_that_lands_after_the_purge_is_not_counted_agai
 
 def test_attack_B4_a_reader_that_is_overtaken_by_fold_collection_and_removal_counts_once() -> None:
     async def scenario(scene: Scene, step: int) -> bool:
-        teller, reader, folder = scene.actor("teller"), scene.actor("slow reader"), scene.actor("folder")
-        assert await teller.add(1, token=teller.counter.new_token("order 1"))
+        reporter, reader, folder = scene.actor("teller"), scene.actor("slow reader"), scene.actor("folder")
+        assert await reporter.add(1, token=reporter.counter.new_token("order 1"))
         await scene.shards(2)
         await scene.world.sleep(UNTIL_FOLDED_S)
         reader.process.pause_before_step(step, for_s=5 * DAY_S)
         reading = reader.process.start(reader.counter.read("home"))
         await scene.world.sleep(10)
-        struck = reader.process.state is State.PAUSED
+        struck = reader.process.state is ProcessState.PAUSED
         await folder.fold()
         await scene.world.sleep(2 * DAY_S)
         await folder.fold()
@@ -263,15 +263,15 @@ def test_attack_B4_a_reader_that_is_overtaken_by_fold_collection_and_removal_cou
 
 def test_attack_B4_a_reader_between_the_steps_of_a_fold_counts_once() -> None:
     async def scenario(scene: Scene, step: int) -> bool:
-        teller, folder = scene.actor("teller"), scene.actor("folder")
+        reporter, folder = scene.actor("teller"), scene.actor("folder")
         for number in (1, 2, 4):
-            assert await teller.add(number, token=teller.counter.new_token(f"order {number}"))
+            assert await reporter.add(number, token=reporter.counter.new_token(f"order {number}"))
         await scene.shards(8)
         await scene.world.sleep(UNTIL_FOLDED_S)
         folder.process.kill_before_step(step)
         folder.process.start(folder.collector.folder.fold(0))
         await scene.world.sleep(20)
-        struck = folder.process.state is State.DEAD
+        struck = folder.process.state is ProcessState.DEAD
         assert await scene.value() == 15
         await scene.actor("another folder").fold()
         assert await scene.value() == 15
@@ -286,8 +286,8 @@ def test_attack_B4_a_replica_that_heard_of_a_fold_before_its_shards_hides_nothin
     missed the shard."""
 
     async def scenario(scene: Scene) -> None:
-        teller, folder, reader = scene.actor("teller"), scene.actor("folder"), scene.actor("late reader")
-        assert await teller.add(1, token=teller.counter.new_token("order 1"))
+        reporter, folder, reader = scene.actor("teller"), scene.actor("folder"), scene.actor("late reader")
+        assert await reporter.add(1, token=reporter.counter.new_token("order 1"))
         await scene.shards(2)
         if earlier:
             assert await reader.read() == 3
@@ -315,14 +315,14 @@ def test_attack_B5_an_update_with_a_token_that_was_stuck_past_the_fold_is_not_ac
     """Its machine is paused with it, so that its time limits have not passed when it resumes."""
 
     async def scenario(scene: Scene, step: int) -> bool:
-        teller, folder = scene.actor("teller"), scene.actor("folder")
-        assert await scene.actor("another").add(2, token=teller.counter.new_token("order 2"))
-        token = teller.counter.new_token("order 1")
+        reporter, folder = scene.actor("teller"), scene.actor("folder")
+        assert await scene.actor("another").add(2, token=reporter.counter.new_token("order 2"))
+        token = reporter.counter.new_token("order 1")
         scene.world.network.lose("request", source="teller", count=lost)
-        teller.process.pause_before_step(step, for_s=600, machine=True)
-        adding = teller.process.start(ends_in_error(_added(teller, token)))
+        reporter.process.pause_before_step(step, for_s=600, machine=True)
+        adding = reporter.process.start(ends_in_error(_added(reporter, token)))
         await scene.world.sleep(UNTIL_FOLDED_S + 60)
-        struck = teller.process.state is State.PAUSED
+        struck = reporter.process.state is ProcessState.PAUSED
         await folder.fold()
         error = await asyncio.wait_for(adding, 2000)
         await folder.fold()
@@ -337,9 +337,9 @@ async def _scanned(reader: Actor) -> dict[str, int]:
     return {key: state async for key, state in reader.counter.scan()}
 
 
-async def _added(teller: Actor, token: Token) -> None:
+async def _added(reporter: Actor, token: Token) -> None:
     """Called in the process: what an update begins there is paused with it."""
-    await teller.counter.add("home", 1, token)
+    await reporter.counter.add("home", 1, token)
 
 
 # ---- B6: a mutator that is paused beyond its end
@@ -359,7 +359,7 @@ def test_attack_B6_a_mutator_that_was_paused_beyond_its_end_acknowledges_nothing
         writer.process.pause_before_step(step, for_s=10 * UNTIL_FINAL_S, machine=True)
         adding = writer.process.start(writer._add(4, "home", None))
         await scene.world.sleep(2 * UNTIL_FINAL_S)
-        struck = writer.process.state is State.PAUSED
+        struck = writer.process.state is ProcessState.PAUSED
         await collector.collect()
         scene.forget_tombstones()
         acknowledged = await asyncio.wait_for(adding, 20 * UNTIL_FINAL_S)

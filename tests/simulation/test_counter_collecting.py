@@ -16,7 +16,7 @@ from headgate.errors import Unavailable
 from headgate.store.consistency import Consistency
 from headgate.store.simulated import Settings
 from headgate.store.statements import Batch
-from headgate.testing.world import State
+from headgate.testing.world import ProcessState
 from tests.simulation.counter_life import KIND, SECOND, SimulatedHints
 from tests.simulation.counter_scenes import (
     GC_AFTER_S,
@@ -96,7 +96,7 @@ def test_collectors_side_by_side_with_updates_and_readers_change_nothing() -> No
         play(scenario, seed=seed)
 
 
-def test_mutators_that_end_at_one_moment_are_all_counted() -> None:
+def test_mutators_that_end_at_one_time_are_all_counted() -> None:
     """The batch has a timestamp above all ends, so that none of the ties decides anything."""
 
     async def scenario(scene: Scene) -> None:
@@ -141,10 +141,10 @@ def test_killed_at_every_step_a_collector_has_changed_nothing() -> None:
         await scene.world.sleep(10)
         assert await scene.value() == 7
         report = await scene.actor("second").process.start(scene.actor("second").collector.run())
-        assert report.full or first.process.state is not State.DEAD
+        assert report.full or first.process.state is not ProcessState.DEAD
         assert await scene.value() == 7
         assert scene.rows("n1") == [TALLY]
-        return first.process.state is State.DEAD
+        return first.process.state is ProcessState.DEAD
 
     assert at_every_step(scenario) > 8
 
@@ -168,7 +168,7 @@ def test_without_all_replicas_keys_are_skipped_and_counted_and_collected_later()
     play(scenario)
 
 
-def test_a_pass_that_can_not_read_at_all_gives_up_and_goes_on_there_later() -> None:
+def test_a_pass_that_cannot_read_at_all_gives_up_and_continues_there_later() -> None:
     async def scenario(scene: Scene) -> None:
         keys = [f"k{number:02}" for number in range(3 * SKIPPED_IN_A_ROW_MAX)]
         for number in (1, 2):
@@ -192,7 +192,7 @@ def test_a_pass_that_can_not_read_at_all_gives_up_and_goes_on_there_later() -> N
     play(scenario)
 
 
-def test_while_a_node_is_away_minutes_are_folded_and_what_would_be_collected_is_counted() -> None:
+def test_while_a_node_is_unavailable_minutes_are_folded_and_what_would_be_collected_is_counted() -> None:
     async def scenario(scene: Scene) -> None:
         for key in ("a", "b"):
             await scene.shards(1, 2, key=key)
@@ -205,7 +205,7 @@ def test_while_a_node_is_away_minutes_are_folded_and_what_would_be_collected_is_
         assert report.waits == "a node does not tell its hint window (node=n2)"
         assert (report.minutes, report.keys, report.skipped, report.collected) == (1, 2, 2, 0)
         assert (report.full, report.refused) == (False, None)
-        standing = await collector.process.start(collector.collector.read_standing())
+        standing = await collector.process.start(collector.collector.read_result())
         assert (standing.marks, standing.refused) == ({}, None)
         assert (await scene.value("a"), await scene.value("b")) == (7, 3)
         scene.cluster.restart("n2")
@@ -224,7 +224,7 @@ class SilentHints:
         raise Unavailable("the role may not read system_views.settings")
 
 
-def test_where_a_node_does_not_tell_its_hint_window_nothing_is_collected_though_all_replicas_answer() -> None:
+def test_where_a_node_does_not_report_its_hint_window_nothing_is_collected_though_all_replicas_answer() -> None:
     async def scenario(scene: Scene) -> None:
         await scene.shards(1, 2)
         await scene.world.sleep(UNTIL_FINAL_S)
@@ -248,15 +248,15 @@ def test_a_pass_is_gone_on_with_by_another_process_where_the_first_ended() -> No
         first.process.kill_before_step(150)
         first.process.start(first.collector.run())
         await scene.world.sleep(10)
-        assert first.process.state is State.DEAD
-        before = await second.process.start(second.collector.read_standing())
+        assert first.process.state is ProcessState.DEAD
+        before = await second.process.start(second.collector.read_result())
         done = {mark.bucket for mark in before.marks[before.last_pass_us].values() if mark.done}  # type: ignore[index]
         assert 0 < len(done) < 8
         report = await second.process.start(second.collector.run())
         assert report.pass_us == before.last_pass_us
         assert report.buckets == 8 - len(done)
         assert report.full
-        standing = await second.process.start(second.collector.read_standing())
+        standing = await second.process.start(second.collector.read_result())
         assert standing.full_us == report.pass_us
         assert {await scene.value(key) for key in keys} == {3}
 
@@ -318,7 +318,7 @@ def test_nothing_is_collected_while_a_hint_could_still_come(window_s: float, ref
             assert report.refused is not None
             assert "\n" not in report.refused
             assert "raise spec.gc.after" in report.refused
-        standing = await collector.process.start(collector.collector.read_standing())
+        standing = await collector.process.start(collector.collector.read_result())
         assert standing.refused == report.refused
         assert await scene.value() == 3
 
@@ -332,7 +332,7 @@ def test_a_full_pass_is_owed_within_half_of_gc_grace() -> None:
         made_us = collector.now_us()
 
         async def overdue() -> bool:
-            standing = await collector.process.start(collector.collector.read_standing())
+            standing = await collector.process.start(collector.collector.read_result())
             return standing.is_overdue(made_us=made_us, now_us=collector.now_us(), gc_grace_us=10 * DAY_US)
 
         assert not await overdue()
@@ -358,7 +358,7 @@ def test_a_read_that_meets_more_than_one_final_shard_has_them_collected() -> Non
     play(scenario)
 
 
-def test_what_stands_in_the_way_of_a_collection_is_not_asked_for_at_each_read() -> None:
+def test_what_replaces_the_way_of_a_collection_is_not_asked_for_at_each_read() -> None:
     asked: list[None] = []
 
     class CountedHints(SilentHints):
@@ -381,29 +381,29 @@ def test_what_stands_in_the_way_of_a_collection_is_not_asked_for_at_each_read() 
     play(scenario)
 
 
-def test_what_is_cached_is_at_most_a_second_old_and_says_so() -> None:
+def test_what_is_cached_is_at_most_a_second_old_and_reports_it() -> None:
     async def scenario(scene: Scene) -> None:
         writer, reader = scene.actor("writer"), scene.actor("reader")
         assert await writer.add(1)
 
-        async def look() -> tuple[int, float]:
+        async def inspection() -> tuple[int, float]:
             cached = await reader.counter.read_cached("home")
             return cached.state, cached.age_s
 
-        assert (await reader.process.start(look()))[0] == 1
+        assert (await reader.process.start(inspection()))[0] == 1
         assert await writer.add(2)
         await scene.world.sleep(0.5)
-        state, age_s = await reader.process.start(look())
+        state, age_s = await reader.process.start(inspection())
         assert state == 1
         assert 0.5 <= age_s <= 0.6
         await scene.world.sleep(0.5)
-        state, age_s = await reader.process.start(look())
+        state, age_s = await reader.process.start(inspection())
         assert state == 3
         assert age_s < 0.1
         reader.process.pause(for_s=7, machine=True)
         await scene.world.sleep(0.1)
         assert await writer.add(4)
-        state, age_s = await reader.process.start(look())
+        state, age_s = await reader.process.start(inspection())
         assert state == 7
 
     play(scenario)

@@ -30,13 +30,13 @@ def test_shares_of_a_pass_side_by_side_collect_all_and_the_pass_is_full() -> Non
         assert await driver.process.start(driver.collector.end(pass_us))
         assert {(TALLY,)} == {tuple(scene.rows("n1", key)) for key in KEYS}
         assert [3] * 12 == [await scene.value(key) for key in KEYS]
-        standing = await driver.process.start(driver.collector.read_standing())
+        standing = await driver.process.start(driver.collector.read_result())
         assert pass_us == standing.full_us
 
     play(scenario, buckets=4)
 
 
-def test_a_pass_with_a_share_that_was_not_done_is_not_full_and_the_next_run_goes_on_with_it() -> None:
+def test_a_pass_with_a_share_that_was_not_done_is_not_full_and_the_next_run_continues_with_it() -> None:
     async def scenario(scene: Scene) -> None:
         await counted(scene)
         driver, one = scene.actor("driver"), scene.actor("one")

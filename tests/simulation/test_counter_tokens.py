@@ -8,7 +8,7 @@ import pytest
 
 from headgate.counters.decide_tokens import Token, TokenAhead, TokenInvalid, TokenTooOld
 from headgate.counters.tokens import TokenUnknown
-from headgate.testing.world import State
+from headgate.testing.world import ProcessState
 from tests.simulation.counter_life import SECOND
 from tests.simulation.counter_scenes import (
     DAY_S,
@@ -43,7 +43,7 @@ def test_killed_at_every_step_an_update_is_sent_again_by_another_and_counts_once
         first.process.kill_before_step(step)
         first.process.start(first._add(1, "home", token))
         await scene.world.sleep(2)
-        struck = first.process.state is State.DEAD
+        struck = first.process.state is ProcessState.DEAD
         assert await scene.actor("second").add(1, token=token)
         assert await scene.value() == 1
         await scene.world.sleep(UNTIL_FOLDED_S)
@@ -54,7 +54,7 @@ def test_killed_at_every_step_an_update_is_sent_again_by_another_and_counts_once
     assert at_every_step(scenario) > 3
 
 
-def test_past_the_window_a_repetition_is_refused_as_nobody_can_tell() -> None:
+def test_past_the_window_a_repetition_is_refused_as_nobody_can_report() -> None:
     async def scenario(scene: Scene) -> None:
         writer = scene.actor("writer")
         token = writer.counter.new_token("order 1")
@@ -92,7 +92,7 @@ def test_without_a_quorum_an_update_is_unknown_and_counts_once_when_it_is_sent_a
     play(scenario)
 
 
-def test_an_unknown_update_is_told_as_such() -> None:
+def test_an_unknown_update_is_reported_as_such() -> None:
     async def scenario(scene: Scene) -> None:
         writer = scene.actor("writer")
         scene.world.network.lose("answer", count=1000)
@@ -181,8 +181,8 @@ def test_a_scan_meets_keys_that_have_updates_with_tokens_alone(folded: bool) -> 
         async def scan() -> dict[str, int]:
             return {key: state async for key, state in scene.actor("reader").counter.scan()}
 
-        seen = await scene.actor("reader").process.start(scan())
-        assert seen == {f"k{number:02}": number + 1 + 1000 * (number % 3 == 0) for number in range(40)}
+        observation = await scene.actor("reader").process.start(scan())
+        assert observation == {f"k{number:02}": number + 1 + 1000 * (number % 3 == 0) for number in range(40)}
 
     play(scenario, buckets=3)
 
@@ -197,18 +197,18 @@ def test_windows_hold_updates_with_tokens_before_and_after_the_fold() -> None:
             assert await writer.add(1 << number, token=writer.counter.new_token(f"order {number}"))
             await scene.world.sleep(10)
 
-        async def told() -> list[int]:
+        async def output() -> list[int]:
             return [
                 await reader.process.start(reader.counter.read_between("home", start + n * grain, start + m * grain))
                 for n, m in ((0, 1), (1, 2), (2, 3), (0, 3))
             ]
 
-        assert await told() == [3, 12, 48, 63]
+        assert await output() == [3, 12, 48, 63]
         await scene.world.sleep(UNTIL_FOLDED_S)
         await scene.actor("folder").fold()
-        assert await told() == [3, 12, 48, 63]
+        assert await output() == [3, 12, 48, 63]
         await scene.world.sleep(4000)
         await scene.actor("folder").fold()
-        assert await told() == [3, 12, 48, 63]
+        assert await output() == [3, 12, 48, 63]
 
     play(scenario, grains_us=(20 * SECOND,))

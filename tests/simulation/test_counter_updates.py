@@ -12,7 +12,7 @@ from headgate.counters.decide_life import LifeTerms
 from headgate.counters.memory import TOTAL
 from headgate.counters.mutator import FLUSH_UPDATES_MAX, KeyInvalid, MutatorClosed, NotSent, UpdateUnknown
 from headgate.errors import Unavailable
-from headgate.testing.world import State
+from headgate.testing.world import ProcessState
 from tests.simulation.counter_life import SECOND
 from tests.simulation.counter_scenes import (
     LIFETIME_S,
@@ -112,7 +112,7 @@ def test_killed_at_every_step_a_process_has_acknowledged_nothing_that_is_not_cou
         writer.process.kill_before_step(step)
         writer.process.start(count())
         await scene.world.sleep(8)
-        struck = writer.process.state is State.DEAD
+        struck = writer.process.state is ProcessState.DEAD
         await judge()
         for key in keys:
             await scene.shards(0, key=key)
@@ -142,7 +142,7 @@ def test_a_clock_that_stands_still_or_is_stepped_back_overwrites_nothing_with_so
     assert play(scenario) == 511
 
 
-def test_a_write_that_times_out_is_sent_again_until_it_is_known_and_then_goes_on() -> None:
+def test_a_write_that_times_out_is_sent_again_until_it_is_known_and_then_continues() -> None:
     async def scenario(scene: Scene) -> None:
         writer = scene.actor("writer")
         scene.world.network.cut("writer", list(scene.cluster.nodes))
@@ -205,7 +205,7 @@ def test_while_the_clock_is_not_to_be_relied_on_nothing_is_sent_nor_acknowledged
 def test_culling_under_pressure_keeps_every_total(budget: int) -> None:
     async def scenario(scene: Scene) -> None:
         writer = scene.actor("writer")
-        own = scene.world.chance("keys")
+        own = scene.world.rng("keys")
         expected: dict[str, int] = {}
 
         async def count() -> None:
@@ -248,7 +248,7 @@ def test_a_key_whose_write_is_unknown_is_never_culled() -> None:
     play(scenario)
 
 
-def test_a_caller_who_went_away_before_the_write_is_not_counted() -> None:
+def test_a_caller_that_left_before_the_write_is_not_counted() -> None:
     async def scenario(scene: Scene) -> int:
         writer = scene.actor("writer")
 
@@ -263,7 +263,7 @@ def test_a_caller_who_went_away_before_the_write_is_not_counted() -> None:
     assert play(scenario) == 2
 
 
-def test_an_update_that_the_type_can_not_take_is_told_to_its_caller_alone() -> None:
+def test_an_update_that_the_type_cannot_take_is_reported_to_its_caller_alone() -> None:
     async def scenario(scene: Scene) -> int:
         writer = scene.actor("writer")
 
@@ -300,7 +300,7 @@ def test_closing_writes_what_waits_and_refuses_what_comes_later() -> None:
     play(scenario)
 
 
-def test_windows_tell_what_was_counted_when() -> None:
+def test_windows_report_what_was_counted_when() -> None:
     async def scenario(scene: Scene) -> None:
         writer = scene.actor("writer")
         minute = 60 * SECOND

@@ -34,17 +34,17 @@ def test_every_key_comes_once_with_all_its_mutators_and_its_tokens(
         window = window_at(begin_us, MINUTE)
 
         async def read() -> dict[str, int]:
-            found: dict[str, int] = {}
+            result: dict[str, int] = {}
             async for key, state in whole.keys(0, window):
-                assert key not in found
-                found[key] = int(KIND.value(state, {}))
-            return found
+                assert key not in result
+                result[key] = int(KIND.value(state, {}))
+            return result
 
-        found = await reader.process.start(read())
-        assert ["about", "home", "token", "zoo"] == list(found)
-        for key, value in found.items():
+        result = await reader.process.start(read())
+        assert ["about", "home", "token", "zoo"] == list(result)
+        for key, value in result.items():
             one = await reader.process.start(reader.counter.read_between(key, window.start_us, window.end_us))
             assert (key, int(KIND.value(one, {}))) == (key, value)
-        assert {"about": 31, "home": 2 + 4 + 16, "token": 100, "zoo": 4} == found
+        assert {"about": 31, "home": 2 + 4 + 16, "token": 100, "zoo": 4} == result
 
     play(scenario, grains_us=(MINUTE,))

@@ -35,14 +35,14 @@ class SlowMember(Member):
         slow: set[asyncio.Task[None]] = set()
         while True:
             try:
-                found = await engine.receive(batch, wait_us=SECOND)
-                for each in found:
+                result = await engine.receive(batch, wait_us=SECOND)
+                for each in result:
                     ((_, lane),) = engine._by_lane([Ack(each.receipt)])
                     if lane not in self.last_given_s:
                         slow.add(asyncio.get_running_loop().create_task(self._slowly(engine, each.receipt)))
-                        found = [other for other in found if other is not each]
+                        result = [other for other in result if other is not each]
                     self.last_given_s[lane] = self.queue.world.now_s()
-                await engine.settle([Ack(each.receipt) for each in found])
+                await engine.settle([Ack(each.receipt) for each in result])
             except HeadgateError:
                 await asyncio.sleep(0.2)
 
@@ -146,7 +146,7 @@ def test_a_hand_over_after_a_clock_in_doubt_is_taken_back_too() -> None:
     simulate(scenario, settings=HELD)
 
 
-def test_a_worker_that_ends_hands_over_every_lane_though_it_is_alone() -> None:
+def test_a_worker_that_ends_passes_every_lane_though_it_is_alone() -> None:
     async def scenario(queue: Queue) -> None:
         await begin(queue, Seen(), 0)
         member = SlowMember(queue, "only", Seen())

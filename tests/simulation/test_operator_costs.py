@@ -9,10 +9,10 @@ import pytest
 
 from headgate.store.catalogue import Catalogue
 from headgate.testing.world import World
+from headgate_operator.apply_plan import PlanApplier
 from headgate_operator.kinds import QUEUE
 from headgate_operator.names import Key
-from headgate_operator.perform import Performer
-from headgate_operator.reconciling import Reconciler
+from headgate_operator.reconciler import Reconciler
 from tests.simulation.operator_scene import Scene, condition, queue_text, scene_of
 
 SHARED = (
@@ -28,7 +28,7 @@ class Costs:
         self.visits = self.rounds = self.statuses = self.reads = 0
         key = Key("Queue", "shop", name)
         reconcile, decide = Reconciler.reconcile, Reconciler._take_round
-        status, find = Performer._status, Catalogue.find
+        status, find = PlanApplier._status, Catalogue.find
 
         async def reconciled(of: Reconciler, each: Key) -> Any:
             self.visits += each == key
@@ -38,25 +38,27 @@ class Costs:
             self.rounds += each == key
             return await decide(of, each, *rest)
 
-        async def told(of: Performer, effect: Any) -> Any:
+        async def output(of: PlanApplier, effect: Any) -> Any:
             self.statuses += effect.key == key
             return await status(of, effect)
 
-        async def found(of: Catalogue, each: Any, **options: Any) -> Any:
+        async def result(of: Catalogue, each: Any, **options: Any) -> Any:
             self.reads += each.name == name
             return await find(of, each, **options)
 
         monkeypatch.setattr(Reconciler, "reconcile", reconciled)
         monkeypatch.setattr(Reconciler, "_take_round", decided)
-        monkeypatch.setattr(Performer, "_status", told)
-        monkeypatch.setattr(Catalogue, "find", found)
+        monkeypatch.setattr(PlanApplier, "_status", output)
+        monkeypatch.setattr(Catalogue, "find", result)
 
 
 async def is_ready(scene: Scene, name: str) -> None:
     await scene.until(lambda: condition(scene.find(QUEUE, "shop", name)) == ("True", "Reconciled"), 30)
 
 
-def test_a_fresh_queue_beside_others_is_visited_once_read_once_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fresh_queue_beside_others_is_visited_once_read_once_and_reported_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     costs = Costs(monkeypatch, "letters")
 
     async def scenario(scene: Scene) -> tuple[int, int, int, int]:
@@ -73,7 +75,7 @@ def test_a_fresh_queue_beside_others_is_visited_once_read_once_and_told_once(mon
         assert (1, 4, 1, 1) == world.run(scenario(scene_of(world)))
 
 
-def test_a_changed_spec_is_carried_out_without_reading_what_was_just_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_spec_is_executed_without_reading_what_was_just_written(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = Costs(monkeypatch, "emails")
 
     async def scenario(scene: Scene) -> int:

@@ -16,9 +16,9 @@ from headgate.store.simulated import SimulatedStore
 from headgate.store.statements import Select
 from headgate.store.store import NotEnoughReplicas
 from headgate.testing.world import World
-from headgate_operator.figures import KNOWN_S, SLICES, TOGETHER, TURN_S, FigureBoard, Followed
 from headgate_operator.kinds import QUEUE
 from headgate_operator.names import Key
+from headgate_operator.queue_stats import KNOWN_S, SLICES, TOGETHER, TURN_S, FigureBoard, FollowedQueue
 from headgate_operator.world import UNKNOWN
 from tests.simulation.operator_scene import Running, Scene, condition, queue_text, scene_of
 
@@ -53,28 +53,28 @@ async def owner(scene: Scene, began_s: float) -> None:
         await asyncio.sleep(1)
 
 
-def test_a_status_is_written_every_five_seconds_at_most_and_what_it_tells_is_hardly_older() -> None:
+def test_a_status_is_written_every_five_seconds_at_most_and_what_it_reports_is_hardly_older() -> None:
     async def scenario(scene: Scene) -> None:
         scene.start_operator()
         scene.apply(queue_text())
         await scene.until(lambda: are_ready(scene, ["emails"]))
         began_s = scene.world.now_s()
         written_s: list[float] = []
-        told: list[int] = []
+        reports: list[int] = []
 
         def note(written: Any) -> None:
             backlog = (written.document.get("status") or {}).get("backlog")
-            if written.kind is QUEUE and backlog and backlog != (told or [0])[-1]:
+            if written.kind is QUEUE and backlog and backlog != (reports or [0])[-1]:
                 written_s.append(scene.world.now_s())
-                told.append(backlog)
+                reports.append(backlog)
 
         scene.api.server.when_written(note)
         working = asyncio.get_running_loop().create_task(owner(scene, began_s))
         await asyncio.sleep(120)
         working.cancel()
         pauses = [later - earlier for earlier, later in pairwise(written_s)]
-        ages = [until_s - began_s - each for until_s, each in zip(written_s[1:], told, strict=False)]
-        assert len(told) > 15
+        ages = [until_s - began_s - each for until_s, each in zip(written_s[1:], reports, strict=False)]
+        assert len(reports) > 15
         assert min(pauses) >= WRITE_EVERY_S - ON_THE_WAY_S
         assert max(ages) <= SHOWN_S + ON_THE_WAY_S + 1.0  # which is how often an owner reports
 
@@ -131,7 +131,7 @@ def test_slices_are_asked_for_some_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     assert TOGETHER == max(sizes)
 
 
-def test_a_slice_that_can_not_be_read_keeps_no_other_from_being_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slice_that_cannot_be_read_keeps_no_other_from_being_known(monkeypatch: pytest.MonkeyPatch) -> None:
     read = SimulatedStore.read
     lost: set[int] = set()
 
@@ -150,16 +150,16 @@ def test_a_slice_that_can_not_be_read_keeps_no_other_from_being_known(monkeypatc
         now_us = running.process.clock.wall_us()
         return {slice_of(each.entry.id) for each in board.all() if board.of(each.key, now_us) is UNKNOWN}
 
-    found = play(scenario)
-    assert lost == found
+    result = play(scenario)
+    assert lost == result
 
 
-def test_figures_of_one_queue_that_can_not_be_judged_keep_no_other_from_being_known(
+def test_figures_of_one_queue_that_cannot_be_judged_keep_no_other_from_being_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     judge = FigureBoard._judge
 
-    def fails_at_one(self: FigureBoard, followed: Followed, *told: Any, **options: Any) -> None:
+    def fails_at_one(self: FigureBoard, followed: FollowedQueue, *told: Any, **options: Any) -> None:
         if followed.key.name == "q7":
             raise ValueError("a row that nobody wrote")
         judge(self, followed, *told, **options)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from headgate.store.catalogue_entry import State
+from headgate.store.catalogue_entry import EntryState
 from headgate.testing.world import World
+from headgate_operator.apply_plan import PlanApplier
+from headgate_operator.decision_log import effect_words
 from headgate_operator.kinds import CRON_JOB, DEPLOYMENT, QUEUE, SECRET, SERVICE_ACCOUNT
 from headgate_operator.names import Key
-from headgate_operator.perform import Performer
-from headgate_operator.ring import effect_words
 from tests.simulation.operator_scene import Running, Scene, condition, queue_text, scene_of
 
 LIVES_MAX = 80
@@ -25,10 +25,10 @@ DELETE = "{shards: 2, deletionPolicy: Delete, consumers: [{name: mailer, image: 
 
 def kill_before(monkeypatch: pytest.MonkeyPatch, running: Running, number: int) -> None:
     """Let it die just before its effect of that number."""
-    whole = Performer._one
+    whole = PlanApplier._one
     begun = 0
 
-    async def one(self: Performer, *args: Any) -> Any:
+    async def one(self: PlanApplier, *args: Any) -> Any:
         nonlocal begun
         begun += 1
         if begun == number:
@@ -36,7 +36,7 @@ def kill_before(monkeypatch: pytest.MonkeyPatch, running: Running, number: int) 
             await asyncio.sleep(0)
         return await whole(self, *args)
 
-    monkeypatch.setattr(Performer, "_one", one)
+    monkeypatch.setattr(PlanApplier, "_one", one)
 
 
 def shown(scene: Scene) -> dict[str, Any]:
@@ -65,21 +65,21 @@ def die_after_one(monkeypatch: pytest.MonkeyPatch, operators: list[Running]) -> 
 
     An effect that nobody can see afterwards is done again in the next life, which would die there for ever.
     """
-    whole = Performer._one
+    whole = PlanApplier._one
     deaths = Counter[tuple[str, str]]()
     done: dict[int, str] = {}
 
-    async def one(self: Performer, key: Key, effect: Any, *args: Any) -> Any:
-        told, before = effect_words(effect), done.get(id(self))
-        if before is not None and not deaths[before, told]:
-            deaths[before, told] += 1
+    async def one(self: PlanApplier, key: Key, effect: Any, *args: Any) -> Any:
+        report, before = effect_words(effect), done.get(id(self))
+        if before is not None and not deaths[before, report]:
+            deaths[before, report] += 1
             operators[-1].process.kill()
             await asyncio.sleep(0)
         answer = await whole(self, key, effect, *args)
-        done[id(self)] = told
+        done[id(self)] = report
         return answer
 
-    monkeypatch.setattr(Performer, "_one", one)
+    monkeypatch.setattr(PlanApplier, "_one", one)
     return deaths
 
 
@@ -100,7 +100,7 @@ def live(monkeypatch: pytest.MonkeyPatch, number: int | None, spec: str) -> tupl
         await scene.until(lambda: is_ready(scene), within_s=60)
         entry = await scene.entry(EMAILS)
         assert entry is not None
-        assert State.ACTIVE is entry.state
+        assert EntryState.ACTIVE is entry.state
         assert [] == sorted({name for name in scene.schema.made if scene.schema.made.count(name) > 1})
         return shown(scene), was_killed
 

@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 import pytest
 
 from headgate.client.queue import Queue
-from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS, BulkResult, write_standing
+from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS, BulkResult, write_pass_result
 from headgate.errors import HeadgateError
-from headgate.store.catalogue_entry import State
+from headgate.store.catalogue_entry import EntryState
 from headgate.store.simulated import SimulatedStore
 from headgate.testing.world import World
+from headgate_operator.bulk_runs import job_id
 from headgate_operator.kinds import DEPLOYMENT, NAMESPACE, QUEUE, SECRET, SERVICE_ACCOUNT, SPARK_APPLICATION
+from headgate_operator.maintenance_results import READ_EVERY_S
 from headgate_operator.names import ADOPT, GROUP, MANAGED_BY, MANAGER, Key, consumer_name
-from headgate_operator.observe_runs import job_id
-from headgate_operator.passes import READ_EVERY_S
-from headgate_operator.simulated.controllers import Fate
+from headgate_operator.simulated.controllers import PodOutcome
 from tests.simulation.operator_scene import CONSUMERS, Scene, condition, queue_text, scene_of
 from tests.simulation.sdk_world import Program, Shop
 
@@ -33,9 +33,9 @@ def play(scenario: Callable[[Scene], Coroutine[Any, Any, T]], seed: int = 1) -> 
 
 
 def emails(scene: Scene) -> dict[str, Any]:
-    found = scene.find(QUEUE, "shop", "emails")
-    assert found is not None
-    return found
+    result = scene.find(QUEUE, "shop", "emails")
+    assert result is not None
+    return result
 
 
 async def ready(scene: Scene, spec: str | None = None) -> None:
@@ -44,8 +44,8 @@ async def ready(scene: Scene, spec: str | None = None) -> None:
 
 
 def replicas(scene: Scene) -> int:
-    found = scene.find(DEPLOYMENT, "shop", MAILER)
-    return -1 if found is None else int(found["spec"]["replicas"])
+    result = scene.find(DEPLOYMENT, "shop", MAILER)
+    return -1 if result is None else int(result["spec"]["replicas"])
 
 
 class Workers:
@@ -56,11 +56,11 @@ class Workers:
         self._running: dict[str, Program] = {}
         self.handled: list[float] = []
 
-    def started(self, pod: Mapping[str, Any]) -> Fate:
+    def started(self, pod: Mapping[str, Any]) -> PodOutcome:
         program = self._shop.program(str(pod["metadata"]["name"]))
         self._running[pod["metadata"]["uid"]] = program
         program.process.start(self._work(program))
-        return Fate(ready_after_s=0.5)
+        return PodOutcome(ready_after_s=0.5)
 
     def ending(self, pod: Mapping[str, Any]) -> float:
         program = self._running.pop(pod["metadata"]["uid"])
@@ -158,20 +158,20 @@ def run_of_nightly(scene: Scene, state: str) -> None:
     scene.apply({**document, "spec": {}, "status": {"applicationState": {"state": state}}})
 
 
-async def told_by_its_driver(scene: Scene, says: str, done: int) -> None:
+async def told_by_its_driver(scene: Scene, message: str, done: int) -> None:
     """The row that the job writes, after this number."""
     driver = scene.world.process(f"driver-{done}")
-    result = BulkResult(driver.clock.wall_us(), says, keys=done)
+    result = BulkResult(driver.clock.wall_us(), message, keys=done)
     id_ = job_id(emails(scene)["metadata"]["uid"], "nightly")
-    await driver.start(write_standing(SimulatedStore(scene.ring, driver), id_, result))
+    await driver.start(write_pass_result(SimulatedStore(scene.ring, driver), id_, result))
 
 
 def nightly(scene: Scene) -> tuple[str | None, int | None]:
-    told = (emails(scene)["status"].get("bulk") or {}).get("nightly") or {}
-    return told.get("state"), told.get("done")
+    report = (emails(scene)["status"].get("bulk") or {}).get("nightly") or {}
+    return report.get("state"), report.get("done")
 
 
-def test_the_end_of_a_bulk_job_is_told_with_what_it_did_and_what_it_tells_later_a_while_after() -> None:
+def test_the_end_of_a_bulk_job_is_reported_with_what_it_did_and_what_it_reports_later_a_while_after() -> None:
     async def scenario(scene: Scene) -> None:
         scene.api.server.install(SPARK_APPLICATION)
         scene.start_operator()
@@ -187,7 +187,7 @@ def test_the_end_of_a_bulk_job_is_told_with_what_it_did_and_what_it_tells_later_
     play(scenario)
 
 
-def test_with_cassandra_away_for_a_minute_children_are_mended_and_one_status_says_so() -> None:
+def test_with_cassandra_unavailable_for_a_minute_children_are_fixed_and_one_status_reports_it() -> None:
     async def scenario(scene: Scene) -> None:
         running = scene.start_operator()
         await ready(scene)
@@ -206,7 +206,7 @@ def test_with_cassandra_away_for_a_minute_children_are_mended_and_one_status_say
     play(scenario)
 
 
-def test_deleted_under_delete_with_cassandra_away_it_waits_says_so_and_ends_once_it_is_back() -> None:
+def test_deleted_under_delete_with_cassandra_unavailable_it_waits_reports_it_and_ends_once_it_is_back() -> None:
     async def scenario(scene: Scene) -> None:
         running = scene.start_operator()
         await ready(scene, f"{{deletionPolicy: Delete, consumers: {CONSUMERS}}}")
@@ -221,7 +221,7 @@ def test_deleted_under_delete_with_cassandra_away_it_waits_says_so_and_ends_once
     play(scenario)
 
 
-def test_a_namespace_that_ends_is_released_with_cassandra_away() -> None:
+def test_a_namespace_that_ends_is_released_with_cassandra_unavailable() -> None:
     async def scenario(scene: Scene) -> None:
         running = scene.start_operator()
         await ready(scene, f"{{deletionPolicy: Delete, consumers: {CONSUMERS}}}")
@@ -242,19 +242,19 @@ def test_what_was_retained_is_adopted_with_its_messages_by_an_annotation_alone()
         retained = await scene.entry(EMAILS)
         assert first is not None
         assert retained is not None
-        assert State.RETAINED is retained.state
+        assert EntryState.RETAINED is retained.state
         scene.apply(queue_text())
         await scene.until(lambda: condition(emails(scene), "Stalled") == ("True", "NameTaken"), 20)
         scene.patch(QUEUE, "shop", "emails", {"metadata": {"annotations": {ADOPT: "by-name"}}})
         await scene.until(lambda: condition(emails(scene)) == ("True", "Reconciled"), 30)
         again = await scene.entry(EMAILS)
         assert again is not None
-        assert (first.id, State.ACTIVE) == (again.id, again.state)
+        assert (first.id, EntryState.ACTIVE) == (again.id, again.state)
 
     play(scenario)
 
 
-def test_paused_nothing_is_changed_and_the_status_goes_on() -> None:
+def test_paused_nothing_is_changed_and_the_status_continues() -> None:
     async def scenario(scene: Scene) -> None:
         scene.start_operator()
         await ready(scene)
@@ -270,7 +270,7 @@ def test_paused_nothing_is_changed_and_the_status_goes_on() -> None:
     play(scenario)
 
 
-def test_in_mode_external_replicas_are_left_to_whoever_scales() -> None:
+def test_in_mode_external_replicas_are_left_to_whichever_process_scales() -> None:
     async def scenario(scene: Scene) -> None:
         scene.start_operator()
         await ready(scene, "{consumers: [{name: mailer, image: 'mailer:1', handler: 'm:s', scaling: {min: 2}}]}")
@@ -286,7 +286,7 @@ def test_in_mode_external_replicas_are_left_to_whoever_scales() -> None:
     play(scenario)
 
 
-def test_without_the_charts_secret_it_says_so_and_goes_on_once_it_is_there() -> None:
+def test_without_the_charts_secret_it_reports_it_and_continues_once_it_is_there() -> None:
     async def scenario(scene: Scene) -> None:
         scene.delete(SECRET, "headgate-system", "headgate-connection")
         scene.start_operator()
@@ -302,8 +302,8 @@ def test_without_the_charts_secret_it_says_so_and_goes_on_once_it_is_there() -> 
 
 def secret_in_shop(scene: Scene) -> dict[str, str] | None:
     """The labels of the Secret that workers there read."""
-    found = scene.find(SECRET, "shop", "headgate-connection")
-    return None if found is None else found["metadata"].get("labels") or {}
+    result = scene.find(SECRET, "shop", "headgate-connection")
+    return None if result is None else result["metadata"].get("labels") or {}
 
 
 def test_a_namespaces_own_secret_is_used_and_left_alone_and_once_it_is_gone_the_charts_is_copied() -> None:

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.engines.contract import Ack, Delivery, Extend, Message, Settled
+from headgate.engines.contract import Ack, Delivery, Extend, NewMessage, Settled
 from headgate.engines.read_budget import ReadBudget
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline.settings import GenerationSettings
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 
 MIB = 1024 * 1024
-ONE_LANE = replace(WORKED, generations=(Generation(1, 1),), part_us=60 * SECOND, visibility_us=8 * SECOND)
+ONE_LANE = replace(WORKED, generations=(GenerationSettings(1, 1),), part_us=60 * SECOND, visibility_us=8 * SECOND)
 
 
 async def producer_of(queue: Queue) -> Client:
@@ -29,7 +29,7 @@ async def producer_of(queue: Queue) -> Client:
 async def put_steadily(queue: Queue, client: Client, *, per_s: int, size: int) -> None:
     """Until the world ends: five times a second, contents that do not compress."""
     while True:
-        messages = [Message(client.process.chance.randbytes(size)) for _ in range(per_s // 5)]
+        messages = [NewMessage(client.process.rng.randbytes(size)) for _ in range(per_s // 5)]
         await queue.put(client, *messages)
         await asyncio.sleep(0.2)
 
@@ -109,9 +109,9 @@ def test_what_is_settled_takes_no_memory_while_a_message_before_it_is_in_flight(
         await asyncio.sleep(30)
         assert consumer.engine is not None
         (lane,) = consumer.engine.lanes.held.values()
-        assert lane.books.lowest_unsettled is not None
-        assert lane.books.holes > 100
-        return lane.books.bytes_held, consumer.host.read_budget.held_bytes
+        assert lane.delivery_state.lowest_unsettled is not None
+        assert lane.delivery_state.holes > 100
+        return lane.delivery_state.bytes_held, consumer.host.read_budget.held_bytes
 
     held_bytes, budget_bytes = simulate(scenario, settings=ONE_LANE)
     assert held_bytes == budget_bytes
@@ -125,15 +125,15 @@ LARGE = 12
 @pytest.fixture(scope="module")
 def large() -> dict[str, list[int]]:
     """What is held and asked for by a process that begins beside a backlog of large messages."""
-    settings = replace(WORKED, generations=(Generation(1, LARGE),), part_us=3600 * SECOND)
-    found: dict[str, list[int]] = {"held": [], "limits": [], "lanes": [], "bound": []}
+    settings = replace(WORKED, generations=(GenerationSettings(1, LARGE),), part_us=3600 * SECOND)
+    entries: dict[str, list[int]] = {"held": [], "limits": [], "lanes": [], "bound": []}
 
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         client = await producer_of(queue)
-        one = client.process.chance.randbytes(MIB - 64)
+        one = client.process.rng.randbytes(MIB - 64)
         for _ in range(10 * LARGE):
-            await client.process.start(queue.put(client, Message(one)))
+            await client.process.start(queue.put(client, NewMessage(one)))
         await asyncio.sleep(3)
         consumer = Consumer(queue, "consumer", Seen())
         object.__setattr__(consumer.host, "read_budget", ReadBudget(20 * MIB))
@@ -143,16 +143,16 @@ def large() -> dict[str, list[int]]:
             for _ in range(20):
                 await engine.receive(1, wait_us=SECOND)
                 await asyncio.sleep(0.2)
-                books = [lane.books for lane in engine.lanes.held.values()]
-                found["held"].append(sum(each.bytes_held for each in books))
-            found["lanes"] = [each.unsettled for each in books]
+                delivery_state = [lane.delivery_state for lane in engine.lanes.held.values()]
+                entries["held"].append(sum(each.bytes_held for each in delivery_state))
+            entries["lanes"] = [each.unsettled for each in delivery_state]
 
         await consumer.process.start(work())
-        found["limits"] = [statement.limit for statement in consumer.store.sent_to("work")]
-        found["bound"] = [consumer.host.read_budget.bytes_max]
+        entries["limits"] = [statement.limit for statement in consumer.store.sent_to("work")]
+        entries["bound"] = [consumer.host.read_budget.bytes_max]
 
     simulate(scenario, settings=settings)
-    return found
+    return entries
 
 
 def test_lanes_of_large_messages_hold_no_more_than_one_bound_together(large: dict[str, list[int]]) -> None:

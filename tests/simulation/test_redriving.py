@@ -10,8 +10,8 @@ import pytest
 
 from headgate.client.outgoing import Put
 from headgate.client.queue import Queue
-from headgate.client.redriving import DIED_IN, DIED_OF, RedriveResult, SkipReason
-from headgate.errors import SpecError, Unavailable
+from headgate.client.redriving import DEATH_REASON, SOURCE_QUEUE, RedriveResult, SkipReason
+from headgate.errors import InvalidRequest, Unavailable
 from headgate.store.simulated import Cluster
 from headgate.testing.world import World
 from tests.simulation.sdk_world import Shop, queue_text
@@ -21,7 +21,7 @@ Scenario = Callable[[Queue, Queue], Coroutine[Any, Any, None]]
 
 def dead(payload: str, *, source: str | None = "shop/emails", reason: str = "ValueError: no address") -> Put:
     """A message as the engine puts it into a dead-letter queue."""
-    attributes = {DIED_OF: reason} | ({} if source is None else {DIED_IN: source})
+    attributes = {DEATH_REASON: reason} | ({} if source is None else {SOURCE_QUEUE: source})
     return Put(payload, attributes=attributes)
 
 
@@ -51,16 +51,16 @@ async def payloads(queue: Queue) -> list[str]:
 
 
 def test_each_message_returns_to_its_source_and_the_others_stay_with_a_reason() -> None:
-    async def scenario(emails: Queue, graves: Queue) -> None:
+    async def scenario(emails: Queue, dead_letters: Queue) -> None:
         lost = dead("lost", source=None)
-        ids = await graves.put_many([dead("a"), dead("b"), lost, dead("gone", source="shop/gone")])
+        ids = await dead_letters.put_many([dead("a"), dead("b"), lost, dead("gone", source="shop/gone")])
         steps: list[int] = []
-        result = await graves.redrive(on_moved=steps.append)
+        result = await dead_letters.redrive(on_moved=steps.append)
         reasons = {each.message_id: each.reason for each in result.skipped}
         assert (2, 2, True) == (result.moved, sum(steps), result.complete)
         assert {ids[2]: SkipReason.NO_SOURCE, ids[3]: SkipReason.SOURCE_NOT_FOUND} == reasons
         assert ["a", "b"] == await payloads(emails)
-        assert ["gone", "lost"] == await payloads(graves)
+        assert ["gone", "lost"] == await payloads(dead_letters)
         (message, _) = await emails.peek(2)
         assert {} == {name: value for name, value in message.attributes.items() if "dead" in name}
 
@@ -68,44 +68,46 @@ def test_each_message_returns_to_its_source_and_the_others_stay_with_a_reason() 
 
 
 def test_only_the_ids_that_are_named_are_moved() -> None:
-    async def scenario(emails: Queue, graves: Queue) -> None:
-        first, second, _ = await graves.put_many([dead("a"), dead("b"), dead("c")])
+    async def scenario(emails: Queue, dead_letters: Queue) -> None:
+        first, second, _ = await dead_letters.put_many([dead("a"), dead("b"), dead("c")])
         (absent,) = await emails.put_many(["elsewhere"])
-        result = await graves.redrive(ids=[second, absent])
+        result = await dead_letters.redrive(ids=[second, absent])
         assert (1, [(absent, SkipReason.NOT_FOUND)]) == (
             result.moved,
             [(each.message_id, each.reason) for each in result.skipped],
         )
-        assert ["a", "c"] == await payloads(graves)
-        again = await graves.redrive(ids=[second])
+        assert ["a", "c"] == await payloads(dead_letters)
+        again = await dead_letters.redrive(ids=[second])
         assert (0, SkipReason.NOT_FOUND) == (again.moved, again.skipped[0].reason)
-        assert RedriveResult(1) == await graves.redrive(ids=[first])
+        assert RedriveResult(1) == await dead_letters.redrive(ids=[first])
         assert ["a", "b", "elsewhere"] == await payloads(emails)
 
     simulate(scenario)
 
 
 def test_a_filter_and_a_limit_select_messages() -> None:
-    async def scenario(emails: Queue, graves: Queue) -> None:
+    async def scenario(emails: Queue, dead_letters: Queue) -> None:
         timeouts = [dead(f"slow {number}", reason="TimeoutError") for number in range(5)]
-        await graves.put_many([dead("broken"), *timeouts])
-        slow = await graves.redrive(matching=lambda message: "Timeout" in str(message.attributes[DIED_OF]), limit=3)
+        await dead_letters.put_many([dead("broken"), *timeouts])
+        slow = await dead_letters.redrive(
+            matching=lambda message: "Timeout" in str(message.attributes[DEATH_REASON]), limit=3
+        )
         assert RedriveResult(3) == slow
         assert ["slow", "slow", "slow"] == [each.split()[0] for each in await payloads(emails)]
-        rest = await graves.redrive(matching=lambda message: "Timeout" in str(message.attributes[DIED_OF]))
-        assert (RedriveResult(2), ["broken"]) == (rest, await payloads(graves))
-        await graves.put_many([dead("x"), dead("y")])
-        assert RedriveResult(2) == await graves.redrive(limit=2)
-        assert 1 == len(await payloads(graves))
+        rest = await dead_letters.redrive(matching=lambda message: "Timeout" in str(message.attributes[DEATH_REASON]))
+        assert (RedriveResult(2), ["broken"]) == (rest, await payloads(dead_letters))
+        await dead_letters.put_many([dead("x"), dead("y")])
+        assert RedriveResult(2) == await dead_letters.redrive(limit=2)
+        assert 1 == len(await payloads(dead_letters))
 
     simulate(scenario)
 
 
 def test_messages_that_stay_are_not_charged_and_can_be_redriven_at_once() -> None:
-    async def scenario(emails: Queue, graves: Queue) -> None:
-        kept, wanted = await graves.put_many([dead("kept"), dead("wanted")])
-        assert 1 == (await graves.redrive(ids=[wanted])).moved
-        (message,) = await graves.receive(1)
+    async def scenario(emails: Queue, dead_letters: Queue) -> None:
+        kept, wanted = await dead_letters.put_many([dead("kept"), dead("wanted")])
+        assert 1 == (await dead_letters.redrive(ids=[wanted])).moved
+        (message,) = await dead_letters.receive(1)
         assert (kept, 1) == (message.id, message.attempt)
         await message.nack()
 
@@ -113,43 +115,43 @@ def test_messages_that_stay_are_not_charged_and_can_be_redriven_at_once() -> Non
 
 
 def test_another_target_is_given_by_name_and_is_not_the_queue_itself() -> None:
-    async def scenario(emails: Queue, graves: Queue) -> None:
-        await graves.put_many([dead("lost", source=None)])
-        with pytest.raises(SpecError, match="A dead-letter queue is not its own target"):
-            await graves.redrive(to="shop/emails-dead")
-        assert RedriveResult(1) == await graves.redrive(to="shop/emails")
+    async def scenario(emails: Queue, dead_letters: Queue) -> None:
+        await dead_letters.put_many([dead("lost", source=None)])
+        with pytest.raises(InvalidRequest, match="A dead-letter queue is not its own target"):
+            await dead_letters.redrive(to="shop/emails-dead")
+        assert RedriveResult(1) == await dead_letters.redrive(to="shop/emails")
         assert ["lost"] == await payloads(emails)
-        with pytest.raises(SpecError, match="from 1 to 10000 ids"):
-            await graves.redrive(ids=[])
+        with pytest.raises(InvalidRequest, match="from 1 to 10000 ids"):
+            await dead_letters.redrive(ids=[])
 
     simulate(scenario)
 
 
 def test_a_redrive_that_fails_after_its_put_puts_no_message_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(emails: Queue, graves: Queue) -> None:
-        await graves.put_many([dead("a")])
+    async def scenario(emails: Queue, dead_letters: Queue) -> None:
+        await dead_letters.put_many([dead("a")])
 
         async def failing(settles: object) -> NoReturn:
             raise Unavailable("no answer")
 
         with monkeypatch.context() as patch, pytest.raises(Unavailable, match="no answer"):
-            patch.setattr(graves, "settle", failing)
-            await graves.redrive()
+            patch.setattr(dead_letters, "settle", failing)
+            await dead_letters.redrive()
         await asyncio.sleep(90)  # it is received again
-        assert RedriveResult(1) == await graves.redrive()
-        assert (["a"], []) == (await payloads(emails), await payloads(graves))
+        assert RedriveResult(1) == await dead_letters.redrive()
+        assert (["a"], []) == (await payloads(emails), await payloads(dead_letters))
 
     simulate(scenario)
 
 
 def test_a_redrive_that_is_cancelled_returns_what_it_holds() -> None:
-    async def scenario(emails: Queue, graves: Queue) -> None:
-        (kept,) = await graves.put_many([dead("kept", source=None)])
-        running = asyncio.ensure_future(graves.redrive())
+    async def scenario(emails: Queue, dead_letters: Queue) -> None:
+        (kept,) = await dead_letters.put_many([dead("kept", source=None)])
+        running = asyncio.ensure_future(dead_letters.redrive())
         await asyncio.sleep(1)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        (message,) = await graves.receive(1, wait=5)
+        (message,) = await dead_letters.receive(1, wait=5)
         assert kept == message.id
         await message.ack()
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lane_keeper import LaneKeeper
-from headgate.engines.timeline.layout import Place, id_bytes
-from headgate.errors import HeadgateError, Refused, Surroundings
+from headgate.engines.timeline.layout import MessagePlace, id_bytes
+from headgate.errors import EnvironmentProblem, HeadgateError, OperationRefused
 from headgate.store.statements import Insert, Select
 from headgate.store.store import StatementFailed
 from tests.simulation.sharing_members import SHARED, Member, begin, holding
@@ -23,8 +23,8 @@ from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import Seen, check_seen, until_all_settled
 
 KINDS = [
-    Refused("Cassandra's role may not do this"),
-    Surroundings("The table in Cassandra differs from its expected schema"),
+    OperationRefused("Cassandra's role may not do this"),
+    EnvironmentProblem("The table in Cassandra differs from its expected schema"),
     StatementFailed("The driver failed"),
 ]
 
@@ -37,7 +37,7 @@ async def put_steadily(queue: Queue, *, every_s: float = 0.1) -> asyncio.Task[No
     async def put_all() -> None:
         number = 0
         while True:
-            await client.process.start(queue.put(client, Message(b"%d" % number)))
+            await client.process.start(queue.put(client, NewMessage(b"%d" % number)))
             number += 1
             await asyncio.sleep(every_s)
 
@@ -55,12 +55,12 @@ def refuse(members: list[Member], error: HeadgateError | None) -> None:
         each.store.gate = gate
 
 
-async def handled_by(queue: Queue, seen: Seen, member: Member, *, within_s: float) -> bool:
+async def handled_by(queue: Queue, objects: Seen, member: Member, *, within_s: float) -> bool:
     """Whether a member is given anything from now on."""
-    before = Counter(name for name, _ in seen.deliveries)[member.process.name]
+    before = Counter(name for name, _ in objects.deliveries)[member.process.name]
     until_s = queue.world.now_s() + within_s
     while queue.world.now_s() < until_s:
-        if Counter(name for name, _ in seen.deliveries)[member.process.name] > before:
+        if Counter(name for name, _ in objects.deliveries)[member.process.name] > before:
             return True
         await asyncio.sleep(0.1)
     return False
@@ -72,29 +72,31 @@ def test_two_workers_whose_rights_are_gone_for_eight_seconds_work_within_five_of
     error: HeadgateError, seed: int
 ) -> None:
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
-        members = await begin(queue, seen, 2)
+        objects = Seen()
+        members = await begin(queue, objects, 2)
         await holding(members, [3, 3], within_s=30)
         putting = await put_steadily(queue)
         await asyncio.sleep(5)
         refuse(members, error)
         await asyncio.sleep(8)
         refuse(members, None)
-        assert [True, True] == await asyncio.gather(*(handled_by(queue, seen, each, within_s=5) for each in members))
+        assert [True, True] == await asyncio.gather(
+            *(handled_by(queue, objects, each, within_s=5) for each in members)
+        )
         assert [] == [loop.why_dead() for each in members for loop in loops_of(each) if loop.why_dead()]
         await asyncio.sleep(5)
         putting.cancel()
-        await until_all_settled(queue, seen, within_s=120)
+        await until_all_settled(queue, objects, within_s=120)
         await holding(members, [3, 3], within_s=30)
-        assert set() == set(queue.acknowledged) - {each.message_id for _, each in seen.deliveries}
+        assert set() == set(queue.acknowledged) - {each.message_id for _, each in objects.deliveries}
 
     simulate(scenario, seed, settings=replace(SHARED, part_us=60 * SECOND))
 
 
 def test_a_read_that_is_refused_ends_no_tenure() -> None:
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
-        (member,) = await begin(queue, seen, 1)
+        objects = Seen()
+        (member,) = await begin(queue, objects, 1)
         await holding([member], [6], within_s=30)
         putting = await put_steadily(queue)
         await asyncio.sleep(5)
@@ -102,16 +104,16 @@ def test_a_read_that_is_refused_ends_no_tenure() -> None:
 
         async def gate(statement: Any) -> None:
             if isinstance(statement, Select) and statement.shape.table.name in ("timeline_work", "timeline_parts"):
-                raise Refused("too many tombstones")
+                raise OperationRefused("too many tombstones")
 
         member.store.gate = gate
         await asyncio.sleep(4)
         member.store.gate = None
-        assert await handled_by(queue, seen, member, within_s=3)
+        assert await handled_by(queue, objects, member, within_s=3)
         assert before == epochs_of(member)
         putting.cancel()
-        await until_all_settled(queue, seen, within_s=120)
-        check_seen(queue, seen)
+        await until_all_settled(queue, objects, within_s=120)
+        check_seen(queue, objects)
 
     simulate(scenario, settings=replace(SHARED, part_us=60 * SECOND))
 
@@ -119,7 +121,7 @@ def test_a_read_that_is_refused_ends_no_tenure() -> None:
 def epochs_of(member: Member) -> dict[tuple[int, int], int]:
     """The tenure of each lane that a member holds."""
     assert member.engine is not None
-    return {name: lane.tenure.epoch for name, lane in member.engine.lanes.held.items()}
+    return {name: lane.lease_term.epoch for name, lane in member.engine.lanes.held.items()}
 
 
 def loops_of(member: Member) -> list[Any]:
@@ -132,27 +134,27 @@ def test_a_lane_whose_record_cannot_be_read_keeps_no_other_lane_from_being_taken
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
+        objects = Seen()
         client = queue.client("producer")
         client.process.start(queue.keep_fresh(client))
-        members = await begin(queue, seen, 0)
+        members = await begin(queue, objects, 0)
         ids: list[str] = []
         for number in range(60):
-            ids += await client.process.start(queue.put(client, Message(b"%d" % number))) or []
-        broken = Place.from_bytes(id_bytes(ids[0])).row
+            ids += await client.process.start(queue.put(client, NewMessage(b"%d" % number))) or []
+        broken = MessagePlace.from_bytes(id_bytes(ids[0])).row
         key = {"queue": queue.settings.queue, "generation": 1, "shard": broken.shard}
         key |= {"part": broken.part(queue.settings.part_us), "writer": client.host.uuid(), "piece": 0}
         now_us = client.host.now_us()
         record = Insert(queue.settings.tables.settled, {**key, "facts": b"\x09"}, timestamp_us=now_us, ttl_s=3600)
         await client.process.start(client.store.write(record))
-        members = [Member(queue, "member", seen)]
+        members = [Member(queue, "member", objects)]
         members[0].start()
         await holding(members, [5], within_s=20)
         await asyncio.sleep(30)
         assert members[0].engine is not None
         assert (1, broken.shard) not in members[0].engine.lanes.held
-        here = {each for each in ids if Place.from_bytes(id_bytes(each)).row.shard == broken.shard}
-        assert set(ids) - here == {each.message_id for _, each in seen.deliveries}
+        local = {each for each in ids if MessagePlace.from_bytes(id_bytes(each)).row.shard == broken.shard}
+        assert set(ids) - local == {each.message_id for _, each in objects.deliveries}
         taken = [statement for statement in members[0].store.sent if "taken" in repr(statement)]
         assert len(taken) < 15, "a lane that cannot be taken is tried at growing intervals"
 
@@ -190,8 +192,8 @@ def test_a_bug_in_the_loop_that_takes_lanes_ends_it_only_while_it_lasts(
 
 def test_a_lane_that_is_stopped_while_the_clock_is_in_doubt_ends_nothing_else() -> None:
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
-        members = await begin(queue, seen, 2)
+        objects = Seen()
+        members = await begin(queue, objects, 2)
         await holding(members, [3, 3], within_s=30)
         engine: TimelineQueue | None = members[0].engine
         assert engine is not None
@@ -207,8 +209,8 @@ def test_a_lane_that_is_stopped_while_the_clock_is_in_doubt_ends_nothing_else() 
         putting = await put_steadily(queue)
         await asyncio.sleep(20)
         putting.cancel()
-        await until_all_settled(queue, seen, within_s=120)
-        check_seen(queue, seen)
+        await until_all_settled(queue, objects, within_s=120)
+        check_seen(queue, objects)
 
     simulate(scenario, settings=replace(SHARED, part_us=60 * SECOND))
 

@@ -13,8 +13,8 @@ from headgate.applying.apply import Applied, Applier
 from headgate.applying.decide_steps import (
     Activate,
     Announce,
+    CurrentState,
     DropTable,
-    Found,
     MarkDeleting,
     Retain,
     Step,
@@ -29,8 +29,8 @@ from headgate.counters import tables as counter_tables
 from headgate.engines.registry import Making, make_generation
 from headgate.engines.timeline import tables as timeline_tables
 from headgate.errors import Conflict, HeadgateError
-from headgate.store.catalogue import MovedOn
-from headgate.store.catalogue_entry import Entry, Name, State
+from headgate.store.catalogue import StaleEntry
+from headgate.store.catalogue_entry import Entry, EntryState, Name
 from headgate.store.consistency import Consistency
 from headgate.store.decide_generation import Generation
 from headgate.store.simulated import Cluster, SimulatedStore
@@ -88,8 +88,8 @@ async def remove(shop: Shop, process: Process, name: Name) -> None:
             entry = known.entry
             there = frozenset(await shop.schema.read_tables(entry.place.keyspace))
             noted = await applier.catalogue.tables_made(entry.place.keyspace)
-            found = Found(entry, there=there, noted=noted)
-            decided = decide_removal(entry, found, now_us=applier.catalogue.now_us())
+            result = CurrentState(entry, there=there, noted=noted)
+            decided = decide_removal(entry, result, now_us=applier.catalogue.now_us())
             if decided.steps:
                 await perform(applier, *decided.steps)
             else:
@@ -125,7 +125,7 @@ async def rows_of(shop: Shop, table: Table, key: dict[str, Any], columns: Sequen
 # ---- kept
 
 
-def test_what_is_retained_refuses_its_users_in_one_line_and_goes_on_with_all_it_had_once_it_is_adopted() -> None:
+def test_what_is_retained_refuses_its_users_in_one_line_and_continues_with_all_it_had_once_it_is_adopted() -> None:
     async def scenario(shop: Shop) -> None:
         entry = await made(shop, queue_text())
         program = shop.program("shop")
@@ -144,7 +144,7 @@ def test_what_is_retained_refuses_its_users_in_one_line_and_goes_on_with_all_it_
         assert "--adopt" in foreign.notes[0]
         (adopted,) = await apply_as(shop, "cli/others", queue_text("{shards: 5}"), adopting=True)
         assert adopted.entry is not None
-        assert ("updated", entry.id, State.ACTIVE) == (adopted.outcome, adopted.entry.id, adopted.entry.state)
+        assert ("updated", entry.id, EntryState.ACTIVE) == (adopted.outcome, adopted.entry.id, adopted.entry.state)
         assert "cli/others" == adopted.entry.owner
         assert adopted.entry.generations.next is not None
         assert 5 == adopted.entry.generations.next.shards
@@ -201,15 +201,15 @@ def test_an_adoption_that_would_change_a_fixed_field_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_of_two_that_adopt_at_once_one_gets_it_and_the_other_is_told_whose_it_is(seed: int) -> None:
+def test_of_two_that_adopt_at_once_one_gets_it_and_the_other_is_reported_whose_it_is(seed: int) -> None:
     async def scenario(shop: Shop) -> None:
         entry = await made(shop, queue_text())
-        chance = shop.world.chance("faults")
+        rng = shop.world.rng("faults")
         owners = ["operator/c1/u1", "operator/c1/u2"]
         processes = {owner: shop.world.process(owner) for owner in owners}
         for node in shop.cluster.nodes:
-            if chance.random() < 0.5:
-                shop.world.network.lose(source=node, target=chance.choice(owners), count=1)
+            if rng.random() < 0.5:
+                shop.world.network.lose(source=node, target=rng.choice(owners), count=1)
 
         async def adopt(owner: str) -> str:
             async with shop.applier(processes[owner], owner) as applier:
@@ -231,7 +231,7 @@ def test_of_two_that_adopt_at_once_one_gets_it_and_the_other_is_told_whose_it_is
     simulate(scenario, seed)
 
 
-def test_who_is_late_brings_nothing_back_and_drops_nothing() -> None:
+def test_a_process_that_is_late_brings_nothing_back_and_drops_nothing() -> None:
     """A second leader performs what it decided before the resource was deleted, or before it was adopted."""
 
     async def scenario(shop: Shop) -> None:
@@ -248,7 +248,7 @@ def test_who_is_late_brings_nothing_back_and_drops_nothing() -> None:
             error = await process.start(late(step))
             assert isinstance(error, Conflict) or "was kept" in str(error)
         table = timeline_tables.dedicated_tables(entry.id).work.name
-        assert isinstance(await process.start(late(DropTable(entry, KEYSPACE, table))), MovedOn)
+        assert isinstance(await process.start(late(DropTable(entry, KEYSPACE, table))), StaleEntry)
         assert table in shop.schema.tables[KEYSPACE]
 
     simulate(scenario)
@@ -257,7 +257,7 @@ def test_who_is_late_brings_nothing_back_and_drops_nothing() -> None:
 # ---- removed
 
 
-def test_who_marked_it_waits_as_long_as_whoever_reads_that_it_is() -> None:
+def test_a_process_that_marked_it_waits_as_long_as_whichever_process_reads_that_it_is() -> None:
     """The time of the mark is the same in the answer of the step and in the catalogue."""
 
     async def scenario(shop: Shop) -> None:
@@ -271,10 +271,10 @@ def test_who_marked_it_waits_as_long_as_whoever_reads_that_it_is() -> None:
                 known = await applier.catalogue.find(EMAILS, consistency=Consistency.SERIAL)
                 return marked, None if known is None else known.entry
 
-        marked, found = await process.start(mark())
+        marked, result = await process.start(mark())
         assert marked is not None
-        assert marked == found
-        assert decide_removal(marked, Found(marked), now_us=marked.changed_us).steps == ()
+        assert marked == result
+        assert decide_removal(marked, CurrentState(marked), now_us=marked.changed_us).steps == ()
 
     simulate(scenario)
 

@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 
 import pytest
 
-from headgate.client.directory import QueueDeleted, QueueMadeAgain, QueueNotReady
+from headgate.client.directory import QueueDeleted, QueueNotReady, QueueRecreated
 from headgate.client.freshness import CatalogueUnreadable
 from headgate.client.message import Message
-from headgate.client.moments import SECOND_US
 from headgate.client.queue import ConnectionClosed, Queue
+from headgate.client.times import SECOND_US
 from headgate.engines.contract import PassEnd
 from headgate.engines.lane import Lane
 from headgate.engines.timeline.lane_rows import lane_key
 from headgate.errors import HeadgateError
 from headgate.runtime.client_port import ClientQueue
 from headgate.store.catalogue import Catalogue
-from headgate.store.catalogue_entry import Name, State
+from headgate.store.catalogue_entry import EntryState, Name
 from headgate.store.catalogue_tables import ENTRIES
 from headgate.store.clocks import ClockNotTrusted
 from headgate.store.consistency import Consistency
@@ -52,11 +52,11 @@ async def refused(work: Awaitable[object]) -> HeadgateError | None:
     return None
 
 
-async def receive_all(program: Program, queue: Queue, seen: list[Message], *, until: int) -> None:
+async def receive_all(program: Program, queue: Queue, observation: list[Message], *, until: int) -> None:
     """Receive and acknowledge, in the process."""
-    while len(seen) < until:
+    while len(observation) < until:
         for message in await queue.receive(50, wait=5):
-            seen.append(message)
+            observation.append(message)
             await message.ack()
 
 
@@ -79,7 +79,7 @@ def test_a_queue_opened_before_the_clocks_could_be_compared_waits_for_that_and_t
     simulate(scenario)
 
 
-def test_where_the_clocks_can_not_be_compared_at_all_the_opening_tells_why() -> None:
+def test_where_the_clocks_cannot_be_compared_at_all_the_opening_reports_why() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text())
         program = shop.program("producer")
@@ -95,7 +95,9 @@ def test_where_the_clocks_can_not_be_compared_at_all_the_opening_tells_why() -> 
 # ---- what is known of the catalogue
 
 
-def test_who_can_not_read_the_catalogue_for_a_minute_refuses_to_put_with_the_reason_and_goes_on_afterwards() -> None:
+def test_a_process_that_cannot_read_the_catalogue_for_a_minute_refuses_to_put_with_the_reason_and_continues_afterwards() -> (
+    None
+):
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text())
         program = shop.program("producer")
@@ -119,7 +121,7 @@ def test_who_can_not_read_the_catalogue_for_a_minute_refuses_to_put_with_the_rea
     simulate(scenario)
 
 
-def test_what_fails_too_often_while_the_catalogue_is_away_costs_no_lane_and_goes_to_the_dead_letters_afterwards() -> (
+def test_what_fails_too_often_while_the_catalogue_is_unavailable_costs_no_lane_and_goes_to_the_dead_letters_afterwards() -> (
     None
 ):
     async def scenario(shop: Shop) -> None:
@@ -129,19 +131,21 @@ def test_what_fails_too_often_while_the_catalogue_is_away_costs_no_lane_and_goes
         await program.process.start(queue.put("broken", delay=70))
         program.reads_catalogue = False
         (message,) = await program.process.start(queue.receive(1, wait=90))
-        held = {name: each.tenure.epoch for name, each in queue.engine.lanes.held.items()}
+        held = {name: each.lease_term.epoch for name, each in queue.engine.lanes.held.items()}
         await program.process.start(message.nack(reason="it is broken"))
         await shop.world.sleep(30)
-        assert held == {name: each.tenure.epoch for name, each in queue.engine.lanes.held.items()}
+        assert held == {name: each.lease_term.epoch for name, each in queue.engine.lanes.held.items()}
         program.reads_catalogue = True
         dead = await program.process.start(program.connection.queue("shop/dead"))
-        (letter,) = await program.process.start(dead.receive(1, wait=20))
-        assert "it is broken" == letter.attributes["headgate.dead.reason"]
+        (pending,) = await program.process.start(dead.receive(1, wait=20))
+        assert "it is broken" == pending.attributes["headgate.dead.reason"]
 
     simulate(scenario)
 
 
-def test_a_catalogue_that_was_away_is_read_within_a_second_of_its_return_also_by_who_puts_nothing() -> None:
+def test_a_catalogue_that_was_unavailable_is_read_within_a_second_of_its_return_also_by_one_that_puts_nothing() -> (
+    None
+):
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text())
         program = shop.program("consumer")
@@ -152,7 +156,7 @@ def test_a_catalogue_that_was_away_is_read_within_a_second_of_its_return_also_by
         returned_us = program.process.clock.wall_us()
         await shop.world.sleep(2)
         one_read_us = round(program.store.within_s * SECOND_US)
-        assert returned_us - queue.found.read_us < one_read_us + SECOND_US, "or by a read that was under way"
+        assert returned_us - queue.record.read_us < one_read_us + SECOND_US, "or by a read that was under way"
 
     simulate(scenario)
 
@@ -173,13 +177,13 @@ def test_the_catalogue_is_read_four_times_a_minute_and_no_more_by_a_queue_that_i
     simulate(scenario)
 
 
-def test_a_process_that_stood_still_for_longer_than_its_knowledge_is_good_goes_on_and_keeps_no_lane() -> None:
+def test_a_process_that_stood_still_for_longer_than_its_knowledge_is_good_continues_and_keeps_no_lane() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text())
         program, other = shop.program("first"), shop.program("second")
         queue, others = await opened(program), await opened(other)
-        seen: list[Message] = []
-        receiving = program.process.start(receive_all(program, queue, seen, until=3))
+        observations: list[Message] = []
+        receiving = program.process.start(receive_all(program, queue, observations, until=3))
         await program.process.start(queue.put("before"))
         await shop.world.sleep(10)
         program.process.pause(for_s=90)
@@ -188,7 +192,7 @@ def test_a_process_that_stood_still_for_longer_than_its_knowledge_is_good_goes_o
         await shop.world.sleep(91)
         assert await program.process.start(queue.put("after")), "by itself: the clock is compared, the catalogue read"
         await shop.world.sleep(15)
-        assert ["after", "before"] == sorted(each.text() for each in [*seen, *takers])
+        assert ["after", "before"] == sorted(each.text() for each in [*observations, *takers])
         receiving.cancel()
 
     simulate(scenario)
@@ -199,15 +203,15 @@ def test_a_short_pause_costs_no_lane() -> None:
         await shop.apply(queue_text())
         program = shop.program("consumer")
         queue = await opened(program)
-        seen: list[Message] = []
-        program.process.start(receive_all(program, queue, seen, until=1000))
+        observations: list[Message] = []
+        program.process.start(receive_all(program, queue, observations, until=1000))
         await shop.world.sleep(15)
-        held = {name: each.tenure.epoch for name, each in queue.engine.lanes.held.items()}
+        held = {name: each.lease_term.epoch for name, each in queue.engine.lanes.held.items()}
         assert 3 == len(held)
         for _ in range(5):
             program.process.pause(for_s=2)
             await shop.world.sleep(6)
-        assert held == {name: each.tenure.epoch for name, each in queue.engine.lanes.held.items()}
+        assert held == {name: each.lease_term.epoch for name, each in queue.engine.lanes.held.items()}
 
     simulate(scenario)
 
@@ -240,7 +244,7 @@ def test_more_shards_while_programs_put_and_receive_lose_nothing(seed: int) -> N
         producer, consumer = shop.program("producer"), shop.program("consumer")
         queue, received = await opened(producer), await opened(consumer)
         ids: list[str] = []
-        seen: list[Message] = []
+        observations: list[Message] = []
 
         async def put_on() -> None:
             while shop.world.now_s() < 90:
@@ -248,12 +252,12 @@ def test_more_shards_while_programs_put_and_receive_lose_nothing(seed: int) -> N
                 await asyncio.sleep(0.5)
 
         putting = producer.process.start(put_on())
-        consumer.process.start(receive_all(consumer, received, seen, until=10_000))
+        consumer.process.start(receive_all(consumer, received, observations, until=10_000))
         await shop.world.sleep(5)
         await shop.apply(queue_text("{shards: 5}"))
         await putting
         await shop.world.sleep(5)
-        assert sorted(ids) == sorted(each.id for each in seen)
+        assert sorted(ids) == sorted(each.id for each in observations)
         assert {1, 2} == {each.number for each in queue.engine.settings.generations}
         assert {(2, shard) for shard in range(5)} <= set(received.engine.lanes.held)
         (again,) = await shop.apply(queue_text("{shards: 5}"))
@@ -268,8 +272,8 @@ def test_repair_brings_a_change_of_shards_to_its_end_and_the_old_generation_leav
         await shop.apply(queue_text("{shards: 1}"))
         program = shop.program("program")
         queue = await opened(program)
-        seen: list[Message] = []
-        receiving = program.process.start(refused(receive_all(program, queue, seen, until=10_000)))
+        observations: list[Message] = []
+        receiving = program.process.start(refused(receive_all(program, queue, observations, until=10_000)))
         far = await program.process.start(queue.put("far ahead", delay=3600))
         await shop.apply(queue_text("{shards: 2}"))
         await shop.world.sleep(90)
@@ -287,8 +291,8 @@ def test_repair_brings_a_change_of_shards_to_its_end_and_the_old_generation_leav
         assert PassEnd.DONE is (await later.process.start(again.repair())).outcome
         await later.process.start(later.connection.refresh())
         assert [(2, 2)] == [(each.number, each.shards) for each in again.entry.generations.windows()]
-        (found,) = await later.process.start(again.receive(1))
-        assert "far ahead" == found.text()
+        (result,) = await later.process.start(again.receive(1))
+        assert "far ahead" == result.text()
 
     simulate(scenario)
 
@@ -315,8 +319,8 @@ def test_a_queue_of_dead_letters_that_is_made_later_takes_what_fails_too_often_f
         await shop.world.sleep(20)
         await program.process.start(fail())
         dead = await program.process.start(program.connection.queue("shop/emails-dead"))
-        (letter,) = await program.process.start(dead.receive(1, wait=30))
-        assert ("broken", "received too often") == (letter.text(), letter.attributes["headgate.dead.reason"])
+        (pending,) = await program.process.start(dead.receive(1, wait=30))
+        assert ("broken", "received too often") == (pending.text(), pending.attributes["headgate.dead.reason"])
 
     simulate(scenario)
 
@@ -338,7 +342,7 @@ def test_what_is_changed_in_the_catalogue_is_in_force_for_open_queues_and_lanes_
     simulate(scenario)
 
 
-def test_a_queue_that_was_deleted_or_made_again_tells_whoever_still_uses_it() -> None:
+def test_a_queue_that_was_deleted_or_recreated_is_reported_to_all_that_still_uses_it() -> None:
     async def scenario(shop: Shop) -> None:
         (made,) = await shop.apply(queue_text())
         assert made.entry is not None
@@ -347,10 +351,10 @@ def test_a_queue_that_was_deleted_or_made_again_tells_whoever_still_uses_it() ->
         await program.process.start(queue.put("x"))
         person = shop.world.process("person")
         catalogue = Catalogue(SimulatedStore(shop.cluster, person), now_us=person.clock.wall_us, owner="cli/test")
-        await person.start(catalogue.set_state(made.entry, State.DELETING))
+        await person.start(catalogue.set_state(made.entry, EntryState.DELETING))
         await shop.world.sleep(16)
         assert isinstance(await program.process.start(refused(queue.put("y"))), QueueDeleted)
-        await person.start(catalogue.set_state(made.entry, State.GONE))
+        await person.start(catalogue.set_state(made.entry, EntryState.GONE))
         await shop.apply(queue_text())
         again = await program.process.start(program.connection.queue("shop/emails"))
         assert again is not queue
@@ -359,7 +363,7 @@ def test_a_queue_that_was_deleted_or_made_again_tells_whoever_still_uses_it() ->
     simulate(scenario)
 
 
-def test_a_queue_that_was_made_again_at_once_is_another_to_whoever_had_it_open() -> None:
+def test_a_queue_that_was_recreated_at_once_is_another_to_whichever_process_had_it_open() -> None:
     async def scenario(shop: Shop) -> None:
         (made,) = await shop.apply(queue_text())
         assert made.entry is not None
@@ -367,18 +371,18 @@ def test_a_queue_that_was_made_again_at_once_is_another_to_whoever_had_it_open()
         queue = await opened(program)
         person = shop.world.process("person")
         catalogue = Catalogue(SimulatedStore(shop.cluster, person), now_us=person.clock.wall_us, owner="cli/test")
-        for state in (State.DELETING, State.GONE):
+        for state in (EntryState.DELETING, EntryState.GONE):
             await person.start(catalogue.set_state(made.entry, state))
         await shop.apply(queue_text())
         await shop.world.sleep(16)
         error = await program.process.start(refused(queue.receive(1)))
-        assert isinstance(error, QueueMadeAgain)
+        assert isinstance(error, QueueRecreated)
         assert "open the queue again" in str(error)
 
     simulate(scenario)
 
 
-def test_a_connection_that_is_closed_gives_every_lane_back_at_once_and_answers_who_waits() -> None:
+def test_a_connection_that_is_closed_gives_every_lane_back_at_once_and_answers_the_waiting() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text())
         first, second = shop.program("first"), shop.program("second")
@@ -408,10 +412,10 @@ def test_killed_before_any_step_apply_shows_no_generation_whose_lanes_are_not_th
             process.start(both(shop, process))
             await shop.world.sleep(5)
             taken = process.steps
-            await look(shop)
+            await read_state(shop)
             await shop.apply(queue_text("{shards: 2}"))
             await shop.apply(queue_text("{shards: 4}"))
-            assert (1, 4) == await look(shop)
+            assert (1, 4) == await read_state(shop)
             return 0 if taken >= step else taken
 
         return simulate(scenario, step)
@@ -420,14 +424,14 @@ def test_killed_before_any_step_apply_shows_no_generation_whose_lanes_are_not_th
         await shop.applied(process, queue_text("{shards: 2}"))
         await shop.applied(process, queue_text("{shards: 4}"))
 
-    async def look(shop: Shop) -> tuple[int, int] | None:
+    async def read_state(shop: Shop) -> tuple[int, int] | None:
         """Every generation that the catalogue shows of an active entry has all its lanes."""
         process = shop.world.process(f"looker-{shop.world.now_s()}")
         program = shop.program(f"program-{shop.world.now_s()}")
         store = SimulatedStore(shop.cluster, process)
         catalogue = Catalogue(store, now_us=process.clock.wall_us)
         known = await process.start(catalogue.find(EMAILS, consistency=Consistency.SERIAL))
-        if known is None or known.entry.state is not State.ACTIVE:
+        if known is None or known.entry.state is not EntryState.ACTIVE:
             if known is not None:
                 await program.process.start(program.connection.open())
                 error = await program.process.start(refused(program.connection.queue("shop/emails")))
@@ -439,9 +443,9 @@ def test_killed_before_any_step_apply_shows_no_generation_whose_lanes_are_not_th
             for shard in range(shards):
                 key = lane_key(settings, number, shard)
                 lane = Lane(queue.engine.host, settings.tables.lanes, key, settings.lease)
-                assert await program.process.start(lane.look()) is not None, (number, shard)
-        found = known.entry.generations
-        return found.current.number, (found.next or found.current).shards
+                assert await program.process.start(lane.read_state()) is not None, (number, shard)
+        result = known.entry.generations
+        return result.current.number, (result.next or result.current).shards
 
     step, whole = 1, 0
     while not whole:

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import pytest
 
 from headgate.client.counter import Counter, TypesDiffer
-from headgate.client.counters import CounterDeleted, CounterMadeAgain, CounterUnknown
+from headgate.client.counters import CounterDeleted, CounterNotFound, CounterRecreated
 from headgate.counters.types.contract import QuestionInvalid, UpdateInvalid
 from headgate.counters.types.minmax import MinMaxValue
-from headgate.errors import HeadgateError, Refused, SpecError
+from headgate.errors import HeadgateError, InvalidRequest, OperationRefused
 from headgate.store.catalogue import Catalogue
-from headgate.store.catalogue_entry import Name, State
+from headgate.store.catalogue_entry import EntryState, Name
 from headgate.store.simulated import Cluster
 from headgate.testing.world import World
 from tests.simulation.sdk_world import Program, Shop, counter_text
@@ -63,13 +63,13 @@ def test_what_several_processes_add_is_read_by_any_of_them() -> None:
         assert [60, 60, 60] == [
             await each.process.start(views.value("home")) for each, views in zip(programs, counters, strict=True)
         ]
-        found = await programs[0].process.start(counters[0].values(["home", "cart", "nobody"]))
-        assert {"home": 60, "cart": -3, "nobody": 0} == found
+        result = await programs[0].process.start(counters[0].values(["home", "cart", "nobody"]))
+        assert {"home": 60, "cart": -3, "nobody": 0} == result
 
     simulate(scenario)
 
 
-def test_the_same_name_gives_the_same_counter_and_a_wrong_one_says_what_was_meant() -> None:
+def test_the_same_name_gives_the_same_counter_and_a_wrong_one_names_what_was_meant() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(counter_text())
         program = shop.program("web")
@@ -78,14 +78,14 @@ def test_the_same_name_gives_the_same_counter_and_a_wrong_one_says_what_was_mean
         assert views is await program.process.start(connection.counter(VIEWS))
         assert [VIEWS] == await program.process.start(connection.counters("shop"))
         wrong = await refused(program.process.start(connection.counter("shop/page-view")))
-        assert isinstance(wrong, CounterUnknown)
+        assert isinstance(wrong, CounterNotFound)
         assert "did you mean shop/page-views?" in str(wrong)
-        assert isinstance(await refused(program.process.start(connection.counter("a/b/c"))), SpecError)
+        assert isinstance(await refused(program.process.start(connection.counter("a/b/c"))), InvalidRequest)
 
     simulate(scenario)
 
 
-def test_an_update_with_a_token_counts_once_whoever_sends_it_again() -> None:
+def test_an_update_with_a_token_counts_once_whichever_process_sends_it_again() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(counter_text())
         one, other = shop.program("one"), shop.program("other")
@@ -103,7 +103,7 @@ def test_an_update_with_a_token_counts_once_whoever_sends_it_again() -> None:
     simulate(scenario)
 
 
-def test_an_update_with_a_token_is_repeated_by_itself_while_the_replicas_are_away() -> None:
+def test_an_update_with_a_token_is_repeated_by_itself_while_the_replicas_are_unavailable() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(counter_text())
         program = shop.program("web")
@@ -202,7 +202,7 @@ def test_audiences_are_combined_across_keys_and_counters() -> None:
     simulate(scenario)
 
 
-def test_windows_tell_what_was_counted_in_a_time() -> None:
+def test_windows_report_what_was_counted_in_a_time() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(counter_text("{windows: [1m, 1h]}"))
         program = shop.program("web")
@@ -224,13 +224,13 @@ def test_windows_tell_what_was_counted_in_a_time() -> None:
         assert 111 == await between(None, begin + 60 * minute)
         assert 0 == await between(begin - 60 * minute, begin)
         assert 111 == await program.process.start(views.value("home"))
-        with pytest.raises(SpecError, match="before until"):
+        with pytest.raises(InvalidRequest, match="before until"):
             await between(begin + minute, begin)
 
     simulate(scenario)
 
 
-def test_a_cached_value_says_how_old_it_is_and_is_never_older_than_asked() -> None:
+def test_a_cached_value_shows_how_old_it_is_and_is_never_older_than_asked() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(counter_text())
         one, other = shop.program("one"), shop.program("other")
@@ -245,7 +245,7 @@ def test_a_cached_value_says_how_old_it_is_and_is_never_older_than_asked() -> No
         third = await other.process.start(theirs.cached("home", staleness=0.1))
         assert 2 == third.value
         assert third.age_s <= 0.1
-        assert isinstance(await refused(other.process.start(theirs.cached("home", staleness=5))), SpecError)
+        assert isinstance(await refused(other.process.start(theirs.cached("home", staleness=5))), InvalidRequest)
 
     simulate(scenario)
 
@@ -253,31 +253,31 @@ def test_a_cached_value_says_how_old_it_is_and_is_never_older_than_asked() -> No
 # ---- mistakes and ends
 
 
-def test_mistakes_are_told_in_one_line_and_count_nothing() -> None:
+def test_mistakes_are_one_line_and_count_nothing() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(counter_text())
         program = shop.program("web")
         views = await opened(program)
 
-        async def told(work: Awaitable[object]) -> HeadgateError:
+        async def output(work: Awaitable[object]) -> HeadgateError:
             return await program.process.start(refused(work))
 
-        wrong = await told(views.add("home", "many"))
+        wrong = await output(views.add("home", "many"))
         assert isinstance(wrong, UpdateInvalid)
         assert "type=sum, wanted=one whole number, given=['many']" in str(wrong)
-        assert isinstance(await told(views.remove("home", "x")), UpdateInvalid)
-        assert isinstance(await told(views.value("home", limit=3)), QuestionInvalid)
-        assert isinstance(await told(views.value("home", since=datetime.now(UTC))), SpecError)
-        assert isinstance(await told(views.add("home", 1, token="mine")), SpecError)
-        assert isinstance(await told(views.add("", 1)), SpecError)
-        assert isinstance(await told(views.add(17, 1)), SpecError)  # type: ignore[arg-type]
+        assert isinstance(await output(views.remove("home", "x")), UpdateInvalid)
+        assert isinstance(await output(views.value("home", limit=3)), QuestionInvalid)
+        assert isinstance(await output(views.value("home", since=datetime.now(UTC))), InvalidRequest)
+        assert isinstance(await output(views.add("home", 1, token="mine")), InvalidRequest)
+        assert isinstance(await output(views.add("", 1)), InvalidRequest)
+        assert isinstance(await output(views.add(17, 1)), InvalidRequest)  # type: ignore[arg-type]
         assert 0 == await program.process.start(views.value("home"))
 
     simulate(scenario)
 
 
 @pytest.mark.parametrize("made_again", [False, True])
-def test_a_counter_that_was_deleted_or_made_again_says_so_and_can_be_opened_anew(made_again: bool) -> None:
+def test_a_counter_that_was_deleted_or_recreated_reports_it_and_can_be_opened_again(made_again: bool) -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(counter_text())
         program = shop.program("web")
@@ -288,14 +288,14 @@ def test_a_counter_that_was_deleted_or_made_again_says_so_and_can_be_opened_anew
             catalogue = Catalogue(program.store, now_us=program.connection.now_us, owner="cli/test")
             known = await catalogue.find(Name("Counter", "shop", "page-views"))
             assert known is not None
-            await catalogue.set_state(await catalogue.set_state(known.entry, State.DELETING), State.GONE)
+            await catalogue.set_state(await catalogue.set_state(known.entry, EntryState.DELETING), EntryState.GONE)
 
         await program.process.start(delete())
         if made_again:
             await shop.apply(counter_text())
         await program.process.start(program.connection.refresh())
-        told = await program.process.start(refused(views.add("home", 1)))
-        assert (CounterMadeAgain if made_again else CounterDeleted) is type(told)
+        report = await program.process.start(refused(views.add("home", 1)))
+        assert (CounterRecreated if made_again else CounterDeleted) is type(report)
         await shop.apply(counter_text())
         again = await program.process.start(program.connection.counter(VIEWS))
         assert 0 == await program.process.start(again.value("home"))
@@ -316,13 +316,13 @@ def test_closing_writes_what_waits_and_then_refuses() -> None:
             await asyncio.gather(*adding)
 
         await program.process.start(use())
-        assert isinstance(await program.process.start(refused(views.add("home", 1))), Refused)
+        assert isinstance(await program.process.start(refused(views.add("home", 1))), OperationRefused)
         assert 100 == await reader.process.start((await opened(reader)).value("home"))
 
     simulate(scenario)
 
 
-def test_collecting_changes_no_value_and_tells_what_it_did() -> None:
+def test_collecting_changes_no_value_and_reports_what_it_did() -> None:
     async def scenario(shop: Shop) -> None:
         spec = "{mutator: {lifetime: 2m, refuseWithin: 30s}, gc: {after: 4h}}"
         await shop.apply(counter_text(spec))

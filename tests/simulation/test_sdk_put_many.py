@@ -11,8 +11,8 @@ from headgate.client.outgoing import Put
 from headgate.client.put_many import PutManyFailed
 from headgate.client.queue import ConnectionClosed
 from headgate.engines.timeline.decide_flush import ROW_MESSAGES_MAX
-from headgate.errors import SpecError, Unavailable
-from headgate.store.store import Unknown
+from headgate.errors import InvalidRequest, Unavailable
+from headgate.store.store import OutcomeUnknown
 from tests.simulation.sdk_world import Shop, queue_text
 from tests.simulation.test_sdk import opened, receive_all, simulate
 
@@ -40,7 +40,7 @@ def test_the_messages_of_a_row_that_is_not_written_fail_and_the_others_are_put()
         async def gate(statement: Any) -> None:
             if holds(statement, b"refused"):
                 await asyncio.sleep(0.1)
-                raise Unknown("no answer in this test")
+                raise OutcomeUnknown("no answer in this test")
 
         payloads = [b"%d" % number for number in range(3 * ROW_MESSAGES_MAX)]
         payloads[ROW_MESSAGES_MAX + 5] = b"refused"
@@ -80,7 +80,7 @@ def test_a_message_that_cannot_be_kept_fails_by_itself_whatever_stands_beside_it
             await program.process.start(queue.put_many(messages))
         failed = caught.value
         assert [1, 3, 5] == [each.index for each in failed.failures]
-        assert all(isinstance(each.error, SpecError) for each in failed.failures)
+        assert all(isinstance(each.error, InvalidRequest) for each in failed.failures)
         assert failed.ids[4] == failed.ids[6]
         assert 4 == len({*failed.ids} - {None})
         received: list[Any] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from headgate.engines.sharing import Sharing
 from tests.simulation.sharing_members import SHARED, Member, begin, holding
 from tests.simulation.timeline_puts import Queue, simulate
@@ -38,7 +38,7 @@ def sharers_of(member: Member) -> int:
     return member.engine.lanes.sharing.sharers
 
 
-def test_who_has_no_share_since_there_are_more_members_than_lanes_is_not_counted() -> None:
+def test_a_process_that_has_no_share_since_there_are_more_members_than_lanes_is_not_counted() -> None:
     async def scenario(queue: Queue) -> None:
         members = await begin(queue, Seen(), 8)
         await holding(members, [1] * 6 + [0] * 2, within_s=25)
@@ -47,25 +47,25 @@ def test_who_has_no_share_since_there_are_more_members_than_lanes_is_not_counted
     simulate(scenario, settings=SHARED)
 
 
-def test_who_comes_later_gets_his_share_under_load_and_nothing_is_delivered_twice() -> None:
+def test_a_process_that_comes_later_gets_its_share_under_load_and_nothing_is_delivered_twice() -> None:
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
-        members = await begin(queue, seen, 1)
+        objects = Seen()
+        members = await begin(queue, objects, 1)
         putting = asyncio.ensure_future(put_many(queue, "producer", 400, every_s=0.1))
         await holding(members, [6], within_s=5)
-        members.append(Member(queue, "late", seen))
+        members.append(Member(queue, "late", objects))
         members[-1].start()
         await holding(members, [3, 3], within_s=25)
         await putting
-        await until_all_settled(queue, seen, within_s=90)
-        check_seen(queue, seen)
-        twice = [each for each, count in Counter(d.message_id for _, d in seen.deliveries).items() if count > 1]
+        await until_all_settled(queue, objects, within_s=90)
+        check_seen(queue, objects)
+        twice = [each for each, count in Counter(d.message_id for _, d in objects.deliveries).items() if count > 1]
         assert [] == twice
 
     simulate(scenario, settings=SHARED)
 
 
-def test_who_leaves_is_followed_within_seconds() -> None:
+def test_a_process_that_leaves_is_followed_within_seconds() -> None:
     async def scenario(queue: Queue) -> None:
         members = await begin(queue, Seen(), 2)
         await holding(members, [3, 3], within_s=25)
@@ -76,7 +76,7 @@ def test_who_leaves_is_followed_within_seconds() -> None:
     simulate(scenario, settings=SHARED)
 
 
-def test_who_dies_is_followed_when_his_row_and_his_leases_are_over() -> None:
+def test_a_process_that_dies_is_followed_when_its_row_and_its_leases_are_over() -> None:
     async def scenario(queue: Queue) -> None:
         members = await begin(queue, Seen(), 2)
         await holding(members, [3, 3], within_s=25)
@@ -88,8 +88,8 @@ def test_who_dies_is_followed_when_his_row_and_his_leases_are_over() -> None:
 
 def test_an_owner_whose_loop_hangs_while_it_touches_is_stopped_and_its_lane_moves_within_a_minute() -> None:
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
-        members = await begin(queue, seen, 2)
+        objects = Seen()
+        members = await begin(queue, objects, 2)
         await holding(members, [3, 3], within_s=25)
         hanging = members[0]
         assert hanging.engine is not None
@@ -107,42 +107,42 @@ def test_an_owner_whose_loop_hangs_while_it_touches_is_stopped_and_its_lane_move
                 await asyncio.sleep(0.1)
 
         hanging.process.start(take_no_answer())
-        epoch = dispatcher.tenure.epoch
+        epoch = dispatcher.lease_term.epoch
         client = queue.client("producer")
         client.process.start(queue.keep_fresh(client))
         for number in range(12):
-            await client.process.start(queue.put(client, Message(f"{number}".encode())))
+            await client.process.start(queue.put(client, NewMessage(f"{number}".encode())))
         began_s = queue.world.now_s()
         while True:
             now = [each.engine.lanes.held.get(name) for each in members[1:] if each.engine is not None]
-            if any(each is not None and each.tenure.epoch > epoch and each.may_act() for each in now):
+            if any(each is not None and each.lease_term.epoch > epoch and each.may_act() for each in now):
                 break
             assert queue.world.now_s() - began_s < 60
             await asyncio.sleep(0.5)
-        await until_all_settled(queue, seen, within_s=90)
-        check_seen(queue, seen)
+        await until_all_settled(queue, objects, within_s=90)
+        check_seen(queue, objects)
 
     simulate(scenario, settings=SHARED)
 
 
-def test_a_lane_that_its_member_can_not_take_is_taken_by_another_after_a_while() -> None:
+def test_a_lane_that_its_member_cannot_take_is_taken_by_another_after_a_while() -> None:
     """Extra processing: the member writes its row, but its keeper hangs, so its lanes stay free."""
 
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
+        objects = Seen()
         await lanes_ready(queue)
         absent = queue.client("absent")
         await absent.process.start(_member_only(absent.host, queue))
-        worker = Member(queue, "worker", seen)
+        worker = Member(queue, "worker", objects)
         worker.start()
         await holding([worker], [3], within_s=5)
         client = queue.client("producer")
         client.process.start(queue.keep_fresh(client))
         for number in range(12):
-            await client.process.start(queue.put(client, Message(f"{number}".encode())))
+            await client.process.start(queue.put(client, NewMessage(f"{number}".encode())))
         await holding([worker], [6], within_s=45)
-        await until_all_settled(queue, seen, within_s=90)
-        check_seen(queue, seen)
+        await until_all_settled(queue, objects, within_s=90)
+        check_seen(queue, objects)
 
     simulate(scenario, settings=SHARED)
 
@@ -151,7 +151,7 @@ async def _member_only(host: object, queue: Queue) -> None:
     Sharing(host, queue.settings.queue).join(100)  # type: ignore[arg-type]
 
 
-def test_members_that_can_not_read_the_list_keep_what_they_have() -> None:
+def test_members_that_cannot_read_the_list_keep_what_they_have() -> None:
     async def scenario(queue: Queue) -> None:
         members = await begin(queue, Seen(), 2)
         await holding(members, [3, 3], within_s=25)

@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 import pytest
 
 from headgate.testing.world import World
-from headgate_operator.asking import Request
-from headgate_operator.kinds import CRON_JOB, DEPLOYMENT, JOB, POD, QUEUE, Address, kind_of
-from headgate_operator.port import Applied, Change, Denial, Denied, Page
+from headgate_operator.kinds import CRON_JOB, DEPLOYMENT, JOB, POD, QUEUE, ObjectAddress, kind_of
+from headgate_operator.port import ApiObject, Denial, Denied, ListPage, WatchEvent
+from headgate_operator.requests import ApiRequest
 from headgate_operator.simulated.api import SimulatedApi
 from headgate_operator.simulated.client import SimulatedCluster
-from headgate_operator.simulated.controllers import Fate, IdleNode, is_ready
-from headgate_operator.simulated.faults import Fault, Wrong
+from headgate_operator.simulated.controllers import IdleNode, PodOutcome, is_ready
+from headgate_operator.simulated.faults import ApiFault, Wrong
 from headgate_operator.simulated.schedules import IdlePrograms, Run
 
 T = TypeVar("T")
-AT = Address(DEPLOYMENT, "shop", "mailer")
-EMAILS = Address(QUEUE, "shop", "emails")
+AT = ObjectAddress(DEPLOYMENT, "shop", "mailer")
+EMAILS = ObjectAddress(QUEUE, "shop", "emails")
 LABELS = {"headgate.io/queue": "emails"}
 
 
@@ -34,7 +34,7 @@ class Scene:
         self.write("create", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
 
     def write(self, verb: Any, document: Mapping[str, Any]) -> None:
-        asked = Request(verb, kind_of(document), document["metadata"].get("namespace"), None, body=document)
+        asked = ApiRequest(verb, kind_of(document), document["metadata"].get("namespace"), None, body=document)
         self.api.server.must(asked)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -50,8 +50,8 @@ class Scene:
         return [pod for _, pod in self.api.server.all(POD, "shop") if not pod["metadata"].get("deletionTimestamp")]
 
     def status(self) -> Mapping[str, Any]:
-        found = self.api.server.find(DEPLOYMENT, "shop", "mailer")
-        return {} if found is None else found.get("status", {})
+        result = self.api.server.find(DEPLOYMENT, "shop", "mailer")
+        return {} if result is None else result.get("status", {})
 
     def condition(self, type_: str) -> tuple[str, str] | None:
         for one in self.status().get("conditions", ()):
@@ -96,21 +96,21 @@ def queue(**spec: Any) -> dict[str, Any]:
         (Wrong.UNANSWERED, Denial.UNKNOWN, True),
     ],
 )
-def test_a_fault_strikes_once_and_does_what_it_says(scene: Scene, wrong: Wrong, denial: Denial, landed: bool) -> None:
-    scene.api.faults.order(Fault(wrong, verb="apply", kind=QUEUE, name="emails"))
+def test_a_fault_strikes_once_and_does_its_text(scene: Scene, wrong: Wrong, denial: Denial, landed: bool) -> None:
+    scene.api.faults.order(ApiFault(wrong, verb="apply", kind=QUEUE, name="emails"))
 
-    async def asked() -> tuple[Applied | Denied, bool, Applied | Denied]:
+    async def asked() -> tuple[ApiObject | Denied, bool, ApiObject | Denied]:
         first = await scene.port.apply(queue(), manager="one")
         there = scene.api.server.find(QUEUE, "shop", "emails") is not None
         return first, there, await scene.port.apply(queue(), manager="one")
 
     first, there, second = scene.run(asked())
     assert isinstance(first, Denied)
-    assert (first.denial, there, isinstance(second, Applied)) == (denial, landed, True)
+    assert (first.denial, there, isinstance(second, ApiObject)) == (denial, landed, True)
 
 
 def test_a_request_that_is_cut_off_is_unknown_after_its_time(scene: Scene) -> None:
-    async def asked() -> tuple[Applied | Denied, float]:
+    async def asked() -> tuple[ApiObject | Denied, float]:
         scene.world.network.cut("operator", "api-server")
         began_s = scene.world.now_s()
         answer = await scene.port.apply(queue(), manager="one", within_s=10)
@@ -122,33 +122,33 @@ def test_a_request_that_is_cut_off_is_unknown_after_its_time(scene: Scene) -> No
 
 
 def test_a_watch_that_hangs_is_given_up_after_a_minute_and_a_half(scene: Scene) -> None:
-    async def followed() -> tuple[list[Change | Denied], float]:
+    async def followed() -> tuple[list[WatchEvent | Denied], float]:
         listed = await scene.port.list(QUEUE)
-        assert isinstance(listed, Page)
-        heard: list[Change | Denied] = []
+        assert isinstance(listed, ListPage)
+        received: list[WatchEvent | Denied] = []
         began_s = scene.world.now_s()
         scene.world.outside(5, scene.api.hang_watches)
         async for change in scene.port.watch(QUEUE, version=listed.version, within_s=600):
-            heard.append(change)
-        return heard, scene.world.now_s() - began_s
+            received.append(change)
+        return received, scene.world.now_s() - began_s
 
-    heard, took_s = scene.run(followed())
-    assert [one.denial for one in heard if isinstance(one, Denied)] == [Denial.UNKNOWN]
+    received, took_s = scene.run(followed())
+    assert [one.denial for one in received if isinstance(one, Denied)] == [Denial.UNKNOWN]
     assert 90 <= took_s < 91
 
 
 def test_events_are_heard_in_order_however_late_one_of_them_comes(scene: Scene) -> None:
     async def followed() -> list[int]:
         listed = await scene.port.list(QUEUE)
-        assert isinstance(listed, Page)
+        assert isinstance(listed, ListPage)
         watch = scene.port.watch(QUEUE, version=listed.version, within_s=30)
-        heard = []
+        received = []
 
         async def follow() -> None:
             async for change in watch:
-                assert isinstance(change, Change)
+                assert isinstance(change, WatchEvent)
                 if change.type != "BOOKMARK":
-                    heard.append(change.document["spec"]["shards"])
+                    received.append(change.document["spec"]["shards"])
 
         task = scene.process.start(follow())
         await scene.world.sleep(0.1)
@@ -156,20 +156,20 @@ def test_events_are_heard_in_order_however_late_one_of_them_comes(scene: Scene) 
         for shards in (5, 6, 7):
             await scene.port.apply(queue(shards=shards), manager="one")
         await task
-        return heard
+        return received
 
     assert scene.run(followed()) == [5, 6, 7]
 
 
 def test_a_watch_that_lost_an_event_breaks_however_much_comes_after_it(scene: Scene) -> None:
-    async def followed() -> tuple[list[Change | Denied], float]:
+    async def followed() -> tuple[list[WatchEvent | Denied], float]:
         listed = await scene.port.list(QUEUE)
-        assert isinstance(listed, Page)
-        heard: list[Change | Denied] = []
+        assert isinstance(listed, ListPage)
+        received: list[WatchEvent | Denied] = []
 
         async def follow() -> None:
             async for change in scene.port.watch(QUEUE, version=listed.version, within_s=600):
-                heard.append(change)
+                received.append(change)
 
         task = scene.process.start(follow())
         await scene.world.sleep(0.1)
@@ -180,16 +180,16 @@ def test_a_watch_that_lost_an_event_breaks_however_much_comes_after_it(scene: Sc
             shards = 5 if shards == 4 else 4
             await scene.port.apply(queue(shards=shards), manager="one")
             await scene.world.sleep(1)
-        return heard, scene.world.now_s() - began_s
+        return received, scene.world.now_s() - began_s
 
-    heard, took_s = scene.run(followed())
-    assert [type(one).__name__ for one in heard] == ["Denied"]
+    received, took_s = scene.run(followed())
+    assert [type(one).__name__ for one in received] == ["Denied"]
     assert 20 <= took_s < 23
 
 
 def test_a_finalizer_that_lands_while_a_delete_is_under_way_may_hold_nothing() -> None:
     """As on a real server, where both may be acknowledged and the object is gone."""
-    seen = set()
+    observations = set()
     for seed in range(20):
         scene = Scene(seed)
         with scene.world:
@@ -200,17 +200,17 @@ def test_a_finalizer_that_lands_while_a_delete_is_under_way_may_hold_nothing() -
                 scene.process.start(scene.port.delete(EMAILS))
                 added = await scene.port.apply(held, manager="one")
                 await scene.world.sleep(1)
-                return isinstance(added, Applied), scene.api.server.find(QUEUE, "shop", "emails") is None
+                return isinstance(added, ApiObject), scene.api.server.find(QUEUE, "shop", "emails") is None
 
-            seen.add(scene.run(raced()))
-    assert (True, True) in seen
-    assert (True, False) in seen
+            observations.add(scene.run(raced()))
+    assert (True, True) in observations
+    assert (True, False) in observations
 
 
 # ---- Deployments and pods
 
 
-def test_a_deployment_gets_its_pods_and_says_when_they_are_ready(scene: Scene) -> None:
+def test_a_deployment_gets_its_pods_and_states_when_they_are_ready(scene: Scene) -> None:
     scene.api.staff()
     scene.write("create", deployment(3))
 
@@ -273,7 +273,7 @@ def test_scaled_to_none_all_pods_end_within_their_grace(scene: Scene) -> None:
 
 def test_a_container_that_fails_starts_again_and_leaves_its_last_words(scene: Scene) -> None:
     words = "headgate worker: the module mailer is not there"
-    node = IdleNode(Fate(ready_after_s=None, exits_after_s=0.5, exit_code=2, says=words))
+    node = IdleNode(PodOutcome(ready_after_s=None, exits_after_s=0.5, exit_code=2, message=words))
     scene.api.staff(node)
     scene.write("create", deployment(1, progressDeadlineSeconds=60))
 
@@ -287,7 +287,7 @@ def test_a_container_that_fails_starts_again_and_leaves_its_last_words(scene: Sc
         assert container()["lastState"]["terminated"]["message"] == words
         assert container()["state"]["waiting"]["reason"] == "CrashLoopBackOff"
         await scene.until(lambda: scene.condition("Progressing") == ("False", "ProgressDeadlineExceeded"))
-        node.fate = Fate()
+        node.fate = PodOutcome()
         await scene.until(lambda: scene.status().get("readyReplicas") == 1)
 
     scene.run(watched())
@@ -301,7 +301,7 @@ def test_pods_go_with_their_deployment_and_a_deleted_one_comes_again(scene: Scen
     async def watched() -> None:
         await scene.until(lambda: scene.status().get("readyReplicas") == 2)
         victim = scene.pods()[0]["metadata"]
-        await scene.port.delete(Address(POD, "shop", victim["name"]), uid=victim["uid"])
+        await scene.port.delete(ObjectAddress(POD, "shop", victim["name"]), uid=victim["uid"])
         await scene.until(lambda: victim["uid"] not in {pod["metadata"]["uid"] for pod in scene.pods()})
         await scene.until(lambda: scene.status().get("readyReplicas") == 2)
         await scene.port.delete(AT)
@@ -330,7 +330,7 @@ def cron_job(**spec: Any) -> dict[str, Any]:
     }
 
 
-def test_a_cron_job_runs_at_each_moment_and_keeps_its_history_short(scene: Scene) -> None:
+def test_a_cron_job_runs_at_each_time_and_keeps_its_history_short(scene: Scene) -> None:
     programs = IdlePrograms(Run(takes_s=3))
     scene.api.staff(programs=programs)
     scene.write("create", cron_job())

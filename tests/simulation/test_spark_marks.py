@@ -8,34 +8,34 @@ from typing import Any
 import pytest
 
 from headgate_spark.decide_marks import BatchPassed, BatchTooOld, Mark
-from headgate_spark.marks import Marks
+from headgate_spark.marks import BatchMarks
 from tests.simulation.timeline_puts import QUEUE, SECOND, Queue, simulate
 
 WINDOW_US = 3600 * SECOND
 
 
-def marks_of(queue: Queue, name: str) -> tuple[Any, Marks]:
+def marks_of(queue: Queue, name: str) -> tuple[Any, BatchMarks]:
     """A task's process."""
     client = queue.client(name)
-    return client.process, Marks(client.store, QUEUE, client.process.clock.wall_us, client.process.uuid)
+    return client.process, BatchMarks(client.store, QUEUE, client.process.clock.wall_us, client.process.uuid)
 
 
 async def begin(queue: Queue, name: str, batch: int, *, age_us: int = 0) -> Mark:
     """A task of a batch, that begins now, or this long ago."""
     process, marks = marks_of(queue, name)
     mine = Mark(batch, process.clock.wall_us() - age_us)
-    found: Mark = await process.start(marks.begin("q", mine, remembered_us=WINDOW_US, skew_us=SECOND))
-    return found
+    result: Mark = await process.start(marks.begin("q", mine, remembered_us=WINDOW_US, skew_us=SECOND))
+    return result
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_all_tasks_of_a_batch_have_the_mark_of_one_of_them(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
         for batch in (0, 1, 7):
-            found = await asyncio.gather(*(begin(queue, f"task-{batch}-{at}", batch) for at in range(8)))
-            assert 1 == len(set(found))
-            assert {batch} == {mark.batch for mark in found}
-            assert found[0] == await begin(queue, f"late-{batch}", batch)
+            result = await asyncio.gather(*(begin(queue, f"task-{batch}-{at}", batch) for at in range(8)))
+            assert 1 == len(set(result))
+            assert {batch} == {mark.batch for mark in result}
+            assert result[0] == await begin(queue, f"late-{batch}", batch)
 
     simulate(scenario, seed)
 

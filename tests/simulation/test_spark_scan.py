@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.contract import Ack, Message, Nack
+from headgate.engines.contract import Ack, Nack, NewMessage
 from headgate.engines.host import Host
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.peek import peek
 from headgate_spark import alone_rows
-from headgate_spark.decide_range import Wanted
+from headgate_spark.decide_range import ReadRange
 from headgate_spark.engines import timeline as scanning
-from headgate_spark.engines.contract import Request
+from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.timeline import SCAN
 from headgate_spark.options import HISTORY, LIVE
 from headgate_spark.packed_columns import TYPES
@@ -31,16 +31,16 @@ def together(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def scanned(
-    host: Host, queue: Queue, state: str, *, wanted: Wanted | None = None, per_split: int = 7
+    host: Host, queue: Queue, state: str, *, wanted: ReadRange | None = None, per_split: int = 7
 ) -> list[dict[str, Any]]:
     """All messages, as tasks read them, one split after the other."""
     opened: Any = SimpleNamespace(engine=SimpleNamespace(host=host, settings=queue.settings), now_us=host.now_us)
-    request = Request(state, wanted or Wanted(), tuple(TYPES), per_split)
-    found: list[dict[str, Any]] = []
+    request = ScanRequest(state, wanted or ReadRange(), tuple(TYPES), per_split)
+    matches: list[dict[str, Any]] = []
     for split in await SCAN.plan(opened, request):
         async for batch in SCAN.read(opened, request, split):
-            found += batch.to_pylist()
-    return found
+            matches += batch.to_pylist()
+    return matches
 
 
 async def work_some(consumer: Consumer) -> TimelineQueue:
@@ -60,13 +60,13 @@ def test_live_is_what_peek_shows(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         client = queue.client("producer")
-        chance = queue.world.chance("puts")
+        rng = queue.world.rng("puts")
         for at in range(12):
             group = f"g{at % 3}" if at % 4 == 0 else None
-            some = [Message(f"{at}-{n}".encode(), group=group) for n in range(chance.randrange(1, 9))]
+            some = [NewMessage(f"{at}-{n}".encode(), group=group) for n in range(rng.randrange(1, 9))]
             await client.process.start(queue.put(client, *some))
         now_us = client.process.clock.wall_us()
-        late = [Message(b"later-%d" % n, due_us=now_us + 60 * SECOND + n) for n in range(8)]
+        late = [NewMessage(b"later-%d" % n, due_us=now_us + 60 * SECOND + n) for n in range(8)]
         ids = await client.process.start(queue.put(client, *late))
         assert ids is not None
         await client.process.start(client.cancels.cancel(ids[0]))
@@ -96,7 +96,7 @@ def test_what_was_purged_is_live_no_more_and_what_came_after_is() -> None:
         due_us = client.process.clock.wall_us() + 60 * SECOND
 
         async def put_some(name: bytes) -> None:
-            some = [Message(name + b"%d" % at, due_us=due_us + at) for at in range(30)]
+            some = [NewMessage(name + b"%d" % at, due_us=due_us + at) for at in range(30)]
             await client.process.start(queue.put(client, *some))
 
         await put_some(b"before")
@@ -123,9 +123,9 @@ def test_history_has_each_message_once_settled_or_not(seed: int) -> None:
         client.store.answers_late_s = 0.0
         for at in range(25):
             client.store.answers_late_s = 1.2 if at % 5 == seed else 0.0  # so that some are restamped
-            await client.process.start(queue.put(client, Message(b"%d" % at), Message(b"x%d" % at)))
+            await client.process.start(queue.put(client, NewMessage(b"%d" % at), NewMessage(b"x%d" % at)))
         client.store.answers_late_s = 0.0
-        await client.process.start(client.once.put([Message(b"once", once="key")]))
+        await client.process.start(client.once.put([NewMessage(b"once", once="key")]))
         await asyncio.sleep(3)
         consumer = Consumer(queue, "worker", Seen())
         engine = await consumer.process.start(work_some(consumer))
@@ -149,14 +149,16 @@ def test_a_backlog_in_one_shard_and_one_part_spreads_over_splits() -> None:
         now_us = client.process.clock.wall_us()
         base_us = (now_us // queue.settings.part_us + 4) * queue.settings.part_us
         for start in range(0, 600, 50):
-            some = [Message(b"%d" % at, due_us=base_us + at * 1000, group="hot") for at in range(start, start + 50)]
+            some = [
+                NewMessage(b"%d" % at, due_us=base_us + at * 1000, group="hot") for at in range(start, start + 50)
+            ]
             await client.process.start(queue.put(client, *some))
         await client.process.start(client.producer.close())
         looker = queue.client("looker")
         opened: Any = SimpleNamespace(
             engine=SimpleNamespace(host=looker.host, settings=queue.settings), now_us=looker.host.now_us
         )
-        request = Request(LIVE, Wanted(), ("payload",), 100)
+        request = ScanRequest(LIVE, ReadRange(), ("payload",), 100)
         splits = await looker.process.start(SCAN.plan(opened, request))
         sizes = []
         for split in splits:
@@ -180,11 +182,11 @@ def test_only_parts_within_the_range_are_read() -> None:
         part_us = queue.settings.part_us
         base_us = (now_us // part_us + 4) * part_us
         dues = [base_us + at * part_us for at in range(10)]
-        await client.process.start(queue.put(client, *(Message(b"%d" % due, due_us=due) for due in dues)))
+        await client.process.start(queue.put(client, *(NewMessage(b"%d" % due, due_us=due) for due in dues)))
         looker = queue.client("looker")
         looker.store.sent.clear()
         first, last = dues[3], dues[5]
-        wanted = Wanted(
+        wanted = ReadRange(
             scanning.position_order(scanning.first_at(first)), scanning.position_order(scanning.last_at(last))
         )
         rows = await looker.process.start(scanned(looker.host, queue, HISTORY, wanted=wanted))
@@ -203,7 +205,7 @@ def requests_of_a_live_plan(parts: int) -> int:
         opened: Any = SimpleNamespace(
             engine=SimpleNamespace(host=looker.host, settings=queue.settings), now_us=looker.host.now_us
         )
-        splits = await looker.process.start(SCAN.plan(opened, Request(LIVE, Wanted(), ("payload",), 100)))
+        splits = await looker.process.start(SCAN.plan(opened, ScanRequest(LIVE, ReadRange(), ("payload",), 100)))
         assert splits
         return len(looker.store.sent)
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.contract import Ack, Message
+from headgate.engines.contract import Ack, NewMessage
 from headgate.engines.lane import Lane
 from headgate.engines.timeline.lane_rows import lane_key
 from headgate.engines.timeline.peek import peek
-from headgate.engines.timeline.settings import Generation
-from headgate_spark.decide_range import Wanted
-from headgate_spark.engines.contract import Request
+from headgate.engines.timeline.settings import GenerationSettings
+from headgate_spark.decide_range import ReadRange
+from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.timeline import SCAN
 from headgate_spark.options import LIVE, StreamOptions, Subject
 from headgate_spark.stream_offsets import BatchOffset
@@ -26,7 +26,7 @@ from headgate_spark.stream_reader import QueueStreamReader
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 
-TWO_LANES = replace(WORKED, generations=(Generation(1, 2),), visibility_us=30 * SECOND)
+TWO_LANES = replace(WORKED, generations=(GenerationSettings(1, 2),), visibility_us=30 * SECOND)
 VISIBILITY_US = 60 * SECOND
 
 
@@ -78,22 +78,22 @@ class Query:
 
     async def read(self, offset: dict[str, Any]) -> list[bytes]:
         """All tasks."""
-        found: list[bytes] = []
-        request = Request(LIVE, Wanted(), ("payload",), 7)
+        matches: list[bytes] = []
+        request = ScanRequest(LIVE, ReadRange(), ("payload",), 7)
         for split in self.reader.partitions({}, offset):
 
             async def task(split: Any = split) -> list[bytes]:
                 batches = SCAN.read_picked(self.opened, request, split.lane, split.picks)
                 return [row["payload"] async for batch in batches for row in batch.to_pylist()]
 
-            found += await self._in_driver(task())
-        return found
+            matches += await self._in_driver(task())
+        return matches
 
     async def commit(self, offset: dict[str, Any]) -> None:
         """As Spark calls it, once the next batch is noted."""
-        told = BatchOffset.from_json(offset)
-        if told.number != self.reader._settled and told.ranges:
-            await self._in_driver(self.reader._settle(told))
+        report = BatchOffset.from_json(offset)
+        if report.number != self.reader._settled and report.ranges:
+            await self._in_driver(self.reader._settle(report))
 
     async def _in_driver(self, work: Any) -> Any:
         return await self.driver.process.start(work)
@@ -109,7 +109,7 @@ async def put(queue: Queue, count: int, *, name: str = "m") -> set[bytes]:
     client = queue.client(f"producer-{name}-{queue.world.now_s()}")
     payloads = [f"{name}-{at}".encode() for at in range(count)]
     for first in range(0, count, 4):
-        await client.process.start(queue.put(client, *map(Message, payloads[first : first + 4])))
+        await client.process.start(queue.put(client, *map(NewMessage, payloads[first : first + 4])))
     await asyncio.sleep(3)
     return set(payloads)
 
@@ -124,7 +124,7 @@ async def lane_of(queue: Queue, shard: int) -> tuple[Any, Lane]:
     """Its row, and the way to it."""
     client = queue.client(f"lane-{queue.world.now_s()}-{shard}")
     lane = Lane(client.host, queue.settings.tables.lanes, lane_key(queue.settings, 1, shard), queue.settings.lease)
-    return await client.process.start(lane.look()), lane
+    return await client.process.start(lane.read_state()), lane
 
 
 async def until_nothing_comes(query: Query) -> None:
@@ -146,7 +146,7 @@ def test_every_message_is_in_one_batch_and_settled_and_no_batch_has_more_than_it
         assert [] == await live(queue)
         for shard in (0, 1):
             state, _ = await lane_of(queue, shard)
-            assert (None, None) == (state.lent, state.lock)
+            assert (None, None) == (state.reserved, state.lock)
 
     simulate(scenario, settings=TWO_LANES)
 
@@ -156,7 +156,9 @@ def test_a_batch_is_as_large_as_its_bound_also_where_rows_were_handed_out_in_par
         await lanes_ready(queue)
         client = queue.client("producer")
         for count in (31, 7, 12):
-            await client.process.start(queue.put(client, *(Message(b"%d-%d" % (count, at)) for at in range(count))))
+            await client.process.start(
+                queue.put(client, *(NewMessage(b"%d-%d" % (count, at)) for at in range(count)))
+            )
         await asyncio.sleep(3)
         query = Query(queue, 15)
         await query.start()
@@ -194,7 +196,7 @@ def test_a_query_that_restarts_in_time_has_the_same_batch_and_nobody_else_had_an
         consumer.start()
         if seed % 2:
             query.done -= 1  # killed before the batch was noted as done
-        await asyncio.sleep(queue.world.chance("down").uniform(0, 20))
+        await asyncio.sleep(queue.world.rng("down").uniform(0, 20))
         await query.start()
         if seed % 2:
             assert query.batches[-1] == query.batches[-2]

@@ -14,11 +14,11 @@ from headgate.counters.decide_passes import DAY_US
 from headgate.engines.summary.rows import slice_of
 from headgate.engines.summary.standing import (
     Failure,
-    PassStanding,
+    PassStatus,
     RepairResult,
-    read_standing,
-    read_standing_of,
-    write_standing,
+    read_pass_status,
+    read_result,
+    write_pass_result,
 )
 from headgate.errors import HeadgateError, Unavailable
 from headgate.store.simulated import Cluster, SimulatedStore
@@ -34,12 +34,12 @@ def simulate(scenario: Callable[[Shop], Coroutine[Any, Any, T]], seed: int = 1) 
         return world.run(scenario(Shop(world, Cluster(world))))
 
 
-async def standing_of(program: Program, id_: UUID) -> PassStanding | None:
+async def standing_of(program: Program, id_: UUID) -> PassStatus | None:
     """As the operator reads it: by slices."""
-    return (await program.process.start(read_standing(program.store, slice_of(id_)))).get(id_)
+    return (await program.process.start(read_result(program.store, slice_of(id_)))).get(id_)
 
 
-def test_a_pass_of_repair_is_told_with_its_moment_and_what_is_owed() -> None:
+def test_a_pass_of_repair_is_reported_with_its_time_and_what_is_owed() -> None:
     async def scenario(shop: Shop) -> None:
         (made,) = await shop.apply(queue_text())
         assert made.entry is not None
@@ -48,16 +48,16 @@ def test_a_pass_of_repair_is_told_with_its_moment_and_what_is_owed() -> None:
         assert await standing_of(program, made.entry.id) is None
         began_us = program.process.clock.wall_us()
         assert await program.process.start(repair._repair(program.connection, "shop/emails"))
-        told = await standing_of(program, made.entry.id)
-        assert told is not None
-        assert began_us < told.ended_us <= program.process.clock.wall_us()
-        assert (0, None, None, "") == (told.problems, told.owed_us, told.waits_for_all_us, told.refused)
-        assert told.says.startswith("looked at 0 parts")
+        report = await standing_of(program, made.entry.id)
+        assert report is not None
+        assert began_us < report.ended_us <= program.process.clock.wall_us()
+        assert (0, None, None, "") == (report.problems, report.owed_us, report.waits_for_all_us, report.refused)
+        assert report.message.startswith("looked at 0 parts")
 
     simulate(scenario)
 
 
-def test_a_pass_of_the_collector_tells_what_it_walked_over() -> None:
+def test_a_pass_of_the_collector_reports_what_it_walked_over() -> None:
     async def scenario(shop: Shop) -> None:
         (made,) = await shop.apply(counter_text())
         assert made.entry is not None
@@ -67,15 +67,15 @@ def test_a_pass_of_the_collector_tells_what_it_walked_over() -> None:
         for key in ("a", "b", "c"):
             await program.process.start(views.add(key, 1))
         assert await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
-        told = await standing_of(program, made.entry.id)
-        assert told is not None
-        assert (3, 3, 0) == (told.keys, told.shards, told.expired)
-        assert told.full_us is not None
+        report = await standing_of(program, made.entry.id)
+        assert report is not None
+        assert (3, 3, 0) == (report.keys, report.shards, report.expired)
+        assert report.full_us is not None
 
     simulate(scenario)
 
 
-def test_where_gc_after_is_too_short_the_refusal_is_told_until_a_pass_is_made() -> None:
+def test_where_gc_after_is_too_short_the_refusal_is_reported_until_a_pass_is_made() -> None:
     async def scenario(shop: Shop) -> None:
         (made,) = await shop.apply(counter_text())
         assert made.entry is not None
@@ -83,20 +83,20 @@ def test_where_gc_after_is_too_short_the_refusal_is_told_until_a_pass_is_made() 
         await program.process.start(program.connection.open())
         program.hints.window_us = 48 * 3_600_000_000
         assert not await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
-        told = await standing_of(program, made.entry.id)
-        assert told is not None
-        assert 1 == told.problems
-        assert "gc.after" in told.refused
+        report = await standing_of(program, made.entry.id)
+        assert report is not None
+        assert 1 == report.problems
+        assert "gc.after" in report.refused
         program.hints.window_us = 3 * 3_600_000_000
         assert await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
-        told = await standing_of(program, made.entry.id)
-        assert told is not None
-        assert (0, "") == (told.problems, told.refused)
+        report = await standing_of(program, made.entry.id)
+        assert report is not None
+        assert (0, "") == (report.problems, report.refused)
 
     simulate(scenario)
 
 
-def test_while_a_node_is_away_a_pass_waits_says_so_and_is_no_failure() -> None:
+def test_while_a_node_is_unavailable_a_pass_waits_reports_it_and_is_no_failure() -> None:
     async def scenario(shop: Shop) -> None:
         (made,) = await shop.apply(counter_text())
         assert made.entry is not None
@@ -106,11 +106,11 @@ def test_while_a_node_is_away_a_pass_waits_says_so_and_is_no_failure() -> None:
         before = await standing_of(program, made.entry.id)
         program.hints.is_down = True
         assert await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
-        told = await standing_of(program, made.entry.id)
-        assert told is not None
+        report = await standing_of(program, made.entry.id)
+        assert report is not None
         assert before is not None
-        assert (0, "", before.full_us) == (told.problems, told.refused, told.full_us)
-        assert told.says.endswith("it waits: the node is down (node=10.0.0.1)")
+        assert (0, "", before.full_us) == (report.problems, report.refused, report.full_us)
+        assert report.message.endswith("it waits: the node is down (node=10.0.0.1)")
         views = await program.process.start(program.connection.counter("shop/page-views"))
         full_us = before.full_us or 0
         for later_us, overdue_us in ((5 * DAY_US, None), (5 * DAY_US + 1, 5 * DAY_US + 1)):  # gc_grace / 2
@@ -119,7 +119,7 @@ def test_while_a_node_is_away_a_pass_waits_says_so_and_is_no_failure() -> None:
     simulate(scenario)
 
 
-def test_a_pass_that_fails_is_told_and_leaves_what_was_told_of_the_rest() -> None:
+def test_a_pass_that_fails_is_reported_and_leaves_what_was_reported_of_the_rest() -> None:
     async def scenario(shop: Shop) -> None:
         (made,) = await shop.apply(queue_text())
         assert made.entry is not None
@@ -128,7 +128,7 @@ def test_a_pass_that_fails_is_told_and_leaves_what_was_told_of_the_rest() -> Non
         await program.process.start(program.connection.open())
         store = program.store
         earlier = RepairResult(program.process.clock.wall_us(), "looked", owed_us=17)
-        await program.process.start(write_standing(store, entry.id, earlier))
+        await program.process.start(write_pass_result(store, entry.id, earlier))
         await shop.world.sleep(1)
 
         async def fails() -> bool:
@@ -139,10 +139,10 @@ def test_a_pass_that_fails_is_told_and_leaves_what_was_told_of_the_rest() -> Non
 
         with pytest.raises(HeadgateError, match="no lane"):
             await program.process.start(run())
-        told = await standing_of(program, entry.id)
-        assert told is not None
-        assert ("no lane can be read", 1, 17) == (told.says, told.problems, told.owed_us)
-        assert told.ended_us > earlier.ended_us
+        report = await standing_of(program, entry.id)
+        assert report is not None
+        assert ("no lane can be read", 1, 17) == (report.message, report.problems, report.owed_us)
+        assert report.ended_us > earlier.ended_us
 
     simulate(scenario)
 
@@ -154,10 +154,10 @@ def test_results_of_one_slice_come_by_one_read_and_those_of_others_do_not() -> N
         store = SimulatedStore(shop.cluster, process)
         ids = [UUID(int=number) for number in (3, 19, 4)]
         for id_ in ids:
-            await process.start(write_standing(store, id_, Failure(7, str(id_.int))))
-        assert set(ids[:2]) == set(await process.start(read_standing(store, 3)))
-        one = await process.start(read_standing_of(store, ids[2]))
+            await process.start(write_pass_result(store, id_, Failure(7, str(id_.int))))
+        assert set(ids[:2]) == set(await process.start(read_result(store, 3)))
+        one = await process.start(read_pass_status(store, ids[2]))
         assert one is not None
-        assert ("4", None) == (one.says, one.full_us)
+        assert ("4", None) == (one.message, one.full_us)
 
     simulate(scenario)

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.store.simulated import Settings
 from headgate.store.statements import Select, UpdateIf, is_
-from headgate.store.store import NotEnoughReplicas, Outcome, Unknown, Verdict
+from headgate.store.store import NotEnoughReplicas, Outcome, OutcomeUnknown, Verdict
 from tests.simulation.ring import GLOBAL_LOCKS, LOCKS, ONE, SERIAL, Ring, ends_unknown, simulate
 
 STEPS = {
@@ -60,7 +60,7 @@ def test_an_lwt_that_never_arrived_is_found_not_mine() -> None:
     assert outcome.resolved
 
 
-def test_an_lwt_of_which_one_replica_has_accepted_is_finished_by_the_next_who_finds_it() -> None:
+def test_an_lwt_of_which_one_replica_has_accepted_is_finished_by_the_next_that_finds_it() -> None:
     """The attempt is Unknown and in flight; the serial read that resolves it decides it, and for good."""
 
     def run(seed: int) -> tuple[bool, bool]:
@@ -89,7 +89,7 @@ def test_a_paused_coordinator_applies_an_lwt_whose_client_has_given_up_long_ago(
         mine = ring.uuid()
         for name in ring.cluster.nodes:
             ring.cluster.stop(name, for_s=30)
-        with pytest.raises(Unknown):
+        with pytest.raises(OutcomeUnknown):
             await ring.store.decide(ring.take(mine), within_s=2)
         await asyncio.sleep(60)
         later = await ring.store.decide(ring.take(ring.uuid()))
@@ -153,13 +153,15 @@ def test_contenders_for_one_partition_each_get_the_truth_and_some_no_answer() ->
         attempts = [store.process.start(store.attempt(take, 10)) for store, take in zip(stores, takes, strict=True)]
         done = await asyncio.gather(*attempts, return_exceptions=True)
         applied = [answer for answer in done if not isinstance(answer, BaseException) and answer.applied]
-        unknown = [answer for answer in done if isinstance(answer, Unknown)]
+        unknown = [answer for answer in done if isinstance(answer, OutcomeUnknown)]
         assert len(applied) <= 1
         assert len(applied) + len(unknown) >= 1
         owner = await ring.owner()
-        told = {take.values[0]: answer for take, answer in zip(takes, done, strict=True)}
-        assert owner in told
-        assert isinstance(told[owner], Unknown) or told[owner] in applied, "refused, though it was applied"
+        by_name = {take.values[0]: answer for take, answer in zip(takes, done, strict=True)}
+        assert owner in by_name
+        assert isinstance(by_name[owner], OutcomeUnknown) or by_name[owner] in applied, (
+            "refused, though it was applied"
+        )
         return len(applied), len(unknown)
 
     outcomes = [simulate(scenario, seed) for seed in range(30)]
@@ -182,7 +184,7 @@ def test_a_lock_expires_by_its_ttl_and_what_has_none_stays() -> None:
     simulate(scenario)
 
 
-def test_attack_d7_a_lease_ends_by_the_clock_of_whoever_coordinates_the_next_take() -> None:
+def test_attack_d7_a_lease_ends_by_the_clock_of_whichever_process_coordinates_the_next_take() -> None:
     async def scenario(ring: Ring) -> list[bool]:
         await ring.create_lock()
         ring.cluster.nodes["n2"].process.clock.step(2)
@@ -205,9 +207,9 @@ def test_attack_a11_with_local_serial_each_data_centre_grants_an_owner_of_its_ow
         await asyncio.sleep(1)
         ring.world.network.cut(["n1", "n2", "n3", "client"], ["n4", "n5", "n6", "far"])
         await asyncio.sleep(30)
-        here = await ring.store.decide(ring.take(ring.uuid()))
+        local = await ring.store.decide(ring.take(ring.uuid()))
         there = await far.decide(ring.take(ring.uuid()))
-        return here.applied, there.applied
+        return local.applied, there.applied
 
     assert simulate(scenario, data_centres={"dc1": 3, "dc2": 3}) == (True, True)
 
@@ -234,16 +236,16 @@ def test_a_plain_read_at_one_may_not_see_what_an_lwt_has_decided_and_a_serial_re
         ring.cluster.hold_hints()
         ring.world.network.lose("commit", target="n3")
         assert (await ring.store.decide(ring.take(mine))).applied
-        seen = {
+        observations = {
             (await ring.store.read(Select(LOCKS, {"p": "a"}, ["lock"], consistency=ONE)))[0].lock for _ in range(9)
         }
-        assert seen == {mine, None}
+        assert observations == {mine, None}
         assert await ring.owner() == mine
 
     simulate(scenario, settings=Settings(speculative_retry_s=None))
 
 
-def test_a_taker_killed_before_any_step_holds_the_lock_or_not_and_the_next_is_told_which() -> None:
+def test_a_taker_killed_before_any_step_holds_the_lock_or_not_and_the_next_is_reported_which() -> None:
     def run(step: int | None) -> tuple[bool, int]:
         async def scenario(ring: Ring) -> tuple[bool, int]:
             await ring.create_lock()

@@ -36,17 +36,17 @@ class Seen:
     made: bool
 
 
-async def _move(ring: Ring, store: SimulatedStore, seen: list[Seen], in_doubt: set[int]) -> None:
+async def _move(ring: Ring, store: SimulatedStore, objects: list[Seen], in_doubt: set[int]) -> None:
     """Read the epoch and make the next, again and again, and note what stays in doubt."""
-    chance = store.process.chance
+    rng = store.process.rng
     epoch = 0
     while ring.world.now_s() < LASTS_S:
         try:
             called_s = ring.world.now_s()
             rows = await store.read(Select(LOCKS, {"p": "a"}, ["epoch"], consistency=SERIAL), within_s=8)
             epoch = rows[0].epoch
-            seen.append(Seen(called_s, ring.world.now_s(), epoch, made=False))
-            await asyncio.sleep(chance.uniform(0, 0.3))
+            objects.append(Seen(called_s, ring.world.now_s(), epoch, made=False))
+            await asyncio.sleep(rng.uniform(0, 0.3))
             called_s = ring.world.now_s()
             to = UpdateIf(LOCKS, {"p": "a"}, {"epoch": epoch + 1}, is_("epoch", epoch), attempt=store.process.uuid())
             outcome = await store.decide(to, within_s=8)
@@ -55,10 +55,10 @@ async def _move(ring: Ring, store: SimulatedStore, seen: list[Seen], in_doubt: s
                     epoch + 1
                 )  # not applied, or applied and overwritten since: the store can not tell either
             if outcome.applied:
-                seen.append(Seen(called_s, ring.world.now_s(), epoch + 1, made=True))
+                objects.append(Seen(called_s, ring.world.now_s(), epoch + 1, made=True))
         except Unavailable:
             in_doubt.add(epoch + 1)
-            await asyncio.sleep(chance.uniform(0, 1))
+            await asyncio.sleep(rng.uniform(0, 1))
 
 
 def _contenders(ring: Ring) -> list[SimulatedStore]:
@@ -77,48 +77,48 @@ def test_lwts_are_linearizable_under_any_faults(shuffled: bool) -> None:
 
         async def scenario(ring: Ring) -> tuple[list[Seen], int]:
             await ring.create_lock()
-            seen: list[Seen] = []
+            objects: list[Seen] = []
             stores = _contenders(ring)
-            tasks = [store.process.start(_move(ring, store, seen, set())) for store in stores]
+            tasks = [store.process.start(_move(ring, store, objects, set())) for store in stores]
             await torment(ring, LASTS_S)
             await asyncio.gather(*tasks)
             await asyncio.sleep(60)
             rows = await ring.store.read(Select(LOCKS, {"p": "a"}, ["epoch"], consistency=SERIAL), within_s=60)
-            return seen, rows[0].epoch
+            return objects, rows[0].epoch
 
-        seen, last = simulate(scenario, seed, shuffled=shuffled)
-        made = [each.epoch for each in seen if each.made]
+        objects, last = simulate(scenario, seed, shuffled=shuffled)
+        made = [each.epoch for each in objects if each.made]
         assert len(made) == len(set(made)), f"seed {seed}: two were told that they made the same"
         assert max(made, default=0) <= last, f"seed {seed}: what was made is gone"
-        _check_real_time(seed, seen)
+        _check_real_time(seed, objects)
         made_in_all += len(made)
     assert made_in_all > 10 * SEEDS, "the faults leave room for something to happen"
 
 
-def test_whoever_is_told_that_an_lwt_is_not_his_is_told_the_truth_if_nothing_is_late() -> None:
+def test_a_process_that_is_reported_that_an_lwt_is_not_its_is_reported_the_truth_if_nothing_is_late() -> None:
     """Each epoch has somebody who was told that he made it, or who was told nothing."""
     for seed in range(SEEDS):
 
         async def scenario(ring: Ring) -> tuple[set[int], set[int], int]:
             await ring.create_lock()
-            seen: list[Seen] = []
+            objects: list[Seen] = []
             in_doubt: set[int] = set()
             stores = _contenders(ring)
-            tasks = [store.process.start(_move(ring, store, seen, in_doubt)) for store in stores]
+            tasks = [store.process.start(_move(ring, store, objects, in_doubt)) for store in stores]
             await lose(ring, LASTS_S)
             await asyncio.gather(*tasks)
             await asyncio.sleep(60)
             rows = await ring.store.read(Select(LOCKS, {"p": "a"}, ["epoch"], consistency=SERIAL), within_s=60)
-            return {each.epoch for each in seen if each.made}, in_doubt, rows[0].epoch
+            return {each.epoch for each in objects if each.made}, in_doubt, rows[0].epoch
 
         made, in_doubt, last = simulate(scenario, seed)
         orphans = set(range(1, last + 1)) - made - in_doubt
         assert orphans == set(), f"seed {seed}: applied, and whoever did it was told that he had not"
 
 
-def _check_real_time(seed: int, seen: list[Seen]) -> None:
-    for later in seen:
-        before = [earlier.epoch for earlier in seen if earlier.ended_s < later.called_s]
+def _check_real_time(seed: int, objects: list[Seen]) -> None:
+    for later in objects:
+        before = [earlier.epoch for earlier in objects if earlier.ended_s < later.called_s]
         bound = max(before, default=0) + (1 if later.made else 0)
         assert later.epoch >= bound, f"seed {seed}: {later} after {bound}"
 
@@ -143,23 +143,23 @@ def test_what_was_acknowledged_at_quorum_is_read_by_everybody_under_any_faults()
                         count += 1
                     except Unavailable:
                         pass
-                    await asyncio.sleep(store.process.chance.uniform(0, 0.2))
+                    await asyncio.sleep(store.process.rng.uniform(0, 0.2))
 
-            async def look(store: SimulatedStore) -> None:
+            async def inspection(store: SimulatedStore) -> None:
                 while ring.world.now_s() < LASTS_S:
-                    partition = store.process.chance.choice("xyz")
+                    partition = store.process.rng.choice("xyz")
                     least = acknowledged.get(partition, 0)
                     try:
                         rows = await store.read(Select(ROWS, {"p": partition}, ["v"]), within_s=5)
                     except Unavailable:
                         continue
                     assert int(rows[0].v if rows else 0) >= least, f"seed {ring.world.seed}"
-                    await asyncio.sleep(store.process.chance.uniform(0, 0.2))
+                    await asyncio.sleep(store.process.rng.uniform(0, 0.2))
 
             works = [ring.client(f"w{partition}") for partition in "xyz"]
-            looks = [ring.client(f"l{number}") for number in range(2)]
+            checks = [ring.client(f"l{number}") for number in range(2)]
             tasks = [store.process.start(work(store, store.process.name[1])) for store in works]
-            tasks += [store.process.start(look(store)) for store in looks]
+            tasks += [store.process.start(inspection(store)) for store in checks]
             await torment(ring, LASTS_S)
             await asyncio.gather(*tasks)
             for partition, least in acknowledged.items():
@@ -207,9 +207,9 @@ def history_of(seed: int) -> str:
     async def scenario(ring: Ring) -> str:
         ring.world.history.traced = True
         await ring.create_lock()
-        seen: list[Seen] = []
+        objects: list[Seen] = []
         stores = [ring.client(f"p{number}") for number in range(2)]
-        tasks = [store.process.start(_move(ring, store, seen, set())) for store in stores]
+        tasks = [store.process.start(_move(ring, store, objects, set())) for store in stores]
         for number in range(20):
             try:
                 await ring.store.attempt(
@@ -225,13 +225,13 @@ def history_of(seed: int) -> str:
 
 
 def test_the_same_seed_gives_the_same_history_in_any_process() -> None:
-    here = history_of(7)
-    assert len(here.splitlines()) > 1_000
-    assert here == history_of(7)
-    assert here != history_of(8)
+    local = history_of(7)
+    assert len(local.splitlines()) > 1_000
+    assert local == history_of(7)
+    assert local != history_of(8)
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         there = subprocess.run(
             [sys.executable, "-c", _PRINT_A_HISTORY, "7"], env=environment, capture_output=True, text=True, check=True
         )
-        assert there.stdout.rstrip("\n") == here
+        assert there.stdout.rstrip("\n") == local

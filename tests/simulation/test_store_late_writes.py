@@ -22,7 +22,7 @@ async def _down_then_back(ring: Ring, name: str, down_s: float) -> None:
     ring.cluster.restart(name)
 
 
-def test_a_replica_that_was_away_gets_what_it_missed_by_hint() -> None:
+def test_a_replica_that_was_unavailable_gets_what_it_missed_by_hint() -> None:
     async def scenario(ring: Ring) -> None:
         await _down_then_back(ring, "n3", 600)
         assert ring.holders() == {"n1", "n2"}
@@ -58,7 +58,7 @@ def test_a_hint_older_than_gc_grace_is_dropped(held_s: float, lands: bool) -> No
     assert simulate(scenario) is lands
 
 
-def test_a_replica_away_for_longer_than_the_hint_window_gets_none() -> None:
+def test_a_replica_unavailable_for_longer_than_the_hint_window_gets_none() -> None:
     async def scenario(ring: Ring) -> None:
         ring.cluster.kill("n3")
         await asyncio.sleep(4 * 3600)
@@ -172,19 +172,19 @@ def test_a_batch_on_one_partition_is_one_write_on_each_replica() -> None:
     simulate(scenario)
 
 
-@pytest.mark.parametrize("away", ["n1", "n2", "n3"])
-def test_what_was_deleted_comes_back_from_a_replica_that_missed_it_once_the_others_have_purged(away: str) -> None:
+@pytest.mark.parametrize("gone", ["n1", "n2", "n3"])
+def test_what_was_deleted_comes_back_from_a_replica_that_missed_it_once_the_others_have_purged(gone: str) -> None:
     async def scenario(ring: Ring) -> list[str]:
         await ring.put("zombie", to=ALL)
-        ring.cluster.kill(away)
+        ring.cluster.kill(gone)
         await asyncio.sleep(4 * 3600)  # beyond the hint window
         await ring.store.write(_removal(ring))
         assert await ring.get() == []
         await asyncio.sleep(DAY_S + 60)
         for name in ring.cluster.nodes:
-            if name != away:
+            if name != gone:
                 ring.cluster.purge(name)
-        ring.cluster.restart(away)
+        ring.cluster.restart(gone)
         ring.store.exclude(frozenset())
         return await ring.get(to=ALL)
 
@@ -192,7 +192,7 @@ def test_what_was_deleted_comes_back_from_a_replica_that_missed_it_once_the_othe
 
 
 @pytest.mark.parametrize("purged", [False, True])
-def test_within_gc_grace_the_tombstone_wins_whoever_comes_back(purged: bool) -> None:
+def test_within_gc_grace_the_tombstone_wins_whichever_process_comes_back(purged: bool) -> None:
     async def scenario(ring: Ring) -> None:
         await ring.put("zombie", to=ALL)
         ring.cluster.kill("n3")
@@ -212,7 +212,7 @@ def test_within_gc_grace_the_tombstone_wins_whoever_comes_back(purged: bool) -> 
     simulate(scenario)
 
 
-def test_a_tombstone_past_gc_grace_is_not_told_even_before_it_is_purged() -> None:
+def test_a_tombstone_past_gc_grace_is_not_reported_even_before_it_is_purged() -> None:
     """Cassandra leaves purgeable tombstones out of its answers, so a replica that missed it wins at once."""
 
     async def scenario(ring: Ring) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from headgate.store.consistency import Consistency
 from headgate.store.simulated import Settings
 from headgate.store.statements import Select, Update
-from headgate.store.store import NotEnoughReplicas, Overloaded, Unknown
+from headgate.store.store import NotEnoughReplicas, OutcomeUnknown, Overloaded
 from tests.simulation.ring import ALL, LOCAL_QUORUM, ONE, QUORUM, ROWS, Ring, ends_unknown, simulate
 
 PATIENT = Settings(speculative_retry_s=None)
@@ -64,13 +64,13 @@ def test_what_one_acknowledged_another_one_may_not_have() -> None:
         await asyncio.sleep(0.1)
         return ring.holders(), [await ring.get(to=ONE) for _ in range(6)]
 
-    holders, seen = simulate(scenario, settings=PATIENT)
+    holders, observation = simulate(scenario, settings=PATIENT)
     assert holders == {"n1"}
-    assert ["x"] in seen
-    assert [] in seen
+    assert ["x"] in observation
+    assert [] in observation
 
 
-def test_a_read_at_quorum_mends_what_it_finds_before_it_answers() -> None:
+def test_a_read_at_quorum_fixes_what_it_finds_before_it_answers() -> None:
     async def scenario(ring: Ring) -> None:
         ring.cluster.hold_hints()
         ring.world.network.lose("write", target="n3")
@@ -94,10 +94,10 @@ def test_a_partial_write_that_one_read_saw_no_later_read_misses() -> None:
         unknown = await ends_unknown(ring.put("x"))
         return unknown, [await ring.get() for _ in range(30)]
 
-    unknown, seen = simulate(scenario, settings=PATIENT)
+    unknown, observation = simulate(scenario, settings=PATIENT)
     assert unknown
-    first = seen.index(["x"])
-    assert seen == [[]] * first + [["x"]] * (30 - first)
+    first = observation.index(["x"])
+    assert observation == [[]] * first + [["x"]] * (30 - first)
 
 
 def test_a_write_that_is_acknowledged_late_is_unknown_and_there() -> None:
@@ -142,12 +142,12 @@ def test_a_write_whose_answer_is_lost_is_tried_again_without_harm() -> None:
     simulate(scenario)
 
 
-def test_a_request_that_waits_at_a_stopped_coordinator_is_served_when_it_goes_on() -> None:
+def test_a_request_that_waits_at_a_stopped_coordinator_is_served_when_it_continues() -> None:
     async def scenario(ring: Ring) -> None:
         write = ring.insert("x", p="a")
         for name in ring.cluster.nodes:
             ring.cluster.stop(name)
-        with pytest.raises(Unknown):
+        with pytest.raises(OutcomeUnknown):
             await ring.store.attempt(write, 1)
         for name in ring.cluster.nodes:
             ring.cluster.go_on(name)
@@ -174,7 +174,7 @@ def test_too_few_replicas_are_refused_before_anything_is_done() -> None:
     simulate(scenario)
 
 
-def test_the_side_with_the_majority_goes_on_and_the_other_does_not() -> None:
+def test_the_side_with_the_majority_continues_and_the_other_does_not() -> None:
     async def scenario(ring: Ring) -> None:
         other = ring.client("other")
         ring.world.network.cut(["n1", "client"], ["n2", "n3", "other"])
@@ -188,7 +188,7 @@ def test_the_side_with_the_majority_goes_on_and_the_other_does_not() -> None:
     simulate(scenario, seed=3)
 
 
-def test_an_overloaded_coordinator_turns_requests_away_and_another_one_serves_them() -> None:
+def test_an_overloaded_coordinator_rejects_requests_and_another_one_serves_them() -> None:
     async def scenario(ring: Ring) -> None:
         for name in ring.cluster.nodes:
             ring.cluster.overload(name)
@@ -210,12 +210,12 @@ def test_a_limit_counts_rows_that_are_there_though_replicas_disagree_on_which() 
         for number in range(30):
             await ring.remove(c=number)
         await asyncio.sleep(5)
-        found = []
+        matches = []
         for _ in range(3):
             rows = await ring.store.read(Select(ROWS, {"p": "a"}, ["c"], limit=5, consistency=LOCAL_QUORUM))
-            found.append([row.c for row in rows])
-        assert found[0] == found[1] == found[2]
-        return found[0]
+            matches.append([row.c for row in rows])
+        assert matches[0] == matches[1] == matches[2]
+        return matches[0]
 
     assert simulate(scenario, settings=PATIENT) == [30, 31, 32, 33, 34]
 
@@ -243,17 +243,17 @@ def test_two_data_centres_cut_apart(level: Consistency) -> None:
     simulate(scenario, data_centres={"dc1": 3, "dc2": 3})
 
 
-def test_the_expiry_of_a_row_is_judged_by_the_clock_of_whoever_coordinates() -> None:
+def test_the_expiry_of_a_row_is_judged_by_the_clock_of_whichever_process_coordinates() -> None:
     async def scenario(ring: Ring) -> dict[str, list[str]]:
         ring.cluster.nodes["n2"].process.clock.step(5)
         ring.store.exclude(frozenset({"n2", "n3"}))
         await ring.put("x", ttl_s=10)
         await asyncio.sleep(7)
-        seen = {}
+        observations = {}
         for name in ("n1", "n2", "n3"):
             ring.store.exclude(frozenset(_others(ring, name)))
-            seen[name] = await ring.get()
-        return seen
+            observations[name] = await ring.get()
+        return observations
 
     assert simulate(scenario) == {"n1": ["x"], "n2": [], "n3": ["x"]}
 
@@ -269,12 +269,12 @@ def test_a_write_from_a_clock_that_is_behind_loses_to_an_older_one() -> None:
     assert simulate(scenario) == ["first"]
 
 
-def test_a_node_tells_its_own_time() -> None:
+def test_a_node_reports_its_own_time() -> None:
     async def scenario(ring: Ring) -> list[int]:
         ring.cluster.nodes["n3"].process.clock.step(-2)
         now_us = ring.now_us()
-        told = [await ring.store.ask_time(name, 2) for name in ring.store.coordinators()]
-        return [round((each - now_us) / 1e6) for each in told]
+        reports = [await ring.store.ask_time(name, 2) for name in ring.store.coordinators()]
+        return [round((each - now_us) / 1e6) for each in reports]
 
     assert simulate(scenario) == [0, 0, -2]
 
@@ -293,9 +293,9 @@ def test_a_writer_killed_before_any_step_leaves_its_row_whole_or_not_at_all() ->
 
             store.process.start(write())
             await asyncio.sleep(60)
-            found = await ring.get()
-            assert found in ([], ["x"], ["y"])
-            return found == ["y"], store.process.steps
+            result = await ring.get()
+            assert result in ([], ["x"], ["y"])
+            return result == ["y"], store.process.steps
 
         return simulate(scenario)
 

@@ -27,8 +27,8 @@ def written(program: Program) -> list[Any]:
 
 async def figures(program: Program, name: str = "shop/emails") -> QueueFigures:
     """Of one queue, as a process sees it."""
-    found: list[QueueOverview] = await program.process.start(program.connection.read_overview())
-    return next(each.figures for each in found if each.name == name)
+    matches: list[QueueOverview] = await program.process.start(program.connection.read_overview())
+    return next(each.figures for each in matches if each.name == name)
 
 
 async def receive_for_ever(queue: Queue, *, work_s: float = 0.0) -> None:
@@ -44,7 +44,7 @@ async def put_all(queue: Queue, count: int, **how: Any) -> None:
     await queue.put_many([Put(b"%d" % number, **how) for number in range(count)])
 
 
-def test_what_was_put_is_seen_by_who_looks_and_wakes_who_slept() -> None:
+def test_what_was_put_is_seen_by_one_that_checks_and_wakes_one_that_slept() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text())
         producer, looker = shop.program("producer"), shop.program("looker")
@@ -54,15 +54,15 @@ def test_what_was_put_is_seen_by_who_looks_and_wakes_who_slept() -> None:
         before_us = producer.process.clock.wall_us()
         await producer.process.start(queue.put("hello"))
         await shop.world.sleep(0.5)
-        seen = await figures(looker)
-        assert None is seen.backlog
-        assert seen.wakes(before_us, now_us=looker.process.clock.wall_us())
-        assert not seen.wakes(before_us + 5 * SECOND, now_us=looker.process.clock.wall_us())
+        observation = await figures(looker)
+        assert None is observation.backlog
+        assert observation.wakes(before_us, now_us=looker.process.clock.wall_us())
+        assert not observation.wakes(before_us + 5 * SECOND, now_us=looker.process.clock.wall_us())
 
     simulate(scenario)
 
 
-def test_attack_e7_who_slept_right_after_the_write_is_woken_for_what_is_due_after_that() -> None:
+def test_attack_e7_that_slept_right_after_the_write_is_woken_for_what_is_due_after_that() -> None:
     """E7: the mark is compared with how far the lanes were read, not with the moment of the put."""
 
     async def scenario(shop: Shop) -> None:
@@ -72,8 +72,8 @@ def test_attack_e7_who_slept_right_after_the_write_is_woken_for_what_is_due_afte
         await producer.process.start(queue.put("hello"))
         slept_us = producer.process.clock.wall_us()
         await shop.world.sleep(2)
-        seen = await figures(producer)
-        assert seen.wakes(slept_us, now_us=producer.process.clock.wall_us())
+        observation = await figures(producer)
+        assert observation.wakes(slept_us, now_us=producer.process.clock.wall_us())
 
     simulate(scenario)
 
@@ -155,18 +155,18 @@ def test_an_owner_that_leaves_marks_what_is_next_although_its_producer_is_long_g
         assert 1 == sum(1 for each in written(worker) if "due_us" in each.shape.value_names)
         slept_us = worker.process.clock.wall_us()
         await looker.process.start(looker.connection.open())
-        seen = await figures(looker)
-        assert 0 == seen.workers
-        assert not seen.wakes(slept_us, now_us=slept_us)
-        next_us = seen.next_due_us(slept_us)
+        observation = await figures(looker)
+        assert 0 == observation.workers
+        assert not observation.wakes(slept_us, now_us=slept_us)
+        next_us = observation.next_due_us(slept_us)
         assert next_us is not None
         assert 3700 * SECOND < next_us - slept_us < 4000 * SECOND
-        assert seen.wakes(slept_us, now_us=next_us)
+        assert observation.wakes(slept_us, now_us=next_us)
 
     simulate(scenario)
 
 
-def test_owners_tell_what_is_behind_in_hands_and_how_fast_it_goes() -> None:
+def test_owners_report_what_is_behind_in_flight_and_how_fast_it_goes() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text())
         producer, workers = shop.program("producer"), [shop.program("one"), shop.program("two")]
@@ -178,16 +178,22 @@ def test_owners_tell_what_is_behind_in_hands_and_how_fast_it_goes() -> None:
         for _ in range(40):
             await producer.process.start(put_all(queue, 10))
         await shop.world.sleep(15)
-        seen = await figures(producer)
+        observation = await figures(producer)
         exact = await producer.process.start(queue.read_stats())
-        assert (2, 3) == (seen.workers, seen.lanes)
-        assert seen.backlog is not None
-        assert abs(seen.backlog + seen.in_flight - exact.backlog - exact.in_flight) < 45
-        assert 6 <= seen.rate <= 12
-        assert seen.oldest_us is not None
+        assert (2, 3) == (observation.workers, observation.lanes)
+        assert observation.backlog is not None
+        assert abs(observation.backlog + observation.in_flight - exact.backlog - exact.in_flight) < 45
+        assert 6 <= observation.rate <= 12
+        assert observation.oldest_us is not None
         await shop.world.sleep(60)
-        seen = await figures(producer)
-        assert (0, 0, None, 0.0, 2) == (seen.backlog, seen.in_flight, seen.oldest_us, seen.rate, seen.workers)
+        observation = await figures(producer)
+        assert (0, 0, None, 0.0, 2) == (
+            observation.backlog,
+            observation.in_flight,
+            observation.oldest_us,
+            observation.rate,
+            observation.workers,
+        )
 
     simulate(scenario)
 
@@ -234,7 +240,7 @@ def test_a_backlog_that_books_do_not_hold_is_counted_by_one_owner_and_seldom() -
         producer, workers = shop.program("producer"), [shop.program("one"), shop.program("two")]
         queue = await opened(producer)
         for _ in range(60):
-            large = [producer.process.chance.randbytes(100_000) for _ in range(10)]
+            large = [producer.process.rng.randbytes(100_000) for _ in range(10)]
             await producer.process.start(queue.put_many(large))
         await shop.world.sleep(3)
         counts = dict.fromkeys(("one", "two"), 0)
@@ -250,18 +256,18 @@ def test_a_backlog_that_books_do_not_hold_is_counted_by_one_owner_and_seldom() -
             mine.engine.lanes.summary._count = counting
             each.process.start(receive_for_ever(mine, work_s=2))
         await shop.world.sleep(60)
-        seen = await figures(producer)
+        observation = await figures(producer)
         exact = await producer.process.start(queue.read_stats())
         assert exact.backlog > 500
-        assert seen.backlog is not None
-        assert abs(seen.backlog - exact.backlog) < 20
+        assert observation.backlog is not None
+        assert abs(observation.backlog - exact.backlog) < 20
         assert sorted(counts.values())[0] <= 1, "while both began, both may have"
         assert 3 <= sorted(counts.values())[1] <= 13
 
     simulate(scenario)
 
 
-def test_where_the_summary_can_not_be_written_queues_go_on() -> None:
+def test_where_the_summary_cannot_be_written_queues_continue() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text())
         program = shop.program("both")
@@ -302,17 +308,17 @@ def test_what_was_never_marked_is_marked_by_the_next_pass_of_repair() -> None:
         mine = await opened(repairer)
         assert not (await figures(repairer)).wakes(slept_us, now_us=repairer.process.clock.wall_us())
         assert () == (await repairer.process.start(mine.repair())).problems
-        seen = await figures(repairer)
+        observation = await figures(repairer)
         now_us = repairer.process.clock.wall_us()
-        assert seen.wakes(slept_us, now_us=now_us)
-        next_us = seen.next_due_us(now_us)
+        assert observation.wakes(slept_us, now_us=now_us)
+        next_us = observation.next_due_us(now_us)
         assert next_us is not None
         assert 2900 * SECOND < next_us - now_us < 3000 * SECOND
 
     simulate(scenario)
 
 
-def test_a_look_at_all_queues_is_sixteen_reads_and_names_are_read_again_only_when_they_are_old() -> None:
+def test_a_check_of_all_queues_is_sixteen_reads_and_names_are_read_again_only_when_they_are_old() -> None:
     async def scenario(shop: Shop) -> None:
         names = [f"queue-{number}" for number in range(12)]
         await shop.apply(*(queue_text("{shards: 1}", name) for name in names))
@@ -323,21 +329,21 @@ def test_a_look_at_all_queues_is_sixteen_reads_and_names_are_read_again_only_whe
         await looker.process.start(looker.connection.open())
         await shop.world.sleep(3)
 
-        async def look() -> tuple[int, int, list[str]]:
+        async def inspection() -> tuple[int, int, list[str]]:
             began = len(looker.store.sent)
-            found = await looker.process.start(looker.connection.read_overview("shop"))
+            result = await looker.process.start(looker.connection.read_overview("shop"))
             reads = [each for each in looker.store.sent[began:] if isinstance(each, Select)]
             of_summary = sum(each.shape.table is SUMMARY for each in reads)
-            put = [each.name.removeprefix("shop/") for each in found if each.figures.put_us is not None]
-            assert 12 == len(found)
+            put = [each.name.removeprefix("shop/") for each in result if each.figures.put_us is not None]
+            assert 12 == len(result)
             return of_summary, len(reads) - of_summary, put
 
-        of_summary, of_catalogue, put = await look()
+        of_summary, of_catalogue, put = await inspection()
         assert (16, names[:5]) == (of_summary, put)
         assert of_catalogue > 0
-        assert (16, 0, names[:5]) == await look()
+        assert (16, 0, names[:5]) == await inspection()
         await shop.world.sleep(16)
-        assert 16 == (await look())[0]
+        assert 16 == (await inspection())[0]
         assert [] == await looker.process.start(looker.connection.read_overview("elsewhere"))
 
     simulate(scenario)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.engines.contract import Cancelled, Message
-from headgate.engines.timeline.layout import Place, id_bytes
-from headgate.engines.timeline.looking import first_unsettled_us, look_at_lane
+from headgate.engines.contract import Cancelled, NewMessage
+from headgate.engines.timeline.lane_snapshot import first_unsettled_us, read_lane_view
+from headgate.engines.timeline.layout import MessagePlace, id_bytes
 from headgate.engines.timeline.sender import Copy
-from headgate.engines.timeline.settings import Generation
-from headgate.errors import SpecError
+from headgate.engines.timeline.settings import GenerationSettings
+from headgate.errors import InvalidRequest
 from headgate.store.statements import UpdateIf, is_
 from tests.simulation.timeline_puts import QUEUE, SECOND, SETTINGS, Client, Queue, Reader, simulate
 from tests.simulation.timeline_workers import lanes_ready
@@ -21,7 +21,7 @@ from tests.simulation.timeline_workers import lanes_ready
 async def scheduled(client: Client, in_us: int, payload: bytes = b"reminder") -> str:
     """A message for later."""
     due_us = client.process.clock.wall_us() + in_us
-    ids = await client.process.start(client.producer.put([Message(payload, due_us=due_us)]))
+    ids = await client.process.start(client.producer.put([NewMessage(payload, due_us=due_us)]))
     return ids[0]
 
 
@@ -60,13 +60,13 @@ async def _slow(statement: object) -> None:
     await asyncio.sleep(0.6)
 
 
-def test_a_message_that_shares_its_row_can_not_be_cancelled_and_takes_nobody_with_it() -> None:
+def test_a_message_that_shares_its_row_cannot_be_cancelled_and_takes_nobody_with_it() -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
         reader = Reader(queue)
         for doubling in (1, 2, 3):
             client.producer.sender.lag.was_too_short(2**60 + doubling, client.process.clock.wall_us())
-        ids = await client.process.start(client.producer.put([Message(b"a"), Message(b"b")]))
+        ids = await client.process.start(client.producer.put([NewMessage(b"a"), NewMessage(b"b")]))
         assert Cancelled.TOO_LATE is await client.process.start(client.cancels.cancel(ids[0]))
         await asyncio.sleep(20)
         await reader.process.start(reader.turn())
@@ -81,7 +81,7 @@ def test_attack_A15_a_cancel_follows_a_row_that_was_moved() -> None:
         reader = Reader(queue)
         reader.process.start(reader.run())
         message_id = await scheduled(client, 9 * SECOND)
-        origin = Place.from_bytes(id_bytes(message_id))
+        origin = MessagePlace.from_bytes(id_bytes(message_id))
         due_us = repair.process.clock.wall_us() + 8 * SECOND
         place = repair.producer.sender.fix_place(due_us)
         row = origin.row
@@ -106,7 +106,7 @@ def test_attack_A15_a_cancel_follows_a_row_that_was_moved() -> None:
     simulate(scenario)
 
 
-def test_a_rescheduled_message_comes_once_at_its_new_moment() -> None:
+def test_a_rescheduled_message_comes_once_at_its_new_time() -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
         reader = Reader(queue)
@@ -149,7 +149,7 @@ def test_attack_A15_a_reschedule_killed_before_any_step_loses_nothing() -> None:
 
 
 def test_attack_A15_a_reschedule_that_comes_too_late_leaves_one_message_or_both() -> None:
-    seen = set()
+    observations = set()
     for waits_ms in range(0, 2_000, 200):
 
         async def scenario(queue: Queue, waits_ms: int = waits_ms) -> tuple[Cancelled, bool, int]:
@@ -166,20 +166,24 @@ def test_attack_A15_a_reschedule_that_comes_too_late_leaves_one_message_or_both(
             assert answer is Cancelled.TOO_LATE or [new_id] == [each.message_id for each in reader.delivered]
             return answer, new_id is None, len(reader.delivered)
 
-        seen.add(simulate(scenario))
-    assert {(Cancelled.CANCELLED, False, 1), (Cancelled.TOO_LATE, True, 1), (Cancelled.TOO_LATE, False, 1)} <= seen
+        observations.add(simulate(scenario))
+    assert {
+        (Cancelled.CANCELLED, False, 1),
+        (Cancelled.TOO_LATE, True, 1),
+        (Cancelled.TOO_LATE, False, 1),
+    } <= observations
 
 
-def test_what_the_store_can_not_keep_is_refused_before_anything_is_put() -> None:
+def test_what_the_store_cannot_keep_is_refused_before_anything_is_put() -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
         message_id = await scheduled(client, 5 * SECOND)
         sent = len(client.store.sent)
         century_us = client.process.clock.wall_us() + 100 * 365 * 86_400 * SECOND
-        with pytest.raises(SpecError):
+        with pytest.raises(InvalidRequest):
             await client.process.start(client.cancels.reschedule(message_id, century_us))
-        with pytest.raises(SpecError):
-            await client.process.start(client.producer.put([Message(b"m", due_us=century_us)]))
+        with pytest.raises(InvalidRequest):
+            await client.process.start(client.producer.put([NewMessage(b"m", due_us=century_us)]))
         assert sent == len(client.store.sent)
 
     simulate(scenario)
@@ -212,10 +216,10 @@ def test_work_that_lies_behind_cancelled_messages_is_seen() -> None:
         for each in ids[:5]:
             assert Cancelled.CANCELLED is await client.process.start(client.cancels.cancel(each))
         await asyncio.sleep(8)
-        view = await client.process.start(look_at_lane(client.host, queue.settings, {}, 1, 0))
+        view = await client.process.start(read_lane_view(client.host, queue.settings, {}, 1, 0))
         assert view is not None
         return await client.process.start(first_unsettled_us(client.host, queue.settings, view)), due_us
 
-    found_us, due_us = simulate(scenario, settings=replace(SETTINGS, generations=(Generation(1, 1),)))
+    found_us, due_us = simulate(scenario, settings=replace(SETTINGS, generations=(GenerationSettings(1, 1),)))
     assert found_us is not None
     assert found_us >= due_us

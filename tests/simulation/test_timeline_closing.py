@@ -10,14 +10,14 @@ from uuid import UUID
 
 import pytest
 
-from headgate.engines.contract import Cancelled, Message
+from headgate.engines.contract import Cancelled, NewMessage
 from headgate.engines.lane import Lane
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline import closing
 from headgate.engines.timeline.closing import FreeLane, close_free_lane
 from headgate.engines.timeline.lane_rows import lane_key
-from headgate.engines.timeline.settings import Generation
-from headgate.engines.timeline.source import encode_loan
+from headgate.engines.timeline.settings import GenerationSettings
+from headgate.engines.timeline.source import pack_reservation
 from headgate.store.positions import first_at, last_at
 from headgate.store.statements import BatchIf, Insert, Select, UpdateIf
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
@@ -32,13 +32,13 @@ from tests.simulation.timeline_workers import (
     until_retired,
 )
 
-ONE_LANE = replace(WORKED, generations=(Generation(1, 1),), retention_us=40 * SECOND)
+ONE_LANE = replace(WORKED, generations=(GenerationSettings(1, 1),), retention_us=40 * SECOND)
 
 
 async def put_ahead(queue: Queue, client: Client, in_s: float, payload: str, *, group: str | None = None) -> None:
     """A message for later."""
     due_us = client.process.clock.wall_us() + int(in_s * SECOND)
-    message = Message(payload.encode(), due_us=due_us, group=group)
+    message = NewMessage(payload.encode(), due_us=due_us, group=group)
     assert await client.process.start(queue.put(client, message)) is not None
 
 
@@ -53,35 +53,35 @@ async def fill(queue: Queue) -> Client:
     return client
 
 
-def generations_of(queue: Queue, seen: Seen) -> dict[bytes, int]:
+def generations_of(queue: Queue, objects: Seen) -> dict[bytes, int]:
     """From which generation each message was delivered."""
     settings = queue.settings
     return {
         each.payload: read_receipt(each.receipt, queue=settings.queue, secret=settings.receipt_key).generation
-        for _, each in seen.deliveries
+        for _, each in objects.deliveries
     }
 
 
-async def until_settled_once(queue: Queue, seen: Seen) -> None:
+async def until_settled_once(queue: Queue, objects: Seen) -> None:
     """The lane is retired, and every message was delivered once and settled."""
     await until_retired(queue, 1, within_s=90)
-    await until_all_settled(queue, seen, within_s=300)
-    check_seen(queue, seen)
-    assert len(queue.acknowledged) == len(seen.deliveries)
+    await until_all_settled(queue, objects, within_s=300)
+    check_seen(queue, objects)
+    assert len(queue.acknowledged) == len(objects.deliveries)
 
 
-def test_what_lies_ahead_moves_to_the_next_generation_and_comes_at_its_moment() -> None:
+def test_what_lies_ahead_moves_to_the_next_generation_and_comes_at_its_time() -> None:
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
+        objects = Seen()
         await fill(queue)
         Catalogue(queue).end_now(3)
-        worker = Consumer(queue, "worker", seen)
+        worker = Consumer(queue, "worker", objects)
         worker.start()
-        await until_settled_once(queue, seen)
-        late = {each.payload: each for _, each in seen.deliveries}
-        assert {1, 2} == set(generations_of(queue, seen).values())
-        assert 2 == generations_of(queue, seen)[b"due in 58"] == generations_of(queue, seen)[b"due in 31"]
-        group = [each.payload for _, each in seen.deliveries if each.group == "g"]
+        await until_settled_once(queue, objects)
+        late = {each.payload: each for _, each in objects.deliveries}
+        assert {1, 2} == set(generations_of(queue, objects).values())
+        assert 2 == generations_of(queue, objects)[b"due in 58"] == generations_of(queue, objects)[b"due in 31"]
+        group = [each.payload for _, each in objects.deliveries if each.group == "g"]
         assert [f"of a group, due in {in_s}".encode() for in_s in (33, 34, 56)] == group
         assert {1} == {each.attempt for each in late.values()}
         moved = [each for each in worker.store.sent if _is_move(each)]
@@ -118,12 +118,12 @@ def _retires(statement: Any) -> bool:
 async def _killed(queue: Queue, at: int, *, before: bool, next_after_s: float) -> int:
     """The first owner dies at its n-th write from its first move on, before it is sent or before it is answered;
     another resumes after a while. How many writes there were up to the lane's retirement."""
-    seen = Seen()
+    objects = Seen()
     client = await fill(queue)
     Catalogue(queue).end_now(3)
     client.producer.settings_changed(queue.settings, read_us=client.process.clock.wall_us())
     await put_ahead(queue, client, 50, "of a group, due in 50", group="g")
-    first = Consumer(queue, "first", seen)
+    first = Consumer(queue, "first", objects)
     written, retired = 0, False
 
     async def gate(statement: Any) -> None:
@@ -142,13 +142,13 @@ async def _killed(queue: Queue, at: int, *, before: bool, next_after_s: float) -
     first.store.gate = gate
     first.start()
     await asyncio.sleep(next_after_s)
-    Consumer(queue, "second", seen).start()
+    Consumer(queue, "second", objects).start()
     await until_retired(queue, 1, within_s=90)
-    await until_all_settled(queue, seen, within_s=300)
-    check_seen(queue, seen)
+    await until_all_settled(queue, objects, within_s=300)
+    check_seen(queue, objects)
     ahead = {each for each in queue.acknowledged if queue.acknowledged[each] not in (b"due in 0", b"due in 2")}
-    assert {1} == {seen.times(each) for each in ahead}
-    group = [each.payload for _, each in seen.deliveries if each.group == "g"]
+    assert {1} == {objects.times(each) for each in ahead}
+    group = [each.payload for _, each in objects.deliveries if each.group == "g"]
     assert [f"of a group, due in {in_s}".encode() for in_s in (33, 34, 50, 56)] == group
     return written
 
@@ -178,14 +178,14 @@ def test_an_owner_killed_at_any_write_of_the_closing_loses_doubles_and_disorders
 @pytest.mark.parametrize("when", ["before the row is marked", "after the row is marked", "after the copy is written"])
 def test_attack_A15_what_is_cancelled_while_it_moves_is_not_delivered(when: str) -> None:
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
+        objects = Seen()
         await lanes_ready(queue)
         client = queue.client("producer")
         await put_ahead(queue, client, 35, "reminder")
         (message_id,) = queue.acknowledged
         Catalogue(queue).end_now(3)
         client.producer.settings_changed(queue.settings, read_us=client.process.clock.wall_us())
-        worker = Consumer(queue, "worker", seen)
+        worker = Consumer(queue, "worker", objects)
         answers: list[Cancelled] = []
 
         async def cancel() -> None:
@@ -207,7 +207,7 @@ def test_attack_A15_what_is_cancelled_while_it_moves_is_not_delivered(when: str)
         assert [Cancelled.CANCELLED] == answers
         queue.acknowledged.clear()
         await asyncio.sleep(60)
-        assert [] == seen.deliveries
+        assert [] == objects.deliveries
 
     simulate(scenario, settings=ONE_LANE)
 
@@ -228,13 +228,13 @@ def test_attack_C2_groups_stay_in_order_where_moving_is_overtaken_by_time(
     monkeypatch.setattr(closing, "BATCH_ROWS_MAX", 10)
 
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
+        objects = Seen()
         await lanes_ready(queue)
         client = queue.client("producer")
         for tenth in range(300):
             await put_ahead(queue, client, 25 + tenth / 10, f"dense {tenth}", group="g" if tenth % 5 == 0 else None)
         Catalogue(queue).end_now(2)
-        worker = Consumer(queue, "worker", seen)
+        worker = Consumer(queue, "worker", objects)
 
         async def gate(statement: Any) -> None:
             if _is_move(statement):
@@ -242,35 +242,35 @@ def test_attack_C2_groups_stay_in_order_where_moving_is_overtaken_by_time(
 
         worker.store.gate = gate
         worker.start()
-        await until_settled_once(queue, seen)
-        assert seen.late_us > 2 * SECOND
-        group = [int(each.payload.split()[1]) for _, each in seen.deliveries if each.group == "g"]
+        await until_settled_once(queue, objects)
+        assert objects.late_us > 2 * SECOND
+        group = [int(each.payload.split()[1]) for _, each in objects.deliveries if each.group == "g"]
         assert sorted(group) == group
 
     simulate(scenario, settings=replace(ONE_LANE, part_us=part_s * SECOND))
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_while_replicas_stop_in_turn_a_closing_goes_on_where_it_was(seed: int) -> None:
+def test_while_replicas_stop_in_turn_a_closing_resumes_where_it_was(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
+        objects = Seen()
         await fill(queue)
         Catalogue(queue).end_now(3)
         names = sorted(queue.cluster.nodes)
         queue.cluster.stop(names[seed % 3], for_s=25)
         queue.cluster.stop(names[(seed + 1) % 3], for_s=4 + seed)
-        Consumer(queue, "worker", seen, ahead_us=100_000 * (seed - 2)).start()
-        await until_settled_once(queue, seen)
+        Consumer(queue, "worker", objects, ahead_us=100_000 * (seed - 2)).start()
+        await until_settled_once(queue, objects)
 
     simulate(scenario, seed, settings=ONE_LANE)
 
 
-def test_an_owner_paused_in_the_middle_of_moving_writes_no_copy_when_it_goes_on() -> None:
+def test_an_owner_paused_in_the_middle_of_moving_writes_no_copy_when_it_continues() -> None:
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
+        objects = Seen()
         await fill(queue)
         Catalogue(queue).end_now(3)
-        paused = Consumer(queue, "paused", seen)
+        paused = Consumer(queue, "paused", objects)
 
         async def gate(statement: Any) -> None:
             if _is_move(statement):
@@ -281,26 +281,26 @@ def test_an_owner_paused_in_the_middle_of_moving_writes_no_copy_when_it_goes_on(
         paused.start()
         await asyncio.sleep(12)
         written = len(paused.store.sent_to("work"))
-        Consumer(queue, "other", seen).start()
+        Consumer(queue, "other", objects).start()
         await asyncio.sleep(45)
         inserted = [each for each in paused.store.sent_to("work")[written:] if isinstance(each, Insert)]
         assert [] == inserted
         await until_retired(queue, 1, within_s=90)
-        await until_all_settled(queue, seen, within_s=300)
-        check_seen(queue, seen)
+        await until_all_settled(queue, objects, within_s=300)
+        check_seen(queue, objects)
 
     simulate(scenario, settings=ONE_LANE)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_an_owner_who_leaves_in_the_middle_of_moving_hands_over_what_he_has_marked(seed: int) -> None:
+def test_an_owner_that_leaves_in_the_middle_of_moving_passes_what_he_has_marked(seed: int) -> None:
     """A rolling restart: the next owner takes the lane at once, without waiting for a lease to end."""
 
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
+        objects = Seen()
         await fill(queue)
         Catalogue(queue).end_now(3)
-        leaving, next_one = Consumer(queue, "leaving", seen), Consumer(queue, "next", seen)
+        leaving, next_one = Consumer(queue, "leaving", objects), Consumer(queue, "next", objects)
         marks = 0
 
         async def gate(statement: Any) -> None:
@@ -315,7 +315,7 @@ def test_an_owner_who_leaves_in_the_middle_of_moving_hands_over_what_he_has_mark
         leaving.start()
         await asyncio.sleep(8)
         next_one.start()
-        await until_settled_once(queue, seen)
+        await until_settled_once(queue, objects)
         assert marks > seed
 
     simulate(scenario, seed, settings=ONE_LANE)
@@ -323,23 +323,23 @@ def test_an_owner_who_leaves_in_the_middle_of_moving_hands_over_what_he_has_mark
 
 def test_a_lane_of_which_a_range_is_lent_is_not_closed_before_the_range_is_back() -> None:
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
+        objects = Seen()
         await lanes_ready(queue)
         client = queue.client("producer")
         await put_ahead(queue, client, 60, "ahead")
         row = Lane(client.host, queue.settings.tables.lanes, lane_key(queue.settings, 1, 0), queue.settings.lease)
         now_us = client.process.clock.wall_us()
-        lent = encode_loan(UUID(int=7), first_at(now_us), last_at(now_us + SECOND), now_us + 3600 * SECOND)
+        reserved = pack_reservation(UUID(int=7), first_at(now_us), last_at(now_us + SECOND), now_us + 3600 * SECOND)
         free = await client.process.start(row.look())
         assert free is not None
-        assert await client.process.start(row.lend(lent, free, up_to=last_at(now_us + SECOND)))
+        assert await client.process.start(row.lend(reserved, free, up_to=last_at(now_us + SECOND)))
         Catalogue(queue).end_now(2)
-        worker = Consumer(queue, "worker", seen)
+        worker = Consumer(queue, "worker", objects)
         worker.start()
         await asyncio.sleep(15)
         assert not any(map(_is_move, worker.store.sent))
-        assert await client.process.start(row.end_loan(lent))
-        await until_settled_once(queue, seen)
+        assert await client.process.start(row.end_reservation(reserved))
+        await until_settled_once(queue, objects)
 
     simulate(scenario, settings=ONE_LANE)
 
@@ -364,10 +364,10 @@ def test_a_lane_that_nobody_holds_is_closed_where_nothing_is_left_to_be_handed_o
         await asyncio.sleep(2)
         assert FreeLane.RETIRED is await _close(queue, client)
         assert FreeLane.RETIRED is await _close(queue, client)
-        seen = Seen()
-        Consumer(queue, "worker", seen).start()
-        await until_settled_once(queue, seen)
-        assert {2} == set(generations_of(queue, seen).values())
+        objects = Seen()
+        Consumer(queue, "worker", objects).start()
+        await until_settled_once(queue, objects)
+        assert {2} == set(generations_of(queue, objects).values())
 
     simulate(scenario, settings=ONE_LANE)
 
@@ -381,15 +381,15 @@ def test_a_lane_of_which_something_is_to_be_handed_out_is_left_as_it_was(in_s: f
         Catalogue(queue).end_now(2)
         await asyncio.sleep(3)
         assert FreeLane.BUSY is await _close(queue, client)
-        seen = Seen()
-        Consumer(queue, "worker", seen).start()
-        await until_settled_once(queue, seen)
-        assert {1} == set(generations_of(queue, seen).values())
+        objects = Seen()
+        Consumer(queue, "worker", objects).start()
+        await until_settled_once(queue, objects)
+        assert {1} == set(generations_of(queue, objects).values())
 
     simulate(scenario, settings=ONE_LANE)
 
 
-def test_attack_D2_what_a_dead_owner_may_have_died_of_stays_suspect_when_repair_has_looked_at_the_lane() -> None:
+def test_attack_D2_what_a_dead_owner_may_have_died_of_stays_suspect_when_repair_has_checked_the_lane() -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         client = queue.client("repair")
@@ -407,9 +407,9 @@ def test_attack_D2_what_a_dead_owner_may_have_died_of_stays_suspect_when_repair_
         Catalogue(queue).end_now(2)
         await asyncio.sleep(2)
         assert FreeLane.BUSY is await _close(queue, client)
-        seen = Seen()
-        Consumer(queue, "worker", seen).start()
-        await until_settled_once(queue, seen)
-        assert [True] == [each.suspect for _, each in seen.deliveries]
+        objects = Seen()
+        Consumer(queue, "worker", objects).start()
+        await until_settled_once(queue, objects)
+        assert [True] == [each.suspect for _, each in objects.deliveries]
 
     simulate(scenario, settings=ONE_LANE)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from headgate.engines.timeline.layout import DAY_US
-from headgate.store.positions import moment_us_of
+from headgate.store.positions import time_us_of
 from headgate.store.statements import BatchIf, Delete, Insert, InsertIfAbsent, UpdateIf, partition_of
 from tests.simulation.timeline_puts import SECOND, GatedStore, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready, until_all_settled
@@ -21,18 +21,18 @@ TURNS_A_LANE_S = 1.0
 
 async def _worked(queue: Queue) -> tuple[GatedStore, GatedStore, Consumer, float]:
     """Messages are put one after the other for a while, received and settled; what both processes sent."""
-    seen = Seen()
+    objects = Seen()
     await lanes_ready(queue)
-    consumer = Consumer(queue, "worker", seen)
+    consumer = Consumer(queue, "worker", objects)
     consumer.start()
     began_s = queue.world.now_s()
     client = queue.client("producer")
     client.process.start(queue.keep_fresh(client))
     for number in range(MESSAGES):
-        await client.process.start(queue.put(client, Message(b"%d" % number)))
+        await client.process.start(queue.put(client, NewMessage(b"%d" % number)))
         await asyncio.sleep(0.05)
-    await until_all_settled(queue, seen, within_s=120)
-    assert MESSAGES == len(queue.acknowledged) == len(seen.deliveries)
+    await until_all_settled(queue, objects, within_s=120)
+    assert MESSAGES == len(queue.acknowledged) == len(objects.deliveries)
     return client.store, consumer.store, consumer, queue.world.now_s() - began_s
 
 
@@ -64,18 +64,18 @@ def test_the_position_follows_what_is_settled_within_seconds_and_travels_with_th
         assert consumer.engine is not None
         now_us = consumer.process.clock.wall_us()
         for dispatcher in consumer.engine.lanes.held.values():
-            seen = await consumer.process.start(dispatcher.lane.look())
-            assert seen is not None
-            assert now_us - moment_us_of(seen.last) < 4 * SECOND
+            row = await consumer.process.start(dispatcher.lane.read_state())
+            assert row is not None
+            assert now_us - time_us_of(row.last) < 4 * SECOND
 
     simulate(scenario, settings=WORKED)
 
 
 @pytest.mark.parametrize(("delay_us", "table"), [(0, "work"), (5 * SECOND, "work"), (300 * DAY_US, "later")])
-def test_a_row_is_kept_until_its_due_moment_and_the_retention_and_never_deleted(delay_us: int, table: str) -> None:
+def test_a_row_is_kept_until_its_due_time_and_the_retention_and_never_deleted(delay_us: int, table: str) -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
-        message = Message(b"kept", due_us=client.process.clock.wall_us() + delay_us)
+        message = NewMessage(b"kept", due_us=client.process.clock.wall_us() + delay_us)
         await client.process.start(queue.put(client, message))
         rows = [each for each in client.store.sent_to(table) if isinstance(each, Insert)]
         assert 1 == len(rows)

@@ -11,12 +11,12 @@ from uuid import UUID
 
 import pytest
 
-from headgate.engines.contract import DeadLetter, Delivery, Message, Nack, Settle
+from headgate.engines.contract import DeadLetter, Delivery, Nack, NewMessage, Settle
 from headgate.engines.lane import Lane
 from headgate.engines.timeline.lane_rows import lane_key, make_lanes
-from headgate.engines.timeline.layout import Place, id_bytes
+from headgate.engines.timeline.layout import MessagePlace, id_bytes
 from headgate.engines.timeline.repair import Repairer
-from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline.settings import GenerationSettings
 from headgate.store.positions import first_at
 from headgate.store.statements import Insert
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
@@ -30,14 +30,14 @@ from tests.simulation.timeline_workers import (
     until_retired,
 )
 
-TWO_LANES = replace(WORKED, generations=(Generation(1, 2),))
+TWO_LANES = replace(WORKED, generations=(GenerationSettings(1, 2),))
 
 
 async def receive_one(consumer: Consumer) -> Delivery:
     """The first message that comes."""
     engine = await consumer.open()
-    (found,) = await engine.receive(1, wait_us=20 * SECOND)
-    return found
+    (result,) = await engine.receive(1, wait_us=20 * SECOND)
+    return result
 
 
 async def die_before_the_copy(consumer: Consumer, settle: Callable[[Delivery], Settle]) -> int:
@@ -53,10 +53,10 @@ async def die_before_the_copy(consumer: Consumer, settle: Callable[[Delivery], S
             await asyncio.sleep(0)
 
     async def work() -> None:
-        found = await receive_one(consumer)
+        result = await receive_one(consumer)
         consumer.store.gate = gate
         assert consumer.engine is not None
-        await consumer.engine.settle([settle(found)])
+        await consumer.engine.settle([settle(result)])
 
     dead = asyncio.Event()
     consumer.process.when_state_changes(dead.set)
@@ -70,11 +70,11 @@ async def retire_by_hand(queue: Queue, shard: int) -> None:
     client = queue.client(f"owner of {shard} at {queue.world.now_s()}")
     settings = queue.settings
     lane = Lane(client.host, settings.tables.lanes, lane_key(settings, 1, shard), settings.lease)
-    seen = await client.process.start(lane.look())
-    assert seen is not None
-    tenure = await client.process.start(lane.take(seen))
-    assert tenure is not None
-    assert await client.process.start(lane.retire(tenure, last=first_at(client.process.clock.wall_us())))
+    row = await client.process.start(lane.read_state())
+    assert row is not None
+    lease_term = await client.process.start(lane.take(row))
+    assert lease_term is not None
+    assert await client.process.start(lane.retire(lease_term, last=first_at(client.process.clock.wall_us())))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -85,25 +85,25 @@ def test_a_retry_that_was_begun_before_a_change_comes_after_it(seed: int, delay_
     the seed in its own lane or in the other. A row that no reader reaches is left to repair, or restamped at once."""
 
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
+        objects = Seen()
         await lanes_ready(queue)
         client = queue.client("producer")
-        await client.process.start(queue.put(client, Message(b"fails once")))
+        await client.process.start(queue.put(client, NewMessage(b"fails once")))
         (message_id,) = queue.acknowledged
-        lane = Place.from_bytes(id_bytes(message_id)).row.shard
+        lane = MessagePlace.from_bytes(id_bytes(message_id)).row.shard
         shard = await die_before_the_copy(Consumer(queue, "dying", Seen()), retry_in(delay_s))
         Catalogue(queue).end_now(3)
         await asyncio.sleep(20)
         if is_retired:
             await retire_by_hand(queue, 1 - lane)
-        Consumer(queue, "worker", seen).start()
+        Consumer(queue, "worker", objects).start()
         if not is_retired or shard == lane:
             repair = queue.client("repair")
             repair.process.start(keep_repairing(queue, repair))
         await until_retired(queue, 1, within_s=150)
         await asyncio.sleep(160)
-        check_seen(queue, seen)
-        assert [2] == [each.attempt for _, each in seen.deliveries]
+        check_seen(queue, objects)
+        assert [2] == [each.attempt for _, each in objects.deliveries]
 
     simulate(scenario, seed, settings=TWO_LANES)
 
@@ -124,24 +124,24 @@ def retry_in(delay_s: int) -> Callable[[Delivery], Settle]:
 @pytest.mark.parametrize("seed", range(2))
 def test_a_dead_letter_that_was_begun_comes_to_its_queue_and_not_to_the_living(seed: int) -> None:
     """Its place is one of the other queue, which has other shards than this."""
-    dead = replace(WORKED, queue=UUID(int=9), name="emails-dead", generations=(Generation(1, 7),))
+    dead = replace(WORKED, queue=UUID(int=9), name="emails-dead", generations=(GenerationSettings(1, 7),))
     settings = replace(WORKED, max_receives=2, dead_letter="emails-dead")
 
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
-        graves = Queue(queue.world, queue.cluster, dead)
-        maker = graves.client("grave maker")
+        dead_letters = Queue(queue.world, queue.cluster, dead)
+        maker = dead_letters.client("grave maker")
         await maker.process.start(make_lanes(maker.host, dead, dead.generations[0]))
         client = queue.client("producer")
-        await client.process.start(queue.put(client, Message(b"poison")))
+        await client.process.start(queue.put(client, NewMessage(b"poison")))
         (message_id,) = queue.acknowledged
         dying = Consumer(queue, "dying", Seen(), dead=dead)
         await die_before_the_copy(dying, lambda found: DeadLetter(found.receipt, reason="no such person"))
-        seen, buried = Seen(), Seen()
-        Consumer(queue, "worker", seen, dead=dead).start()
-        Consumer(graves, "digger", buried).start()
+        objects, buried = Seen(), Seen()
+        Consumer(queue, "worker", objects, dead=dead).start()
+        Consumer(dead_letters, "digger", buried).start()
         await asyncio.sleep(45)
-        assert [] == seen.deliveries
+        assert [] == objects.deliveries
         assert [message_id] == [each.message_id for _, each in buried.deliveries]
         assert "emails" == buried.deliveries[0][1].attributes["headgate.dead.queue"]
 

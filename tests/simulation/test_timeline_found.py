@@ -10,17 +10,17 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from headgate.engines.contract import Ack, Cancelled, Delivery, Extend, Message, Nack, Settled
+from headgate.engines.contract import Ack, Cancelled, Delivery, Extend, Nack, NewMessage, Settled
 from headgate.engines.lane import Lane
 from headgate.engines.packed import PackedRun, pack
 from headgate.engines.settled import RowFacts, Tried, encode
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lane_rows import lane_key
-from headgate.engines.timeline.layout import Place, RowPlace
-from headgate.engines.timeline.own_parts import IndexKey
+from headgate.engines.timeline.layout import MessagePlace, RowPlace
+from headgate.engines.timeline.partitions import IndexKey
 from headgate.engines.timeline.reading import row_key
 from headgate.engines.timeline.row_writes import index_statement
-from headgate.store.positions import moment_us_of
+from headgate.store.positions import time_us_of
 from headgate.store.statements import Insert, UpdateIf
 from tests.simulation.timeline_puts import QUEUE, SECOND, Client, GatedStore, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready, put_many
@@ -39,17 +39,17 @@ async def opened(consumer: Consumer, store: GatedStore | None = None) -> Timelin
 
 async def received(consumer: Consumer, engine: TimelineQueue, *, for_s: int = 10, ack: bool = True) -> list[Delivery]:
     """What comes within a while, settled."""
-    found = []
+    matches = []
 
     async def work() -> None:
         for _ in range(for_s):
             for each in await engine.receive(20, wait_us=SECOND, visibility_us=60 * SECOND):
-                found.append(each)
+                matches.append(each)
                 if ack:
                     await engine.settle([Ack(each.receipt)])
 
     await consumer.process.start(work())
-    return found
+    return matches
 
 
 def test_a_purge_between_the_reading_of_a_row_and_the_books_settles_that_row_too() -> None:
@@ -85,7 +85,7 @@ def test_a_purge_between_the_reading_of_a_row_and_the_books_settles_that_row_too
     assert [] == simulate(scenario, settings=ONE_LANE)
 
 
-def test_a_lane_that_was_looked_at_before_a_purge_is_not_taken_as_it_was_then() -> None:
+def test_a_lane_that_was_checked_before_a_purge_is_not_taken_as_it_was_then() -> None:
     """A reads a free lane; a purge finds no owner and returns; A takes the lane, and knows of no purge."""
 
     async def scenario(queue: Queue) -> None:
@@ -93,11 +93,11 @@ def test_a_lane_that_was_looked_at_before_a_purge_is_not_taken_as_it_was_then() 
         taker, purger = queue.client("taker"), Consumer(queue, "purger", Seen())
         key = lane_key(queue.settings, 1, 0)
         lane = Lane(taker.host, queue.settings.tables.lanes, key, queue.settings.lease)
-        seen = await taker.process.start(lane.look())
-        assert seen is not None
+        row = await taker.process.start(lane.read_state())
+        assert row is not None
         purging = await opened(purger)
         await purger.process.start(purging.purge())
-        assert await taker.process.start(lane.take(seen)) is None
+        assert await taker.process.start(lane.take(row)) is None
 
     simulate(scenario, settings=ONE_LANE)
 
@@ -129,24 +129,24 @@ def test_a_purge_whose_write_was_lost_is_sent_again_and_not_taken_for_done() -> 
     assert [] == simulate(scenario, settings=ONE_LANE)
 
 
-def row_and_twin(client: Client, payload: bytes, *, apart_s: float) -> list[Insert]:
+def row_and_twin(client: Client, payload: bytes, *, distance_s: float) -> list[Insert]:
     """A row that is due in a second, and the twin that was stamped much later; their parts are in the index."""
     now_us = client.process.clock.wall_us()
     run = PackedRun(due_us=[now_us], put_us=[now_us], payload=[payload])
     first = RowPlace(1, 0, 0, client.host.positions.at(now_us + SECOND))
-    name = Place(first, 0).to_bytes()
-    twin = RowPlace(1, 0, 0, client.host.positions.at(now_us + SECOND + round(apart_s * SECOND)))
-    keys = {IndexKey(1, place.part(SHORT.part_us), 0) for place in (first, twin)}
+    name = MessagePlace(first, 0).to_bytes()
+    restamp = RowPlace(1, 0, 0, client.host.positions.at(now_us + SECOND + round(distance_s * SECOND)))
+    keys = {IndexKey(1, place.part(SHORT.part_us), 0) for place in (first, restamp)}
     return [
         *(index_statement(SHORT, key, now_us=now_us, last_expiry_s=client.host.last_expiry_s) for key in keys),
         _insert(first, run, now_us),
-        _insert(twin, replace(run, message_id=[name], replaces=name), now_us),
+        _insert(restamp, replace(run, message_id=[name], replaces=name), now_us),
     ]
 
 
 def _insert(place: RowPlace, run: PackedRun, now_us: int) -> Insert:
     key = {"queue": QUEUE, "generation": 1, "part": place.part(SHORT.part_us), "sub": 0, "shard": 0}
-    ttl_s = -(-(moment_us_of(place.due) - now_us + SHORT.retention_us) // SECOND)
+    ttl_s = -(-(time_us_of(place.due) - now_us + SHORT.retention_us) // SECOND)
     values = {**key, "due": place.due, "run": pack(run)}
     return Insert(SHORT.tables.work, values, timestamp_us=now_us, ttl_s=ttl_s)
 
@@ -158,14 +158,14 @@ def test_a_twin_that_outlives_its_settled_first_row_does_not_come_for_it() -> No
     async def scenario(queue: Queue) -> list[bytes]:
         await lanes_ready(queue)
         client = queue.client("producer")
-        await client.process.start(queue.put(client, Message(b"holds")))
+        await client.process.start(queue.put(client, NewMessage(b"holds")))
         await asyncio.sleep(1)
-        for each in row_and_twin(client, b"once", apart_s=4):
+        for each in row_and_twin(client, b"once", distance_s=4):
             await client.store.write(each)
         consumer = Consumer(queue, "owner", Seen())
         engine = await opened(consumer)
-        found = await received(consumer, engine, for_s=8, ack=False)
-        by_payload = {each.payload: each for each in found}
+        result = await received(consumer, engine, for_s=8, ack=False)
+        by_payload = {each.payload: each for each in result}
         assert {b"holds", b"once"} == set(by_payload)
         settles = [Ack(by_payload[b"once"].receipt), Extend(by_payload[b"holds"].receipt, 60 * SECOND)]
         assert {Settled.DONE} == set(await consumer.process.start(engine.settle(settles)))
@@ -201,10 +201,10 @@ def test_a_record_that_lands_late_does_not_turn_a_family_to_another_of_its_rows(
         first.process.kill()
         await asyncio.sleep(12)  # its lease is over, and what comes now was never in flight with it
         client = queue.client("producer")
-        await client.process.start(queue.put(client, Message(b"holds")))
+        await client.process.start(queue.put(client, NewMessage(b"holds")))
         await asyncio.sleep(1)
-        *indexed, row, twin = row_and_twin(client, b"once", apart_s=4)
-        for each in (*indexed, row, twin):
+        *indexed, row, restamp = row_and_twin(client, b"once", distance_s=4)
+        for each in (*indexed, row, restamp):
             await client.store.write(each)
         second = Consumer(queue, "second", Seen())
         engine = await opened(second)
@@ -214,7 +214,7 @@ def test_a_record_that_lands_late_does_not_turn_a_family_to_another_of_its_rows(
         assert {Settled.DONE} == set(await second.process.start(engine.settle(settles)))
         second.process.kill()
         now_us = client.process.clock.wall_us()
-        await client.store.write(late_record(twin, row, epoch=1, now_us=now_us))
+        await client.store.write(late_record(restamp, row, epoch=1, now_us=now_us))
         third = Consumer(queue, "third", Seen())
         return [each.payload for each in await received(third, await opened(third), for_s=15)]
 
@@ -230,7 +230,7 @@ def test_the_mark_of_a_cancel_outlives_the_message(from_s: float) -> None:
         await lanes_ready(queue)
         client, canceller = queue.client("producer", ahead_us=240_000), queue.client("canceller", ahead_us=-240_000)
         due_us = client.process.clock.wall_us() + 5 * SECOND
-        ids = await client.process.start(queue.put(client, Message(b"gone", due_us=due_us)))
+        ids = await client.process.start(queue.put(client, NewMessage(b"gone", due_us=due_us)))
         assert ids is not None
         await asyncio.sleep(0.9)
         assert Cancelled.CANCELLED is await canceller.process.start(canceller.cancels.cancel(ids[0]))
@@ -251,7 +251,7 @@ def test_a_wait_that_is_cancelled_as_it_ends_is_cancelled(turns: int) -> None:
         engine = await opened(consumer)
         receiving = consumer.process.start(engine.receive(1, wait_us=60 * SECOND))
         await asyncio.sleep(3.1)
-        engine._tell_change()
+        engine._notify_change()
         for _ in range(turns):
             await asyncio.sleep(0)
         receiving.cancel()
@@ -302,9 +302,9 @@ def test_no_second_suspect_is_given_while_the_record_of_another_lane_is_waited_f
         await put_many(queue, "producer", 12, every_s=0.01)
         first, second = Consumer(queue, "first", Seen()), Consumer(queue, "second", Seen())
         owner = await opened(first)
-        found: list[Delivery] = []
-        while len(found) < 12:
-            found += await first.process.start(owner.receive(20, wait_us=SECOND, visibility_us=8 * SECOND))
+        matches: list[Delivery] = []
+        while len(matches) < 12:
+            matches += await first.process.start(owner.receive(20, wait_us=SECOND, visibility_us=8 * SECOND))
         first.process.kill()
         store = GatedStore(queue.cluster, second.process)
         written: list[Any] = []
@@ -351,9 +351,9 @@ def test_a_copy_is_not_written_while_the_record_of_its_place_is_on_its_way() -> 
                 await asyncio.Event().wait()
 
         engine = await opened(owner, store)
-        (found,) = await owner.process.start(engine.receive(1, wait_us=10 * SECOND, visibility_us=5 * SECOND))
+        (result,) = await owner.process.start(engine.receive(1, wait_us=10 * SECOND, visibility_us=5 * SECOND))
         store.gate = gate
-        nack = Nack(found.receipt, delay_us=15 * SECOND, reason="by the test")
+        nack = Nack(result.receipt, delay_us=15 * SECOND, reason="by the test")
         assert [Settled.UNKNOWN] == await owner.process.start(engine.settle([nack]))
         await asyncio.sleep(3)
         owner.process.kill()
@@ -383,8 +383,8 @@ def test_what_was_not_handed_out_since_its_record_failed_is_neither_hidden_nor_c
         receive = partial(engine.receive, 1, wait_us=10 * SECOND, visibility_us=60 * SECOND)
         assert [] == await owner.process.start(receive())
         failing = False
-        found = await owner.process.start(receive())
-        return [each.attempt for each in found], queue.world.now_s()
+        result = await owner.process.start(receive())
+        return [each.attempt for each in result], queue.world.now_s()
 
     attempts, now_s = simulate(scenario, settings=replace(ONE_LANE, max_receives=1))
     assert [1] == attempts

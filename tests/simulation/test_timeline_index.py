@@ -6,14 +6,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from headgate.engines.timeline.part_index import PartIndex
-from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline.settings import GenerationSettings
 from headgate.store.statements import Select
 from tests.simulation.timeline_puts import SECOND, GatedStore, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 
-TWELVE = replace(WORKED, part_us=60 * SECOND, generations=(Generation(1, 12),))
+TWELVE = replace(WORKED, part_us=60 * SECOND, generations=(GenerationSettings(1, 12),))
 WATCHED_S = 20.0
 POLL_S = 0.4
 
@@ -22,7 +22,7 @@ def _reads(store: GatedStore, table: str) -> int:
     return sum(isinstance(each, Select) for each in store.sent_to(table))
 
 
-def test_twelve_empty_lanes_cost_one_read_together_whenever_they_look() -> None:
+def test_twelve_empty_lanes_cost_one_read_together_whenever_they_check() -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         consumer = Consumer(queue, "worker", Seen())
@@ -32,21 +32,21 @@ def test_twelve_empty_lanes_cost_one_read_together_whenever_they_look() -> None:
         assert 12 == len(consumer.engine.lanes.held)
         before = _reads(consumer.store, "parts")
         await asyncio.sleep(WATCHED_S)
-        looks = WATCHED_S / POLL_S
+        checks = WATCHED_S / POLL_S
         at_the_end_of_a_part = 2 * 12
-        assert looks * 0.9 <= _reads(consumer.store, "parts") - before <= looks + at_the_end_of_a_part
+        assert checks * 0.9 <= _reads(consumer.store, "parts") - before <= checks + at_the_end_of_a_part
         assert 0 == _reads(consumer.store, "work")
 
     simulate(scenario, settings=TWELVE)
 
 
-def test_who_asks_for_a_part_in_the_same_turn_shares_a_read() -> None:
+def test_a_process_that_asks_for_a_part_in_the_same_turn_shares_a_read() -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("reader")
         index = PartIndex(client.host, queue.settings, 1)
         part = client.host.now_us() // queue.settings.part_us
-        found = await client.process.start(_all_of(index, part))
-        assert [(), (), ()] == found
+        result = await client.process.start(_all_of(index, part))
+        assert [(), (), ()] == result
         assert 1 == _reads(client.store, "parts")
 
     simulate(scenario, settings=TWELVE)
@@ -64,10 +64,10 @@ def test_attack_A13_a_read_of_the_index_that_has_begun_is_joined_by_nobody() -> 
         reader.store.answers_late_s = 1.0
         early = reader.process.start(index.subs(part))
         await asyncio.sleep(0.3)
-        assert await producer.process.start(queue.put(producer, Message(b"first of its part")))
+        assert await producer.process.start(queue.put(producer, NewMessage(b"first of its part")))
         late = reader.process.start(index.subs(part))
         assert ((), (0,)) == (await early, await late)
         assert 2 == _reads(reader.store, "parts")
-        assert (0,) == index.seen(part)
+        assert (0,) == index.known_subs(part)
 
     simulate(scenario, settings=TWELVE)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.engines.contract import Ack, Delivery, Extend, Message, Nack, Settled
+from headgate.engines.contract import Ack, Delivery, Extend, Nack, NewMessage, Settled
 from headgate.engines.lane import Lane
 from headgate.engines.timeline.lane_rows import lane_key
 from headgate.errors import HeadgateError
@@ -29,11 +29,11 @@ async def receives(consumer: Consumer, limit: int = 10, *, visibility_us: int | 
         engine = consumer.engine or await consumer.open()
         for _ in range(60):
             try:
-                found = await engine.receive(limit, visibility_us=visibility_us, wait_us=SECOND)
+                result = await engine.receive(limit, visibility_us=visibility_us, wait_us=SECOND)
             except HeadgateError:
                 continue
-            if found:
-                return found
+            if result:
+                return result
         return []
 
     return await consumer.process.start(receive())
@@ -51,11 +51,11 @@ def test_attack_A13_a_part_that_was_not_in_the_index_when_it_was_read_is_visited
         await asyncio.sleep(4)  # it has read the parts that it had missed: it knows the index of this day
         consumer.process.pause(for_s=4.5)  # within its lease
         await put_many(queue, "meanwhile", 12, every_s=0.3)
-        found: list[bytes] = []
-        while len(found) < 12:
+        matches: list[bytes] = []
+        while len(matches) < 12:
             given = await receives(consumer)
-            assert given, f"only {len(found)} of 12 came"
-            found += [each.payload for each in given]
+            assert given, f"only {len(matches)} of 12 came"
+            matches += [each.payload for each in given]
             await consumer.process.start(consumer.engine.settle([Ack(each.receipt) for each in given]))
         assert 1 == given[0].epoch
 
@@ -102,7 +102,7 @@ def test_attack_D3_after_a_kill_only_what_reach_allowed_to_be_handed_out_is_susp
         await lanes_ready(queue)
         client = queue.client("producer")
         for number in range(40):
-            messages = [Message(f"{number}.{each}".encode()) for each in range(500)]
+            messages = [NewMessage(f"{number}.{each}".encode()) for each in range(500)]
             await client.process.start(queue.put(client, *messages))
         await asyncio.sleep(5)
         killed, next_one = Consumer(queue, "killed", Seen()), Consumer(queue, "next", Seen())
@@ -114,7 +114,7 @@ def test_attack_D3_after_a_kill_only_what_reach_allowed_to_be_handed_out_is_susp
         (held,) = next_one.engine.lanes.held.values()
         reach = held.position.reach
         await asyncio.sleep(5)
-        waiting = len(held.books._suspects) + 1
+        waiting = len(held.delivery_state._suspects) + 1
         below = sum(len(row.ids) for row in Disks(queue.cluster, queue.settings).rows())
         assert held.position.reach >= reach
         return waiting, below
@@ -129,7 +129,7 @@ def test_attack_D5_a_new_owner_knows_what_was_settled_though_the_position_was_ne
         await lanes_ready(queue)
         await put_many(queue, "producer", 12, every_s=0.3)
         owner = Consumer(queue, "owner", Seen())
-        found = await receives(owner)
+        result = await receives(owner)
         assert owner.engine is not None
         (held,) = owner.engine.lanes.held.values()
 
@@ -137,16 +137,16 @@ def test_attack_D5_a_new_owner_knows_what_was_settled_though_the_position_was_ne
             return None
 
         held.lane._decide = lost  # type: ignore[method-assign, assignment]
-        while len(found) < 12:
-            found += await receives(owner)
-        settled = await owner.process.start(owner.engine.settle([Ack(each.receipt) for each in found[:-1]]))
+        while len(result) < 12:
+            result += await receives(owner)
+        settled = await owner.process.start(owner.engine.settle([Ack(each.receipt) for each in result[:-1]]))
         assert {Settled.DONE} == set(settled)
         await asyncio.sleep(4)  # the owner has passed them by now, and no touch that records it was applied
         assert held.position.last > held.source.order_of(None)
         owner.process.kill()
         other = Consumer(queue, "other", Seen())
         again = await receives(other)
-        assert [found[-1].message_id] == [each.message_id for each in again]
+        assert [result[-1].message_id] == [each.message_id for each in again]
 
     simulate(scenario, settings=ONE_LANE)
 
@@ -157,7 +157,7 @@ def test_attack_D8_what_is_hidden_for_longer_than_the_lease_stays_hidden_when_it
         await lanes_ready(queue)
         client = queue.client("producer")
         group = "g" if how == "nacked in a group" else None
-        await client.process.start(queue.put(client, Message(b"long", group=group)))
+        await client.process.start(queue.put(client, NewMessage(b"long", group=group)))
         owner, other = Consumer(queue, "owner", Seen()), Consumer(queue, "other", Seen())
         long_us = 60 * SECOND
         given_s = queue.world.now_s()
@@ -197,7 +197,7 @@ def test_attack_E3_a_stop_is_an_epoch_and_stops_no_later_owner_however_late_it_l
         assert [Settled.DONE] == await second.process.start(second.engine.settle([Ack(theirs.receipt)]))
         await asyncio.sleep(30)
         (held,) = second.engine.lanes.held.values()
-        assert theirs.epoch == held.tenure.epoch
+        assert theirs.epoch == held.lease_term.epoch
         assert held.may_act()
 
     simulate(scenario, settings=ONE_LANE)
@@ -227,10 +227,10 @@ def test_attack_E8_a_row_of_which_only_cells_written_by_lwt_are_left_is_passed_u
         assert (await client.process.start(client.store.decide(zombie))).applied
         await put_many(queue, "after", 1)
         consumer = Consumer(queue, "worker", Seen())
-        (found,) = await receives(consumer)
-        assert b"after-0" == found.payload
+        (result,) = await receives(consumer)
+        assert b"after-0" == result.payload
         assert consumer.engine is not None
-        await consumer.process.start(consumer.engine.settle([Ack(found.receipt)]))
+        await consumer.process.start(consumer.engine.settle([Ack(result.receipt)]))
         await asyncio.sleep(5)
         assert [] == Disks(queue.cluster, queue.settings).undrained(client.process.clock.wall_us())
 

@@ -10,29 +10,36 @@ from uuid import UUID
 
 import pytest
 
-from headgate.engines.borrowing import Borrower, LentRange, LentRow, LoanNotGranted, LoanOver, RangeTaken
-from headgate.engines.contract import Ack, Delivery, Message, Nack, Settled
-from headgate.engines.decide_lease import LaneState, Tenure
+from headgate.engines.contract import Ack, Delivery, Nack, NewMessage, Settled
+from headgate.engines.decide_lease import LaneState, LeaseTerm
 from headgate.engines.dispatcher import Dispatcher
 from headgate.engines.lane import Lane
+from headgate.engines.range_reserver import (
+    RangeReserver,
+    RangeTaken,
+    ReservationNotGranted,
+    ReservationOver,
+    ReservedRange,
+    ReservedRow,
+)
 from headgate.engines.record import Piece
 from headgate.engines.settled import Facts
-from headgate.engines.source import Loan
+from headgate.engines.source import RangeReservation
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lane_rows import lane_key
 from headgate.engines.timeline.peek import peek
 from headgate.engines.timeline.reading import RowContent
-from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline.settings import GenerationSettings
 from headgate.engines.timeline.source import TimelineSource
 from headgate.errors import HeadgateError
 from headgate.expiry import Promise
-from headgate.store.positions import first_at, last_at, moment_us_of, position_order
+from headgate.store.positions import first_at, last_at, position_order, time_us_of
 from headgate.testing.world import Process
 from tests.invariants import Ledger
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 
-ONE_LANE = replace(WORKED, generations=(Generation(1, 1),), visibility_us=4 * SECOND)
+ONE_LANE = replace(WORKED, generations=(GenerationSettings(1, 1),), visibility_us=4 * SECOND)
 MINUTE = 60 * SECOND
 
 
@@ -48,48 +55,56 @@ class Job:
         self.lane = Lane(
             self.client.host, queue.settings.tables.lanes, lane_key(queue.settings, 1, 0), queue.settings.lease
         )
-        tenure = Tenure(self.writer, 0, Promise.until(0, sent_us=0), None, 0, True, 0)
+        lease_term = LeaseTerm(self.writer, 0, Promise.until(0, sent_us=0), None, 0, True, 0)
         self.source = TimelineSource(
-            self.client.host, queue.settings, self.client.producer.sender, None, generation=1, shard=0, tenure=tenure
+            self.client.host,
+            queue.settings,
+            self.client.producer.sender,
+            None,
+            generation=1,
+            shard=0,
+            lease_term=lease_term,
         )
-        self.borrower = Borrower(self.client.host, self.lane, self.source)
+        self.borrower = RangeReserver(self.client.host, self.lane, self.source)
         self.worked: list[bytes] = []
         self.tried: set[bytes] = set()
         """What it asked to be settled: this may have been done though nobody heard of it."""
         self.done: list[bytes] = []
 
-    def loan(self, first_us: int, last_us: int, *, for_us: int = MINUTE) -> Loan:
+    def reservation(self, first_us: int, last_us: int, *, for_us: int = MINUTE) -> RangeReservation:
         """A range by its times, from now on."""
         deadline_us = self.client.host.now_us() + for_us
-        return Loan(self.id, position_order(first_at(first_us)), position_order(last_at(last_us)), deadline_us)
+        return RangeReservation(
+            self.id, position_order(first_at(first_us)), position_order(last_at(last_us)), deadline_us
+        )
 
-    async def begin(self, loan: Loan) -> LentRange:
+    async def begin(self, reservation: RangeReservation) -> ReservedRange:
         """Borrow, as the driver, and open the range, as a task."""
-        self.lent = await self.borrower.borrow(loan)
-        return LentRange(self.client.host, self.lane, self.source, self.lent)
+        self.reserved = await self.borrower.reserve(reservation)
+        return ReservedRange(self.client.host, self.lane, self.source, self.reserved)
 
-    async def read(self, lent: LentRange) -> list[LentRow]:
+    async def read(self, reserved: ReservedRange) -> list[ReservedRow]:
         """All of the range."""
-        rows = [each async for each in lent.rows()]
+        rows = [each async for each in reserved.rows()]
         self.worked += [payload for row in rows for payload in texts(row)]
         return rows
 
-    async def settle(self, lent: LentRange, rows: Sequence[LentRow]) -> Settled:
+    async def settle(self, reserved: ReservedRange, rows: Sequence[ReservedRow]) -> Settled:
         """Settle, and count what was confirmed."""
         self.tried |= {payload for row in rows for payload in texts(row)}
-        how = await lent.settle(rows)
+        how = await reserved.settle(rows)
         if how is Settled.DONE:
             self.done += [payload for row in rows for payload in texts(row)]
         return how
 
-    async def all_of_it(self, loan: Loan) -> None:
+    async def all_of_it(self, reservation: RangeReservation) -> None:
         """Borrow, do all, give back."""
-        lent = await self.begin(loan)
-        await self.settle(lent, await self.read(lent))
-        await self.borrower.give_back(self.lent)
+        reserved = await self.begin(reservation)
+        await self.settle(reserved, await self.read(reserved))
+        await self.borrower.give_back(self.reserved)
 
 
-def texts(row: LentRow) -> list[bytes]:
+def texts(row: ReservedRow) -> list[bytes]:
     """The payloads of a row that are the job's."""
     content: RowContent = row.row.content
     assert content.run is not None
@@ -110,7 +125,7 @@ class Scene:
         client = self.queue.client(f"{name}-{self.queue.world.now_s()}")
         payloads = [f"{name}-{number}".encode() for number in range(count)]
         for payload in payloads:
-            message = Message(payload, group=group)
+            message = NewMessage(payload, group=group)
             await client.process.start(self.ledger.put(client.producer.put, [message], name))
             await asyncio.sleep(0.01)
         return payloads
@@ -124,17 +139,17 @@ class Scene:
 
     async def _consume(self, consumer: Consumer, work_s: float, settles: bool) -> None:
         engine: TimelineQueue = await consumer.open()
-        who, visibility_us = consumer.process.name, self.queue.settings.visibility_us
+        actor, visibility_us = consumer.process.name, self.queue.settings.visibility_us
         while True:
             try:
-                found = await engine.receive(5, wait_us=SECOND)
-                if found:
+                result = await engine.receive(5, wait_us=SECOND)
+                if result:
                     clock_us = consumer.process.clock.wall_us()
-                    self.ledger.delivered(who, found, clock_us=clock_us, visibility_us=visibility_us)
-                    self.given += found
+                    self.ledger.delivered(actor, result, clock_us=clock_us, visibility_us=visibility_us)
+                    self.given += result
                     await asyncio.sleep(work_s)
                     if settles:
-                        await self.ledger.settle(engine.settle, [Ack(each.receipt) for each in found], who)
+                        await self.ledger.settle(engine.settle, [Ack(each.receipt) for each in result], actor)
             except HeadgateError:
                 await asyncio.sleep(0.2)
 
@@ -147,9 +162,9 @@ class Scene:
         client = self.queue.client(f"looks-{self.queue.world.now_s()}")
         key = lane_key(self.queue.settings, 1, 0)
         lane = Lane(client.host, self.queue.settings.tables.lanes, key, self.queue.settings.lease)
-        seen = await client.process.start(lane.look())
-        assert seen is not None
-        return seen
+        row = await client.process.start(lane.read_state())
+        assert row is not None
+        return row
 
     async def until_drained(self, *, but: Collection[bytes] = (), within_s: float = 120) -> None:
         """Until live consumers have settled everything but what the job did, which may grow meanwhile."""
@@ -197,22 +212,22 @@ def test_a_job_beside_live_consumers_takes_its_range_and_they_take_the_rest(seed
         await asyncio.sleep(3)
         job = Job(queue)
         scene.consumer(work_s=0.2)
-        chance = queue.world.chance("begin")
-        await asyncio.sleep(chance.uniform(0.1, 3))
-        lent = await job.process.start(job.begin(job.loan(0, end_us)))
+        rng = queue.world.rng("begin")
+        await asyncio.sleep(rng.uniform(0.1, 3))
+        reserved = await job.process.start(job.begin(job.reservation(0, end_us)))
         before = len(scene.given)
         live = await scene.put(20, name="live")
-        rows = await job.process.start(job.read(lent))
+        rows = await job.process.start(job.read(reserved))
         for start in range(0, len(rows), 7):
-            assert Settled.DONE is await job.process.start(job.settle(lent, rows[start : start + 7]))
+            assert Settled.DONE is await job.process.start(job.settle(reserved, rows[start : start + 7]))
         assert set() == scene.given_after(before) & set(backlog) & set(job.worked)
         await scene.until_drained(but=job.done)
         state = await scene.lane()
-        assert moment_us_of(state.last) <= end_us, "the position entered what is lent"
-        assert await job.process.start(job.borrower.give_back(job.lent))
+        assert time_us_of(state.last) <= end_us, "the position entered what is lent"
+        assert await job.process.start(job.borrower.give_back(job.reserved))
         await asyncio.sleep(8)
         state = await scene.lane()
-        assert (None, True) == (state.lent, moment_us_of(state.last) > end_us)
+        assert (None, True) == (state.reserved, time_us_of(state.last) > end_us)
         assert set(live) <= {each.payload for each in scene.given}
         assert set() == scene.given_after(0) & set(job.done)
         judged(scene, job)
@@ -237,15 +252,15 @@ def test_what_is_in_flight_there_stays_the_owner_s_and_can_be_settled() -> None:
 
         engine, held = await consumer.process.start(hold())
         job = Job(queue)
-        lent = await job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
-        rows = await job.process.start(job.read(lent))
+        reserved = await job.process.start(job.begin(job.reservation(0, job.client.host.now_us())))
+        rows = await job.process.start(job.read(reserved))
         assert set(put) - {each.payload for each in held} == set(job.worked)
-        assert {len(held)} == {len(job.lent.opened)}
+        assert {len(held)} == {len(job.reserved.opened)}
         assert [Settled.DONE] * len(held) == await consumer.process.start(
             engine.settle([Ack(each.receipt) for each in held])
         )
-        assert Settled.DONE is await job.process.start(job.settle(lent, rows))
-        assert await job.process.start(job.borrower.give_back(job.lent))
+        assert Settled.DONE is await job.process.start(job.settle(reserved, rows))
+        assert await job.process.start(job.borrower.give_back(job.reserved))
         await asyncio.sleep(5)
         assert [] == await consumer.process.start(engine.receive(10, wait_us=3 * SECOND))
 
@@ -262,16 +277,16 @@ def test_what_waits_for_its_next_attempt_or_is_on_its_way_elsewhere_is_not_the_j
 
         async def fail() -> tuple[TimelineQueue, list[Delivery]]:
             engine = await consumer.open()
-            found = await engine.receive(3, wait_us=20 * SECOND)
+            result = await engine.receive(3, wait_us=20 * SECOND)
             delays = (0.0, 8.0, 60.0)
-            nacks = [Nack(each.receipt, round(delay * SECOND)) for each, delay in zip(found, delays, strict=True)]
+            nacks = [Nack(each.receipt, round(delay * SECOND)) for each, delay in zip(result, delays, strict=True)]
             assert {Settled.DONE} == set(await engine.settle(nacks))
-            return engine, found
+            return engine, result
 
         engine, failed = await consumer.process.start(fail())
         job = Job(queue)
-        lent = await job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
-        await job.process.start(job.read(lent))
+        reserved = await job.process.start(job.begin(job.reservation(0, job.client.host.now_us())))
+        await job.process.start(job.read(reserved))
         assert {put[0], *put[3:]} == set(job.worked) or set(put[3:]) == set(job.worked)
         assert not {failed[1].payload, failed[2].payload} & set(job.worked)
         await consumer.process.start(engine.close())
@@ -295,13 +310,13 @@ def test_what_the_job_settled_counts_in_rows_too_that_the_owner_has_yet_to_read(
         engine, dispatcher = await consumer.process.start(own())
         put = await scene.put(60)
         await asyncio.sleep(3)
-        assert dispatcher.books.unsettled < 60
+        assert dispatcher.delivery_state.unsettled < 60
         job = Job(queue)
-        lent = await job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
-        rows = await job.process.start(job.read(lent))
+        reserved = await job.process.start(job.begin(job.reservation(0, job.client.host.now_us())))
+        rows = await job.process.start(job.read(reserved))
         assert put == job.worked
-        assert Settled.DONE is await job.process.start(job.settle(lent, rows))
-        assert await job.process.start(job.borrower.give_back(job.lent))
+        assert Settled.DONE is await job.process.start(job.settle(reserved, rows))
+        assert await job.process.start(job.borrower.give_back(job.reserved))
         await asyncio.sleep(5)
         assert [] == await consumer.process.start(engine.receive(10, wait_us=20 * SECOND))
 
@@ -319,12 +334,12 @@ def test_what_is_dropped_from_the_record_while_the_job_reads_it_is_not_the_job_s
 
         async def settle_but_one() -> tuple[TimelineQueue, Delivery]:
             engine = await consumer.open()
-            found = await engine.receive(10, wait_us=20 * SECOND, visibility_us=60 * SECOND)
-            assert {Settled.DONE} == set(await engine.settle([Ack(each.receipt) for each in found[:9]]))
-            return engine, found[9]
+            result = await engine.receive(10, wait_us=20 * SECOND, visibility_us=60 * SECOND)
+            assert {Settled.DONE} == set(await engine.settle([Ack(each.receipt) for each in result[:9]]))
+            return engine, result[9]
 
         engine, last = await consumer.process.start(settle_but_one())
-        await asyncio.sleep(queue.world.chance("begin").uniform(0, 2))
+        await asyncio.sleep(queue.world.rng("begin").uniform(0, 2))
         job = Job(queue)
         known = job.source.known
 
@@ -334,8 +349,8 @@ def test_what_is_dropped_from_the_record_while_the_job_reads_it_is_not_the_job_s
             return await known(after, up_to)
 
         job.source.known = read_late  # type: ignore[method-assign]
-        lent = await job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
-        await job.process.start(job.read(lent))
+        reserved = await job.process.start(job.begin(job.reservation(0, job.client.host.now_us())))
+        await job.process.start(job.read(reserved))
         assert put[10:] == job.worked
 
     simulate(scenario, seed, settings=ONE_LANE)
@@ -353,7 +368,7 @@ def test_the_owner_answers_only_once_what_it_accepted_is_on_record() -> None:
 
         async def acknowledge_slowly() -> list[Settled]:
             engine = await consumer.open()
-            found = await engine.receive(4, wait_us=20 * SECOND)
+            result = await engine.receive(4, wait_us=20 * SECOND)
             (dispatcher,) = engine.lanes.held.values()
             write = dispatcher.source.write_record
 
@@ -363,18 +378,18 @@ def test_the_owner_answers_only_once_what_it_accepted_is_on_record() -> None:
 
             dispatcher.source.write_record = hold_back  # type: ignore[method-assign]
             asked.set()
-            return await engine.settle([Ack(each.receipt) for each in found])
+            return await engine.settle([Ack(each.receipt) for each in result])
 
         acknowledging = consumer.process.start(acknowledge_slowly())
         await asked.wait()
         await asyncio.sleep(0.1)
-        asking = job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
+        asking = job.process.start(job.begin(job.reservation(0, job.client.host.now_us())))
         await asyncio.sleep(5)
-        assert not asking.done() and None is (await scene.lane()).lent_seen
+        assert not asking.done() and None is (await scene.lane()).reservation_answer
         released.set()
-        lent = await asking
+        reserved = await asking
         assert {Settled.DONE} == set(await acknowledging)
-        await job.process.start(job.read(lent))
+        await job.process.start(job.read(reserved))
         assert put[4:] == job.worked
 
     simulate(scenario, settings=ONE_LANE)
@@ -387,8 +402,10 @@ def test_a_settle_that_is_acknowledged_after_the_deadline_is_not_confirmed() -> 
         await scene.put(3)
         await asyncio.sleep(2)
         job = Job(queue)
-        lent = await job.process.start(job.begin(job.loan(0, job.client.host.now_us(), for_us=10 * SECOND)))
-        rows = await job.process.start(job.read(lent))
+        reserved = await job.process.start(
+            job.begin(job.reservation(0, job.client.host.now_us(), for_us=10 * SECOND))
+        )
+        rows = await job.process.start(job.read(reserved))
         write = job.source.write_record
 
         async def answered_late(pieces: Sequence[Piece[Any]]) -> None:
@@ -396,7 +413,7 @@ def test_a_settle_that_is_acknowledged_after_the_deadline_is_not_confirmed() -> 
             await asyncio.sleep(10)
 
         job.source.write_record = answered_late  # type: ignore[method-assign]
-        assert Settled.UNKNOWN is await job.process.start(job.settle(lent, rows))
+        assert Settled.UNKNOWN is await job.process.start(job.settle(reserved, rows))
 
     simulate(scenario, settings=ONE_LANE)
 
@@ -409,15 +426,15 @@ def test_nobody_takes_a_range_back_before_two_clock_differences_after_its_deadli
         await scene.put(3)
         await asyncio.sleep(2)
         scene.consumer()
-        await asyncio.sleep(queue.world.chance("begin").uniform(1, 3))
+        await asyncio.sleep(queue.world.rng("begin").uniform(1, 3))
         job, other = Job(queue, "job", number=1), Job(queue, "other", number=2)
-        loan = job.loan(0, job.client.host.now_us(), for_us=6 * SECOND)
-        await job.process.start(job.begin(loan))
-        end_us = loan.deadline_us + 2 * queue.settings.lease.skew_us
-        while (await scene.lane()).lent is not None:
+        reservation = job.reservation(0, job.client.host.now_us(), for_us=6 * SECOND)
+        await job.process.start(job.begin(reservation))
+        end_us = reservation.deadline_us + 2 * queue.settings.lease.skew_us
+        while (await scene.lane()).reserved is not None:
             if scene.ledger.now_us() < end_us - SECOND // 10:
                 with pytest.raises(RangeTaken):
-                    await other.process.start(other.begin(other.loan(0, other.client.host.now_us())))
+                    await other.process.start(other.begin(other.reservation(0, other.client.host.now_us())))
             await asyncio.sleep(0.1)
         assert end_us <= scene.ledger.now_us() < end_us + 4 * SECOND
 
@@ -430,50 +447,53 @@ def test_what_the_job_leaves_is_the_owner_s_again_when_the_deadline_is_over() ->
         await lanes_ready(queue)
         put = await scene.put(30)
         job = Job(queue)
-        loan = job.loan(0, job.client.host.now_us() + SECOND, for_us=12 * SECOND)
+        reservation = job.reservation(0, job.client.host.now_us() + SECOND, for_us=12 * SECOND)
         await asyncio.sleep(2)
-        lent = await job.process.start(job.begin(loan))
+        reserved = await job.process.start(job.begin(reservation))
         scene.consumer()
-        rows = await job.process.start(job.read(lent))
+        rows = await job.process.start(job.read(reserved))
         assert put == job.worked
-        assert Settled.DONE is await job.process.start(job.settle(lent, rows[:10]))
+        assert Settled.DONE is await job.process.start(job.settle(reserved, rows[:10]))
         await asyncio.sleep(7)
         assert [] == scene.given
         await asyncio.sleep(6)
-        assert Settled.STALE is await job.process.start(job.settle(lent, rows[10:]))
+        assert Settled.STALE is await job.process.start(job.settle(reserved, rows[10:]))
         await scene.until_drained(but=job.done)
         assert set(put[10:]) == {each.payload for each in scene.given}
-        assert min(hand.given_us for tale in scene.ledger.tales.values() for hand in tale.hands) >= loan.deadline_us
-        assert None is (await scene.lane()).lent
-        with pytest.raises(LoanOver):
-            await job.process.start(job.read(lent))
+        assert (
+            min(hand.given_us for tale in scene.ledger.tales.values() for hand in tale.hands)
+            >= reservation.deadline_us
+        )
+        assert None is (await scene.lane()).reserved
+        with pytest.raises(ReservationOver):
+            await job.process.start(job.read(reserved))
         judged(scene, job)
 
     simulate(scenario, settings=ONE_LANE)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_job_paused_past_its_deadline_settles_nothing_when_it_goes_on(seed: int) -> None:
+def test_a_job_paused_past_its_deadline_settles_nothing_when_it_continues(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
         scene = scene_of(queue)
         await lanes_ready(queue)
         put = await scene.put(12)
-        job = Job(queue, ahead_us=queue.world.chance("clock").randint(-200_000, 200_000))
-        loan = job.loan(0, job.client.host.now_us() + SECOND, for_us=15 * SECOND)
+        job = Job(queue, ahead_us=queue.world.rng("clock").randint(-200_000, 200_000))
+        reservation = job.reservation(0, job.client.host.now_us() + SECOND, for_us=15 * SECOND)
         await asyncio.sleep(2)
         scene.consumer(work_s=0.1)
 
         async def work() -> list[Settled]:
-            lent = await job.begin(loan)
-            rows = await job.read(lent)
+            reserved = await job.begin(reservation)
+            rows = await job.read(reserved)
             answers = []
             for row in rows:
-                answers.append(await job.settle(lent, [row]))
+                answers.append(await job.settle(reserved, [row]))
                 await asyncio.sleep(0.5)
             return answers
 
         working = job.process.start(work())
-        await asyncio.sleep(queue.world.chance("pause").uniform(4, 12))
+        await asyncio.sleep(queue.world.rng("pause").uniform(4, 12))
         job.process.pause(for_s=30)
         answers = await working
         assert set(answers) <= {Settled.DONE, Settled.UNKNOWN, Settled.STALE}
@@ -494,20 +514,20 @@ def test_an_owner_that_dies_during_the_loan_changes_nothing_for_the_job(seed: in
         end_us = queue.client("now").process.clock.wall_us() + SECOND
         await asyncio.sleep(2)
         first = scene.consumer("first", work_s=0.3)
-        chance = queue.world.chance("death")
+        rng = queue.world.rng("death")
         await asyncio.sleep(1.5)
         job = Job(queue)
-        asking = job.process.start(job.begin(job.loan(0, end_us)))
-        await asyncio.sleep(chance.uniform(0, 4))
+        asking = job.process.start(job.begin(job.reservation(0, end_us)))
+        await asyncio.sleep(rng.uniform(0, 4))
         first.process.kill()
         scene.consumer("second", work_s=0.05)
-        lent = await asking
+        reserved = await asking
         before = len(scene.given)
-        rows = await job.process.start(job.read(lent))
-        await asyncio.sleep(chance.uniform(0, 20))
+        rows = await job.process.start(job.read(reserved))
+        await asyncio.sleep(rng.uniform(0, 20))
         assert set() == scene.given_after(before) & set(job.worked)
-        assert Settled.DONE is await job.process.start(job.settle(lent, rows))
-        assert await job.process.start(job.borrower.give_back(job.lent))
+        assert Settled.DONE is await job.process.start(job.settle(reserved, rows))
+        assert await job.process.start(job.borrower.give_back(job.reserved))
         await scene.until_drained(but=job.done)
         assert set() == scene.given_after(before) & set(job.done)
         assert set(put) == {each.payload for each in scene.given} | set(job.done)
@@ -526,13 +546,13 @@ def test_a_lane_without_an_owner_is_borrowed_at_once_and_its_next_owner_reads_wh
         await asyncio.sleep(2)
         job = Job(queue)
         begun_us = job.client.host.now_us()
-        lent = await job.process.start(job.begin(job.loan(0, begun_us)))
+        reserved = await job.process.start(job.begin(job.reservation(0, begun_us)))
         assert job.client.host.now_us() < begun_us + SECOND
         assert None is (await scene.lane()).lock
-        rows = await job.process.start(job.read(lent))
+        rows = await job.process.start(job.read(reserved))
         assert put == job.worked
-        assert Settled.DONE is await job.process.start(job.settle(lent, rows[:45]))
-        assert await job.process.start(job.borrower.give_back(job.lent))
+        assert Settled.DONE is await job.process.start(job.settle(reserved, rows[:45]))
+        assert await job.process.start(job.borrower.give_back(job.reserved))
         scene.consumer()
         await scene.until_drained(but=job.done)
         assert set(put[45:]) == {each.payload for each in scene.given}
@@ -549,12 +569,12 @@ def test_one_range_of_a_lane_is_lent_at_a_time_and_one_whose_deadline_is_over_ma
         put = await scene.put(5)
         await asyncio.sleep(2)
         one, other = Job(queue, "one", number=1), Job(queue, "other", number=2)
-        await one.process.start(one.begin(one.loan(0, one.client.host.now_us(), for_us=8 * SECOND)))
+        await one.process.start(one.begin(one.reservation(0, one.client.host.now_us(), for_us=8 * SECOND)))
         with pytest.raises(RangeTaken):
-            await other.process.start(other.begin(other.loan(0, other.client.host.now_us())))
+            await other.process.start(other.begin(other.reservation(0, other.client.host.now_us())))
         await asyncio.sleep(10)
-        lent = await other.process.start(other.begin(other.loan(0, other.client.host.now_us())))
-        assert put == [text for row in await other.process.start(other.read(lent)) for text in texts(row)]
+        reserved = await other.process.start(other.begin(other.reservation(0, other.client.host.now_us())))
+        assert put == [text for row in await other.process.start(other.read(reserved)) for text in texts(row)]
 
     simulate(scenario, settings=ONE_LANE)
 
@@ -571,8 +591,8 @@ def test_an_owner_keeps_its_lane_however_often_ranges_are_lent_and_given_back() 
         before = await scene.lane()
         for number in range(1, 60):
             job = Job(queue, f"job {number}", number=number)
-            await job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
-            assert await job.process.start(job.borrower.give_back(job.lent))
+            await job.process.start(job.begin(job.reservation(0, job.client.host.now_us())))
+            assert await job.process.start(job.borrower.give_back(job.reserved))
         after = await scene.lane()
         assert (before.epoch, before.lock) == (after.epoch, after.lock)
 
@@ -588,9 +608,9 @@ def test_a_loan_that_the_owner_does_not_answer_in_time_is_given_up_and_nothing_s
         await asyncio.sleep(3)
         owner.process.pause(for_s=6)
         job = Job(queue)
-        with pytest.raises(LoanNotGranted):
-            await job.process.start(job.begin(job.loan(0, job.client.host.now_us(), for_us=2 * SECOND)))
-        assert None is (await scene.lane()).lent
+        with pytest.raises(ReservationNotGranted):
+            await job.process.start(job.begin(job.reservation(0, job.client.host.now_us(), for_us=2 * SECOND)))
+        assert None is (await scene.lane()).reserved
 
     simulate(scenario, settings=ONE_LANE)
 
@@ -610,13 +630,13 @@ def test_of_a_group_the_job_takes_nothing_behind_what_is_not_its_own() -> None:
         engine, (mine,) = await consumer.process.start(hold())
         assert held[0] == mine.payload
         job = Job(queue)
-        lent = await job.process.start(job.begin(job.loan(0, job.client.host.now_us())))
-        rows = await job.process.start(job.read(lent))
+        reserved = await job.process.start(job.begin(job.reservation(0, job.client.host.now_us())))
+        rows = await job.process.start(job.read(reserved))
         assert free == job.worked
-        assert Settled.DONE is await job.process.start(job.settle(lent, rows))
+        assert Settled.DONE is await job.process.start(job.settle(reserved, rows))
         assert [Settled.DONE] == await consumer.process.start(engine.settle([Ack(mine.receipt)]))
         assert [] == await consumer.process.start(engine.receive(10, wait_us=2 * SECOND))
-        assert await job.process.start(job.borrower.give_back(job.lent))
+        assert await job.process.start(job.borrower.give_back(job.reserved))
         for payload in held[1:]:
             (given,) = await consumer.process.start(engine.receive(10, wait_us=10 * SECOND))
             assert payload == given.payload
@@ -630,16 +650,16 @@ def steps_of_a_job() -> int:
     """How many steps a whole job takes beside a live consumer."""
 
     async def whole(queue: Queue) -> int:
-        _, job, loan = await stage(queue)
+        _, job, reservation = await stage(queue)
         job.process.count_steps()
-        await job.process.start(job.all_of_it(loan))
+        await job.process.start(job.all_of_it(reservation))
         assert 12 <= len(job.done)
         return job.process.steps
 
     return simulate(whole, settings=ONE_LANE)
 
 
-async def stage(queue: Queue) -> tuple[Scene, Job, Loan]:
+async def stage(queue: Queue) -> tuple[Scene, Job, RangeReservation]:
     """A backlog, a slow live consumer, and a job about to begin."""
     scene = scene_of(queue)
     await lanes_ready(queue)
@@ -648,7 +668,7 @@ async def stage(queue: Queue) -> tuple[Scene, Job, Loan]:
     scene.consumer(work_s=0.6)
     await asyncio.sleep(2.2)
     job = Job(queue)
-    return scene, job, job.loan(0, job.client.host.now_us(), for_us=20 * SECOND)
+    return scene, job, job.reservation(0, job.client.host.now_us(), for_us=20 * SECOND)
 
 
 def test_a_job_killed_before_any_step_loses_nothing_and_what_it_settled_stays_so() -> None:
@@ -657,25 +677,25 @@ def test_a_job_killed_before_any_step_loses_nothing_and_what_it_settled_stays_so
     for step in sorted({*range(1, steps, 4), *range(steps - 16, steps + 1)}):
 
         async def scenario(queue: Queue, step: int = step) -> None:
-            scene, job, loan = await stage(queue)
+            scene, job, reservation = await stage(queue)
             job.process.kill_before_step(step)
-            job.process.start(job.all_of_it(loan))
+            job.process.start(job.all_of_it(reservation))
             await scene.until_nothing_is_live()
             await asyncio.sleep(25)
-            assert None is (await scene.lane()).lent
+            assert None is (await scene.lane()).reserved
             judged(scene, job)
 
         simulate(scenario, settings=ONE_LANE)
 
 
 def test_an_owner_killed_before_any_step_during_a_loan_loses_nothing() -> None:
-    for moment in range(0, 60, 4):
+    for time in range(0, 60, 4):
 
-        async def scenario(queue: Queue, moment: int = moment) -> None:
-            scene, job, loan = await stage(queue)
-            working = job.process.start(job.all_of_it(loan))
-            await asyncio.sleep(moment / 20)
-            scene.consumers[0].process.kill_before_step(1 + moment % 7)
+        async def scenario(queue: Queue, time: int = time) -> None:
+            scene, job, reservation = await stage(queue)
+            working = job.process.start(job.all_of_it(reservation))
+            await asyncio.sleep(time / 20)
+            scene.consumers[0].process.kill_before_step(1 + time % 7)
             await asyncio.sleep(0.5)
             scene.consumer("second")
             await working

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from headgate.engines.contract import Message, PassEnd
+from headgate.engines.contract import NewMessage, PassEnd
 from headgate.engines.timeline.lane_rows import lane_key
-from headgate.engines.timeline.passed import encode_passed
+from headgate.engines.timeline.passed_rows import encode_passed
 from headgate.store.consistency import Consistency
 from headgate.store.statements import Insert, Select
 from tests.simulation.timeline_puts import QUEUE, SECOND, Client, Queue, simulate
@@ -26,7 +26,7 @@ from tests.simulation.timeline_repairs import (
 )
 
 
-def test_looks_are_due_after_a_minute_a_quarter_hours_and_the_grace_of_the_tables() -> None:
+def test_checks_are_due_after_a_minute_a_quarter_hours_and_the_grace_of_the_tables() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)
         client = queue.client("producer")
@@ -37,20 +37,20 @@ def test_looks_are_due_after_a_minute_a_quarter_hours_and_the_grace_of_the_table
         end_s = (row.part + 1) * REPAIRED.part_us / SECOND - client.process.clock.wall_us() / SECOND
         end_s += queue.world.now_s()
         assert end_s > began_s
-        looked = []
+        checked = []
         for delay_s in (60, 15 * MINUTE_S, 4 * HOUR_S, 10 * DAY_S):
             await asyncio.sleep(end_s + delay_s - 2 - queue.world.now_s())
             early = await ward.repair()
             await asyncio.sleep(end_s + delay_s + 2 - queue.world.now_s())
             in_time = await ward.repair()
-            looked.append((early.looked, in_time.looked, in_time.oldest_owed_us))
-        assert [(0, 1, None)] * 4 == looked
-        assert 0 == (await ward.repair()).looked
+            checked.append((early.checked, in_time.checked, in_time.oldest_owed_us))
+        assert [(0, 1, None)] * 4 == checked
+        assert 0 == (await ward.repair()).checked
 
     simulate(scenario, settings=REPAIRED)
 
 
-def test_only_the_last_look_asks_all_replicas() -> None:
+def test_only_the_last_check_asks_all_replicas() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await one_late(queue)
         asked = []
@@ -68,38 +68,38 @@ def test_only_the_last_look_asks_all_replicas() -> None:
     simulate(scenario, settings=REPAIRED)
 
 
-def test_looks_that_are_due_together_are_one() -> None:
+def test_checks_that_are_due_together_are_one() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await one_late(queue)
         await asyncio.sleep(5 * HOUR_S)
-        assert 1 == (await ward.repair()).looked
+        assert 1 == (await ward.repair()).checked
         await ward.work(20)
         await asyncio.sleep(MINUTE_S)
-        assert 1 == (await ward.repair()).looked, "the first at the part of the copy"
+        assert 1 == (await ward.repair()).checked, "the first at the part of the copy"
         assert [b"late"] == ward.payloads()
 
     simulate(scenario, settings=REPAIRED)
 
 
-def test_a_lane_that_is_far_behind_owes_no_look() -> None:
+def test_a_lane_that_is_far_behind_owes_no_check() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)
         client = queue.client("producer")
         for each in range(3):
-            await client.process.start(queue.put(client, Message(b"%d" % each)))
+            await client.process.start(queue.put(client, NewMessage(b"%d" % each)))
             await asyncio.sleep(10)
         await asyncio.sleep(5 * HOUR_S)
         behind = await ward.repair()
-        assert (PassEnd.DONE, 0, None) == (behind.end, behind.looked, behind.oldest_owed_us)
+        assert (PassEnd.DONE, 0, None) == (behind.end, behind.checked, behind.oldest_owed_us)
         await ward.work(30)
         caught_up = await ward.repair()
-        assert (3, 0) == (caught_up.looked, caught_up.late)
+        assert (3, 0) == (caught_up.checked, caught_up.late)
         assert [b"0", b"1", b"2"] == ward.payloads()
 
     simulate(scenario, settings=REPAIRED)
 
 
-def test_the_last_look_waits_for_all_and_finds_what_one_replica_alone_has() -> None:
+def test_the_last_check_waits_for_all_and_finds_what_one_replica_alone_has() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)
         client = queue.client("producer")
@@ -115,7 +115,7 @@ def test_the_last_look_waits_for_all_and_finds_what_one_replica_alone_has() -> N
         for wait_s in (2 * MINUTE_S, 15 * MINUTE_S, 5 * HOUR_S):
             await asyncio.sleep(wait_s)
             done = await ward.repair()
-            assert (1, 0, None, False) == (done.looked, done.late, done.oldest_owed_us, done.waits_for_all)
+            assert (1, 0, None, False) == (done.checked, done.late, done.oldest_owed_us, done.waits_for_all)
         await asyncio.sleep(10 * DAY_S)
         waits = await ward.repair()
         assert waits.waits_for_all
@@ -124,14 +124,14 @@ def test_the_last_look_waits_for_all_and_finds_what_one_replica_alone_has() -> N
         queue.cluster.restart("n3")
         await asyncio.sleep(60)
         done = await ward.repair()
-        assert (1, None, False) == (done.put_anew, done.oldest_owed_us, done.waits_for_all)
+        assert (1, None, False) == (done.put_again, done.oldest_owed_us, done.waits_for_all)
         await ward.work(20)
         assert [b"on one replica"] == ward.payloads()
 
     simulate(scenario, settings=REPAIRED)
 
 
-def test_while_all_can_not_be_had_the_looks_before_the_last_go_on() -> None:
+def test_while_all_cannot_be_had_the_checks_before_the_last_continue() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)
         client = queue.client("producer")
@@ -146,14 +146,14 @@ def test_while_all_can_not_be_had_the_looks_before_the_last_go_on() -> None:
         await asyncio.sleep(2 * MINUTE_S)
         await land(queue, late)
         done = await ward.repair()
-        assert (1, True) == (done.put_anew, done.waits_for_all)
+        assert (1, True) == (done.put_again, done.waits_for_all)
         await ward.work(20)
         assert [b"late", b"old"] == ward.payloads()
 
     simulate(scenario, settings=REPAIRED)
 
 
-def test_where_the_record_of_passed_rows_can_not_be_read_the_look_is_owed() -> None:
+def test_where_the_record_of_passed_rows_cannot_be_read_the_check_is_owed() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await one_late(queue)
         client = queue.client("saboteur")
@@ -163,53 +163,53 @@ def test_where_the_record_of_passed_rows_can_not_be_read_the_look_is_owed() -> N
         passed = REPAIRED.tables.passed
         await client.store.write(Insert(passed, {**key, "ids": b"\xff"}, timestamp_us=now_us))
         done = await ward.repair()
-        assert (0, 0) == (done.looked, done.put_anew)
+        assert (0, 0) == (done.checked, done.put_again)
         assert (part + 1) * REPAIRED.part_us + REPAIRED.late_write_us == done.oldest_owed_us
         assert any("unsupported version" in each for each in done.problems)
         await client.store.write(Insert(passed, {**key, "ids": encode_passed([])}, timestamp_us=now_us + 1))
         done = await ward.repair()
-        assert (1, 1, None, ()) == (done.looked, done.put_anew, done.oldest_owed_us, done.problems)
+        assert (1, 1, None, ()) == (done.checked, done.put_again, done.oldest_owed_us, done.problems)
 
     simulate(scenario, settings=REPAIRED)
 
 
 async def _parts(queue: Queue, client: Client) -> list[int]:
-    found = []
+    matches = []
     day = client.process.clock.wall_us() // (DAY_S * SECOND)
     for each in (day - 1, day):
         key = {"queue": QUEUE, "generation": 1, "day": each}
-        found += [row.part for row in await client.store.read(Select(REPAIRED.tables.parts, key, ("part",)))]
-    return found
+        matches += [row.part for row in await client.store.read(Select(REPAIRED.tables.parts, key, ("part",)))]
+    return matches
 
 
 def test_what_was_passed_is_known_though_the_retention_was_lowered() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)
         client = queue.client("producer")
-        await client.process.start(queue.put(client, Message(b"once")))
+        await client.process.start(queue.put(client, NewMessage(b"once")))
         queue.settings = replace(REPAIRED, retention_us=HOUR_S * SECOND)
         await ward.work(20)
         queue.settings = REPAIRED
         await asyncio.sleep(10 * DAY_S + HOUR_S)
         done = await ward.repair()
-        assert (1, 0, ()) == (done.looked, done.late, done.problems)
+        assert (1, 0, ()) == (done.checked, done.late, done.problems)
         await ward.work(20)
         assert [b"once"] == ward.payloads()
 
     simulate(scenario, settings=REPAIRED)
 
 
-def test_a_part_that_nobody_looked_at_until_its_record_may_be_gone_is_told_and_left() -> None:
+def test_a_part_that_nobody_checked_until_its_record_may_be_gone_is_reported_and_left() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)
         client = queue.client("producer")
-        await client.process.start(queue.put(client, Message(b"once")))
+        await client.process.start(queue.put(client, NewMessage(b"once")))
         queue.settings = replace(REPAIRED, retention_us=HOUR_S * SECOND)
         await ward.work(20)
         queue.settings = REPAIRED
         await asyncio.sleep(18 * DAY_S)
         done = await ward.repair()
-        assert (0, 0, None) == (done.looked, done.late, done.oldest_owed_us)
+        assert (0, 0, None) == (done.checked, done.late, done.oldest_owed_us)
         assert ["late rows in them" in each for each in done.problems] == [True]
         assert () == (await ward.repair()).problems, "once"
         await ward.work(20)

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from headgate.engines.timeline.decide_flush import shard_of_group
-from headgate.engines.timeline.layout import Place, id_bytes
+from headgate.engines.timeline.layout import MessagePlace, id_bytes
 from headgate.engines.timeline.once import CLAIMED_AT_ONCE_MAX
-from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline.settings import GenerationSettings
 from headgate.errors import HeadgateError
 from headgate.store.statements import Select
 from tests.simulation.timeline_puts import SECOND, SETTINGS, Client, Queue, Reader, simulate
 
-KEYED = Message(b"invoice", once="invoice 7")
+KEYED = NewMessage(b"invoice", once="invoice 7")
 
 
-async def put_until_it_works(client: Client, *messages: Message) -> list[str]:
+async def put_until_it_works(client: Client, *messages: NewMessage) -> list[str]:
     """As the SDK does: again, while it is not known."""
     for _ in range(50):
         try:
@@ -68,7 +68,7 @@ def test_a_put_killed_before_any_step_and_come_again_makes_one_message(comes_aga
         simulate(scenario)
 
 
-def test_who_finishes_a_claim_for_another_moment_says_the_moment_that_was_claimed() -> None:
+def test_a_process_that_finishes_a_claim_for_another_time_states_the_time_that_was_claimed() -> None:
     """The first claims for now and dies; the second puts the same key for later, and finishes what was claimed."""
     for step in range(1, steps_of_a_once_put() + 1):
 
@@ -116,12 +116,12 @@ def test_one_key_from_many_processes_makes_one_message_before_and_after_it_was_d
         reader = Reader(queue)
         reader.process.start(reader.run())
         network = queue.world.network
-        chance = queue.world.chance("scenario")
+        rng = queue.world.rng("scenario")
         for kind in ("answer", "write-ack", "commit-ack", "promise"):
-            network.lose(kind, count=chance.randrange(3))
-        network.delay("write", by_s=chance.random() * 4, count=chance.randrange(9))
-        messages = [Message(b"%d" % key, once=f"key {key}", once_scope="task") for key in range(6)]
-        asked = [each.process.start(put_until_it_works(each, *chance.sample(messages, 4))) for each in clients]
+            network.lose(kind, count=rng.randrange(3))
+        network.delay("write", by_s=rng.random() * 4, count=rng.randrange(9))
+        messages = [NewMessage(b"%d" % key, once=f"key {key}", once_scope="task") for key in range(6)]
+        asked = [each.process.start(put_until_it_works(each, *rng.sample(messages, 4))) for each in clients]
         for task in asked:
             await task
         first = await clients[0].process.start(put_until_it_works(clients[0], *messages))
@@ -147,7 +147,7 @@ def test_a_key_that_is_written_costs_no_further_row() -> None:
 def test_a_key_twice_in_one_put_is_one_message() -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("first")
-        ids = await client.process.start(client.once.put([KEYED, KEYED, Message(b"other", once="other")]))
+        ids = await client.process.start(client.once.put([KEYED, KEYED, NewMessage(b"other", once="other")]))
         assert ids[0] == ids[1] != ids[2]
         assert 2 == len(client.store.sent_to("work"))
 
@@ -176,22 +176,22 @@ def test_the_note_that_a_message_is_written_never_outlives_its_claim() -> None:
         note = next(each for each in client.store.sent_to("once") if "written" in each.shape.value_names)
         slot = note.values[note.shape.value_names.index("slot")]
         key = {"queue": SETTINGS.queue, "slot": slot}
-        seen = set()
+        observations = set()
         for _ in range(300):
             rows = await client.store.read(Select(SETTINGS.tables.once, key, ("place", "written")))
-            seen |= {(row.place is not None, row.written is not None) for row in rows}
+            observations |= {(row.place is not None, row.written is not None) for row in rows}
             await asyncio.sleep(0.1)
-        assert {(True, True), (True, False)} == seen
+        assert {(True, True), (True, False)} == observations
 
     simulate(scenario, settings=replace(SETTINGS, once_window_us=20 * SECOND))
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-def test_a_claim_in_a_generation_that_has_ended_is_finished_by_looking(is_written: bool) -> None:
+def test_a_claim_in_a_generation_that_has_ended_is_finished_by_checking(is_written: bool) -> None:
     async def scenario(queue: Queue) -> None:
         first, second = queue.client("first"), queue.client("second")
         now_us = first.process.clock.wall_us()
-        ended = (Generation(1, 3, 0, now_us + 2 * SECOND), Generation(2, 5, now_us + 2 * SECOND))
+        ended = (GenerationSettings(1, 3, 0, now_us + 2 * SECOND), GenerationSettings(2, 5, now_us + 2 * SECOND))
         message = replace(KEYED, due_us=now_us + 20 * SECOND)
         if is_written:
             first.store.gate = _lose_notes
@@ -229,7 +229,7 @@ def test_once_messages_of_a_group_keep_its_order() -> None:
         reader.process.start(reader.run())
         puts = []
         for number in range(8):
-            message = Message(b"%d" % number, group="g", once=f"key {number}" if number % 2 else None)
+            message = NewMessage(b"%d" % number, group="g", once=f"key {number}" if number % 2 else None)
             put = client.once.put if message.once else client.producer.put
             puts.append(client.process.start(put([message])))
             await asyncio.sleep(0.005)
@@ -245,15 +245,17 @@ def test_once_messages_of_a_group_keep_its_order() -> None:
 def test_keys_that_are_claimed_together_lie_in_one_shard_and_those_of_groups_in_theirs() -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("first")
-        many = [Message(b"x", once=f"key {number}", once_scope="task 7") for number in range(3 * CLAIMED_AT_ONCE_MAX)]
+        many = [
+            NewMessage(b"x", once=f"key {number}", once_scope="task 7") for number in range(3 * CLAIMED_AT_ONCE_MAX)
+        ]
         ids = await client.process.start(client.once.put(many))
-        shards = [Place.from_bytes(id_bytes(each)).row.shard for each in ids]
+        shards = [MessagePlace.from_bytes(id_bytes(each)).row.shard for each in ids]
         chunks = [set(shards[at : at + CLAIMED_AT_ONCE_MAX]) for at in range(0, len(ids), CLAIMED_AT_ONCE_MAX)]
         assert [1, 1, 1] == [len(each) for each in chunks]
         assert 3 == len(set.union(*chunks))
         grouped = [replace(each, once=f"{each.once} g", group=f"g{at % 9}") for at, each in enumerate(many[:90])]
         ids = await client.process.start(client.once.put(grouped))
-        shards = [Place.from_bytes(id_bytes(each)).row.shard for each in ids]
+        shards = [MessagePlace.from_bytes(id_bytes(each)).row.shard for each in ids]
         assert [shard_of_group(b"g%d" % (at % 9), 3) for at in range(90)] == shards
 
     simulate(scenario)

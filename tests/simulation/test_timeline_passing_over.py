@@ -8,25 +8,25 @@ from dataclasses import replace
 import pytest
 
 from headgate.engines.contract import Settled
-from headgate.engines.timeline.looking import read_passed
-from headgate.engines.timeline.passing_over import pass_over_settled
-from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline.lane_snapshot import read_passed
+from headgate.engines.timeline.settings import GenerationSettings
+from headgate.engines.timeline.skip_settled import pass_over_settled
 from headgate.store.positions import position_order
 from tests.simulation.test_timeline_lending import Job, Scene, scene_of
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 
-ONE_LANE = replace(WORKED, generations=(Generation(1, 1),))
+ONE_LANE = replace(WORKED, generations=(GenerationSettings(1, 1),))
 
 
 async def settled_by_a_job(scene: Scene, job: Job, *, leave: frozenset[int] = frozenset()) -> list[bytes]:
     """Borrow all there is, settle all but some rows, give back; what was left."""
     now_us = job.client.process.clock.wall_us()
-    lent = await job.process.start(job.begin(job.loan(0, now_us)))
-    rows = await job.process.start(job.read(lent))
+    reserved = await job.process.start(job.begin(job.reservation(0, now_us)))
+    rows = await job.process.start(job.read(reserved))
     kept = [row for at, row in enumerate(rows) if at not in leave]
-    assert Settled.DONE is await job.process.start(job.settle(lent, kept))
-    assert await job.process.start(job.borrower.give_back(job.lent))
+    assert Settled.DONE is await job.process.start(job.settle(reserved, kept))
+    assert await job.process.start(job.borrower.give_back(job.reserved))
     return [payload for payload in job.worked if payload not in job.done]
 
 
@@ -40,14 +40,14 @@ async def rest_of(queue: Queue) -> list[bytes]:
     """What a consumer that comes then is given."""
     consumer = Consumer(queue, "after", Seen())
     engine = await consumer.process.start(consumer.open())
-    found = []
+    matches = []
 
     async def work() -> None:
         for _ in range(15):
-            found.extend(await engine.receive(50, wait_us=SECOND, visibility_us=60 * SECOND))
+            matches.extend(await engine.receive(50, wait_us=SECOND, visibility_us=60 * SECOND))
 
     await consumer.process.start(work())
-    return sorted(each.payload for each in found)
+    return sorted(each.payload for each in matches)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_it_stops_before_the_first_message_that_is_not_settled(left: frozenset[i
         before = await scene.lane()
         assert await passed_over(queue, "passer") is (0 not in left)
         after = await scene.lane()
-        assert (None, None) == (after.lock, after.lent)
+        assert (None, None) == (after.lock, after.reserved)
         if 0 not in left:
             assert position_order(after.last) > position_order(before.last)
         assert position_order(after.last) <= position_order(after.reach) or 0 in left
@@ -82,9 +82,9 @@ def test_a_lane_that_somebody_works_or_has_lent_is_left_alone() -> None:
         await asyncio.sleep(2)
         job = Job(queue)
         now_us = job.client.process.clock.wall_us()
-        await job.process.start(job.begin(job.loan(0, now_us)))
+        await job.process.start(job.begin(job.reservation(0, now_us)))
         assert not await passed_over(queue, "while lent")
-        assert await job.process.start(job.borrower.give_back(job.lent))
+        assert await job.process.start(job.borrower.give_back(job.reserved))
         consumer = Consumer(queue, "owner", Seen())
         engine = await consumer.process.start(consumer.open())
         await consumer.process.start(engine.receive(1, wait_us=20 * SECOND))
@@ -94,7 +94,7 @@ def test_a_lane_that_somebody_works_or_has_lent_is_left_alone() -> None:
     simulate(scenario, settings=ONE_LANE)
 
 
-def test_what_was_passed_is_on_record_so_that_repair_puts_none_of_it_anew() -> None:
+def test_what_was_passed_is_on_record_so_that_repair_puts_none_of_it_again() -> None:
     async def scenario(queue: Queue) -> None:
         scene = scene_of(queue)
         await lanes_ready(queue)

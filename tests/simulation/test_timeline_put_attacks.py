@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from headgate.engines.packed import unpack
-from headgate.engines.timeline import own_parts
-from headgate.engines.timeline.layout import Place, id_bytes
-from headgate.engines.timeline.sender import Copy, KnowledgeTooOld
-from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline import partitions
+from headgate.engines.timeline.layout import MessagePlace, id_bytes
+from headgate.engines.timeline.sender import CatalogueStale, Copy
+from headgate.engines.timeline.settings import GenerationSettings
 from headgate.errors import Unavailable
-from headgate.store.positions import moment_us_of
+from headgate.store.positions import time_us_of
 from headgate.store.statements import Select
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 from tests.simulation.timeline_puts import QUEUE, SECOND, SETTINGS, SKEW, Client, Queue, Reader, check, simulate
 
 
-async def started(queue: Queue, client: Client, *messages: Message) -> asyncio.Task[list[str] | None]:
+async def started(queue: Queue, client: Client, *messages: NewMessage) -> asyncio.Task[list[str] | None]:
     """A put that has been sent, and may not have been answered."""
     task = client.process.start(queue.put(client, *messages))
     await asyncio.sleep(0.001)
@@ -41,14 +41,14 @@ def hold(client: Client, table: str, until: asyncio.Event) -> None:
 
 async def index_of(queue: Queue, client: Client) -> set[tuple[int, int]]:
     """The index rows that a reader finds now: part and sub."""
-    found = set()
+    matches = set()
     day = client.process.clock.wall_us() // 86_400_000_000
     for number in {each.number for each in queue.settings.generations}:
         for each in (day, day + 1):
             key = {"queue": QUEUE, "generation": number, "day": each}
             rows = await client.store.read(Select(queue.settings.tables.parts, key, ("part", "sub")))
-            found |= {(row.part, row.sub) for row in rows}
-    return found
+            matches |= {(row.part, row.sub) for row in rows}
+    return matches
 
 
 async def ending(queue: Queue, reader: Reader, after_s: float = 15.0) -> None:
@@ -68,7 +68,7 @@ def test_attack_A13_a_put_is_not_acknowledged_before_its_index_row_is_durable() 
         client = queue.client("producer")
         durable = asyncio.Event()
         hold(client, "parts", durable)
-        put = await started(queue, client, Message(b"m", due_us=client.process.clock.wall_us() + 9 * SECOND))
+        put = await started(queue, client, NewMessage(b"m", due_us=client.process.clock.wall_us() + 9 * SECOND))
         await asyncio.sleep(2)
         assert not put.done()
         durable.set()
@@ -78,13 +78,13 @@ def test_attack_A13_a_put_is_not_acknowledged_before_its_index_row_is_durable() 
     simulate(scenario)
 
 
-def test_attack_A13_a_put_whose_index_row_can_not_be_written_is_not_acknowledged() -> None:
+def test_attack_A13_a_put_whose_index_row_cannot_be_written_is_not_acknowledged() -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
         hold(client, "parts", asyncio.Event())
         due_us = client.process.clock.wall_us() + 30 * SECOND
-        assert await client.process.start(queue.put(client, Message(b"m", due_us=due_us))) is None
-        assert isinstance(queue.failed[0], Unknown)
+        assert await client.process.start(queue.put(client, NewMessage(b"m", due_us=due_us))) is None
+        assert isinstance(queue.failed[0], OutcomeUnknown)
 
     simulate(scenario)
 
@@ -93,10 +93,10 @@ def test_attack_A13_when_the_retention_is_raised_the_index_row_is_written_again(
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
         due_us = client.process.clock.wall_us() + 9 * SECOND
-        await queue.put(client, Message(b"short lived", due_us=due_us))
+        await queue.put(client, NewMessage(b"short lived", due_us=due_us))
         longer = replace(SETTINGS, retention_us=4 * SETTINGS.retention_us)
         client.producer.settings_changed(longer, read_us=client.process.clock.wall_us())
-        await queue.put(client, Message(b"long lived", due_us=due_us))
+        await queue.put(client, NewMessage(b"long lived", due_us=due_us))
         await asyncio.sleep(3 * SETTINGS.retention_us / SECOND)
         assert {(due_us // SETTINGS.part_us, 0)} == await index_of(queue, client)
 
@@ -109,12 +109,12 @@ def test_attack_A13_an_index_row_under_way_when_the_catalogue_changes_does_not_c
         due_us = client.process.clock.wall_us() + 9 * SECOND
         durable = asyncio.Event()
         hold(client, "parts", durable)
-        before = await started(queue, client, Message(b"short lived", due_us=due_us))
+        before = await started(queue, client, NewMessage(b"short lived", due_us=due_us))
         longer = replace(SETTINGS, retention_us=4 * SETTINGS.retention_us)
         client.producer.settings_changed(longer, read_us=client.process.clock.wall_us())
         durable.set()
         await before
-        await queue.put(client, Message(b"long lived", due_us=due_us))
+        await queue.put(client, NewMessage(b"long lived", due_us=due_us))
         await asyncio.sleep(3 * SETTINGS.retention_us / SECOND)
         assert {(due_us // SETTINGS.part_us, 0)} == await index_of(queue, client)
 
@@ -128,8 +128,8 @@ def test_attack_A13_a_producer_that_knows_a_shorter_retention_does_not_shorten_t
         longer = replace(SETTINGS, retention_us=4 * SETTINGS.retention_us)
         knowing.producer.settings_changed(longer, read_us=knowing.process.clock.wall_us())
         due_us = knowing.process.clock.wall_us() + 9 * SECOND
-        await queue.put(knowing, Message(b"long lived", due_us=due_us))
-        await queue.put(stale, Message(b"short lived", due_us=due_us))
+        await queue.put(knowing, NewMessage(b"long lived", due_us=due_us))
+        await queue.put(stale, NewMessage(b"short lived", due_us=due_us))
         await asyncio.sleep(3 * SETTINGS.retention_us / SECOND)
         assert {(due_us // SETTINGS.part_us, 0)} == await index_of(queue, knowing)
 
@@ -147,7 +147,7 @@ def test_attack_E1_in_a_slow_cluster_the_lag_grows_and_restamps_end() -> None:
         for node in ("n1", "n2", "n3"):
             queue.world.network.slow(node, 0.25)
         for second in range(20):
-            puts = [queue.put(client, Message(b"%d-%d" % (second, each))) for each in range(10)]
+            puts = [queue.put(client, NewMessage(b"%d-%d" % (second, each))) for each in range(10)]
             for task in [client.process.start(put) for put in puts]:
                 await task
         rows = client.store.sent_to("work")
@@ -172,17 +172,17 @@ def test_attack_E1_at_most_two_restamps_are_in_flight() -> None:
             if not any("run" in part.shape.value_names for part in parts):
                 return
             runs = [unpack(part.values[part.shape.value_names.index("run")]) for part in parts]
-            twin = any(run.replaces is not None for run in runs)
-            twins_in_flight += twin
+            restamp = any(run.replaces is not None for run in runs)
+            twins_in_flight += restamp
             most = max(most, twins_in_flight)
             try:
                 await stuck.wait()
             finally:
-                twins_in_flight -= twin
+                twins_in_flight -= restamp
 
         client.store.gate = gate
         large = b"x" * 100_000
-        puts = [client.process.start(queue.put(client, Message(large + b"%d" % each))) for each in range(8)]
+        puts = [client.process.start(queue.put(client, NewMessage(large + b"%d" % each))) for each in range(8)]
         await asyncio.sleep(4)
         stuck.set()
         for put in puts:
@@ -195,7 +195,7 @@ def test_attack_E1_at_most_two_restamps_are_in_flight() -> None:
 def test_attack_E5_after_enough_rows_of_its_own_a_producer_opens_a_further_sub(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(own_parts, "SUB_ROWS_MAX", 10)
+    monkeypatch.setattr(partitions, "SUB_ROWS_MAX", 10)
 
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
@@ -203,7 +203,7 @@ def test_attack_E5_after_enough_rows_of_its_own_a_producer_opens_a_further_sub(
         reader.process.start(reader.run())
         nine = (client.process.clock.wall_us() // SETTINGS.part_us + 5) * SETTINGS.part_us
         for each in range(25):
-            await queue.put(client, Message(b"%d" % each, due_us=nine))
+            await queue.put(client, NewMessage(b"%d" % each, due_us=nine))
         assert {0, 1, 2} == {sub for part, sub in await index_of(queue, client)}
         await ending(queue, reader)
 
@@ -217,14 +217,14 @@ def test_attack_A8_knowledge_is_as_old_as_the_start_of_its_read_and_nothing_is_s
     async def scenario(queue: Queue) -> None:
         now_us = queue.client("clock").process.clock.wall_us()
         client = queue.client("producer", read_us=now_us - 60 * SECOND)
-        with pytest.raises(KnowledgeTooOld):
-            await client.process.start(client.producer.put([Message(b"m")]))
+        with pytest.raises(CatalogueStale):
+            await client.process.start(client.producer.put([NewMessage(b"m")]))
         assert [] == client.store.sent
 
     simulate(scenario)
 
 
-def later_known(queue: Queue, client: Client, *generations: Generation) -> None:
+def later_known(queue: Queue, client: Client, *generations: GenerationSettings) -> None:
     """A fresh read of the catalogue."""
     settings = replace(queue.settings, generations=generations)
     client.producer.settings_changed(settings, read_us=client.process.clock.wall_us())
@@ -237,17 +237,20 @@ def test_attack_A8_knowledge_is_checked_again_at_the_acknowledgement(fresh: str,
         client = queue.client("producer", read_us=now_us - 58 * SECOND)
         durable = asyncio.Event()
         hold(client, "parts", durable)
-        put = await started(queue, client, Message(b"m", due_us=now_us + 30 * SECOND))
+        put = await started(queue, client, NewMessage(b"m", due_us=now_us + 30 * SECOND))
         await asyncio.sleep(4)
         if fresh == "the same":
-            later_known(queue, client, Generation(1, 3))
+            later_known(queue, client, GenerationSettings(1, 3))
         if fresh == "a next":
             later_known(
-                queue, client, Generation(1, 3, 0, now_us + 10 * SECOND), Generation(2, 5, now_us + 10 * SECOND)
+                queue,
+                client,
+                GenerationSettings(1, 3, 0, now_us + 10 * SECOND),
+                GenerationSettings(2, 5, now_us + 10 * SECOND),
             )
         durable.set()
         assert is_acknowledged == (await put is not None)
-        assert is_acknowledged or isinstance(queue.failed[0], Unknown)
+        assert is_acknowledged or isinstance(queue.failed[0], OutcomeUnknown)
 
     simulate(scenario)
 
@@ -258,8 +261,13 @@ def test_attack_A8_no_twin_is_written_to_a_generation_that_has_ended() -> None:
         now_us = client.process.clock.wall_us()
         durable = asyncio.Event()
         hold(client, "work", durable)
-        put = await started(queue, client, Message(b"m"))
-        later_known(queue, client, Generation(1, 3, 0, now_us + SECOND + 1), Generation(2, 5, now_us + SECOND + 1))
+        put = await started(queue, client, NewMessage(b"m"))
+        later_known(
+            queue,
+            client,
+            GenerationSettings(1, 3, 0, now_us + SECOND + 1),
+            GenerationSettings(2, 5, now_us + SECOND + 1),
+        )
         await asyncio.sleep(3)
         durable.set()
         assert await put is None
@@ -278,12 +286,12 @@ def test_attack_A8_what_is_due_after_a_change_goes_to_the_next_generation() -> N
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
         turn_us = client.process.clock.wall_us() + 5 * SECOND
-        later_known(queue, client, Generation(1, 3, 0, turn_us), Generation(2, 5, turn_us))
+        later_known(queue, client, GenerationSettings(1, 3, 0, turn_us), GenerationSettings(2, 5, turn_us))
         ids = [
-            await client.process.start(client.producer.put([Message(b"m", due_us=due_us)]))
+            await client.process.start(client.producer.put([NewMessage(b"m", due_us=due_us)]))
             for due_us in (turn_us - 1, turn_us)
         ]
-        assert [1, 2] == [Place.from_bytes(id_bytes(each[0])).row.generation for each in ids]
+        assert [1, 2] == [MessagePlace.from_bytes(id_bytes(each[0])).row.generation for each in ids]
 
     simulate(scenario)
 
@@ -291,14 +299,14 @@ def test_attack_A8_what_is_due_after_a_change_goes_to_the_next_generation() -> N
 # ---- A10: places
 
 
-def test_attack_A10_what_two_processes_put_for_the_same_moment_has_different_places() -> None:
+def test_attack_A10_what_two_processes_put_for_the_same_time_has_different_places() -> None:
     async def scenario(queue: Queue) -> None:
         clients = [queue.client("one"), queue.client("other")]
         reader = Reader(queue)
         reader.process.start(reader.run())
         nine = clients[0].process.clock.wall_us() + 5 * SECOND
         for client in clients:
-            messages = [Message(b"%s %d" % (client.host.name.encode(), each), due_us=nine) for each in range(300)]
+            messages = [NewMessage(b"%s %d" % (client.host.name.encode(), each), due_us=nine) for each in range(300)]
             assert await client.process.start(queue.put(client, *messages)) is not None
         assert 600 == len(queue.acknowledged)
         await ending(queue, reader)
@@ -320,17 +328,17 @@ def test_attack_A12_nothing_is_acknowledged_while_the_clock_may_not_be_relied_on
             return first.process.clock.wall_us()
 
         client = queue.client_on(replace(first.host, now_us=now_us), first.store, first.process)
-        put = await started(queue, client, Message(b"m"))
+        put = await started(queue, client, NewMessage(b"m"))
         trusted = False
         assert await put is None
-        assert isinstance(queue.failed[0], Unknown)
-        assert await queue.put(client, Message(b"not sent")) is None
-        assert not isinstance(queue.failed[1], Unknown)
+        assert isinstance(queue.failed[0], OutcomeUnknown)
+        assert await queue.put(client, NewMessage(b"not sent")) is None
+        assert not isinstance(queue.failed[1], OutcomeUnknown)
 
     simulate(scenario)
 
 
-def test_attack_A12_a_write_that_is_answered_within_the_skew_of_its_due_moment_is_stamped_anew() -> None:
+def test_attack_A12_a_write_that_is_answered_within_the_skew_of_its_due_time_is_restamped() -> None:
     """P is behind and R ahead by half the bound each: acknowledged at due' - 0.3 s of P, passed by R before that."""
 
     async def scenario(queue: Queue) -> None:
@@ -338,7 +346,7 @@ def test_attack_A12_a_write_that_is_answered_within_the_skew_of_its_due_moment_i
         reader = Reader(queue, ahead_us=250_000)
         reader.process.start(reader.run(0.01))
         queue.world.network.delay("request", by_s=0.7, source="producer", count=1)
-        assert await client.process.start(queue.put(client, Message(b"m"))) is not None
+        assert await client.process.start(queue.put(client, NewMessage(b"m"))) is not None
         assert client.producer.sender.lag.restamps > 0
         await ending(queue, reader)
 
@@ -354,12 +362,12 @@ def test_attack_D9_a_twin_names_what_was_stamped_first_and_the_id_is_for_life() 
         reader = Reader(queue)
         reader.process.start(reader.run())
         queue.world.network.delay("write", by_s=9.0, source=None, count=30)
-        ids = await client.process.start(queue.put(client, Message(b"a"), Message(b"b")))
+        ids = await client.process.start(queue.put(client, NewMessage(b"a"), NewMessage(b"b")))
         assert ids is not None
         rows = [unpack(row.values[row.shape.value_names.index("run")]) for row in client.store.sent_to("work")]
         twins = [run for run in rows if run.replaces is not None]
         assert 3 <= len({row.values[row.shape.value_names.index("due")] for row in client.store.sent_to("work")})
-        first = Place.from_bytes(id_bytes(ids[0]))
+        first = MessagePlace.from_bytes(id_bytes(ids[0]))
         assert {first.to_bytes()} == {run.replaces for run in twins}
         assert {tuple(id_bytes(each) for each in ids)} == {tuple(run.message_id or ()) for run in twins}
         await ending(queue, reader, 30.0)
@@ -374,10 +382,10 @@ def test_attack_C3_of_a_group_one_flush_is_unacknowledged_and_a_restamp_keeps_it
         reader.process.start(reader.run())
         now_us = client.process.clock.wall_us()
         queue.world.network.delay("write", by_s=6.0, count=9)
-        soon = Message(b"1", group="g", due_us=now_us + 1_400_000)
-        puts = [await started(queue, client, Message(b"0", group="g"), soon)]
+        soon = NewMessage(b"1", group="g", due_us=now_us + 1_400_000)
+        puts = [await started(queue, client, NewMessage(b"0", group="g"), soon)]
         for each in range(2, 6):
-            puts.append(await started(queue, client, Message(b"%d" % each, group="g")))
+            puts.append(await started(queue, client, NewMessage(b"%d" % each, group="g")))
             await asyncio.sleep(0.02)
         for put in puts:
             assert await put is not None
@@ -400,14 +408,14 @@ def test_attack_C3_the_order_of_a_group_survives_a_lag_that_falls() -> None:
         client.producer.sender.lag.was_too_short(2**61, client.process.clock.wall_us())
         due = []
         for each in range(30):
-            ids = await client.process.start(client.producer.put([Message(b"%d" % each, group="g")]))
-            due.append(moment_us_of(Place.from_bytes(id_bytes(ids[0])).row.due))
+            ids = await client.process.start(client.producer.put([NewMessage(b"%d" % each, group="g")]))
+            due.append(time_us_of(MessagePlace.from_bytes(id_bytes(ids[0])).row.due))
         assert sorted(due) == due
 
     simulate(scenario)
 
 
-def test_finishing_what_another_began_tells_nothing_of_this_producers_writes() -> None:
+def test_finishing_what_another_began_reports_nothing_of_this_producers_writes() -> None:
     async def scenario(queue: Queue) -> None:
         first, second = queue.client("first"), queue.client("second")
         copies = []
@@ -463,16 +471,16 @@ def test_attack_D1_a_copy_that_was_never_written_is_delivered_though_its_place_w
 # ---- callers
 
 
-def test_a_caller_that_goes_away_takes_nothing_from_the_others() -> None:
+def test_a_caller_that_disappears_takes_nothing_from_the_others() -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
         reader = Reader(queue)
         reader.process.start(reader.run())
         durable = asyncio.Event()
         hold(client, "work", durable)
-        busy = await started(queue, client, Message(b"in flight"))
-        gone = [await started(queue, client, Message(b"gone %d" % each)) for each in range(5)]
-        stays = [await started(queue, client, Message(b"stays %d" % each)) for each in range(5)]
+        busy = await started(queue, client, NewMessage(b"in flight"))
+        gone = [await started(queue, client, NewMessage(b"gone %d" % each)) for each in range(5)]
+        stays = [await started(queue, client, NewMessage(b"stays %d" % each)) for each in range(5)]
         for task in (busy, *gone[:3]):
             task.cancel()
         durable.set()
@@ -489,13 +497,13 @@ def test_a_caller_that_goes_away_takes_nothing_from_the_others() -> None:
 def test_close_writes_what_waits_and_takes_nothing_more() -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
-        puts = [client.process.start(queue.put(client, Message(b"%d" % each, group="g"))) for each in range(5)]
+        puts = [client.process.start(queue.put(client, NewMessage(b"%d" % each, group="g"))) for each in range(5)]
         await asyncio.sleep(0)
         await client.process.start(client.producer.close())
         for put in puts:
             assert put.done()
         assert 5 == len(queue.acknowledged)
-        assert await queue.put(client, Message(b"too late")) is None
+        assert await queue.put(client, NewMessage(b"too late")) is None
         key = {"queue": QUEUE, "generation": 1, "part": _part_of(next(iter(queue.acknowledged)))}
         counts = await client.store.read(Select(queue.settings.tables.put_counts, key, ("messages",)))
         assert 5 == sum(row.messages for row in counts)
@@ -504,14 +512,14 @@ def test_close_writes_what_waits_and_takes_nothing_more() -> None:
 
 
 def _part_of(message_id: str) -> int:
-    return Place.from_bytes(id_bytes(message_id)).row.part(SETTINGS.part_us)
+    return MessagePlace.from_bytes(id_bytes(message_id)).row.part(SETTINGS.part_us)
 
 
 def test_counts_are_written_at_most_once_a_second() -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
         for each in range(1000):
-            await client.process.start(queue.put(client, Message(b"%d" % each)))
+            await client.process.start(queue.put(client, NewMessage(b"%d" % each)))
         took_s = queue.world.now_s()
         parts = {_part_of(each) for each in queue.acknowledged}
         assert len(client.store.sent_to("put_counts")) <= took_s + len(parts)

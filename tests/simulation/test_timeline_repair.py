@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.contract import Fate, Message, PassEnd
-from headgate.engines.timeline.layout import Place, id_text
+from headgate.engines.contract import MessageState, NewMessage, PassEnd
+from headgate.engines.timeline.layout import MessagePlace, id_text
 from headgate.store.statements import Batch, Insert
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 from tests.invariants import Ledger
 from tests.simulation.disks import Disks
 from tests.simulation.timeline_checks import never_met
@@ -37,17 +37,17 @@ def test_attack_A3_a_row_that_lands_below_the_position_is_delivered_and_once() -
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)
         client = queue.client("producer")
-        await client.process.start(queue.put(client, Message(b"before")))
+        await client.process.start(queue.put(client, NewMessage(b"before")))
         queue.cluster.hold_hints()
         queue.world.network.delay("write", by_s=600, count=3)
-        client.process.start(queue.put(client, Message(b"late")))
+        client.process.start(queue.put(client, NewMessage(b"late")))
         await asyncio.sleep(0.05)
         client.process.kill()
         await passed_by(ward)
         assert [b"before"] == ward.payloads()
         await asyncio.sleep(700)
         done = await ward.repair()
-        assert (PassEnd.DONE, 1, 1) == (done.end, done.late, done.put_anew)
+        assert (PassEnd.DONE, 1, 1) == (done.end, done.late, done.put_again)
         await ward.work(20)
         assert [b"before", b"late"] == ward.payloads()
         await ward.repair_to_the_end()
@@ -77,7 +77,7 @@ def test_attack_A4_a_logged_batch_is_replayed_after_hours_index_row_and_all() ->
             assert 0 == (await ward.repair()).late
         queue.cluster.release_batchlog()
         await asyncio.sleep(4 * HOUR_S)
-        assert 1 == (await ward.repair()).put_anew
+        assert 1 == (await ward.repair()).put_again
         await ward.work(20)
         await ward.repair_to_the_end()
         assert [b"outbox"] == ward.payloads()
@@ -86,11 +86,11 @@ def test_attack_A4_a_logged_batch_is_replayed_after_hours_index_row_and_all() ->
 
 
 async def _ends_unknown(client: Client, batch: Batch) -> None:
-    with pytest.raises(Unknown):
+    with pytest.raises(OutcomeUnknown):
         await client.store.attempt(batch, 10)
 
 
-def test_an_index_row_that_comes_late_itself_is_found_by_the_next_look() -> None:
+def test_an_index_row_that_comes_late_itself_is_found_by_the_next_check() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)
         client = queue.client("producer")
@@ -101,7 +101,7 @@ def test_an_index_row_that_comes_late_itself_is_found_by_the_next_look() -> None
         assert 0 == (await ward.repair()).late
         await asyncio.sleep(HOUR_S)
         await indexed(client, row)
-        assert 1 == (await ward.repair()).put_anew
+        assert 1 == (await ward.repair()).put_again
         await ward.work(20)
         assert [b"late"] == ward.payloads()
 
@@ -120,14 +120,14 @@ def test_a_row_that_no_index_row_names_comes_to_nobody_and_was_promised_to_nobod
                 await asyncio.Event().wait()
 
         cut_off.store.gate = gate
-        assert await cut_off.process.start(queue.put(cut_off, Message(b"in doubt"))) is None
-        assert [Unknown] == [type(error) for error in queue.failed]
+        assert await cut_off.process.start(queue.put(cut_off, NewMessage(b"in doubt"))) is None
+        assert [OutcomeUnknown] == [type(error) for error in queue.failed]
         assert any(row.ids for row in Disks(queue.cluster, REPAIRED).rows()), "it is there, and durable"
         await ward.work(20)
         await ward.repair_to_the_end()
         assert [] == ward.payloads()
         client = queue.client("who puts again")
-        assert await client.process.start(queue.put(client, Message(b"in doubt"))) is not None
+        assert await client.process.start(queue.put(client, NewMessage(b"in doubt"))) is not None
         await ward.work(20)
         assert [b"in doubt"] == ward.payloads()
 
@@ -149,9 +149,9 @@ def test_a_life_owes_what_is_durable_anywhere_and_named_by_the_index_or_promised
             for statement, node in zip(index_rows(client, row.place), ("n1", "n2"), strict=True):
                 await _on_one_replica(queue, statement, node)
         ledger = Ledger(client.process.clock.wall_us)
-        message_id = id_text(Place(row.place, 0).to_bytes())
+        message_id = id_text(MessagePlace(row.place, 0).to_bytes())
         if promised:
-            ledger.acknowledged(ledger.trying([Message(b"late")], "producer"), [message_id])
+            ledger.acknowledged(ledger.trying([NewMessage(b"late")], "producer"), [message_id])
         owed = list(never_met(Disks(queue.cluster, REPAIRED), ledger, REPAIRED))
         assert (named or promised) == any(message_id in each for each in owed)
         assert len(owed) <= 1
@@ -159,7 +159,7 @@ def test_a_life_owes_what_is_durable_anywhere_and_named_by_the_index_or_promised
     simulate(scenario, settings=REPAIRED)
 
 
-def test_what_repair_alone_can_bring_is_told_from_what_was_met_and_what_its_lane_will_read() -> None:
+def test_what_repair_alone_can_bring_is_distinguished_from_what_was_met_and_what_its_lane_will_read() -> None:
     """By the disks alone, as a life asks it: of these it expects nothing before repair has checked."""
 
     async def scenario(queue: Queue) -> None:
@@ -194,7 +194,7 @@ async def _on_one_replica(queue: Queue, statement: Insert, node: str) -> None:
     await client.process.start(ends_unknown_of(client, statement))
 
 
-def test_the_last_look_finds_an_index_row_too_that_one_replica_alone_has() -> None:
+def test_the_last_check_finds_an_index_row_too_that_one_replica_alone_has() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)
         client = queue.client("producer")
@@ -205,7 +205,7 @@ def test_the_last_look_finds_an_index_row_too_that_one_replica_alone_has() -> No
         await ward.work(20)
         await asyncio.sleep(11 * DAY_S)
         queue.world.network.slow("n3", 0.4)
-        assert 1 == (await ward.repair()).put_anew
+        assert 1 == (await ward.repair()).put_again
         queue.world.network.slow("n3", 0)
         await ward.work(20)
         assert [b"late"] == ward.payloads()
@@ -223,9 +223,9 @@ def test_a_row_of_many_messages_comes_whole_under_its_ids() -> None:
         await land(queue, row)
         await ward.repair()
         await ward.work(20)
-        wanted = {id_text(Place(row.place, index).to_bytes()): b"%d" % index for index in range(20)}
-        found = await told_of(queue, [*wanted][7])
-        assert (Fate.SETTLED, 2) == (found.fate, len(found.places))
+        wanted = {id_text(MessagePlace(row.place, index).to_bytes()): b"%d" % index for index in range(20)}
+        result = await told_of(queue, [*wanted][7])
+        assert (MessageState.SETTLED, 2) == (result.fate, len(result.places))
         assert wanted == {each.message_id: each.payload for _, each in ward.seen.deliveries}
         assert 20 == len(ward.seen.deliveries)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from headgate.engines.contract import Ack, Fate, Message, PassEnd
+from headgate.engines.contract import Ack, MessageState, NewMessage, PassEnd
 from headgate.engines.lane import Lane
-from headgate.engines.timeline.decide_repair import EVERYTHING, LOOKS
+from headgate.engines.timeline.decide_repair import CHECKS, EVERYTHING
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lane_rows import lane_key
-from headgate.engines.timeline.layout import Place, id_text
+from headgate.engines.timeline.layout import MessagePlace, id_text
 from headgate.engines.timeline.repair import REPAIR_LANE, Repairer
 from headgate.store.statements import Select
 from tests.simulation.timeline_puts import QUEUE, SECOND, Queue, simulate
@@ -42,13 +42,13 @@ def test_a_late_row_waits_while_its_lane_may_still_be_read_and_then_goes_to_the_
         slow = Consumer(queue, "slow", ward.seen)
         settle = asyncio.Event()
         await ward.work(20)
-        await client.process.start(queue.put(queue.client("another"), Message(b"slow")))
+        await client.process.start(queue.put(queue.client("another"), NewMessage(b"slow")))
 
         async def work_slowly() -> None:
             engine = await slow.open()
-            (found,) = await engine.receive(1, visibility_us=HOUR_S * SECOND, wait_us=30 * SECOND)
+            (result,) = await engine.receive(1, visibility_us=HOUR_S * SECOND, wait_us=30 * SECOND)
             await settle.wait()
-            await engine.settle([Ack(found.receipt)])
+            await engine.settle([Ack(result.receipt)])
 
         slow.process.start(work_slowly())
         await asyncio.sleep(30)
@@ -56,13 +56,13 @@ def test_a_late_row_waits_while_its_lane_may_still_be_read_and_then_goes_to_the_
         await asyncio.sleep(2 * MINUTE_S)
         await land(queue, late)
         done = await ward.repair()
-        assert (1, 0) == (done.waiting, done.put_anew)
+        assert (1, 0) == (done.waiting, done.put_again)
         assert (late.part + 1) * REPAIRED.part_us < (done.oldest_owed_us or 0)
         settle.set()
         await asyncio.sleep(MINUTE_S)
         slow.process.kill()
         done = await ward.repair()
-        assert (0, 1, None) == (done.waiting, done.put_anew, done.oldest_owed_us)
+        assert (0, 1, None) == (done.waiting, done.put_again, done.oldest_owed_us)
         await ward.work(20)
         await ward.repair_to_the_end()
         assert [b"late"] == ward.payloads()
@@ -75,7 +75,7 @@ def test_a_pass_closes_lanes_of_ended_generations_that_nobody_works() -> None:
         ward = await opened(queue)
         client = queue.client("producer")
         due_us = client.process.clock.wall_us() + HOUR_S * SECOND
-        await client.process.start(queue.put(client, Message(b"in an hour", due_us=due_us)))
+        await client.process.start(queue.put(client, NewMessage(b"in an hour", due_us=due_us)))
         await ward.work(20)
         await resharded(queue, 3)
         await asyncio.sleep(MINUTE_S)
@@ -91,11 +91,11 @@ def test_a_pass_closes_lanes_of_ended_generations_that_nobody_works() -> None:
     simulate(scenario, settings=REPAIRED)
 
 
-def test_a_lane_with_messages_to_be_handed_out_is_left_to_who_hands_out() -> None:
+def test_a_lane_with_messages_to_be_handed_out_is_left_to_one_that_delivers() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)
         client = queue.client("producer")
-        await client.process.start(queue.put(client, Message(b"waits")))
+        await client.process.start(queue.put(client, NewMessage(b"waits")))
         await asyncio.sleep(5)
         await resharded(queue, 3)
         done = await ward.repair()
@@ -119,13 +119,13 @@ def test_late_messages_of_groups_part_by_the_shards_of_now() -> None:
         await retired(queue, 1)
         await asyncio.sleep(2 * MINUTE_S)
         await land(queue, late)
-        assert 1 == (await ward.repair()).put_anew
+        assert 1 == (await ward.repair()).put_again
         await ward.work(40)
         await ward.repair_to_the_end()
         assert [b"%02d" % each for each in range(24)] == ward.payloads()
         for index in range(24):
-            found = await told_of(queue, id_text(Place(late.place, index).to_bytes()))
-            assert (Fate.SETTLED, 2) == (found.fate, len(found.places))
+            result = await told_of(queue, id_text(MessagePlace(late.place, index).to_bytes()))
+            assert (MessageState.SETTLED, 2) == (result.fate, len(result.places))
         orders: dict[str, list[bytes]] = {}
         for _, each in ward.seen.deliveries:
             orders.setdefault(each.group or "", []).append(each.payload)
@@ -144,7 +144,7 @@ def test_a_row_that_lands_in_the_future_of_a_retired_lane_is_due_as_before() -> 
         row = await indexed(client, alone_at(client, b"tomorrow", DAY_S))
         await asyncio.sleep(2 * MINUTE_S)
         await land(queue, row)
-        assert 1 == (await ward.repair()).put_anew
+        assert 1 == (await ward.repair()).put_again
         await ward.work(30)
         assert [] == ward.payloads()
         await asyncio.sleep(DAY_S)
@@ -169,7 +169,7 @@ class Keeper:
         self.asked.append(f"retire {number}")
 
 
-def test_a_generation_leaves_the_catalogue_after_the_last_look_at_its_last_lane() -> None:
+def test_a_generation_leaves_the_catalogue_after_the_last_check_of_its_last_lane() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)
         client = queue.client("producer")
@@ -187,9 +187,9 @@ def test_a_generation_leaves_the_catalogue_after_the_last_look_at_its_last_lane(
         assert (1,) == (await ward.repair(keeper=keeper)).generations_left
         assert ["sure", "sure", "sure", "sure", "retire 1"] == keeper.asked
         client = queue.client("reader")
-        looks = {"queue": QUEUE, "generation": 1}
-        rows = await client.store.read(Select(queue.settings.tables.looks, looks))
-        assert {(look, EVERYTHING) for look in LOOKS} == {(row.look, row.up_to) for row in rows}
+        checks = {"queue": QUEUE, "generation": 1}
+        rows = await client.store.read(Select(queue.settings.tables.checks, checks))
+        assert {(check, EVERYTHING) for check in CHECKS} == {(row.look, row.up_to) for row in rows}
         assert [b"late"] == ward.payloads()
 
     simulate(scenario, settings=REPAIRED)
@@ -201,7 +201,7 @@ def test_repair_makes_its_own_lane_where_nobody_has() -> None:
         assert PassEnd.DONE is (await ward.repair()).end
         client = queue.client("reader")
         key = lane_key(REPAIRED, REPAIR_LANE.number, 0)
-        state = await client.process.start(Lane(client.host, REPAIRED.tables.lanes, key, REPAIRED.lease).look())
+        state = await client.process.start(Lane(client.host, REPAIRED.tables.lanes, key, REPAIRED.lease).read_state())
         assert state is not None
         assert (1, None, 1) == (state.epoch, state.lock, state.released)
 
@@ -215,9 +215,9 @@ def test_without_fresh_knowledge_of_the_generations_nothing_is_put() -> None:
         engine = TimelineQueue(mender.host, queue.settings, read_us=mender.process.clock.wall_us() - 61 * SECOND)
         repairer = Repairer(mender.host, queue.settings, engine.producer.sender)
         done = await mender.process.start(repairer.run())
-        assert (0, 0) == (done.looked, done.put_anew)
+        assert (0, 0) == (done.checked, done.put_again)
         assert done.oldest_owed_us is not None
         assert any("catalogue" in each for each in done.problems)
-        assert 1 == (await ward.repair()).put_anew
+        assert 1 == (await ward.repair()).put_again
 
     simulate(scenario, settings=REPAIRED)

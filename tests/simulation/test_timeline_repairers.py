@@ -12,7 +12,7 @@ from headgate.engines.contract import PassEnd, Repaired
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.repair import Pass
 from headgate.store.statements import Insert
-from headgate.testing.world import State
+from headgate.testing.world import ProcessState
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_repairs import (
     DAY_S,
@@ -55,7 +55,7 @@ async def _is_killed_at(queue: Queue, *, number: int, is_sent: bool) -> bool:
     mender.store.gate = gate
     mender.begin()
     await asyncio.sleep(15)
-    if mender.process.state is State.RUNNING:
+    if mender.process.state is ProcessState.RUNNING:
         return False
     for wait_s in (0, 11 * DAY_S):
         await asyncio.sleep(wait_s)
@@ -91,7 +91,7 @@ def test_two_repairers_at_once_make_one_message(is_ended: bool) -> None:
 
         menders = [Mender(queue, name) for name in ("one", "other")]
         done = await asyncio.gather(*(mender.process.start(one(mender)) for mender in menders))
-        assert 10 <= sum(each.put_anew for each in done)
+        assert 10 <= sum(each.put_again for each in done)
         await ward.work(30)
         await ward.repair_to_the_end()
         assert [b"%d" % each for each in range(10)] == ward.payloads()
@@ -120,7 +120,7 @@ def test_a_second_repairer_leaves_the_queue_to_the_first() -> None:
     simulate(scenario, settings=REPAIRED)
 
 
-def test_a_pass_whose_time_is_up_goes_on_where_it_stood() -> None:
+def test_a_pass_whose_time_is_up_resumes_where_it_stood() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await opened(queue)
         client = queue.client("producer")
@@ -133,7 +133,7 @@ def test_a_pass_whose_time_is_up_goes_on_where_it_stood() -> None:
         for row in rows:
             await land(queue, row)
         stopped = await ward.repair(within_us=0)
-        assert (PassEnd.STOPPED, 0) == (stopped.end, stopped.looked)
+        assert (PassEnd.STOPPED, 0) == (stopped.end, stopped.checked)
         assert stopped.oldest_owed_us == (rows[0].part + 1) * REPAIRED.part_us + REPAIRED.late_write_us
         mender = Mender(queue, "slow")
 
@@ -143,16 +143,16 @@ def test_a_pass_whose_time_is_up_goes_on_where_it_stood() -> None:
         mender.store.gate = gate
         stopped = await mender.repair(within_us=3 * SECOND)
         assert PassEnd.STOPPED is stopped.end
-        assert 0 < stopped.put_anew < 5
+        assert 0 < stopped.put_again < 5
         rest = await ward.repair()
-        assert (PassEnd.DONE, 5 - stopped.put_anew, None) == (rest.end, rest.put_anew, rest.oldest_owed_us)
+        assert (PassEnd.DONE, 5 - stopped.put_again, None) == (rest.end, rest.put_again, rest.oldest_owed_us)
         await ward.work(30)
         assert [b"%d" % each for each in range(5)] == ward.payloads()
 
     simulate(scenario, settings=REPAIRED)
 
 
-def test_a_copy_that_came_too_late_itself_is_found_by_a_look_at_its_own_part() -> None:
+def test_a_copy_that_came_too_late_itself_is_found_by_a_check_of_its_own_part() -> None:
     async def scenario(queue: Queue) -> None:
         ward = await one_late(queue)
         mender = Mender(queue, "stopped")
@@ -173,7 +173,7 @@ def test_a_copy_that_came_too_late_itself_is_found_by_a_look_at_its_own_part() -
         for statement in index_rows(sender, place_of(copy[0])):
             await sender.store.write(statement)
         await asyncio.sleep(2 * MINUTE_S)
-        assert 1 == (await ward.repair()).put_anew
+        assert 1 == (await ward.repair()).put_again
         await ward.work(20)
         assert [b"late"] == ward.payloads()
         await ward.repair_to_the_end()

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.engines.contract import Ack, Message, Nack, Settled
+from headgate.engines.contract import Ack, Nack, NewMessage, Settled
 from headgate.engines.lane import Lane
 from headgate.engines.timeline.lane_rows import lane_key
-from headgate.engines.timeline.layout import Place, id_bytes
+from headgate.engines.timeline.layout import MessagePlace, id_bytes
 from headgate.store.decide_generation import decide_next
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline_workers import (
@@ -38,16 +38,16 @@ async def read_seldom(queue: Queue, client: Client, every_s: float = STALE_S) ->
 
 async def put_for(queue: Queue, name: str, seconds: float, *, every_s: float = 0.5, ahead_s: float = 0.0) -> None:
     """A producer that puts one message after the other, and every third for up to `ahead_s` later."""
-    chance = queue.world.chance(f"puts of {name}")
-    client = queue.client(name, ahead_us=chance.randint(-200_000, 200_000))
+    rng = queue.world.rng(f"puts of {name}")
+    client = queue.client(name, ahead_us=rng.randint(-200_000, 200_000))
     client.process.start(read_seldom(queue, client))
     until_s = queue.world.now_s() + seconds
     number = 0
     while queue.world.now_s() < until_s:
         due_us = None
         if ahead_s and number % 3 == 0:
-            due_us = client.process.clock.wall_us() + int(chance.uniform(1, ahead_s) * SECOND)
-        client.process.start(queue.put(client, Message(f"{name}-{number}".encode(), due_us=due_us)))
+            due_us = client.process.clock.wall_us() + int(rng.uniform(1, ahead_s) * SECOND)
+        client.process.start(queue.put(client, NewMessage(f"{name}-{number}".encode(), due_us=due_us)))
         number += 1
         await asyncio.sleep(every_s)
     await client.process.start(client.producer.close())
@@ -56,11 +56,11 @@ async def put_for(queue: Queue, name: str, seconds: float, *, every_s: float = 0
 @pytest.mark.parametrize("seed", range(2))
 def test_attack_A8_shards_3_to_6_to_2_under_load_lose_nothing_and_retire_the_old_lanes(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
+        objects = Seen()
         catalogue = Catalogue(queue)
         await lanes_ready(queue)
         for number in range(2):
-            Consumer(queue, f"worker-{number}", seen).start(work_s=0.05)
+            Consumer(queue, f"worker-{number}", objects).start(work_s=0.05)
         putting = [
             asyncio.get_running_loop().create_task(put_for(queue, f"producer-{number}", 200, ahead_s=230))
             for number in range(2)
@@ -72,8 +72,8 @@ def test_attack_A8_shards_3_to_6_to_2_under_load_lose_nothing_and_retire_the_old
         await asyncio.gather(*putting)
         await until_retired(queue, 1, within_s=60)
         await until_retired(queue, 2, within_s=60)
-        await until_all_settled(queue, seen, within_s=500)
-        check_seen(queue, seen)
+        await until_all_settled(queue, objects, within_s=500)
+        check_seen(queue, objects)
 
     simulate(scenario, seed, settings=WORKED)
 
@@ -83,10 +83,10 @@ def test_attack_A8_nothing_of_the_old_generation_is_given_up_while_a_producer_ma
     catalogue just before, and keeps to that for as long as it may."""
 
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
+        objects = Seen()
         catalogue = Catalogue(queue)
         await lanes_ready(queue)
-        Consumer(queue, "worker", seen).start()
+        Consumer(queue, "worker", objects).start()
         stale = queue.client("stale", ahead_us=-245_000)
         generation = decide_next(catalogue.generations, 5, now_us=catalogue.now_us, skew_us=queue.settings.skew_us)
         await asyncio.sleep(80)
@@ -96,38 +96,38 @@ def test_attack_A8_nothing_of_the_old_generation_is_given_up_while_a_producer_ma
         await asyncio.sleep(1)
         catalogue.make_sure()
         while queue.world.now_s() < announced_s + 70:
-            stale.process.start(queue.put(stale, Message(f"at {queue.world.now_s()}".encode())))
+            stale.process.start(queue.put(stale, NewMessage(f"at {queue.world.now_s()}".encode())))
             await asyncio.sleep(1)
-        assert {1} == {Place.from_bytes(id_bytes(each)).row.generation for each in queue.acknowledged}
+        assert {1} == {MessagePlace.from_bytes(id_bytes(each)).row.generation for each in queue.acknowledged}
         assert 50 < len(queue.acknowledged) < 62
         assert 0 < len(queue.failed)
         await until_retired(queue, 1, within_s=60)
-        await until_all_settled(queue, seen, within_s=100)
-        check_seen(queue, seen)
+        await until_all_settled(queue, objects, within_s=100)
+        check_seen(queue, objects)
 
     simulate(scenario, settings=WORKED)
 
 
 def test_attack_A8_a_change_that_nobody_made_sure_of_is_waited_for_and_lanes_of_both_are_worked() -> None:
     async def scenario(queue: Queue) -> None:
-        seen = Seen()
+        objects = Seen()
         catalogue = Catalogue(queue)
         await lanes_ready(queue)
-        Consumer(queue, "worker", seen).start()
+        Consumer(queue, "worker", objects).start()
         catalogue.announce(4)
         putting = put_for(queue, "producer", 200, every_s=2)
         observer = queue.client("observer")
         await putting
         lane = Lane(observer.host, queue.settings.tables.lanes, lane_key(queue.settings, 1, 0), queue.settings.lease)
-        still_held = await observer.process.start(lane.look())
+        still_held = await observer.process.start(lane.read_state())
         assert still_held is not None
         assert not still_held.is_retired
-        assert {1, 2} == {Place.from_bytes(id_bytes(each)).row.generation for each in queue.acknowledged}
+        assert {1, 2} == {MessagePlace.from_bytes(id_bytes(each)).row.generation for each in queue.acknowledged}
         await asyncio.sleep(10)
-        assert set(queue.acknowledged) == set(seen.acked)
+        assert set(queue.acknowledged) == set(objects.acked)
         catalogue.make_sure()
         await until_retired(queue, 1, within_s=120)
-        check_seen(queue, seen)
+        check_seen(queue, objects)
 
     simulate(scenario, settings=WORKED)
 
@@ -144,29 +144,29 @@ async def _put_group(queue: Queue, name: str, seconds: float, told: list[bytes],
     number = 0
     while queue.world.now_s() < until_s:
         due_us = client.process.clock.wall_us() + int(ahead_s * SECOND) if ahead_s else None
-        message = Message(f"{name} {number:04}".encode(), due_us=due_us, group=name)
+        message = NewMessage(f"{name} {number:04}".encode(), due_us=due_us, group=name)
         if await client.process.start(queue.put(client, message)) is not None:
             told.append(message.payload)
         number += 1
         await asyncio.sleep(1.5)
 
 
-def _work_groups(queue: Queue, name: str, seen: Seen, order: list[bytes], *, fails: float = 0.0) -> Consumer:
+def _work_groups(queue: Queue, name: str, objects: Seen, order: list[bytes], *, fails: float = 0.0) -> Consumer:
     """A worker that fails now and then, and notes in which order what had a group was settled."""
-    consumer = Consumer(queue, name, seen)
-    chance = queue.world.chance(f"fails of {name}")
+    consumer = Consumer(queue, name, objects)
+    rng = queue.world.rng(f"fails of {name}")
 
     async def work() -> None:
         engine = await consumer.open()
         while True:
             for each in await engine.receive(5, wait_us=SECOND):
-                seen.deliveries.append((name, each))
-                fail = chance.random() < fails
+                objects.deliveries.append((name, each))
+                fail = rng.random() < fails
                 settle = Nack(each.receipt, delay_us=2 * SECOND) if fail else Ack(each.receipt)
-                seen.tried |= set() if fail else {each.message_id}
+                objects.tried |= set() if fail else {each.message_id}
                 (answer,) = await engine.settle([settle])
                 if not fail and answer is Settled.DONE:
-                    seen.acked[each.message_id] += 1
+                    objects.acked[each.message_id] += 1
                     order.append(each.payload)
 
     consumer.process.start(work())
@@ -178,25 +178,25 @@ def test_attack_C2_groups_stay_in_order_over_a_reshard(seed: int) -> None:
     """Backlog, failures that are tried again, and messages for later, all of groups; the workers come late."""
 
     async def scenario(queue: Queue) -> None:
-        seen, order = Seen(), list[bytes]()
+        objects, order = Seen(), list[bytes]()
         catalogue = Catalogue(queue)
         await lanes_ready(queue)
-        told: dict[str, list[bytes]] = {name: [] for name in ("at once", "also at once", "later", "much later")}
+        values: dict[str, list[bytes]] = {name: [] for name in ("at once", "also at once", "later", "much later")}
         ahead = {"at once": 0.0, "also at once": 0.0, "later": 30.0, "much later": 120.0}
         begin = asyncio.get_running_loop().create_task
-        putting = [begin(_put_group(queue, name, 110, told[name], ahead_s=ahead[name])) for name in told]
+        putting = [begin(_put_group(queue, name, 110, values[name], ahead_s=ahead[name])) for name in values]
         await asyncio.sleep(2)
         resharding = begin(catalogue.reshard(5))
         await asyncio.sleep(55)
-        _work_groups(queue, "one", seen, order, fails=0.1)
-        _work_groups(queue, "two", seen, order, fails=0.1)
+        _work_groups(queue, "one", objects, order, fails=0.1)
+        _work_groups(queue, "two", objects, order, fails=0.1)
         await asyncio.gather(resharding, *putting)
         await until_retired(queue, 1, within_s=200)
-        await until_all_settled(queue, seen, within_s=400)
-        check_seen(queue, seen)
-        for name, payloads in told.items():
+        await until_all_settled(queue, objects, within_s=400)
+        check_seen(queue, objects)
+        for name, payloads in values.items():
             assert payloads == [each for each in order if each.rsplit(b" ", 1)[0] == name.encode()]
-        assert {1, 2} == {Place.from_bytes(id_bytes(each)).row.generation for each in queue.acknowledged}
+        assert {1, 2} == {MessagePlace.from_bytes(id_bytes(each)).row.generation for each in queue.acknowledged}
 
     simulate(scenario, seed, settings=WORKED)
 
@@ -204,28 +204,28 @@ def test_attack_C2_groups_stay_in_order_over_a_reshard(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_attack_C2_groups_stay_in_order_while_owners_are_killed_in_the_change(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
-        seen, order = Seen(), list[bytes]()
-        chance = queue.world.chance("kills")
+        objects, order = Seen(), list[bytes]()
+        rng = queue.world.rng("kills")
         catalogue = Catalogue(queue)
         await lanes_ready(queue)
-        told: dict[str, list[bytes]] = {"at once": [], "later": []}
+        values: dict[str, list[bytes]] = {"at once": [], "later": []}
         begin = asyncio.get_running_loop().create_task
         putting = [
-            begin(_put_group(queue, name, 100, told[name], ahead_s=ahead_s))
+            begin(_put_group(queue, name, 100, values[name], ahead_s=ahead_s))
             for name, ahead_s in (("at once", 0.0), ("later", 40.0))
         ]
         resharding = begin(catalogue.reshard(4))
         await asyncio.sleep(58)
         for turn in range(4):
-            worker = _work_groups(queue, f"worker-{turn}", seen, order)
-            await asyncio.sleep(chance.uniform(4, 14))
+            worker = _work_groups(queue, f"worker-{turn}", objects, order)
+            await asyncio.sleep(rng.uniform(4, 14))
             worker.process.kill()
-        _work_groups(queue, "last", seen, order)
+        _work_groups(queue, "last", objects, order)
         await asyncio.gather(resharding, *putting)
         await until_retired(queue, 1, within_s=200)
-        await until_all_settled(queue, seen, within_s=400)
-        check_seen(queue, seen)
-        for name, payloads in told.items():
+        await until_all_settled(queue, objects, within_s=400)
+        check_seen(queue, objects)
+        for name, payloads in values.items():
             mine = [each for each in order if each.rsplit(b" ", 1)[0] == name.encode()]
             assert sorted(mine) == mine
             assert set(payloads) >= set(mine)

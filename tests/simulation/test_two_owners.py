@@ -9,9 +9,9 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from headgate.engines.contract import Ack, Message, Settled
-from headgate.engines.decide_lease import Tenure, Touched
-from headgate.engines.decide_owners import TwoOwners
+from headgate.engines.contract import Ack, NewMessage, Settled
+from headgate.engines.decide_lease import LeaseTerm, RenewalResult
+from headgate.engines.decide_owners import DualOwnership
 from headgate.engines.dispatcher import Dispatcher
 from headgate.engines.lane import Lane
 from headgate.engines.timeline.lane_rows import lane_key
@@ -32,17 +32,17 @@ def held_by(member: Consumer) -> dict[LaneName, Dispatcher]:
     return member.engine.lanes.held
 
 
-def doubles_of(members: list[Member]) -> set[TwoOwners]:
+def doubles_of(members: list[Member]) -> set[DualOwnership]:
     """What they have seen of two owners."""
-    return {found for each in members if each.engine is not None for found in each.engine.lanes.doubles}
+    return {result for each in members if each.engine is not None for result in each.engine.lanes.dual_owners}
 
 
 def breaks_its_lease(dispatcher: Dispatcher) -> None:
     """Trust without end, and touches that are not sent: what no owner does by its rules."""
-    dispatcher.tenure = replace(dispatcher.tenure, promise=Promise.until(FOR_EVER_US, sent_us=0))
+    dispatcher.lease_term = replace(dispatcher.lease_term, promise=Promise.until(FOR_EVER_US, sent_us=0))
 
-    async def touch(tenure: Tenure, **_: Any) -> tuple[Touched, Tenure, None]:
-        return Touched.RENEWED, tenure, None
+    async def touch(lease_term: LeaseTerm, **_: Any) -> tuple[RenewalResult, LeaseTerm, None]:
+        return RenewalResult.RENEWED, lease_term, None
 
     dispatcher.lane.touch = touch  # type: ignore[method-assign,assignment]
 
@@ -51,7 +51,7 @@ async def row_of(queue: Queue, name: LaneName) -> Any:
     """The lane as its row shows it."""
     looker = queue.client(f"looker at {queue.world.now_s()}")
     lane = Lane(looker.host, queue.settings.tables.lanes, lane_key(queue.settings, *name), queue.settings.lease)
-    return await looker.process.start(lane.look())
+    return await looker.process.start(lane.read_state())
 
 
 async def taken_by(queue: Queue, member: Member, name: LaneName) -> Dispatcher:
@@ -63,7 +63,7 @@ async def taken_by(queue: Queue, member: Member, name: LaneName) -> Dispatcher:
     return held_by(member)[name]
 
 
-def test_of_two_owners_the_earlier_is_stopped_and_the_later_goes_on() -> None:
+def test_of_two_owners_the_earlier_is_stopped_and_the_later_continues() -> None:
     async def scenario(queue: Queue) -> None:
         members = await begin(queue, Seen(), 3)
         await holding(members, [2, 2, 2], within_s=25)
@@ -71,22 +71,22 @@ def test_of_two_owners_the_earlier_is_stopped_and_the_later_goes_on() -> None:
         name, earlier = next(iter(held_by(wrong).items()))
         breaks_its_lease(earlier)
         later = await taken_by(queue, right, name)
-        epoch, taken_s = later.tenure.epoch, queue.world.now_s()
+        epoch, taken_s = later.lease_term.epoch, queue.world.now_s()
         assert (True, True) == (earlier.may_act(), later.may_act())
         while earlier.may_act():
             assert queue.world.now_s() - taken_s < SEEN_WITHIN_S
             await asyncio.sleep(0.1)
         await asyncio.sleep(30)
         row = await row_of(queue, name)
-        assert (epoch, later.tenure.lock, earlier.tenure.epoch) == (row.epoch, row.lock, row.stop)
+        assert (epoch, later.lease_term.lock, earlier.lease_term.epoch) == (row.epoch, row.lock, row.stop)
         assert (None, later) == (later.ended, held_by(right)[name])
         assert [1, 0, 0] == [each.engine.lanes.stops for each in members if each.engine is not None]
-        assert {TwoOwners(name, earlier.tenure.epoch, epoch)} == doubles_of(members)
+        assert {DualOwnership(name, earlier.lease_term.epoch, epoch)} == doubles_of(members)
 
     simulate(scenario, settings=SHARED)
 
 
-def test_one_who_watches_orders_the_stop_though_both_owners_are_blind() -> None:
+def test_one_that_watches_orders_the_stop_though_both_owners_are_blind() -> None:
     async def scenario(queue: Queue) -> None:
         members = await begin(queue, Seen(), 3)
         await holding(members, [2, 2, 2], within_s=25)
@@ -96,9 +96,9 @@ def test_one_who_watches_orders_the_stop_though_both_owners_are_blind() -> None:
         later = await taken_by(queue, right, name)
         for each in (wrong, right):
             assert each.engine is not None
-            each.engine.lanes._end_doubles = nothing  # type: ignore[method-assign]
+            each.engine.lanes._stop_dual_owners = nothing  # type: ignore[method-assign]
         await asyncio.sleep(SEEN_WITHIN_S)
-        assert earlier.tenure.epoch == (await row_of(queue, name)).stop
+        assert earlier.lease_term.epoch == (await row_of(queue, name)).stop
         await asyncio.sleep(30)
         assert (None, True) == (later.ended, later.may_act())
         assert [0, 0, 0] == [each.engine.lanes.stops for each in members if each.engine is not None]
@@ -127,13 +127,13 @@ def test_where_both_have_the_same_epoch_both_end_and_a_third_tenure_begins_when_
         back = UpdateIf(table, key, {"epoch": row.epoch - 1}, is_("epoch", row.epoch), attempt=hand.host.uuid())
         assert (await hand.process.start(hand.store.decide(back))).applied
         another = await taken_by(queue, other, name)
-        assert one.tenure.epoch == another.tenure.epoch
-        began_s, promised_us = queue.world.now_s(), another.tenure.promise.end_us
+        assert one.lease_term.epoch == another.lease_term.epoch
+        began_s, promised_us = queue.world.now_s(), another.lease_term.promise.end_us
         while one.may_act() or another.may_act():
             assert queue.world.now_s() - began_s < SEEN_WITHIN_S + SHARED.lease.touch_us / SECOND
-            promised_us = max(promised_us, another.tenure.promise.end_us)
+            promised_us = max(promised_us, another.lease_term.promise.end_us)
             await asyncio.sleep(0.1)
-        while (row := await row_of(queue, name)).epoch == one.tenure.epoch:
+        while (row := await row_of(queue, name)).epoch == one.lease_term.epoch:
             assert queue.world.now_s() - began_s < 120
             await asyncio.sleep(0.5)
         assert row.touched_us > promised_us, "a stop shortens no lease"
@@ -141,7 +141,7 @@ def test_where_both_have_the_same_epoch_both_end_and_a_third_tenure_begins_when_
     simulate(scenario, settings=SHARED)
 
 
-def test_who_claims_a_lane_that_its_row_gives_to_another_ends_and_nobody_else_does() -> None:
+def test_a_process_that_claims_a_lane_that_its_row_gives_to_another_ends_and_nobody_else_does() -> None:
     """The later one is in error: the row was never its own. The owner by right is not stopped."""
 
     async def scenario(queue: Queue) -> None:
@@ -154,23 +154,23 @@ def test_who_claims_a_lane_that_its_row_gives_to_another_ends_and_nobody_else_do
         imagined.lane = Lane(
             imagined.host, queue.settings.tables.lanes, lane_key(queue.settings, *name), queue.settings.lease
         )
-        imagined.lane.touch = lambda tenure, **_: nothing_new(tenure)  # type: ignore[method-assign,assignment]
+        imagined.lane.touch = lambda lease_term, **_: nothing_new(lease_term)  # type: ignore[method-assign,assignment]
         now_us = wrong.process.clock.wall_us()
-        imagined.tenure = replace(imagined.tenure, epoch=owner.tenure.epoch + 5, since_us=now_us)
+        imagined.lease_term = replace(imagined.lease_term, epoch=owner.lease_term.epoch + 5, since_us=now_us)
         held_by(wrong)[name] = imagined
         await asyncio.sleep(SEEN_WITHIN_S)
-        assert (Touched.LOST.value, None) == (imagined.ended, owner.ended)
+        assert (RenewalResult.LOST.value, None) == (imagined.ended, owner.ended)
         await asyncio.sleep(30)
         row = await row_of(queue, name)
-        assert (owner.tenure.lock, 0) == (row.lock, row.stop)
+        assert (owner.lease_term.lock, 0) == (row.lock, row.stop)
         assert [0, 1, 0] == [each.engine.lanes.stops for each in members if each.engine is not None]
 
     simulate(scenario, settings=SHARED)
 
 
-async def nothing_new(tenure: Tenure) -> tuple[Touched, Tenure, None]:
+async def nothing_new(lease_term: LeaseTerm) -> tuple[RenewalResult, LeaseTerm, None]:
     """In place of a touch."""
-    return Touched.RENEWED, tenure, None
+    return RenewalResult.RENEWED, lease_term, None
 
 
 def test_a_lane_given_back_whose_answer_is_late_has_not_two_owners_and_settles_nothing_more() -> None:
@@ -206,13 +206,13 @@ def test_what_is_settled_while_the_lane_is_given_back_is_not_confirmed() -> None
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         client = queue.client("producer")
-        await client.process.start(queue.put(client, Message(b"one")))
+        await client.process.start(queue.put(client, NewMessage(b"one")))
         consumer = Consumer(queue, "worker", Seen())
 
         async def settle_between() -> list[Settled]:
             engine = await consumer.open()
-            (found,) = await engine.receive(5, wait_us=20 * SECOND, visibility_us=60 * SECOND)
-            held = next(each for each in engine.lanes.held.values() if each.books.in_flight)
+            (result,) = await engine.receive(5, wait_us=20 * SECOND, visibility_us=60 * SECOND)
+            held = next(each for each in engine.lanes.held.values() if each.delivery_state.in_flight)
             release, released, answered = held.lane.release, asyncio.Event(), asyncio.Event()
 
             async def answered_late(*told: Any, **more: Any) -> bool:
@@ -224,7 +224,7 @@ def test_what_is_settled_while_the_lane_is_given_back_is_not_confirmed() -> None
             held.lane.release = answered_late  # type: ignore[method-assign]
             giving = asyncio.ensure_future(held.give_back())
             await released.wait()
-            settled = await engine.settle([Ack(found.receipt)])
+            settled = await engine.settle([Ack(result.receipt)])
             answered.set()
             assert await giving
             return settled

@@ -9,14 +9,14 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from headgate.engines.contract import Delivery, Message, Settle, Settled
+from headgate.engines.contract import Delivery, NewMessage, Settle, Settled
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.layout import Place, id_bytes
-from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline.layout import MessagePlace, id_bytes
+from headgate.engines.timeline.settings import GenerationSettings
 from headgate.runtime.context import Context
 from headgate.runtime.handlers import understand
-from headgate.runtime.performing import PythonPerformer
-from headgate.runtime.port import LeaseSeen
+from headgate.runtime.port import LeaseStatus
+from headgate.runtime.runner import PythonPerformer
 from headgate.runtime.worker import Worker, WorkerTerms
 from headgate.runtime.worker_metrics import WorkerMetrics
 from headgate.store.clocks import ClockFigures
@@ -24,7 +24,7 @@ from headgate.telemetry.metrics import Registry
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 
-WIDE = replace(WORKED, generations=(Generation(1, 96),), visibility_us=8 * SECOND)
+WIDE = replace(WORKED, generations=(GenerationSettings(1, 96),), visibility_us=8 * SECOND)
 
 
 class Port:
@@ -36,7 +36,7 @@ class Port:
 
     def __init__(self, engine: TimelineQueue) -> None:
         self.engine = engine
-        engine.suspects_apart = True
+        engine.isolates_suspects = True
 
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
         """From its lanes."""
@@ -46,7 +46,7 @@ class Port:
         """Each for itself."""
         return await self.engine.settle(settles)
 
-    def leases(self) -> Sequence[LeaseSeen]:
+    def leases(self) -> Sequence[LeaseStatus]:
         """Nobody asks."""
         return []
 
@@ -65,17 +65,17 @@ class Port:
 
 def worker_of(engine: TimelineQueue, handler: Callable[..., Any], terms: WorkerTerms, **more: Any) -> Worker:
     """A worker in the process of an engine."""
-    performer = PythonPerformer(understand(handler, "tests:handler"), threads=1, chance=Random(1))
+    performer = PythonPerformer(understand(handler, "tests:handler"), threads=1, rng=Random(1))
     host = engine.host
     metrics = WorkerMetrics(Registry(), Port.name)
-    return Worker(Port(engine), performer, terms, metrics, chance=Random(1), now_us=host.now_us, **more)
+    return Worker(Port(engine), performer, terms, metrics, rng=Random(1), now_us=host.now_us, **more)
 
 
 async def put_all(queue: Queue, payloads: Sequence[bytes], *, flush: int) -> None:
     """By a process of its own; each flush goes to another lane."""
     client = queue.client("producer")
     for start in range(0, len(payloads), flush):
-        messages = [Message(each) for each in payloads[start : start + flush]]
+        messages = [NewMessage(each) for each in payloads[start : start + flush]]
         await client.process.start(queue.put(client, *messages))
 
 
@@ -134,7 +134,7 @@ def test_with_96_lanes_on_one_worker_no_lane_waits_more_than_a_second_while_othe
 
 def lane_of(delivery: Delivery) -> str:
     """Generation and shard, as a message's first place names them."""
-    place = Place.from_bytes(id_bytes(delivery.message_id))
+    place = MessagePlace.from_bytes(id_bytes(delivery.message_id))
     return f"{place.row.generation}/{place.row.shard}"
 
 
@@ -148,20 +148,20 @@ def test_suspects_run_apart_those_that_failed_before_alone_and_the_others_do_not
         assert killed.seen.deliveries
         killed.process.kill()
         consumer = Consumer(queue, "worker", Seen())
-        apart: list[tuple[float, bool]] = []
+        distances: list[tuple[float, bool]] = []
         common: list[float] = []
         settled: list[str] = []
-        open_apart = 0
+        open_separately = 0
 
         async def slowly(payload: bytes, context: Context) -> None:
-            nonlocal open_apart
+            nonlocal open_separately
             assert consumer.engine is not None
-            given = sum(each.books.suspects_in_flight for each in consumer.engine.lanes.held.values())
-            open_apart += 1
-            fit = given <= 32 and open_apart <= 4 if context.attempt == 1 else given == 1
-            apart.append((asyncio.get_running_loop().time(), fit))
+            given = sum(each.delivery_state.suspects_in_flight for each in consumer.engine.lanes.held.values())
+            open_separately += 1
+            fit = given <= 32 and open_separately <= 4 if context.attempt == 1 else given == 1
+            distances.append((asyncio.get_running_loop().time(), fit))
             await asyncio.sleep(0.5)
-            open_apart -= 1
+            open_separately -= 1
             if payload == b"fails" and context.attempt <= 2:
                 raise ValueError("once more")
             settled.append(context.message_id)
@@ -172,21 +172,21 @@ def test_suspects_run_apart_those_that_failed_before_alone_and_the_others_do_not
 
         async def run() -> None:
             engine = await consumer.open()
-            child = PythonPerformer(understand(slowly, "tests:slowly"), threads=1, chance=Random(1))
+            child = PythonPerformer(understand(slowly, "tests:slowly"), threads=1, rng=Random(1))
             worker = worker_of(engine, work, WorkerTerms(), suspects=child)
             running = asyncio.get_running_loop().create_task(worker.run())
             client = queue.client("later")
             async with asyncio.timeout(300):
-                await until(lambda: len(apart) >= 2)
-                await client.process.start(queue.put(client, *[Message(b"y")] * 50))
+                await until(lambda: len(distances) >= 2)
+                await client.process.start(queue.put(client, *[NewMessage(b"y")] * 50))
                 await until(lambda: len(settled) + len(common) >= 110)
             worker.end()
             await running
             await engine.close()
 
         await consumer.process.start(run())
-        assert len(apart) >= 20 and len(common) >= 50
-        assert all(fit for _, fit in apart), "more were in hand than may be"
-        assert max(common) < max(at for at, _ in apart) - 2, "the others waited for the suspects"
+        assert len(distances) >= 20 and len(common) >= 50
+        assert all(fit for _, fit in distances), "more were in hand than may be"
+        assert max(common) < max(at for at, _ in distances) - 2, "the others waited for the suspects"
 
     simulate(scenario, settings=replace(WORKED, visibility_us=8 * SECOND))

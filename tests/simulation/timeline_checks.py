@@ -36,11 +36,11 @@ def owners_break(ledger: Ledger, settings: TimelineSettings, held: Mapping[str, 
 def _owners_out_of_turn(ledger: Ledger, settings: TimelineSettings) -> Iterator[str]:
     """Of a lane no earlier owner hands out after a later one."""
     first_of: dict[tuple[int, int, int], int] = {}
-    hands = [(hand, _lane_of(hand, settings)) for tale in ledger.tales.values() for hand in tale.hands]
-    for hand, lane in hands:
+    deliveries = [(hand, _lane_of(hand, settings)) for tale in ledger.tales.values() for hand in tale.hands]
+    for hand, lane in deliveries:
         key = (*lane, hand.delivery.epoch)
         first_of[key] = min(hand.given_us, first_of.get(key, hand.given_us))
-    for hand, lane in hands:
+    for hand, lane in deliveries:
         for (generation, shard, epoch), first_us in first_of.items():
             if (
                 (generation, shard) == lane
@@ -67,17 +67,17 @@ def _suspects_in_company(ledger: Ledger, settings: TimelineSettings, held: Mappi
     for tale in ledger.tales.values():
         for hand in tale.hands:
             of_process.setdefault(hand.who, []).append((hand, _open_until_us(ledger, tale, hand)))
-    for who, hands in of_process.items():
-        for suspect, ends_us in hands:
+    for actor, deliveries in of_process.items():
+        for suspect, ends_us in deliveries:
             if not suspect.delivery.suspect:
                 continue
-            for other, other_ends_us in hands:
+            for other, other_ends_us in deliveries:
                 overlap_us = min(ends_us, other_ends_us) - max(suspect.given_us, other.given_us)
                 earlier, later = sorted((suspect, other), key=lambda hand: hand.given_us)
                 lost = held[later.delivery.receipt].get(_lane_of(earlier, settings)) != earlier.delivery.epoch
                 if other is not suspect and not lost and overlap_us > TOLERANCE_US:
                     yield (
-                        f"who runs a suspect runs nothing else: {who}, for {overlap_us / 1e6:.2f} s\n"
+                        f"who runs a suspect runs nothing else: {actor}, for {overlap_us / 1e6:.2f} s\n"
                         f"{ledger.story(suspect.delivery.message_id)}\n{ledger.story(other.delivery.message_id)}"
                     )
                     return
@@ -108,8 +108,8 @@ def _while_it_was_hidden(ledger: Ledger) -> Iterator[str]:
     """The same message only after its visibility, or after it was reported as failed: by one owner, and by the next
     one too if that takes it for no suspect, since then the first has handed over what was open."""
     for tale in ledger.tales.values():
-        hands = sorted(tale.hands, key=lambda hand: hand.given_us)
-        for hand, later in pairwise(hands):
+        deliveries = sorted(tale.hands, key=lambda hand: hand.given_us)
+        for hand, later in pairwise(deliveries):
             same_owner = (hand.who, hand.delivery.epoch) == (later.who, later.delivery.epoch)
             tolerance_us = TOLERANCE_US if same_owner else TOLERANCE_US + 2 * ledger.skew_us
             words = [
@@ -152,8 +152,8 @@ def _not_charged(ledger: Ledger) -> Iterator[str]:
             for word in tale.words
             if isinstance(word.settle, Nack) and not word.settle.charged and word.how is not Settled.STALE
         }
-        hands = sorted(ledger.in_time(tale), key=lambda hand: hand.given_us)
-        attempts = [hand.delivery.attempt for hand in hands if hand.delivery.receipt not in given_back]
+        deliveries = sorted(ledger.in_time(tale), key=lambda hand: hand.given_us)
+        attempts = [hand.delivery.attempt for hand in deliveries if hand.delivery.receipt not in given_back]
         if attempts[:2] == [1, 1]:
             attempts = attempts[1:]
         if any(later <= earlier for earlier, later in pairwise(attempts)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from headgate.testing.world import State
+from headgate.testing.world import ProcessState
 from tests.simulation.timeline_members import Life, Member
 
 KINDS = (
@@ -38,7 +38,7 @@ class Storm:
         self._world = life.world
         self._network = life.world.network
         self._cluster = life.cluster
-        self._chance = life.chance("storm")
+        self._rng = life.rng("storm")
         acts: dict[str, Callable[[], None]] = {
             "stopped replicas": self._stop_replica,
             "killed replicas": self._kill_replica,
@@ -61,9 +61,9 @@ class Storm:
     async def rage(self, until_s: float) -> None:
         """One after the other."""
         while self._world.now_s() < until_s:
-            await asyncio.sleep(self._chance.expovariate(1 / self._life.plan.fault_every_s))
+            await asyncio.sleep(self._rng.expovariate(1 / self._life.plan.fault_every_s))
             if self._acts:
-                self._chance.choice(self._acts)()
+                self._rng.choice(self._acts)()
 
     def mend(self) -> None:
         """End all faults: of links, replicas and processes; and of hints, but where a life waits for them."""
@@ -73,44 +73,44 @@ class Storm:
             self._cluster.release_batchlog()
         for name, node in self._cluster.nodes.items():
             self._cluster.go_on(name)
-            if node.process.state is State.DEAD:
+            if node.process.state is ProcessState.DEAD:
                 self._cluster.restart(name)
         for member in self._life.members():
             member.process.resume()
 
     def _replica(self) -> str:
-        return self._chance.choice(sorted(self._cluster.nodes))
+        return self._rng.choice(sorted(self._cluster.nodes))
 
     def _outside(self, least_s: float, most_s: float, act: Callable[[], object]) -> None:
-        self._world.outside(self._chance.uniform(least_s, most_s), act)
+        self._world.outside(self._rng.uniform(least_s, most_s), act)
 
     def _stop_replica(self) -> None:
-        self._cluster.stop(self._replica(), for_s=self._chance.uniform(0.3, 12))
+        self._cluster.stop(self._replica(), for_s=self._rng.uniform(0.3, 12))
 
     def _kill_replica(self) -> None:
         name = self._replica()
-        running = [each for each in self._cluster.nodes.values() if each.process.state is State.RUNNING]
-        if len(running) > 1 and self._cluster.nodes[name].process.state is State.RUNNING:
+        running = [each for each in self._cluster.nodes.values() if each.process.state is ProcessState.RUNNING]
+        if len(running) > 1 and self._cluster.nodes[name].process.state is ProcessState.RUNNING:
             self._cluster.kill(name)
             self._outside(0.5, 12, lambda: self._start_again(name))
 
     def _start_again(self, name: str) -> None:
-        if self._cluster.nodes[name].process.state is State.DEAD:
+        if self._cluster.nodes[name].process.state is ProcessState.DEAD:
             self._cluster.restart(name)
 
     def _cut_replica(self) -> None:
         name = self._replica()
         others = [each for each in self._world.processes if each != name]
-        self._network.cut(name, others, one_way=self._chance.random() < 0.5)
+        self._network.cut(name, others, one_way=self._rng.random() < 0.5)
         self._outside(0.3, 12, lambda: self._network.heal(name, others))
 
     def _cut_process(self) -> None:
         """One process and some of the replicas do not hear each other."""
         names = sorted({*self._life.consumers, *self._life.producers})
-        name = self._chance.choice(names)
-        count = self._chance.randint(1, len(self._cluster.nodes))
-        replicas = self._chance.sample(sorted(self._cluster.nodes), count)
-        if self._chance.random() < 0.4:
+        name = self._rng.choice(names)
+        count = self._rng.randint(1, len(self._cluster.nodes))
+        replicas = self._rng.sample(sorted(self._cluster.nodes), count)
+        if self._rng.random() < 0.4:
             self._network.cut(replicas, name, one_way=True)
         else:
             self._network.cut(name, replicas)
@@ -118,31 +118,31 @@ class Storm:
 
     def _slow_replica(self) -> None:
         name = self._replica()
-        self._network.slow(name, self._chance.uniform(0.02, 1.5))
+        self._network.slow(name, self._rng.uniform(0.02, 1.5))
         self._outside(0.5, 10, lambda: self._network.slow(name, 0))
 
     def _lose(self) -> None:
-        self._network.lose(self._chance.choice(KINDS), count=self._chance.randint(1, 6))
+        self._network.lose(self._rng.choice(KINDS), count=self._rng.randint(1, 6))
 
     def _delay(self) -> None:
-        target = self._replica() if self._chance.random() < 0.5 else None
+        target = self._replica() if self._rng.random() < 0.5 else None
         self._network.delay(
-            self._chance.choice(KINDS),
-            by_s=self._chance.choice(VERY_LATE_S if self._life.plan.has("late") else LATE_S)
-            * self._chance.uniform(0.5, 1.5),
+            self._rng.choice(KINDS),
+            by_s=self._rng.choice(VERY_LATE_S if self._life.plan.has("late") else LATE_S)
+            * self._rng.uniform(0.5, 1.5),
             target=target,
-            count=self._chance.randint(1, 4),
+            count=self._rng.randint(1, 4),
         )
 
     def _delay_writes(self) -> None:
         """Whole writes, to all replicas or from one producer, land after hours."""
-        by_s = self._chance.choice(VERY_LATE_S[1:]) * self._chance.uniform(0.5, 1.5)
+        by_s = self._rng.choice(VERY_LATE_S[1:]) * self._rng.uniform(0.5, 1.5)
         producers = sorted(self._life.producers)
-        if self._chance.random() < 0.5:
-            source = self._chance.choice(producers)
-            self._network.delay("request", by_s=by_s, source=source, count=self._chance.choice((1, 3, 30)))
+        if self._rng.random() < 0.5:
+            source = self._rng.choice(producers)
+            self._network.delay("request", by_s=by_s, source=source, count=self._rng.choice((1, 3, 30)))
         else:
-            self._network.delay("write", by_s=by_s, count=3 * self._chance.choice((1, 3, 30)))
+            self._network.delay("write", by_s=by_s, count=3 * self._rng.choice((1, 3, 30)))
 
     def _hold_hints(self) -> None:
         self._cluster.hold_hints(self._replica())
@@ -150,30 +150,30 @@ class Storm:
     def _hold_batches(self) -> None:
         """The log of batches is not replayed, and parts of batches are lost, so that only a replay brings them."""
         self._cluster.hold_batchlog()
-        self._network.lose("write", count=self._chance.choice((2, 6)))
+        self._network.lose("write", count=self._rng.choice((2, 6)))
 
     def _member(self, of: dict[str, Member]) -> Member | None:
         running = [name for name in sorted(of) if of[name].is_running]
-        return of[self._chance.choice(running)] if running else None
+        return of[self._rng.choice(running)] if running else None
 
     def _pause(self, of: dict[str, Member]) -> None:
         member = self._member(of)
         if member is not None:
-            for_s = self._chance.choice((self._chance.uniform(0.1, 2), self._chance.uniform(2, 25)))
-            member.process.pause(for_s=for_s, machine=self._chance.random() < 0.2)
+            for_s = self._rng.choice((self._rng.uniform(0.1, 2), self._rng.uniform(2, 25)))
+            member.process.pause(for_s=for_s, machine=self._rng.random() < 0.2)
 
     def _kill(self, of: dict[str, Member]) -> None:
         member = self._member(of)
         if member is None:
             return
-        if self._chance.random() < 0.5:
+        if self._rng.random() < 0.5:
             member.process.kill()
         else:  # in the midst of what it does, and not between two turns of the storm
-            member.process.kill_before_step(self._chance.randint(1, 200))
+            member.process.kill_before_step(self._rng.randint(1, 200))
 
     def _step_clock(self) -> None:
         """Of a process or a replica, and set right again after a while."""
-        if self._chance.random() < 0.3:
+        if self._rng.random() < 0.3:
             process = self._cluster.nodes[self._replica()].process
             by_s = NODE_STEP_S
         else:
@@ -181,9 +181,9 @@ class Storm:
             if member is None:
                 return
             process = member.process
-            by_s = self._chance.choice((0.15, 0.4, 2.0, 30.0))
+            by_s = self._rng.choice((0.15, 0.4, 2.0, 30.0))
         clock = process.clock
-        by_s *= self._chance.choice((-1, 1))
+        by_s *= self._rng.choice((-1, 1))
         process.note("its clock is set", ("by_s", by_s))
         clock.step(by_s)
         self._outside(1, 10, lambda: clock.step(-by_s))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from headgate.engines.contract import Message
-from headgate.engines.timeline.settings import Generation
+from headgate.engines.contract import NewMessage
+from headgate.engines.timeline.settings import GenerationSettings
 from tests.simulation.timeline_puts import SECOND, Client, Queue
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 
-TWO_LANES = replace(WORKED, generations=(Generation(1, 2),), visibility_us=30 * SECOND, max_receives=100)
+TWO_LANES = replace(WORKED, generations=(GenerationSettings(1, 2),), visibility_us=30 * SECOND, max_receives=100)
 
 
 async def one_waits_behind(queue: Queue, parts: int) -> Client:
@@ -21,11 +21,11 @@ async def one_waits_behind(queue: Queue, parts: int) -> Client:
     consumer = Consumer(queue, "worker", Seen())
     consumer.start()
     for _ in range(parts):
-        await client.process.start(queue.put(client, Message(b"history"), Message(b"as well")))
+        await client.process.start(queue.put(client, NewMessage(b"history"), NewMessage(b"as well")))
         await asyncio.sleep(queue.settings.part_us / SECOND)
     await asyncio.sleep(30)
     consumer.leave()
     await asyncio.sleep(5)
-    await client.process.start(queue.put(client, Message(b"waits")))
+    await client.process.start(queue.put(client, NewMessage(b"waits")))
     await asyncio.sleep(3)
     return queue.client("looker")

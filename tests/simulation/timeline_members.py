@@ -15,29 +15,29 @@ from functools import partial
 from random import Random
 from uuid import UUID
 
-from headgate.engines.borrowing import Borrower, LentRange, LentRow
 from headgate.engines.contract import (
     Ack,
     Cancelled,
     DeadLetter,
     Delivery,
     Extend,
-    Message,
     Nack,
+    NewMessage,
     PassEnd,
     Repaired,
     Settle,
     Settled,
 )
-from headgate.engines.decide_lease import LeaseTerms, Tenure
+from headgate.engines.decide_lease import LeaseTerm, LeaseTerms
 from headgate.engines.host import Host
+from headgate.engines.range_reserver import RangeReserver, ReservedRange, ReservedRow
 from headgate.engines.receipts import read_receipt
 from headgate.engines.sharing import Sharing
-from headgate.engines.source import Loan
+from headgate.engines.source import RangeReservation
 from headgate.engines.timeline.batched import BatchedPuts
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lane_taking import lane_of
-from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, id_text
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, MessagePlace, id_text
 from headgate.engines.timeline.reading import RowContent, family_of
 from headgate.engines.timeline.settings import TimelineSettings
 from headgate.engines.timeline.source import TimelineSource
@@ -48,7 +48,7 @@ from headgate.store.positions import Positions
 from headgate.store.simulated import Cluster, SimulatedStore
 from headgate.store.simulated.store import SimulatedTime
 from headgate.store.statements import Batch
-from headgate.testing.world import Process, State, World
+from headgate.testing.world import Process, ProcessState, World
 from tests.invariants import Ledger
 from tests.simulation.timeline_plan import Plan
 from tests.simulation.timeline_puts import SECOND, SETTINGS
@@ -112,9 +112,9 @@ class Life:
     closed_graves: set[Grave] = field(default_factory=set)
     """Those of which an acknowledgement was answered with done."""
 
-    def chance(self, purpose: str) -> Random:
+    def rng(self, purpose: str) -> Random:
         """A stream of its own."""
-        return self.world.chance(purpose)
+        return self.world.rng(purpose)
 
     def members(self) -> list[Member]:
         """The processes that were at work last."""
@@ -122,8 +122,8 @@ class Life:
 
     def poison_of(self, payload: bytes) -> int:
         """How many processes a message kills."""
-        chance = Random(f"{self.plan.seed} poison {payload!r}")
-        return chance.randint(1, 4) if self.plan.has("deaths") and chance.random() < POISON_ODDS else 0
+        rng = Random(f"{self.plan.seed} poison {payload!r}")
+        return rng.randint(1, 4) if self.plan.has("deaths") and rng.random() < POISON_ODDS else 0
 
 
 POISON_ODDS = 0.02
@@ -143,7 +143,7 @@ class Member:
         self.engine: TimelineQueue | None = None
         self.closing = False
         self._room = asyncio.Semaphore(HANDLING_MAX)
-        ahead_us = life.chance(f"clock of {self.who}").randint(-SKEW_US_MAX, SKEW_US_MAX)
+        ahead_us = life.rng(f"clock of {self.who}").randint(-SKEW_US_MAX, SKEW_US_MAX)
         self.process.clock.step(ahead_us / SECOND)
 
     def now_us(self) -> int:
@@ -166,8 +166,8 @@ class Member:
             self.store,
             self.now_us,
             self.process.uuid,
-            self.process.chance,
-            Positions(lambda: self.process.chance.getrandbits(56)),
+            self.process.rng,
+            Positions(lambda: self.process.rng.getrandbits(56)),
             CASSANDRA_4_LAST_EXPIRY_S,
         )
         sharing = Sharing(host, settings.queue) if self.life.plan.has("sharing") else None
@@ -177,7 +177,7 @@ class Member:
 
     async def _keep_fresh(self, engine: TimelineQueue) -> None:
         """Read the catalogue now and then: what comes back was true when the read began."""
-        own = self.life.chance(f"reads of {self.who}")
+        own = self.life.rng(f"reads of {self.who}")
         while True:
             await asyncio.sleep(own.uniform(1, REFRESH_S))
             try:
@@ -191,12 +191,12 @@ class Member:
     @property
     def is_running(self) -> bool:
         """Neither dead nor stopped."""
-        return self.process.state is State.RUNNING
+        return self.process.state is ProcessState.RUNNING
 
     @property
     def is_alive(self) -> bool:
         """Not dead, though it may be stopped."""
-        return self.process.state is not State.DEAD
+        return self.process.state is not ProcessState.DEAD
 
     def end(self) -> None:
         """As the operating system ends a process that has returned."""
@@ -216,25 +216,25 @@ class Consumer(Member):
 
     async def _receive(self, engine: TimelineQueue, number: int) -> None:
         plan = self.life.plan
-        own = self.life.chance(f"work of {self.who}, {number}")
+        own = self.life.rng(f"work of {self.who}, {number}")
         while not self.closing:
             self._look_for_broken(engine)
             visibility_us = round(plan.visibility_s * own.choice((0.5, 1, 1, 2)) * SECOND)
             try:
-                found = await engine.receive(own.randint(1, plan.limit), visibility_us=visibility_us, wait_us=SECOND)
+                result = await engine.receive(own.randint(1, plan.limit), visibility_us=visibility_us, wait_us=SECOND)
             except HeadgateError:
                 await asyncio.sleep(0.3)
                 continue
-            if found:
-                self._note(found, visibility_us)
-                for each in found:
+            if result:
+                self._note(result, visibility_us)
+                for each in result:
                     await self._room.acquire()
                     self.process.start(self._handle(engine, each, own.random()))
 
     def _note(self, found: Sequence[Delivery], visibility_us: int) -> None:
         self.life.ledger.delivered(self.who, found, clock_us=self._clock_us(), visibility_us=visibility_us)
         lanes = self.engine.lanes.held.items() if self.engine is not None else ()
-        held = {name: dispatcher.tenure.epoch for name, dispatcher in lanes}
+        held = {name: dispatcher.lease_term.epoch for name, dispatcher in lanes}
         for each in found:
             self.life.held[each.receipt] = held
             self.life.came[each.payload] += 1
@@ -251,7 +251,7 @@ class Consumer(Member):
             if dispatcher.failure is not None:
                 self.life.broken.append(f"{self.who}: {dispatcher.failure!r}")
         if "stepped clocks" not in self.life.plan.faults:
-            self.life.broken += [f"{self.who} has seen two owners: {found}" for found in engine.lanes.doubles]
+            self.life.broken += [f"{self.who} has seen two owners: {result}" for result in engine.lanes.dual_owners]
 
     async def _handle(self, engine: TimelineQueue, given: Delivery, drawn: float) -> None:
         try:
@@ -319,15 +319,15 @@ class Digger(Consumer):
     def _note(self, found: Sequence[Delivery], visibility_us: int) -> None:
         for each in found:
             self.process.note("finds the dead letter", each.payload.decode(), ("attempt", each.attempt))
-            grave = self._grave_of(each)
-            if grave not in self.life.graves:  # it may come again, as any message
-                self.life.graves.add(grave)
+            dead_letter = self._grave_of(each)
+            if dead_letter not in self.life.graves:  # it may come again, as any message
+                self.life.graves.add(dead_letter)
                 self.life.ledger.dead([each.message_id])
 
-    def _grave_of(self, letter: Delivery) -> Grave:
+    def _grave_of(self, pending: Delivery) -> Grave:
         """The place where it lies; that of a twin is that of the first of its family."""
         assert self.life.dead is not None
-        receipt = read_receipt(letter.receipt, queue=self.life.dead.queue, secret=self.life.dead.receipt_key)
+        receipt = read_receipt(pending.receipt, queue=self.life.dead.queue, secret=self.life.dead.receipt_key)
         _, first = family_of(receipt.key)
         return receipt.generation, receipt.shard, first, receipt.index
 
@@ -336,16 +336,16 @@ class Digger(Consumer):
         engine = await self.open(self.life.dead)
         while not self.closing:
             try:
-                found = await engine.receive(20, wait_us=SECOND)
-                self._note(found, 0)
-                graves = [self._grave_of(each) for each in found]
-                for each, answer, grave in zip(
-                    found, await engine.settle([Ack(each.receipt) for each in found]), graves, strict=True
+                result = await engine.receive(20, wait_us=SECOND)
+                self._note(result, 0)
+                dead_letters = [self._grave_of(each) for each in result]
+                for each, answer, dead_letter in zip(
+                    result, await engine.settle([Ack(each.receipt) for each in result]), dead_letters, strict=True
                 ):
                     if answer is Settled.DONE:
-                        if grave in self.life.closed_graves:
+                        if dead_letter in self.life.closed_graves:
                             self.life.broken.append(f"a dead letter was done twice: {each.message_id}")
-                        self.life.closed_graves.add(grave)
+                        self.life.closed_graves.add(dead_letter)
             except HeadgateError:
                 await asyncio.sleep(0.3)
 
@@ -359,7 +359,7 @@ class Putter(Member):
 
     async def _run(self) -> None:
         life, plan = self.life, self.life.plan
-        own = life.chance(f"puts of {self.who}")
+        own = life.rng(f"puts of {self.who}")
         engine = await self.open(life.settings)
         number = 0
         while not life.calm:
@@ -391,7 +391,7 @@ class Putter(Member):
     def _wall_us(self) -> int:
         return self.process.clock.wall_us() if self.clock is None else self.clock.now_us()
 
-    def _message(self, payload: str, own: Random) -> Message:
+    def _message(self, payload: str, own: Random) -> NewMessage:
         plan = self.life.plan
         due_us = group = once = None
         if plan.has("delays") and own.random() < 0.25:
@@ -404,9 +404,9 @@ class Putter(Member):
             once = f"key {own.randrange(ONCE_KEYS)}"
             group = None
         attributes = {"of": payload} if own.random() < 0.1 else {}
-        return Message(payload.encode(), due_us=due_us, group=group, once=once, attributes=attributes)
+        return NewMessage(payload.encode(), due_us=due_us, group=group, once=once, attributes=attributes)
 
-    async def _put(self, engine: TimelineQueue, messages: Sequence[Message]) -> None:
+    async def _put(self, engine: TimelineQueue, messages: Sequence[NewMessage]) -> None:
         names = messages[0].payload.decode() + (f" and {len(messages) - 1} more" if len(messages) > 1 else "")
         self.process.note("puts", ", ".join(self._told(each) for each in messages))
         try:
@@ -419,16 +419,16 @@ class Putter(Member):
             message_id for each, message_id in zip(messages, ids, strict=True) if each.due_us is not None
         ]
 
-    def _told(self, message: Message) -> str:
+    def _told(self, message: NewMessage) -> str:
         """A message as the history shows it."""
-        told = message.payload.decode()
+        report = message.payload.decode()
         if message.due_us is not None:
-            told += f" (in {(message.due_us - self._wall_us()) / SECOND:.1f} s)"
+            report += f" (in {(message.due_us - self._wall_us()) / SECOND:.1f} s)"
         if message.group is not None:
-            told += f" (group {message.group})"
-        return told if message.once is None else f"{told} (once {message.once})"
+            report += f" (group {message.group})"
+        return report if message.once is None else f"{report} (once {message.once})"
 
-    async def _batch(self, engine: TimelineQueue, message: Message) -> None:
+    async def _batch(self, engine: TimelineQueue, message: NewMessage) -> None:
         """A message in the application's own logged batch: durable when that is, and late if it is late."""
         puts = BatchedPuts(engine.producer)
         try:
@@ -460,7 +460,7 @@ class Putter(Member):
     async def _reschedule(self, engine: TimelineQueue, message_id: str, due_us: int) -> None:
         """A restamped message is a message of its own; of the old one only a promise binds."""
         tale = self.life.ledger.tale(message_id)
-        message = tale.put.message if tale.put is not None else Message(b"")
+        message = tale.put.message if tale.put is not None else NewMessage(b"")
         if message.once is not None:
             return  # a key stands for its first message alone
         payload = message.payload
@@ -501,7 +501,7 @@ class Borrowing(Member):
         self.process.start(self._run())
 
     async def _run(self) -> None:
-        own = self.life.chance(f"loans of {self.who}")
+        own = self.life.rng(f"loans of {self.who}")
         engine = await self.open(self.life.settings)
         while not self.life.calm:
             await asyncio.sleep(own.uniform(0.5, 6))
@@ -520,17 +520,19 @@ class Borrowing(Member):
             None,
             generation=generation.number,
             shard=int(str(lane.key["shard"])),
-            tenure=Tenure(engine.host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0),
+            lease_term=LeaseTerm(engine.host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0),
         )
-        borrower = Borrower(engine.host, lane, source)
+        borrower = RangeReserver(engine.host, lane, source)
         now_us = self.now_us()
         first_us = now_us - own.choice((0, 2, 60)) * SECOND
         last_us = now_us + own.choice((-1, 0, 3)) * SECOND
         ends_us = now_us + round(own.uniform(3, 12) * SECOND)
-        loan = Loan(self.process.uuid(), source.order_at(first_us), source.order_at(last_us), ends_us)
-        lent = await borrower.borrow(loan)
+        reservation = RangeReservation(
+            self.process.uuid(), source.order_at(first_us), source.order_at(last_us), ends_us
+        )
+        reserved = await borrower.reserve(reservation)
         self.process.note("borrows", str(lane.key), ("until_us", ends_us))
-        taken = LentRange(engine.host, lane, source, lent)
+        taken = ReservedRange(engine.host, lane, source, reserved)
         rows = [each async for each in taken.rows()]
         for start in range(0, len(rows), 3):
             await asyncio.sleep(own.expovariate(5))
@@ -540,17 +542,17 @@ class Borrowing(Member):
                 how = await self.life.ledger.settle_lent(partial(taken.settle, some), ids, self.who)
                 self.process.note("settles as a job", ("messages", len(ids)), how.value)
         if own.random() < 0.7:
-            await borrower.give_back(lent)
+            await borrower.give_back(reserved)
             self.process.note("gives back")
 
 
-def _ids_of(lent: LentRow) -> list[str]:
+def _ids_of(reserved: ReservedRow) -> list[str]:
     """The ids of the messages of a row that are a job's."""
-    content: RowContent = lent.row.content
+    content: RowContent = reserved.row.content
     assert content.run is not None
     given = content.run.message_id or [b""] * len(content.run)
-    ids = [id_text(each or Place(content.place, index).to_bytes()) for index, each in enumerate(given)]
-    return [message_id for index, message_id in enumerate(ids) if lent.mine >> index & 1]
+    ids = [id_text(each or MessagePlace(content.place, index).to_bytes()) for index, each in enumerate(given)]
+    return [message_id for index, message_id in enumerate(ids) if reserved.mine >> index & 1]
 
 
 class Mender(Member):
@@ -561,7 +563,7 @@ class Mender(Member):
         self.process.start(self._run())
 
     async def _run(self) -> None:
-        own = self.life.chance(f"passes of {self.who}")
+        own = self.life.rng(f"passes of {self.who}")
         engine = await self.open(self.life.settings)
         while True:
             await asyncio.sleep(own.uniform(1, 10))
@@ -585,7 +587,7 @@ class Mender(Member):
             self.process.note("can not repair", error.message)
             return None
         self.process.note(
-            "has repaired", done.end.value, ("looked", done.looked), ("late", done.late), *done.problems
+            "has repaired", done.end.value, ("looked", done.checked), ("late", done.late), *done.problems
         )
         return done
 

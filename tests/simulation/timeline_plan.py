@@ -103,43 +103,43 @@ class Plan:
 
 def plan_of(seed: int) -> Plan:
     """The life that a seed stands for."""
-    chance = Random(f"{seed} plan")
-    features = frozenset(name for name, odds in FEATURES.items() if chance.random() < odds)
+    rng = Random(f"{seed} plan")
+    features = frozenset(name for name, odds in FEATURES.items() if rng.random() < odds)
     features |= {other for name in features for other in NEEDS.get(name, ())}
-    faults = frozenset(name for name, odds in FAULTS.items() if chance.random() < odds)
+    faults = frozenset(name for name, odds in FAULTS.items() if rng.random() < odds)
     if "clocks" not in features:
         faults -= {"stepped clocks"}
     if "late" not in features:
         faults -= {"late writes"}
     if "batches" not in features:
         faults -= {"held batches"}
-    if chance.random() < CALM_LIVES:
+    if rng.random() < CALM_LIVES:
         faults = frozenset()
-    storm_s = chance.choices((chance.uniform(2, 8), chance.uniform(8, 20), chance.uniform(20, 50)), (5, 4, 1))[0]
+    storm_s = rng.choices((rng.uniform(2, 8), rng.uniform(8, 20), rng.uniform(20, 50)), (5, 4, 1))[0]
     if "resharding" in features:
-        storm_s = chance.uniform(60, 90)
+        storm_s = rng.uniform(60, 90)
     return Plan(
         seed=seed,
         features=features,
         faults=faults,
         storm_s=storm_s,
-        reshards_at_s=chance.uniform(0, 15),
-        shards_then=chance.choice((1, 2, 3, 5)),
-        fault_every_s=chance.choice((0.7, 2.0, 5.0)),
-        shards=chance.choice((1, 2, 2, 3, 4)),
-        part_s=chance.choice((2, 5, 10)),
-        ttl_s=chance.choice((5, 8, 10)),
-        visibility_s=chance.choice((2.0, 5.0, 15.0)),
-        max_receives=chance.choice((1, 2, 3, 5)),
-        retention_s=30 * 86_400 if "late" in features else chance.choice((60, 3600, 3600)),
-        producers=chance.randint(1, 3),
-        put_every_s=chance.choice((0.2, 0.5, 1.0)),
-        batch_max=chance.choice((1, 4, 10)),
-        groups=chance.choice((1, 2, 5)),
-        consumers=chance.choice((1, 1, 2, 3)),
-        receivers=chance.choice((1, 1, 2)),
-        limit=chance.choice((1, 5, 20)),
-        work_s=chance.choice((0.01, 0.05, 0.3)),
+        reshards_at_s=rng.uniform(0, 15),
+        shards_then=rng.choice((1, 2, 3, 5)),
+        fault_every_s=rng.choice((0.7, 2.0, 5.0)),
+        shards=rng.choice((1, 2, 2, 3, 4)),
+        part_s=rng.choice((2, 5, 10)),
+        ttl_s=rng.choice((5, 8, 10)),
+        visibility_s=rng.choice((2.0, 5.0, 15.0)),
+        max_receives=rng.choice((1, 2, 3, 5)),
+        retention_s=30 * 86_400 if "late" in features else rng.choice((60, 3600, 3600)),
+        producers=rng.randint(1, 3),
+        put_every_s=rng.choice((0.2, 0.5, 1.0)),
+        batch_max=rng.choice((1, 4, 10)),
+        groups=rng.choice((1, 2, 5)),
+        consumers=rng.choice((1, 1, 2, 3)),
+        receivers=rng.choice((1, 1, 2)),
+        limit=rng.choice((1, 5, 20)),
+        work_s=rng.choice((0.01, 0.05, 0.3)),
     )
 
 

@@ -13,21 +13,21 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from headgate.engines.host import Host
 from headgate.engines.packed import unpack
 from headgate.engines.timeline.cancel import Cancels
-from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, DAY_US, Place, RowPlace, id_text
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, DAY_US, MessagePlace, RowPlace, id_text
 from headgate.engines.timeline.once import OncePuts
 from headgate.engines.timeline.producer import Producer
-from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.tables import shared_tables
 from headgate.errors import HeadgateError
 from headgate.store.consistency import Consistency
-from headgate.store.positions import Positions, first_at, is_after, last_at, moment_us_of
+from headgate.store.positions import Positions, first_at, is_after, last_at, time_us_of
 from headgate.store.simulated import Cluster, Settings, SimulatedStore
-from headgate.store.statements import Bound, Select, Slice
-from headgate.store.store import AttemptAnswer, Unknown
+from headgate.store.statements import Select, Slice, SliceBound
+from headgate.store.store import AttemptAnswer, OutcomeUnknown
 from headgate.testing.world import Process, World
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ SECOND = 1_000_000
 SKEW = 500_000
 QUEUE = UUID("11111111-2222-4333-8444-555555555555")
 SETTINGS = TimelineSettings(
-    QUEUE, "emails", shared_tables(), (Generation(1, 3),), part_us=2 * SECOND, retention_us=3600 * SECOND
+    QUEUE, "emails", shared_tables(), (GenerationSettings(1, 3),), part_us=2 * SECOND, retention_us=3600 * SECOND
 )
 
 
@@ -55,13 +55,13 @@ class GatedStore(SimulatedStore):
             try:
                 await asyncio.wait_for(self.gate(statement), within_s)
             except TimeoutError:
-                raise Unknown("held back in this test") from None
+                raise OutcomeUnknown("held back in this test") from None
         answer = await super().attempt(statement, within_s)
         if self.answers_late_s:
             try:
                 await asyncio.wait_for(asyncio.sleep(self.answers_late_s), within_s)
             except TimeoutError:
-                raise Unknown("the answer comes late in this test") from None
+                raise OutcomeUnknown("the answer comes late in this test") from None
         return answer
 
     def sent_to(self, table: str) -> list[Any]:
@@ -114,8 +114,8 @@ class Queue:
             store,
             process.clock.wall_us,
             process.uuid,
-            process.chance,
-            Positions(lambda: process.chance.getrandbits(56)),
+            process.rng,
+            Positions(lambda: process.rng.getrandbits(56)),
             CASSANDRA_4_LAST_EXPIRY_S,
         )
         return self.client_on(host, store, process, read_us)
@@ -125,7 +125,7 @@ class Queue:
         producer = Producer(host, self.settings, read_us=process.clock.wall_us() if read_us is None else read_us)
         return Client(process, store, host, producer, OncePuts(producer), Cancels(producer))
 
-    async def put(self, client: Client, *messages: Message) -> list[str] | None:
+    async def put(self, client: Client, *messages: NewMessage) -> list[str] | None:
         """Put, and remember what was acknowledged; None when it was not."""
         try:
             ids = await client.producer.put(messages)
@@ -171,16 +171,16 @@ class Reader:
 
     async def _index(self, now_us: int) -> set[tuple[int, int, int]]:
         """All index rows, read before any slice: and every open part, which the index is not believed for."""
-        found = set()
+        matches = set()
         settings = self.queue.settings
         for generation in settings.generations:
             for day in range(self.began_us // DAY_US, now_us // DAY_US + 1):
                 key: dict[str, Any] = {"queue": QUEUE, "generation": generation.number, "day": day}
                 rows = await self.store.read(Select(settings.tables.parts, key, ("part", "sub")))
-                found |= {(generation.number, row.part, row.sub) for row in rows}
+                matches |= {(generation.number, row.part, row.sub) for row in rows}
             first_open = (now_us - 2 * SKEW) // settings.part_us
-            found |= {(generation.number, part, 0) for part in range(first_open, now_us // settings.part_us + 1)}
-        return found
+            matches |= {(generation.number, part, 0) for part in range(first_open, now_us // settings.part_us + 1)}
+        return matches
 
     async def _read_lane(self, generation: int, shard: int, index: set[tuple[int, int, int]], now_us: int) -> None:
         last = self.last.get((generation, shard), first_at(self.began_us))
@@ -188,7 +188,7 @@ class Reader:
         part_us = self.queue.settings.part_us
         rows: list[tuple[RowPlace, Any]] = []
         for number, part, sub in index:
-            if number == generation and part * part_us <= now_us and (part + 1) * part_us > moment_us_of(last):
+            if number == generation and part * part_us <= now_us and (part + 1) * part_us > time_us_of(last):
                 for row in await self.rows_of(generation, part, sub, shard, after=last, until=until):
                     rows.append((RowPlace(generation, sub, shard, row.due), row))
         rows.sort(key=lambda each: _order(each[0]))
@@ -207,7 +207,7 @@ class Reader:
             Select(
                 tables.later if place.lies_later else tables.work,
                 {"queue": QUEUE, "generation": generation, "part": part, "sub": sub, "shard": shard},
-                within=Slice("due", Bound(after, False), Bound(until, True)),
+                within=Slice("due", SliceBound(after, False), SliceBound(until, True)),
                 consistency=to or Consistency.LOCAL_QUORUM,
             )
         )
@@ -217,7 +217,7 @@ class Reader:
             return
         run = unpack(row.run)
         mine = (place.generation, place.shard, place.due)
-        first = Place.from_bytes(run.replaces).row if run.replaces is not None else place
+        first = MessagePlace.from_bytes(run.replaces).row if run.replaces is not None else place
         family = (first.generation, first.shard, first.due)
         new = not ({mine, family} & self.passed)
         self.passed |= {mine, family}
@@ -225,7 +225,7 @@ class Reader:
             return
         for index, payload in enumerate(run.payload):
             given = run.message_id[index] if run.message_id is not None else b""
-            message_id = id_text(given or Place(place, index).to_bytes())
+            message_id = id_text(given or MessagePlace(place, index).to_bytes())
             self.delivered.append(
                 Delivered(
                     message_id,

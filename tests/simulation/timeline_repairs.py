@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.contract import Repaired, Whereabouts
+from headgate.engines.contract import MessageLocation, Repaired
 from headgate.engines.host import Host
 from headgate.engines.lane import Lane
 from headgate.engines.packed import PackedRun, pack
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lane_rows import lane_key, make_lanes
-from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, DAYS, Place, RowPlace, day_of
-from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, DAYS, MessagePlace, RowPlace, day_of
+from headgate.engines.timeline.settings import GenerationSettings
 from headgate.store.positions import Positions, last_at
 from headgate.store.statements import Insert
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 from tests.simulation.timeline_puts import QUEUE, SECOND, SKEW, Client, GatedStore, Queue
 from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
-REPAIRED = replace(WORKED, generations=(Generation(1, 1),), retention_us=30 * DAY_S * SECOND)
+REPAIRED = replace(WORKED, generations=(GenerationSettings(1, 1),), retention_us=30 * DAY_S * SECOND)
 
 
 class Mender:
@@ -38,8 +38,8 @@ class Mender:
             self.store,
             self.process.clock.wall_us,
             self.process.uuid,
-            self.process.chance,
-            Positions(lambda: self.process.chance.getrandbits(56)),
+            self.process.rng,
+            Positions(lambda: self.process.rng.getrandbits(56)),
             CASSANDRA_4_LAST_EXPIRY_S,
         )
 
@@ -134,8 +134,8 @@ def stamped(
     count = len(payloads)
     run = PackedRun(due_us=[now_us] * count, put_us=[now_us] * count, payload=list(payloads), group=groups)
     if twin_of is not None:
-        ids = [Place(twin_of.place, index).to_bytes() for index in range(len(twin_of.run))]
-        run = replace(twin_of.run, message_id=ids, replaces=Place(twin_of.place, 0).to_bytes())
+        ids = [MessagePlace(twin_of.place, index).to_bytes() for index in range(len(twin_of.run))]
+        run = replace(twin_of.run, message_id=ids, replaces=MessagePlace(twin_of.place, 0).to_bytes())
     return _row(client, run, now_us + round(due_in_s * SECOND))
 
 
@@ -156,11 +156,11 @@ def _row(client: Client, run: PackedRun, due_us: int) -> Row:
     return Row(place, run, statement, ttl_s)
 
 
-async def told_of(queue: Queue, message_id: str) -> Whereabouts:
+async def told_of(queue: Queue, message_id: str) -> MessageLocation:
     """The place of a message, for any reader."""
     asker = Consumer(queue, f"asker-{queue.world.now_s()}", Seen())
 
-    async def ask() -> Whereabouts:
+    async def ask() -> MessageLocation:
         return await (await asker.open()).where(message_id)
 
     return await asker.process.start(ask())
@@ -203,7 +203,7 @@ async def passed_by(ward: Ward, row: Row | None = None) -> None:
 
 
 async def ends_unknown_of(client: Client, statement: Insert) -> None:
-    with pytest.raises(Unknown):
+    with pytest.raises(OutcomeUnknown):
         await client.store.attempt(statement, 10)
 
 
@@ -212,7 +212,7 @@ async def resharded(queue: Queue, shards: int) -> None:
     maker = queue.client("maker of the second")
     now_us = maker.process.clock.wall_us()
     first = replace(queue.settings.generations[0], until_us=now_us, sure_us=now_us - SKEW - SECOND)
-    second = Generation(2, shards, now_us)
+    second = GenerationSettings(2, shards, now_us)
     queue.settings = replace(queue.settings, generations=(first, second))
     await maker.process.start(make_lanes(maker.host, queue.settings, second))
 
@@ -226,13 +226,13 @@ async def retired(queue: Queue, generation: int) -> None:
     async def retire(shard: int) -> None:
         key = lane_key(settings, generation, shard)
         lane = Lane(client.host, settings.tables.lanes, key, settings.lease)
-        seen = await lane.look()
-        assert seen is not None
-        if seen.is_retired:
+        row = await lane.read_state()
+        assert row is not None
+        if row.is_retired:
             return
-        tenure = await lane.take(seen)
-        assert tenure is not None
-        assert await lane.retire(tenure, last=last_at(client.process.clock.wall_us()))
+        lease_term = await lane.take(row)
+        assert lease_term is not None
+        assert await lane.retire(lease_term, last=last_at(client.process.clock.wall_us()))
 
     for shard in range(shards):
         await client.process.start(retire(shard))

@@ -22,7 +22,7 @@ from headgate.engines.timeline import reading
 from headgate.engines.timeline.lane_rows import make_lanes
 from headgate.engines.timeline.settings import TimelineSettings
 from headgate.store.simulated import Cluster
-from headgate.testing.world import EPOCH_S, State, World
+from headgate.testing.world import EPOCH_S, ProcessState, World
 from tests.invariants import Ledger
 from tests.simulation.disks import Disks
 from tests.simulation.timeline_checks import never_met, owners_break
@@ -114,10 +114,10 @@ async def _life(world: World, plan: Plan) -> str | None:
             task.cancel()
     if plan.has("late"):
         await _aftermath(life)
-    found = _judged(life, calm_us)
+    result = _judged(life, calm_us)
     if not plan.faults and not plan.has("deaths"):  # else counts of producers that died lack their last second
-        found += [str(each) for each in ledger.books(await _counted(life), dead=0)]
-    return f"{len(found)} violations\n" + "\n".join(found[:10]) if found else None
+        result += [str(each) for each in ledger.check_balance(await _counted(life), dead=0)]
+    return f"{len(result)} violations\n" + "\n".join(result[:10]) if result else None
 
 
 async def _counted(life: Life) -> Stats:
@@ -148,11 +148,11 @@ def _keepers(life: Life) -> Iterator[Coroutine[Any, Any, None]]:
 
 async def _reshard(life: Life) -> None:
     """As the operator does: the second of its two writes may come long after the first."""
-    chance = life.chance("operator")
+    rng = life.rng("operator")
     await asyncio.sleep(life.plan.reshards_at_s)
     life.world.history.note("operator", "reshards", ("to", life.plan.shards_then))
     if life.plan.shards_then != life.plan.shards:
-        await Catalogue(life).reshard(life.plan.shards_then, sure_after_s=chance.choice((0.1, chance.uniform(0, 20))))
+        await Catalogue(life).reshard(life.plan.shards_then, sure_after_s=rng.choice((0.1, rng.uniform(0, 20))))
 
 
 async def _late_copies(life: Life) -> None:
@@ -230,22 +230,22 @@ async def _keep(
     life: Life, of: dict[str, Member], kind: type[Consumer | Putter | Mender | Borrowing], name: str
 ) -> None:
     """The part of Kubernetes: an ended process is restarted after a while; a hand-over is asked for now and then."""
-    chance = life.chance(f"keeper of {name}")
+    rng = life.rng(f"keeper of {name}")
     while not life.over:
         ended = asyncio.Event()
         member = of[name] = kind(life, name, dead=life.dead if kind is not Digger else None)
         member.process.when_state_changes(partial(_tell_end, life, member, ended))
         member.start()
         if kind is Consumer and life.plan.has("hand-overs") and not life.calm:
-            life.world.outside(chance.uniform(1, 15), partial(_hand_over, life, member, chance.random()))
+            life.world.outside(rng.uniform(1, 15), partial(_hand_over, life, member, rng.random()))
         await ended.wait()
         if kind in (Putter, Borrowing) and life.calm:
             return
-        await asyncio.sleep(chance.uniform(0.2, 4))
+        await asyncio.sleep(rng.uniform(0.2, 4))
 
 
 def _tell_end(life: Life, member: Member, ended: asyncio.Event) -> None:
-    if member.process.state is State.DEAD:
+    if member.process.state is ProcessState.DEAD:
         ended.set()
         if isinstance(member, Consumer):
             life.last_death_us = life.ledger.now_us()
@@ -285,10 +285,10 @@ def drained_within_s(life: Life) -> float:
 def _judged(life: Life, calm_us: int) -> list[str]:
     there = {message_id for row in Disks(life.cluster, life.settings).undrained(2**62) for message_id in row.ids}
     calm_us = max(calm_us, life.last_death_us)
-    found = [*map(str, life.ledger.violations(there=there, calm_us=calm_us, late=life.left_to_repair))]
-    found += life.broken
+    matches = [*map(str, life.ledger.violations(there=there, calm_us=calm_us, late=life.left_to_repair))]
+    matches += life.broken
     if "stepped clocks" not in life.plan.faults:  # else the time of a hand-out cannot be known to the second
-        found += owners_break(life.ledger, life.settings, life.held)
+        matches += owners_break(life.ledger, life.settings, life.held)
     if life.plan.has("late"):
-        found += never_met(Disks(life.cluster, life.settings), life.ledger, life.settings)
-    return found
+        matches += never_met(Disks(life.cluster, life.settings), life.ledger, life.settings)
+    return matches

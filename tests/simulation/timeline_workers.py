@@ -7,19 +7,19 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from headgate.engines.contract import Ack, Delivery, Message, Settled
+from headgate.engines.contract import Ack, Delivery, NewMessage, Settled
 from headgate.engines.decide_lease import LeaseTerms
 from headgate.engines.host import Host
 from headgate.engines.lane import Lane
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lane_rows import lane_key, make_lanes
-from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, Place, id_bytes
-from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S, MessagePlace, id_bytes
+from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
 from headgate.errors import HeadgateError, Unavailable
 from headgate.expiry import others_may_act_after
 from headgate.store.decide_generation import Generation as CatalogueGeneration
 from headgate.store.decide_generation import Generations, decide_next, decide_sure, first, is_over, turned
-from headgate.store.positions import Positions, moment_us_of
+from headgate.store.positions import Positions, time_us_of
 from headgate.testing.world import Process, World
 from tests.simulation.timeline_puts import SECOND, SETTINGS, GatedStore, Queue
 
@@ -61,14 +61,14 @@ class Consumer:
         self,
         queue: Queue,
         name: str,
-        seen: Seen,
+        objects: Seen,
         *,
         lanes_max: int = 100,
         ahead_us: int = 0,
         dead: TimelineSettings | None = None,
     ) -> None:
         self.queue = queue
-        self.seen = seen
+        self.seen = objects
         self.process: Process = queue.world.process(name)
         self.process.clock.step(ahead_us / SECOND)
         self.store = GatedStore(queue.cluster, self.process)
@@ -77,8 +77,8 @@ class Consumer:
             self.store,
             self.process.clock.wall_us,
             self.process.uuid,
-            self.process.chance,
-            Positions(lambda: self.process.chance.getrandbits(56)),
+            self.process.rng,
+            Positions(lambda: self.process.rng.getrandbits(56)),
             CASSANDRA_4_LAST_EXPIRY_S,
         )
         self.dead = dead
@@ -108,17 +108,17 @@ class Consumer:
         engine = await self.open()
         while not self._leaving:
             try:
-                found = await engine.receive(batch, wait_us=SECOND)
-                for each in found:
+                result = await engine.receive(batch, wait_us=SECOND)
+                for each in result:
                     now_us = self.process.clock.wall_us()
                     self.seen.deliveries.append((self.process.name, each))
                     self.seen.late_us = max(self.seen.late_us, now_us - each.due_us)
                     if now_us < each.due_us:
                         self.seen.early.append(each.message_id)
-                if found:
+                if result:
                     await asyncio.sleep(work_s)
-                    self.seen.tried |= {each.message_id for each in found}
-                    self.note(found, await engine.settle([Ack(each.receipt) for each in found]))
+                    self.seen.tried |= {each.message_id for each in result}
+                    self.note(result, await engine.settle([Ack(each.receipt) for each in result]))
             except HeadgateError:
                 await asyncio.sleep(0.2)
 
@@ -146,12 +146,12 @@ async def put_many(queue: Queue, name: str, count: int, *, every_s: float = 0.05
     client = queue.client(name)
     client.process.start(queue.keep_fresh(client))
     for number in range(count):
-        message = Message(f"{name}-{number}".encode(), group=group)
+        message = NewMessage(f"{name}-{number}".encode(), group=group)
         await client.process.start(queue.put(client, message))
         await asyncio.sleep(every_s)
 
 
-async def until_all_settled(queue: Queue, seen: Seen, *, within_s: float) -> None:
+async def until_all_settled(queue: Queue, objects: Seen, *, within_s: float) -> None:
     """Wait until every lane has passed all that was put; a scenario that never gets there fails here."""
     deadline_s = queue.world.now_s() + within_s
     client = queue.client(f"observer-{queue.world.now_s()}")
@@ -160,29 +160,29 @@ async def until_all_settled(queue: Queue, seen: Seen, *, within_s: float) -> Non
     names = [(each.number, shard) for each in queue.settings.generations for shard in range(each.shards)]
     while names:
         if queue.world.now_s() > deadline_s:
-            missing = set(queue.acknowledged) - {each for each, count in seen.acked.items() if count}
+            missing = set(queue.acknowledged) - {each for each, count in objects.acked.items() if count}
             raise AssertionError(f"not settled within {within_s} s: lanes {names}, {len(missing)} without an answer")
         await asyncio.sleep(1)
         generation, shard = names[-1]
         key = lane_key(queue.settings, generation, shard)
         lane = Lane(client.host, queue.settings.tables.lanes, key, queue.settings.lease)
-        seen_lane = await client.process.start(lane.look())
-        if seen_lane is not None and (seen_lane.is_retired or moment_us_of(seen_lane.last) > until_us):
+        observed_lane = await client.process.start(lane.read_state())
+        if observed_lane is not None and (observed_lane.is_retired or time_us_of(observed_lane.last) > until_us):
             names.pop()
 
 
 def due_of(message_id: str) -> int:
     """The time for which a message was stamped first."""
-    return moment_us_of(Place.from_bytes(id_bytes(message_id)).row.due)
+    return time_us_of(MessagePlace.from_bytes(id_bytes(message_id)).row.due)
 
 
-def check_seen(queue: Queue, seen: Seen) -> None:
+def check_seen(queue: Queue, objects: Seen) -> None:
     """What holds of every run: all was delivered and settled, no receipt beside another honoured, nothing early."""
-    assert [] == seen.early
-    assert {} == {each: count for each, count in seen.acked.items() if count > 1}
-    delivered = {each.message_id for _, each in seen.deliveries}
+    assert [] == objects.early
+    assert {} == {each: count for each, count in objects.acked.items() if count > 1}
+    delivered = {each.message_id for _, each in objects.deliveries}
     assert set() == set(queue.acknowledged) - delivered, "acknowledged, and never delivered"
-    assert set() == set(queue.acknowledged) - seen.tried, "passed, and never settled"
+    assert set() == set(queue.acknowledged) - objects.tried, "passed, and never settled"
 
 
 class Changing(Protocol):
@@ -236,7 +236,7 @@ class Catalogue:
         """The value for all readers from now on."""
         self.generations = generations
         windows = [
-            Generation(each.number, each.shards, each.from_us, each.until_us, each.sure_us)
+            GenerationSettings(each.number, each.shards, each.from_us, each.until_us, each.sure_us)
             for each in generations.windows()
         ]
         self.queue.settings = replace(self.queue.settings, generations=tuple(windows))
@@ -266,7 +266,7 @@ async def until_retired(queue: Queue, generation: int, *, within_s: float) -> No
 
 async def _is_retired(lane: Lane) -> bool:
     try:
-        seen = await lane.look()
+        lanes = await lane.read_state()
     except Unavailable:
         return False
-    return seen is not None and seen.is_retired
+    return lanes is not None and lanes.is_retired

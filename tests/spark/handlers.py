@@ -15,10 +15,10 @@ def by_number(messages: DataFrame) -> DataFrame:
     """Of five one is dead, one is to come again, one is not spoken of, two are done."""
     number = f.col("payload").cast("string").cast("int") % 5
     outcome = f.when(number == 0, "dead").when(number == 1, "return").otherwise("done")
-    said = messages.where(number != 2).select(
+    message = messages.where(number != 2).select(
         "id", outcome.alias("outcome"), f.lit("invalid address").alias("reason")
     )
-    return said.repartition(3)
+    return message.repartition(3)
 
 
 def wrong_columns(messages: DataFrame) -> DataFrame:

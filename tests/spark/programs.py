@@ -59,18 +59,18 @@ class Job:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def kill_an_executor(self, chance: random.Random) -> None:
+    def kill_an_executor(self, rng: random.Random) -> None:
         """One of the executors' JVMs, if there is one by now."""
-        found = []
+        matches = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 is_ours = os.getpgid(int(folder.name)) == self.process.pid
                 if is_ours and EXECUTOR.encode() in (folder / "cmdline").read_bytes():
-                    found.append(int(folder.name))
+                    matches.append(int(folder.name))
             except (OSError, ProcessLookupError):
                 continue
-        if found:
-            os.kill(chance.choice(sorted(found)), signal.SIGKILL)
+        if matches:
+            os.kill(rng.choice(sorted(matches)), signal.SIGKILL)
 
 
 @contextmanager

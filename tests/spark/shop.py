@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from headgate import Put, settle
 from headgate.client.queue import Queue
-from headgate.engines.summary.standing import PassStanding, read_standing_of
+from headgate.engines.summary.standing import PassStatus, read_pass_status
 from headgate.testing.cassandra.serving import Serving
 from headgate_spark.jobs.progress import Progress
 from headgate_spark.jobs.request import bulk_of, job_id, request_of
@@ -62,12 +62,12 @@ class Shop:
         """What is to be handed out."""
         return self.here.run(self.queue(name).stats()).backlog
 
-    def standing(self, queue: str, job: str) -> PassStanding:
+    def standing(self, queue: str, job: str) -> PassStatus:
         """The last report of a job."""
-        store = self.here.headgate.ground.store_in(self.environment["KEYSPACE"])
-        told = self.here.run(read_standing_of(store, job_id(self.queue(queue).entry, job)))
-        assert told is not None
-        return told
+        store = self.here.headgate.process_context.store_in(self.environment["KEYSPACE"])
+        text = self.here.run(read_pass_status(store, job_id(self.queue(queue).entry, job)))
+        assert text is not None
+        return text
 
     def job(self, queue: str, mode: str, *, name: str | None = None, **fields: Any) -> Progress:
         """Run one here, to its end."""
@@ -80,13 +80,13 @@ class Shop:
 
 async def _take_all(queue: Queue, quiet_s: float) -> list[Any]:
     """Until nothing comes, and nothing can be seen: on a busy machine lanes take longer than it has to be quiet."""
-    found: list[Any] = []
+    matches: list[Any] = []
     until_s = time.monotonic() + SEEN_WITHIN_S
     while (given := await queue.receive(1000, wait=quiet_s)) or (time.monotonic() < until_s and await queue.peek(1)):
-        found += given
+        matches += given
         await queue.settle([settle.Ack(each.receipt) for each in given])
     await queue.engine.lanes.leave()
-    return found
+    return matches
 
 
 @contextmanager

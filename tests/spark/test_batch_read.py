@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 import headgate
 from headgate import Put
 from headgate.client.blocking import SyncHeadgate, SyncQueue
-from headgate.client.moments import moment_us
+from headgate.client.times import time_us_from
 from headgate_spark.datasource import register
 from headgate_spark.failures import line_of
 from tests.spark.conftest import Applied
@@ -59,7 +59,7 @@ def mixed(applied: Applied, connection: SyncHeadgate) -> Iterator[SyncQueue]:
 def test_live_messages_are_those_that_a_plain_reader_peeks(spark: SparkSession, mixed: SyncQueue) -> None:
     done = mixed.receive(100, wait=10)
     mixed.ack(done)
-    peeked = {(each.id, each.payload, each.group, moment_us(each.due, "due")) for each in mixed.peek(1000)}
+    peeked = {(each.id, each.payload, each.group, time_us_from(each.due, "due")) for each in mixed.peek(1000)}
     assert len(done) > 0
     rows = frame(spark, "mixed").select("id", "payload", "group", F.unix_micros("due").alias("due_us")).collect()
     assert peeked == {(row.id, bytes(row.payload), row.group, row.due_us) for row in rows}
@@ -75,8 +75,8 @@ def test_history_has_all_that_was_put_each_once_whatever_became_of_it(spark: Spa
 
 
 def test_a_schema_of_the_user_s_names_the_columns_that_are_unpacked(spark: SparkSession, mixed: SyncQueue) -> None:
-    found = spark.read.format("headgate").schema("payload binary").load("shop/mixed")
-    assert (["payload"], True) == (found.columns, found.count() > 600)
+    result = spark.read.format("headgate").schema("payload binary").load("shop/mixed")
+    assert (["payload"], True) == (result.columns, result.count() > 600)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def spread(applied: Applied, connection: SyncHeadgate) -> Iterator[datetime]:
     yield start
 
 
-def test_filters_on_the_moment_leave_only_the_parts_that_they_name(spark: SparkSession, spread: datetime) -> None:
+def test_filters_on_the_time_leave_only_the_parts_that_they_name(spark: SparkSession, spread: datetime) -> None:
     everything = frame(spark, "spread", messagesPerSplit=1)
     pushed = [frame(spark, "spread", messagesPerSplit=1, pushFilters="true") for _ in range(2)]
     some = pushed[0].where(
@@ -146,27 +146,25 @@ def test_a_queue_whose_backlog_lies_in_one_shard_and_one_part_spreads(
                     for at in range(first, first + 1000)
                 ]
             )
-    found = frame(spark, "skewed", messagesPerSplit=1000).groupBy(F.spark_partition_id().alias("split")).count()
-    sizes = sorted(row["count"] for row in found.collect())
+    result = frame(spark, "skewed", messagesPerSplit=1000).groupBy(F.spark_partition_id().alias("split")).count()
+    sizes = sorted(row["count"] for row in result.collect())
     assert 6000 == sum(sizes)
     assert len(sizes) >= 5, sizes
     assert sizes[-1] <= 2000, sizes
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"queue": "shop/mixd"}, "did you mean shop/mixed?"),
         ({"queue": "shop/mixed", "state": "dead"}, "state must be one of live, history (given=dead)"),
         ({}, "Set either a queue or a counter"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(
-    spark: SparkSession, mixed: SyncQueue, options: dict[str, str], said: str
-) -> None:
-    with pytest.raises(PySparkException) as told:
+def test_a_mistake_is_one_line(spark: SparkSession, mixed: SyncQueue, options: dict[str, str], message: str) -> None:
+    with pytest.raises(PySparkException) as raised:
         spark.read.format("headgate").options(**options).load().count()
-    assert said in line_of(told.value)
+    assert message in line_of(raised.value)
 
 
 USERS_OWN = {
@@ -183,12 +181,12 @@ def of_new_york(spark: SparkSession) -> Iterator[SparkSession]:
     for key, value in USERS_OWN.items():
         spark.conf.set(key, value)
     yield spark
-    for key, told in before.items():
-        assert told is not None
-        spark.conf.set(key, told)
+    for key, report in before.items():
+        assert report is not None
+        spark.conf.set(key, report)
 
 
-def test_a_session_keeps_its_configuration_and_reads_the_same_moments(
+def test_a_session_keeps_its_configuration_and_reads_the_same_times(
     of_new_york: SparkSession, spread: datetime
 ) -> None:
     register(of_new_york)

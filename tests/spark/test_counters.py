@@ -56,8 +56,8 @@ def test_updates_of_tasks_that_fail_count_once(
 
 def test_a_counter_is_no_queue(spark: SparkSession, applied: Applied, connection: SyncHeadgate) -> None:
     applied(COUNTER.format(name="lonely", kind="sum"))
-    with pytest.raises(PySparkException) as told:
+    with pytest.raises(PySparkException) as raised:
         spark.read.format("headgate").option("counter", "shop/lonely").option(
             "from", "2026-01-01T00:00:00Z"
         ).load().count()
-    assert "A counter has no positions" in line_of(told.value)
+    assert "A counter has no positions" in line_of(raised.value)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.engines.summary.standing import SAYS_CHARACTERS_MAX
-from headgate.errors import HeadgateError, SpecError
+from headgate.engines.summary.standing import MESSAGE_CHARACTERS_MAX
+from headgate.errors import HeadgateError, InvalidRequest
 from headgate.testing.cassandra.serving import Serving
 from headgate.testing.processes import wait_until
 from tests.spark.shop import Shop, opened_shop, twice
@@ -53,11 +53,11 @@ def test_a_drain_settles_what_succeeded_buries_what_died_and_leaves_the_rest(sho
     left = shop.taken("handled")
     assert ([], {b"%d" % each for each in range(2_000) if each % 5 in (1, 2)}) == (twice(left), set(left))
     standing = shop.standing("handled", "drain")
-    assert (1_200, 800, "done") == (standing.keys, standing.problems, standing.says)
+    assert (1_200, 800, "done") == (standing.keys, standing.problems, standing.message)
 
 
 @pytest.mark.parametrize(
-    ("fields", "says"),
+    ("fields", "message"),
     [
         ({"handler": f"{HANDLERS}:wrong_columns"}, "return a DataFrame with id, outcome"),
         ({"handler": f"{HANDLERS}:nobody"}, "The handler cannot be loaded"),
@@ -72,22 +72,22 @@ def test_a_drain_settles_what_succeeded_buries_what_died_and_leaves_the_rest(sho
         ({"sink": {"format": "jdbc", "path": "jdbc:nosuch:x", "options": {"dbtable": "t"}}}, "jdbc:nosuch:x"),
     ],
 )
-def test_what_is_wrong_is_one_line_and_settles_nothing(shop: Shop, fields: dict[str, object], says: str) -> None:
+def test_what_is_wrong_is_one_line_and_settles_nothing(shop: Shop, fields: dict[str, object], message: str) -> None:
     if shop.backlog("wrong") == 0:
         shop.put("wrong", 50)
         assert wait_until(lambda: shop.backlog("wrong") == 50, timeout_s=10)
     with pytest.raises(HeadgateError) as wrong:
         shop.job("wrong", "drain", **fields)
-    assert says in str(wrong.value)
+    assert message in str(wrong.value)
     assert 1 == len(str(wrong.value).splitlines())
-    told = shop.standing("wrong", "drain")
-    assert (str(wrong.value)[:SAYS_CHARACTERS_MAX], 0) == (told.says, told.keys)
+    report = shop.standing("wrong", "drain")
+    assert (str(wrong.value)[:MESSAGE_CHARACTERS_MAX], 0) == (report.says, report.keys)
     assert 50 == shop.backlog("wrong")
     lanes = shop.here.run(shop.queue("wrong").stats()).lanes
     assert not any(lane.is_reserved for lane in lanes)
 
 
-def test_a_sink_that_can_not_be_written_is_found_before_there_is_anything_to_write(shop: Shop) -> None:
+def test_a_sink_that_cannot_be_written_is_found_before_there_is_anything_to_write(shop: Shop) -> None:
     sink = {"format": "parquet", "path": "/proc/nowhere"}
     for mode in ("drain", "export", "replay"):
         with pytest.raises(HeadgateError, match="/proc/nowhere"):
@@ -95,7 +95,7 @@ def test_a_sink_that_can_not_be_written_is_found_before_there_is_anything_to_wri
 
 
 def test_a_queue_that_is_not_there_is_named(shop: Shop) -> None:
-    with pytest.raises(SpecError, match="shop/nowhere"):
+    with pytest.raises(InvalidRequest, match="shop/nowhere"):
         shop.job("nowhere", "drain", handler=f"{HANDLERS}:all_done")
 
 
@@ -177,7 +177,7 @@ def test_a_replay_puts_a_range_of_history_again_transformed(shop: Shop) -> None:
     assert ([], {b"again %d" % each for each in range(100, 300)}) == (twice(again), set(again))
 
 
-def test_an_export_writes_by_day_and_goes_on_where_it_was(shop: Shop, tmp_path: Path) -> None:
+def test_an_export_writes_by_day_and_resumes_where_it_was(shop: Shop, tmp_path: Path) -> None:
     sink = {"format": "parquet", "path": str(tmp_path / "history")}
     for count in (200, 100):
         shop.put("exported", count)

@@ -33,7 +33,7 @@ KILLED_AFTER_STEPS = 6
 KILLED_AFTER_S = 2.0
 """At most, since it came so far: while it borrows, works, publishes, settles, or never where it was faster."""
 STEPS_A_BATCH = {Stage.PLANNED: -2, Stage.COMMITTED: -1, Stage.IDLE: 0}
-LOOK_EVERY_S = 0.1
+CHECK_EVERY_S = 0.1
 HANDLED_IN_S = 0.1
 """By the consumer, each: it leaves the job something to do also where that takes minutes to begin."""
 
@@ -107,30 +107,30 @@ def comes_to(shop: Shop, name: str, before: UUID | None, steps: int, job: Job) -
             if steps_of(row) >= first + steps:
                 return True
         assert time.monotonic() < until_s, f"it did not come forward\n{job.said()}"
-        if not job.works_for(LOOK_EVERY_S):
+        if not job.works_for(CHECK_EVERY_S):
             return False
 
 
-def pauses(job: Job, chance: random.Random) -> bool:
+def pauses(job: Job, rng: random.Random) -> bool:
     """For a short time, so that it is killed between two steps; whether it still works."""
-    return job.works_for(chance.uniform(0.0, KILLED_AFTER_S))
+    return job.works_for(rng.uniform(0.0, KILLED_AFTER_S))
 
 
 def run_and_kill(shop: Shop, arguments: list[str], seed: int, folder: Path, *, kills: int) -> None:
     """Killed some times at random, now the driver, now an executor and then the driver, and then run to its
     end. Odd seeds have executors of their own: two, where there is time."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     name = arguments[arguments.index("--name") + 1]
     executors = "1,2" if kills == KILLS else "2,1"
     master = f"local-cluster[{executors},1024]" if seed % 2 else "local[2]"
     for _ in range(kills):
         row = row_of(shop, name)
         with begun(shop.environment, arguments, master, folder) as job:
-            steps = chance.randrange(KILLED_AFTER_STEPS + 1)
-            works = comes_to(shop, name, row and row.driver, steps, job) and pauses(job, chance)
+            steps = rng.randrange(KILLED_AFTER_STEPS + 1)
+            works = comes_to(shop, name, row and row.driver, steps, job) and pauses(job, rng)
             if works and seed % 4 == 1:
-                job.kill_an_executor(chance)
-                pauses(job, chance)
+                job.kill_an_executor(rng)
+                pauses(job, rng)
     with begun(shop.environment, arguments, master, folder) as job:
         job.run_to_its_end()
 

@@ -9,13 +9,13 @@ from uuid import UUID
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.engines.summary.standing import read_standing_of
+from headgate.engines.summary.standing import read_pass_status
 from headgate.testing.cassandra.serving import Serving
 from headgate_spark.jobs import rollup
 from headgate_spark.jobs.request import SinkRequest, job_id
 from headgate_spark.jobs.rollup import NoSuchWindows, RollupRequest, run_rollup
 from headgate_spark.jobs.upkeep import collect, repair, shares_of_buckets
-from headgate_spark.worker_connection import told_environment
+from headgate_spark.worker_connection import task_environment
 from tests.spark.shop import Shop, opened_shop
 
 KEYS = 300
@@ -48,11 +48,11 @@ def test_a_pass_over_a_counter_sees_every_key_and_changes_no_value(shop: Shop) -
         await counter.flush()
 
     shop.here.run(count())
-    assert collect(shop.spark, shop.here, told_environment(shop.environment), "shop/views")
+    assert collect(shop.spark, shop.here, task_environment(shop.environment), "shop/views")
     standing = shop.here.run(counter.standing())
     assert (KEYS, True) == (standing.counted()[0], standing.full_us is not None)
     noted = shop.here.run(
-        read_standing_of(shop.here.headgate.ground.store_in(shop.environment["KEYSPACE"]), counter.entry.id)
+        read_pass_status(shop.here.headgate.process_context.store_in(shop.environment["KEYSPACE"]), counter.entry.id)
     )
     assert noted is not None
     assert (KEYS, 0) == (noted.keys, noted.problems)
@@ -60,7 +60,7 @@ def test_a_pass_over_a_counter_sees_every_key_and_changes_no_value(shop: Shop) -
     assert list(range(KEYS)) == [values[f"page {number}"] for number in range(KEYS)]
 
 
-def test_a_rollup_writes_each_key_of_each_final_window_once_and_goes_on_where_it_was(
+def test_a_rollup_writes_each_key_of_each_final_window_once_and_resumes_where_it_was(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counter = shop.here.run(shop.here.headgate.counter("shop/timed"))
@@ -76,7 +76,7 @@ def test_a_rollup_writes_each_key_of_each_final_window_once_and_goes_on_where_it
     shop.here.run(count(3))
     assert 0 == run_rollup(shop.spark, shop.here, request, job).done, "nothing is final an hour early"
     ends_us = (shop.here.headgate.now_us() // MINUTE_US + 1) * MINUTE_US
-    monkeypatch.setattr(rollup, "final_before_us", lambda *_, **__: ends_us)
+    monkeypatch.setattr(rollup, "decide_final_before_us", lambda *_, **__: ends_us)
     monkeypatch.setattr(shop.here.headgate, "now_us", lambda: ends_us + MINUTE_US)
     assert 2 == run_rollup(shop.spark, shop.here, request, job).done
     assert 0 == run_rollup(shop.spark, shop.here, request, job).done
@@ -86,16 +86,16 @@ def test_a_rollup_writes_each_key_of_each_final_window_once_and_goes_on_where_it
     assert 2 == len(rows)
 
 
-def test_a_rollup_of_windows_that_the_counter_does_not_have_says_which_it_has(shop: Shop, tmp_path: Path) -> None:
+def test_a_rollup_of_windows_that_the_counter_does_not_have_states_which_it_has(shop: Shop, tmp_path: Path) -> None:
     request = RollupRequest("shop/timed", 7 * MINUTE_US, SinkRequest("parquet", str(tmp_path), {}))
     with pytest.raises(NoSuchWindows, match="60s"):
         run_rollup(shop.spark, shop.here, request, UUID(int=3))
 
 
-def test_repair_makes_a_pass_over_each_queue_and_tells_what_failed(shop: Shop) -> None:
+def test_repair_makes_a_pass_over_each_queue_and_reports_what_failed(shop: Shop) -> None:
     shop.put("kept", 10)
-    done = repair(shop.spark, told_environment(shop.environment), ["shop/kept", "shop/kept-dead", "shop/nowhere"])
+    done = repair(shop.spark, task_environment(shop.environment), ["shop/kept", "shop/kept-dead", "shop/nowhere"])
     assert ["shop/kept", "shop/kept-dead", "shop/nowhere"] == sorted(name for name, _, _ in done)
-    problems = {name: told for name, _, told in done}
+    problems = {name: report for name, _, report in done}
     assert ([], []) == (problems["shop/kept"], problems["shop/kept-dead"])
     assert "shop/nowhere" in problems["shop/nowhere"][0]

@@ -41,10 +41,10 @@ class Reading:
         return writing.start()
 
     def _handle(self, frame: DataFrame, number: int) -> None:
-        found = sorted(bytes(row.payload).decode() for row in frame.collect())
-        if not found:
+        matches = sorted(bytes(row.payload).decode() for row in frame.collect())
+        if not matches:
             return
-        self.batches.append((number, found))
+        self.batches.append((number, matches))
         if self.fail_in == len(self.batches):
             raise RuntimeError("this batch fails")
 
@@ -59,7 +59,7 @@ class Reading:
     @property
     def payloads(self) -> Counter[str]:
         """All that batches had."""
-        return Counter(payload for _, found in self.batches for payload in found)
+        return Counter(payload for _, result in self.batches for payload in result)
 
 
 def put(queue: SyncQueue, count: int) -> Counter[str]:
@@ -88,7 +88,7 @@ def test_a_query_has_each_message_once_and_settles_it(
     reading = Reading(spark, "stream", tmp_path)
     reading.run(maxMessagesPerTrigger=300)
     assert expected == reading.payloads
-    assert [300, 300, 100] == [len(found) for _, found in reading.batches]
+    assert [300, 300, 100] == [len(result) for _, result in reading.batches]
     assert [] == left(queue)
     assert [] == queue.receive(10, wait=3)
 
@@ -146,15 +146,15 @@ def end_loans(told: dict[str, str], queue: str) -> None:
         async with headgate.connect(told) as opened:
             engine = (await opened.queue(f"shop/{queue}")).engine
             lane = lane_of(engine.host, engine.settings, (engine.settings.generations[0].number, 0))
-            seen = await lane.look()
-            assert seen is not None
-            assert seen.lent is not None
-            assert await lane.end_loan(seen.lent)
+            lanes = await lane.read_state()
+            assert lanes is not None
+            assert lanes.reserved is not None
+            assert await lane.end_reservation(lanes.reserved)
 
     asyncio.run(work())
 
 
-def test_a_mistake_is_told_in_one_line(spark: SparkSession, told: dict[str, str], tmp_path: Path) -> None:
+def test_a_mistake_is_one_line(spark: SparkSession, told: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(PySparkException) as refused:
         Reading(spark, "nothing", tmp_path).run(visibility="1s")
     assert "visibility is from 30s to 24h" in line_of(refused.value)

@@ -19,7 +19,7 @@ import headgate
 from headgate.client.blocking import SyncHeadgate, SyncQueue
 from headgate_spark.decide_marks import Mark
 from headgate_spark.failures import line_of
-from headgate_spark.marks import Marks
+from headgate_spark.marks import BatchMarks
 from tests.spark.conftest import Applied
 from tests.spark.test_batch_read import made
 
@@ -48,8 +48,8 @@ def failing_once(frame: DataFrame, after: int) -> DataFrame:
         context = TaskContext.get()
         assert context is not None
         first = context.attemptNumber() == 0
-        found = [row for batch in batches for row in batch.to_pylist()]
-        for at, row in enumerate(found if first else found[::-1]):
+        matches = [row for batch in batches for row in batch.to_pylist()]
+        for at, row in enumerate(matches if first else matches[::-1]):
             if first and at == after:
                 raise RuntimeError("this task fails")
             yield pa.RecordBatch.from_pylist([row])
@@ -57,7 +57,7 @@ def failing_once(frame: DataFrame, after: int) -> DataFrame:
     return frame.mapInArrow(pass_on, frame.schema)
 
 
-def test_a_message_has_what_its_row_says(spark: SparkSession, applied: Applied, connection: SyncHeadgate) -> None:
+def test_a_message_has_what_its_row_states(spark: SparkSession, applied: Applied, connection: SyncHeadgate) -> None:
     queue = made(applied, connection, "said")
     frame = spark.range(1).select(
         F.lit("hello").alias("payload"),
@@ -66,9 +66,9 @@ def test_a_message_has_what_its_row_says(spark: SparkSession, applied: Applied, 
         F.lit(120).alias("delay"),
     )
     write(frame, "said")
-    (found,) = queue.peek(10)
+    (result,) = queue.peek(10)
     assert (b"hello", "greeting", "g", "later") == (
-        found.payload, found.attributes["kind"], found.group, found.state.value,
+        result.payload, result.attributes["kind"], result.group, result.state.value,
     )  # fmt: skip
 
 
@@ -116,9 +116,11 @@ def set_mark(told: dict[str, str], queue: str, query: str, *, batch: int, age_us
 
     async def work() -> None:
         async with headgate.connect(told) as opened:
-            ground = opened.ground
-            found = await opened.queue(f"shop/{queue}")
-            marks = Marks(ground.store_in(ground.keyspace), found.entry.id, ground.clock.require, ground.new_uuid)
+            ground = opened.process_context
+            result = await opened.queue(f"shop/{queue}")
+            marks = BatchMarks(
+                ground.store_in(ground.keyspace), result.entry.id, ground.clock.require, ground.new_uuid
+            )
             mine = Mark(batch, ground.clock.require() - age_us)
             await marks.begin(query, mine, remembered_us=2 * WINDOW_US, skew_us=0)
 
@@ -137,27 +139,27 @@ def test_a_job_begun_longer_ago_than_keys_are_remembered_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("columns", "options", "said"),
+    ("columns", "options", "message"),
     [
         ("id", {}, "the rows to write need a column payload"),
         ("payload", {"keyColumn": "key"}, "keyColumn must name a string column"),
         ("payload", {"mode": "overwrite"}, "supports only append"),
     ],
 )
-def test_what_can_not_be_written_is_told_in_one_line_and_writes_nothing(
+def test_what_cannot_be_written_is_one_line_and_writes_nothing(
     spark: SparkSession,
     applied: Applied,
     connection: SyncHeadgate,
     columns: str,
     options: dict[str, str],
-    said: str,
+    message: str,
 ) -> None:
     made(applied, connection, "refused")
     frame = spark.range(3).select(F.col("id").cast("string").alias(columns))
     mode = options.pop("mode", "append")
     with pytest.raises(PySparkException) as refused:
         frame.write.format("headgate").mode(mode).option("queue", "shop/refused").options(**options).save()
-    assert said in line_of(refused.value)
+    assert message in line_of(refused.value)
 
 
 class Stream:
@@ -177,9 +179,9 @@ class Stream:
 
     def run(self) -> None:
         """Handle all files that are there."""
-        found = self.spark.readStream.format("text").load(str(self.input)).withColumnRenamed("value", "payload")
+        result = self.spark.readStream.format("text").load(str(self.input)).withColumnRenamed("value", "payload")
         query = (
-            found.writeStream.format("headgate")
+            result.writeStream.format("headgate")
             .option("queue", f"shop/{self.queue}")
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(availableNow=True)

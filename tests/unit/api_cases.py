@@ -16,7 +16,7 @@ from headgate.api.defaults import model_of
 from headgate.api.model import API_VERSION
 from headgate.api.passed_on import ITEMS_MAX
 from headgate.api.queues import QueueSpec
-from headgate.api.shapes import Shape
+from headgate.api.shapes import ValueShape
 
 ROOT = Path(__file__).parents[2]
 SUBJECT = "subject"
@@ -57,7 +57,7 @@ class ShapeCase:
 
     kind: str
     path: str
-    shape: Shape
+    shape: ValueShape
     base: dict[str, Any] = field(compare=False)
 
     def with_value(self, value: str) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def shape_cases() -> list[ShapeCase]:
     ]
 
 
-def _shapes(model: type[BaseModel]) -> Iterator[tuple[str, Shape]]:
+def _shapes(model: type[BaseModel]) -> Iterator[tuple[str, ValueShape]]:
     for name, info in model.model_fields.items():
         written = info.alias or name
         inner = model_of(info.annotation)
@@ -105,11 +105,11 @@ def _shapes(model: type[BaseModel]) -> Iterator[tuple[str, Shape]]:
             yield from ((f"{written}{mark}.{path}", shape) for path, shape in _shapes(inner))
 
 
-def _own_shapes(annotation: Any, metadata: list[Any]) -> Iterator[Shape]:
-    yield from (found for found in metadata if isinstance(found, Shape))
+def _own_shapes(annotation: Any, metadata: list[Any]) -> Iterator[ValueShape]:
+    yield from (result for result in metadata if isinstance(result, ValueShape))
     for argument in get_args(annotation):
         if hasattr(argument, "__metadata__"):
-            yield from (found for found in argument.__metadata__ if isinstance(found, Shape))
+            yield from (result for result in argument.__metadata__ if isinstance(result, ValueShape))
         elif get_args(argument) and model_of(argument) is None:
             yield from _own_shapes(argument, [])
 

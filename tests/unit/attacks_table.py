@@ -75,14 +75,14 @@ ELSEWHERE = {
 
 def tests_by_attack(root: Path = ROOT) -> dict[str, list[str]]:
     """The tests that bear the number of an attack."""
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     for path in sorted((root / "tests").rglob("test_*.py")):
         for name in _tests_in(path):
             match = re.match(r"test_attack_([a-e]\d+)_", name, re.IGNORECASE)
             if match:
                 where = path.relative_to(root).as_posix()
-                found.setdefault(match[1].upper(), []).append(f"{where}::{name}")
-    return found
+                entries.setdefault(match[1].upper(), []).append(f"{where}::{name}")
+    return entries
 
 
 def _tests_in(path: Path) -> Iterator[str]:
@@ -106,6 +106,6 @@ def table(tests: dict[str, list[str]]) -> str:
 
 def faults(tests: dict[str, list[str]]) -> list[str]:
     """Attacks that nothing shows and no reason excuses, and numbers that no attack has."""
-    found = [f"{number}: no test, and no reason" for number in ATTACKS if not {number} & {*tests, *ELSEWHERE}]
-    found += [f"{number}: no such attack" for number in tests if number not in ATTACKS]
-    return found
+    matches = [f"{number}: no test, and no reason" for number in ATTACKS if not {number} & {*tests, *ELSEWHERE}]
+    matches += [f"{number}: no such attack" for number in tests if number not in ATTACKS]
+    return matches

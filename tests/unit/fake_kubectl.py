@@ -94,22 +94,22 @@ class FakeKubectl:
         self.rows.append(row)
         (self.folder / "rows").write_text(json.dumps(self.rows))
 
-    def refuses(self, *words: str, says: str, times: int = 99) -> None:
+    def refuses(self, *words: str, message: str, times: int = 99) -> None:
         """The same, with an error."""
-        self.answers(*words, err=says, times=times)
+        self.answers(*words, err=message, times=times)
 
     @contextmanager
     def expecting_a_wait(self, within_s: float = 30.0) -> Iterator[Callable[[], None]]:
         """What is given returns once a call has begun to wait."""
-        door = os.open(self.folder / "waiting", os.O_RDONLY | os.O_NONBLOCK)
+        server = os.open(self.folder / "waiting", os.O_RDONLY | os.O_NONBLOCK)
 
         def until_it_waits() -> None:
-            assert select.select([door], [], [], within_s)[0], "nothing waits"
+            assert select.select([server], [], [], within_s)[0], "nothing waits"
 
         try:
             yield until_it_waits
         finally:
-            os.close(door)
+            os.close(server)
 
     @property
     def calls(self) -> list[Call]:

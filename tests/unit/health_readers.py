@@ -29,9 +29,9 @@ def argo_health(resource: Object) -> tuple[str, str]:
     for name in LIBRARIES:
         names[name] = None
     names.obj = lua.table_from(resource, recursive=True)
-    found = lua.execute((GITOPS / "argocd" / "health.lua").read_text())
-    assert sorted(found) == ["message", "status"]
-    return found.status, found.message
+    result = lua.execute((GITOPS / "argocd" / "health.lua").read_text())
+    assert sorted(result) == ["message", "status"]
+    return result.status, result.message
 
 
 def kstatus(resource: Object) -> str:
@@ -53,10 +53,10 @@ def kstatus(resource: Object) -> str:
 @cache
 def flux_expressions(kind: str) -> Mapping[str, str]:
     """Those of examples/gitops/flux/shop.yaml."""
-    told = yaml.safe_load((GITOPS / "flux" / "shop.yaml").read_text())["spec"]["healthCheckExprs"]
-    (found,) = (one for one in told if one["kind"] == kind and one["apiVersion"] == "headgate.io/v1beta1")
-    assert sorted(found) == ["apiVersion", "current", "failed", "inProgress", "kind"]
-    return {name: found[name] for name in ("inProgress", "failed", "current")}
+    text = yaml.safe_load((GITOPS / "flux" / "shop.yaml").read_text())["spec"]["healthCheckExprs"]
+    (result,) = (one for one in text if one["kind"] == kind and one["apiVersion"] == "headgate.io/v1beta1")
+    assert sorted(result) == ["apiVersion", "current", "failed", "inProgress", "kind"]
+    return {name: result[name] for name in ("inProgress", "failed", "current")}
 
 
 @cache

@@ -80,7 +80,7 @@ class Import:
 DECIDERS = (
     "**/decide*.py",
     "workers/headgate/engines/**/rules*.py",
-    "workers/headgate/engines/books.py",
+    "workers/headgate/engines/delivery_state.py",
     "workers/headgate/engines/read_budget.py",
     "workers/headgate/engines/record.py",
     "workers/headgate/engines/rows.py",
@@ -137,14 +137,14 @@ RULES = (
         "cluster client",
         "the cluster is behind one port, so that a simulated API server can replace it",
         SHIPPED,
-        but=("operator/headgate_operator/cluster.py",),
+        but=("operator/headgate_operator/api_server.py",),
         never=("kubernetes",),
     ),
     Rule(
         "kopf",
         "kopf only puts keys on our own work queue",
         (*SHIPPED, "dev/**"),
-        but=("operator/headgate_operator/handlers.py",),
+        but=("operator/headgate_operator/kopf_watch.py",),
         never=("kopf",),
     ),
     Rule(
@@ -330,10 +330,10 @@ def rows() -> list[str]:
     written = []
     for rule in RULES:
         files = _code(rule.files) + (f", but not {_code(rule.but)}" if rule.but else "")
-        said = "names only " + _allowed(rule.only) if rule.only else "never names " + _code(rule.never)
+        message = "names only " + _allowed(rule.only) if rule.only else "never names " + _code(rule.never)
         when = " when it is imported" if rule.at_import else ""
         when += ", nor reaches one through its imports" if rule.through else ""
-        written.append(f"| {rule.name} | {files} | {said}{when} | {rule.why} |")
+        written.append(f"| {rule.name} | {files} | {message}{when} | {rule.why} |")
     return written
 
 
@@ -349,14 +349,14 @@ def _code(names: Sequence[str]) -> str:
 
 def violations(tree: Mapping[str, str], rules: Sequence[Rule] = RULES) -> list[Violation]:
     """All imports in the tree that a rule forbids."""
-    found: list[Violation] = []
+    matches: list[Violation] = []
     imports: dict[str, list[Import]] = {}
     for path in sorted(tree):
         for rule in rules:
             if is_one_of(path, rule.files) and not is_one_of(path, rule.but):
-                found += _violations_of(rule, path, _imports_once(path, tree, imports))
-                found += _violations_through(rule, path, tree, imports) if rule.through else ()
-    return found
+                matches += _violations_of(rule, path, _imports_once(path, tree, imports))
+                matches += _violations_through(rule, path, tree, imports) if rule.through else ()
+    return matches
 
 
 def _imports_once(path: str, tree: Mapping[str, str], imports: dict[str, list[Import]]) -> list[Import]:
@@ -373,8 +373,8 @@ def _violations_through(
     ways: dict[str, tuple[int, str]] = {}
     waiting = [(path, 0, "")]
     while waiting:
-        here, first_line, way = waiting.pop(0)
-        for one in _imports_once(here, tree, imports):
+        local, first_line, way = waiting.pop(0)
+        for one in _imports_once(local, tree, imports):
             line = first_line or one.line
             target = next((at for at in _paths_of(one.name) if at in tree), None)
             if not one.at_import:
@@ -382,7 +382,7 @@ def _violations_through(
             if target is not None and target != path and target not in ways:
                 ways[target] = (line, f"{way}{one.name} -> ")
                 waiting.append((target, *ways[target]))
-            elif here != path and any(_is_within(one.name, never) for never in rule.never):
+            elif local != path and any(_is_within(one.name, never) for never in rule.never):
                 yield Violation(rule.name, path, line, f"reaches {way}{one.name}")
 
 
@@ -482,18 +482,18 @@ def is_one_of(path: str, globs: Sequence[str]) -> bool:
 
 def layout_violations(files: Sequence[str]) -> list[Violation]:
     """Files that would hide a module of the standard library when our folders are on sys.path."""
-    found = []
+    matches = []
     for path in sorted(files):
         parts = path.split("/")
         if path in {f"{root}/__init__.py" for root in ROOTS}:
-            found.append(Violation("roots", path, 1, "makes a package of a folder that holds packages"))
+            matches.append(Violation("roots", path, 1, "makes a package of a folder that holds packages"))
         below = parts[1:] if parts[0] in ROOTS else parts
         # A folder without __init__.py loses against the standard library, wherever it stands on sys.path.
         tops_a_package = len(below) == 2 and below[1] == "__init__.py"
         name = below[0].removesuffix(".py") if len(below) == 1 or tops_a_package else ""
         if name in sys.stdlib_module_names and name != "__init__":
-            found.append(Violation("shadows", path, 1, f"hides the standard library's {name}"))
-    return found
+            matches.append(Violation("shadows", path, 1, f"hides the standard library's {name}"))
+    return matches
 
 
 def read_tree(root: Path) -> dict[str, str]:

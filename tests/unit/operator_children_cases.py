@@ -6,19 +6,28 @@ from typing import Any
 
 from headgate.api.consumer import Consumer
 from headgate.api.parse import parse_resource
-from headgate.api.queues import Queue
-from headgate_operator.build_cronjob import cronjob
-from headgate_operator.build_deployment import deployment
-from headgate_operator.build_disruption import disruption_budget
-from headgate_operator.build_pod import Owner
+from headgate.api.queues import QueueResource
+from headgate_operator.build_cronjob import build_cronjob
+from headgate_operator.build_deployment import build_deployment
+from headgate_operator.build_disruption import build_disruption_budget
+from headgate_operator.build_pod import ChildOwner
 from headgate_operator.names import Key
-from headgate_operator.world import ChildName, Connection, Document, JobGroup, Meta, Present, Settings, World
+from headgate_operator.world import (
+    ChildName,
+    Document,
+    JobGroup,
+    Meta,
+    OperatorSettings,
+    PresentResource,
+    ResourceWorld,
+    StoreConnection,
+)
 
 UID = "0b7e5e4c-1f2d-4c55-9b5e-3f1f6f2f7a11"
 KEY = Key("Queue", "shop", "emails")
-OWNER = Owner(KEY, UID)
-SETTINGS = Settings(cluster="c", version="0.1.0", image="headgate.local/headgate:dev", spark_image="spark:4")
-CONNECTION = Connection("headgate-connection", "d1", "headgate", "dc1", 3, is_copy=True)
+OWNER = ChildOwner(KEY, UID)
+SETTINGS = OperatorSettings(cluster="c", version="0.1.0", image="headgate.local/headgate:dev", spark_image="spark:4")
+CONNECTION = StoreConnection("headgate-connection", "d1", "headgate", "dc1", 3, is_copy=True)
 PYTHON: dict[str, Any] = {"name": "mailer", "image": "registry.example/mailer:1.4", "handler": "mailer.tasks:send"}
 HTTP: dict[str, Any] = {"name": "web", "image": "registry.example/web:2", "http": {"port": 8080, "path": "/work"}}
 TEMPLATE: dict[str, Any] = {
@@ -83,7 +92,7 @@ GROUPS = {
 }
 
 
-def queue(*consumers: dict[str, Any], namespace: str = "shop", **spec: Any) -> Queue:
+def queue(*consumers: dict[str, Any], namespace: str = "shop", **spec: Any) -> QueueResource:
     """A queue with these consumers; several need engine extent."""
     engine = {"engine": "extent"} if len(consumers) > 1 else {}
     document = {
@@ -93,7 +102,7 @@ def queue(*consumers: dict[str, Any], namespace: str = "shop", **spec: Any) -> Q
         "spec": {**engine, "consumers": list(consumers), **spec},
     }
     parsed = parse_resource(document)
-    assert isinstance(parsed, Queue)
+    assert isinstance(parsed, QueueResource)
     return parsed
 
 
@@ -104,26 +113,26 @@ def consumer(told: dict[str, Any]) -> Consumer:
     return consumers[0]
 
 
-def made(case: str, *, replicas: int | None = 2, owner: Owner = OWNER) -> dict[str, Any]:
+def made(case: str, *, replicas: int | None = 2, owner: ChildOwner = OWNER) -> dict[str, Any]:
     """The Deployment of one of CONSUMERS."""
-    return deployment(owner, SETTINGS, CONNECTION, consumer(CONSUMERS[case]), replicas)
+    return build_deployment(owner, SETTINGS, CONNECTION, consumer(CONSUMERS[case]), replicas)
 
 
-def every_child(owner: Owner) -> dict[str, dict[str, Any]]:
+def every_child(owner: ChildOwner) -> dict[str, dict[str, Any]]:
     """Every sort of Deployment, budget and CronJob, by the field that distinguishes it from the others."""
     namespace = owner.key.namespace
     return {
         **{f"deployment {case}": made(case, owner=owner) for case in CONSUMERS},
         "deployment without replicas": made("external", replicas=None, owner=owner),
-        "budget": disruption_budget(owner, consumer(PYTHON)),
-        **{f"cronjob {task}": cronjob(namespace, SETTINGS, group) for task, group in GROUPS.items()},
+        "budget": build_disruption_budget(owner, consumer(PYTHON)),
+        **{f"cronjob {task}": build_cronjob(namespace, SETTINGS, group) for task, group in GROUPS.items()},
     }
 
 
-def world(resource: Queue, *, owner: Owner = OWNER, **parts: Any) -> World:
+def world(resource: QueueResource, *, owner: ChildOwner = OWNER, **parts: Any) -> ResourceWorld:
     """A world around it, in which nothing is there yet, unless parts say so."""
-    present = Present({}, Meta(owner.uid, 1, 0), resource)
-    return World(key=owner.key, settings=SETTINGS, resource=present, **{"connection": CONNECTION, **parts})
+    present = PresentResource({}, Meta(owner.uid, 1, 0), resource)
+    return ResourceWorld(key=owner.key, settings=SETTINGS, resource=present, **{"connection": CONNECTION, **parts})
 
 
 def live(document: Document, **status: Any) -> dict[str, Any]:

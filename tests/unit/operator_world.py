@@ -16,10 +16,10 @@ from uuid import UUID
 
 from headgate.api.parse import check_resource
 from headgate.applying import decide_steps as steps
-from headgate.applying.wanted import Surroundings, wanted_of
-from headgate.engines.registry import CARRIED, tables_of
+from headgate.applying.wanted import PlacementDefaults, wanted_of
+from headgate.engines.registry import ENGINE_MODULES, tables_of
 from headgate.expiry import SECOND_US
-from headgate.store.catalogue_entry import Entry, State
+from headgate.store.catalogue_entry import Entry, EntryState
 from headgate.store.decide_generation import Generation, decide_sure, first, turned
 from headgate.store.drift import Drift
 from headgate_operator.decide import decide
@@ -29,47 +29,47 @@ from headgate_operator.effects import (
     Effect,
     Emit,
     PatchStatus,
-    Plan,
+    ReconcilePlan,
     StopLane,
     StoreStep,
 )
 from headgate_operator.names import FINALIZER, MANAGER, Key, application_name, owner_of
 from headgate_operator.world import (
     UNKNOWN,
-    Answer,
     BulkRun,
     ChildName,
-    Connection,
-    Figures,
-    Lanes,
-    Memory,
+    DecisionMemory,
+    LaneHealth,
+    LastApply,
     Meta,
-    NamespaceStand,
+    NamespaceState,
+    OperatorSettings,
     Passes,
-    PodSeen,
-    Present,
-    Settings,
+    PodStatus,
+    PresentResource,
+    QueueLoad,
+    ResourceFailure,
+    ResourceWorld,
     Sibling,
+    StoreConnection,
     StoreView,
-    Trouble,
     Unread,
-    World,
 )
 
 NOW_US = int(datetime(2026, 11, 18, 9, 0, tzinfo=UTC).timestamp()) * SECOND_US
 CLUSTER = "c1"
 UID = "u1"
 ENTRY_ID = UUID("11111111-2222-4333-8444-555555555555")
-CONNECTION = Connection("headgate-connection", "d1", "headgate", "dc1", 3, is_copy=True)
-SETTINGS = Settings(
+CONNECTION = StoreConnection("headgate-connection", "d1", "headgate", "dc1", 3, is_copy=True)
+SETTINGS = OperatorSettings(
     cluster=CLUSTER,
     version="0.9.0",
     image="headgate:0.9.0",
     spark_image="headgate-spark:0.9.0",
-    carried=frozenset(CARRIED),
+    supported=frozenset(ENGINE_MODULES),
 )
 EMAILS = Key("Queue", "shop", "emails")
-READY = NamespaceStand(ready=True)
+READY = NamespaceState(ready=True)
 NO_PASSES = Passes()
 ROUNDS_MAX = 24
 
@@ -102,28 +102,28 @@ class TinyWorld:
     document: dict[str, Any] | None
     key: Key = EMAILS
     now_us: int = NOW_US
-    settings: Settings = SETTINGS
-    namespace: NamespaceStand = READY
+    settings: OperatorSettings = SETTINGS
+    namespace: NamespaceState = READY
     live: dict[ChildName, dict[str, Any]] = field(default_factory=dict)
     foreign: dict[ChildName, str] = field(default_factory=dict)
     checked: set[ChildName] = field(default_factory=set)
-    answers: dict[ChildName, Answer] = field(default_factory=dict)
+    answers: dict[ChildName, LastApply] = field(default_factory=dict)
     siblings: dict[str, Sibling] | Unread = field(default_factory=dict)
-    connection: Connection | Trouble | Unread = CONNECTION
-    unread_store: Trouble | Unread | None = None
+    connection: StoreConnection | ResourceFailure | Unread = CONNECTION
+    unread_store: ResourceFailure | Unread | None = None
     """Replaces the answers of the store."""
-    step_trouble: Trouble | None = None
-    figures: Figures | Unread = UNKNOWN
+    step_failure: ResourceFailure | None = None
+    figures: QueueLoad | Unread = UNKNOWN
     reads_on: bool = False
     """Whether the figures are read again all the time, and stay the same."""
-    lanes: Lanes | Unread = UNKNOWN
+    lanes: LaneHealth | Unread = UNKNOWN
     passes: Passes | Unread = NO_PASSES
     runs: tuple[BulkRun, ...] = ()
-    pods: tuple[PodSeen, ...] = ()
+    pods: tuple[PodStatus, ...] = ()
     spark_operator: bool = True
     ready_max: int = 1000
     """This number of the requested workers becomes ready at once."""
-    memory: Memory = field(default_factory=Memory)
+    memory: DecisionMemory = field(default_factory=DecisionMemory)
 
     entry: Entry | None = None
     owner_lives: bool | Unread = False
@@ -141,9 +141,9 @@ class TinyWorld:
 
     # ---- seen
 
-    def world(self) -> World:
+    def world(self) -> ResourceWorld:
         """As `observe` would give it."""
-        return World(
+        return ResourceWorld(
             key=self.key,
             settings=self.settings,
             resource=self._present(),
@@ -155,9 +155,9 @@ class TinyWorld:
             siblings=UNKNOWN if isinstance(self.siblings, type(UNKNOWN)) else dict(self.siblings),
             connection=self.connection,
             store=self.unread_store if self.unread_store is not None else self._store(),
-            step_trouble=self.step_trouble,
+            step_failure=self.step_failure,
             figures=replace(self.figures, at_us=self.now_us)
-            if self.reads_on and isinstance(self.figures, Figures)
+            if self.reads_on and isinstance(self.figures, QueueLoad)
             else self.figures,
             lanes=self.lanes,
             passes=self.passes,
@@ -166,15 +166,15 @@ class TinyWorld:
             spark_operator=self.spark_operator,
         )
 
-    def decide(self) -> Plan:
+    def decide(self) -> ReconcilePlan:
         """What is to be done now."""
         return decide(self.world(), self.memory, self.now_us)
 
-    def _present(self) -> Present | None:
+    def _present(self) -> PresentResource | None:
         if self.document is None:
             return None
         metadata = self.document["metadata"]
-        found = check_resource({name: part for name, part in self.document.items() if name != "status"})
+        result = check_resource({name: part for name, part in self.document.items() if name != "status"})
         meta = Meta(
             uid=metadata["uid"],
             generation=metadata["generation"],
@@ -183,11 +183,13 @@ class TinyWorld:
             finalizers=tuple(metadata.get("finalizers", ())),
             annotations=dict(metadata.get("annotations", {})),
         )
-        return Present(copy.deepcopy(self.document), meta, tuple(found) if isinstance(found, list) else found)
+        return PresentResource(
+            copy.deepcopy(self.document), meta, tuple(result) if isinstance(result, list) else result
+        )
 
     def _store(self) -> StoreView:
         return StoreView(
-            entry=self.entry if self.entry and self.entry.state is not State.GONE else None,
+            entry=self.entry if self.entry and self.entry.state is not EntryState.GONE else None,
             owner_lives=self.owner_lives,
             tables_made=frozenset(self.noted),
             tables_there=frozenset(self.there),
@@ -198,7 +200,7 @@ class TinyWorld:
         )
 
     def _runs(self) -> tuple[BulkRun, ...]:
-        told = {run.name for run in self.runs}
+        values = {run.name for run in self.runs}
         fresh = (
             BulkRun(
                 bulk=document["metadata"]["labels"]["headgate.io/bulk"],
@@ -208,22 +210,22 @@ class TinyWorld:
                 state="Pending",
             )
             for child, document in self.live.items()
-            if child.kind == "SparkApplication" and child.name not in told
+            if child.kind == "SparkApplication" and child.name not in values
         )
         return (*self.runs, *fresh)
 
     # ---- done
 
-    def settle(self, until_us: int = 0, rounds_max: int = ROUNDS_MAX) -> list[Plan]:
+    def settle(self, until_us: int = 0, rounds_max: int = ROUNDS_MAX) -> list[ReconcilePlan]:
         """Decide and perform until nothing is left to do: now, and up to a given time. A status that is held back is
         waited for. It ends as well where the same is tried again and again, which only a refused step may be."""
-        plans: list[Plan] = []
+        plans: list[ReconcilePlan] = []
         for _ in range(rounds_max):
             plan = self.decide()
             plans.append(plan)
             self.perform(plan)
             if not plan.is_settled:
-                if self.step_trouble is not None and len(plans) > 1 and plan.effects == plans[-2].effects:
+                if self.step_failure is not None and len(plans) > 1 and plan.effects == plans[-2].effects:
                     return plans
                 continue
             again_us = plan.again_at_us
@@ -237,10 +239,10 @@ class TinyWorld:
         """Whether a status is owed of this generation."""
         if self.document is None:
             return False
-        told = self.document.get("status", {}).get("observedGeneration")
-        return bool(told != self.document["metadata"]["generation"])
+        report = self.document.get("status", {}).get("observedGeneration")
+        return bool(report != self.document["metadata"]["generation"])
 
-    def perform(self, plan: Plan) -> None:
+    def perform(self, plan: ReconcilePlan) -> None:
         """All of it, in order."""
         self.memory = plan.memory
         self.checked |= plan.ask
@@ -251,7 +253,7 @@ class TinyWorld:
         """One effect."""
         match effect:
             case StoreStep(step=step):
-                if self.step_trouble is None:
+                if self.step_failure is None:
                     self._step(step)
             case ApplyObject():
                 self._apply(effect)
@@ -277,7 +279,7 @@ class TinyWorld:
             case steps.NoteTables(names=names):
                 assert set(names) <= self.there, "what is not there is noted"
                 self.noted |= set(names)
-            case steps.MendDrift(drift=drift):
+            case steps.FixDrift(drift=drift):
                 self.drifts = tuple(each for each in self.drifts if each != drift)
             case steps.DropTable(name=name):
                 self.there.discard(name)
@@ -292,9 +294,17 @@ class TinyWorld:
                 self._change_entry(step)
 
     def _declare(self, step: steps.DeclareEntry) -> None:
-        if self.entry is None or self.entry.state is State.GONE:
+        if self.entry is None or self.entry.state is EntryState.GONE:
             self.entry = Entry(
-                step.name, ENTRY_ID, step.owner, State.MAKING, 1, step.document, step.place, first(step.shards), 0
+                step.name,
+                ENTRY_ID,
+                step.owner,
+                EntryState.MAKING,
+                1,
+                step.document,
+                step.place,
+                first(step.shards),
+                0,
             )
             return
         assert self.entry.owner == step.owner, "somebody else's entry is changed"
@@ -309,7 +319,7 @@ class TinyWorld:
                 assert all((window.number, window.shards) in self.lanes_made for window in known.windows()) or (
                     step.entry.name.kind == "Counter"
                 )
-                entry = replace(entry, state=State.ACTIVE)
+                entry = replace(entry, state=EntryState.ACTIVE)
             case steps.Announce(number=number, shards=shards):
                 assert (number, shards) in self.lanes_made, "lanes come before their generation is announced"
                 after = Generation(number, shards, self.now_us + 61 * SECOND_US)
@@ -321,31 +331,31 @@ class TinyWorld:
             case steps.Turn():
                 entry = replace(entry, generations=turned(known))
             case steps.Adopt(owner=owner, document=document):
-                state = State.ACTIVE if entry.state is State.RETAINED else entry.state
+                state = EntryState.ACTIVE if entry.state is EntryState.RETAINED else entry.state
                 entry = replace(entry, owner=owner, document=document, state=state)
             case steps.Retain():
-                entry = replace(entry, state=State.RETAINED)
+                entry = replace(entry, state=EntryState.RETAINED)
             case steps.MarkDeleting():
-                entry = replace(entry, state=State.DELETING, changed_us=self.now_us)
+                entry = replace(entry, state=EntryState.DELETING, changed_us=self.now_us)
             case steps.Forget():
-                entry = replace(entry, state=State.GONE)
+                entry = replace(entry, state=EntryState.GONE)
         self.entry = entry
 
     def _apply(self, effect: ApplyObject) -> None:
-        said = copy.deepcopy(dict(effect.document))
-        metadata = said["metadata"]
-        if said["kind"] in ("Queue", "Counter"):
+        message = copy.deepcopy(dict(effect.document))
+        metadata = message["metadata"]
+        if message["kind"] in ("Queue", "Counter"):
             assert self.document is not None
             if metadata["uid"] == self.document["metadata"]["uid"]:
                 self._set_finalizers(metadata.get("finalizers", []))
             return
-        child = ChildName(said["kind"], metadata["name"])
+        child = ChildName(message["kind"], metadata["name"])
         standing = self.live.get(child)
         if standing is None and ("uid" in metadata or child not in self.checked):
             raise AssertionError(f"{child} is applied where nobody has looked")
         if standing is not None and metadata.get("uid") != standing["metadata"]["uid"]:
             raise AssertionError(f"{child} is applied without its uid")
-        self.live[child] = _merged(standing, said, effect.manager, uid=f"uid-{len(self.checked)}-{child.name}")
+        self.live[child] = _merged(standing, message, effect.manager, uid=f"uid-{len(self.checked)}-{child.name}")
         self._control(child)
 
     def _set_finalizers(self, finalizers: list[str]) -> None:
@@ -390,11 +400,13 @@ class TinyWorld:
         assert present is not None and not isinstance(present.parsed, tuple)
         return {table.name for table in tables_of(present.parsed, ENTRY_ID) or ()}
 
-    def make_entry(self, *, owner: str = "", state: State = State.ACTIVE, shards: int | None = None) -> None:
+    def make_entry(
+        self, *, owner: str = "", state: EntryState = EntryState.ACTIVE, shards: int | None = None
+    ) -> None:
         """An entry that stands already, with its tables."""
         present = self._present()
         assert present is not None and not isinstance(present.parsed, tuple)
-        wanted = wanted_of(present.parsed, Surroundings("headgate", "dc1", 3))
+        wanted = wanted_of(present.parsed, PlacementDefaults("headgate", "dc1", 3))
         shards = wanted.shards if shards is None else shards
         owner = owner or owner_of(CLUSTER, UID)
         self.entry = Entry(wanted.name, ENTRY_ID, owner, state, 1, wanted.document, wanted.place, first(shards), 0)
@@ -403,21 +415,21 @@ class TinyWorld:
         self.lanes_made.add((1, shards))
 
 
-def _merged(standing: dict[str, Any] | None, said: dict[str, Any], manager: str, *, uid: str) -> dict[str, Any]:
+def _merged(standing: dict[str, Any] | None, message: dict[str, Any], manager: str, *, uid: str) -> dict[str, Any]:
     """Apply a manager's fields to the object; only for replicas does it matter which managers set them."""
     before = standing or {"metadata": {"uid": uid, "generation": 0, "managedFields": []}, "spec": {}}
     replicas = before["spec"].get("replicas")
     managers = {entry["manager"] for entry in before["metadata"]["managedFields"]} - {manager}
-    after = copy.deepcopy(before) | {"apiVersion": said["apiVersion"], "kind": said["kind"]}
+    after = copy.deepcopy(before) | {"apiVersion": message["apiVersion"], "kind": message["kind"]}
     if manager == MANAGER:
-        after = said
+        after = message
         after.setdefault("spec", {})
-    if "replicas" in said.get("spec", {}):
-        replicas = said["spec"]["replicas"]
+    if "replicas" in message.get("spec", {}):
+        replicas = message["spec"]["replicas"]
         managers.add(manager)
     elif not managers:
         replicas = 1 if standing is not None else None
-    if said["kind"] == "Deployment" and replicas is not None:
+    if message["kind"] == "Deployment" and replicas is not None:
         after["spec"]["replicas"] = replicas
     changed = standing is None or before["spec"] != after["spec"]
     after["metadata"] = {

@@ -125,11 +125,11 @@ def _faults_of_row(row: Row, root: Path) -> Iterator[str]:
 
 def _faults_of_ids(rows: Sequence[Row]) -> Iterator[str]:
     """Ids of a series stand together and count up by one, so none is there twice and none is missing."""
-    seen: set[str] = set()
+    observations: set[str] = set()
     for series, group in groupby(rows, key=lambda row: row.series):
-        if series in seen:
+        if series in observations:
             yield f"the rows {series} do not stand together"
-        seen.add(series)
+        observations.add(series)
         for due, row in enumerate(group, 1):
             if not _ID.fullmatch(row.id):
                 yield f"line {row.line}: {row.id!r} is no id"
@@ -145,12 +145,12 @@ def test_exists(name: str, root: Path) -> bool:
         return False
     scope: Sequence[ast.stmt] = ast.parse(file.read_text(encoding="utf-8")).body
     for part in inner:
-        found = [
+        matches = [
             node
             for node in scope
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == part
         ]
-        if not found:
+        if not matches:
             return False
-        scope = found[0].body
+        scope = matches[0].body
     return True

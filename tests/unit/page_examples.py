@@ -25,7 +25,7 @@ import yaml
 
 from headgate.api.parse import KINDS, check_resource
 from headgate.cli.main import main as headgate
-from headgate_operator.plugin import main as kubectl_headgate
+from headgate_operator.kubectl_plugin import main as kubectl_headgate
 
 ROOT = Path(__file__).parents[2]
 LANGUAGES = ("yaml", "sh", "python", "cql", "text", "json")
@@ -96,10 +96,10 @@ class Example:
 
 def examples_of(page: str, text: str | None = None) -> list[Example]:
     """Every fenced block of a page under docs, then every indented block of commands."""
-    told = (ROOT / "docs" / page).read_text(encoding="utf-8") if text is None else text
-    found = [(language, tuple(words.split()), body) for language, words, body in _BLOCK.findall(told)]
-    found += [("sh", INDENTED, body) for body in indented_commands_of(told)]
-    return [Example(page, number, *each) for number, each in enumerate(found)]
+    output = (ROOT / "docs" / page).read_text(encoding="utf-8") if text is None else text
+    result = [(language, tuple(words.split()), body) for language, words, body in _BLOCK.findall(output)]
+    result += [("sh", INDENTED, body) for body in indented_commands_of(output)]
+    return [Example(page, number, *each) for number, each in enumerate(result)]
 
 
 def indented_commands_of(text: str) -> list[str]:
@@ -134,13 +134,13 @@ def faults_of(example: Example) -> list[str]:
 
 
 def _faults_of_resources(text: str) -> Iterator[str]:
-    for told in yaml.safe_load_all(text):
-        document = told if told and {"apiVersion", "kind"} & set(told) else _queue_with(told or {})
+    for report in yaml.safe_load_all(text):
+        document = report if report and {"apiVersion", "kind"} & set(report) else _queue_with(report or {})
         if not {"apiVersion", "kind"} <= set(document):
             yield "a document without apiVersion or kind"
         elif document["kind"] in KINDS:
-            found = check_resource(document)
-            yield from map(str, found if isinstance(found, list) else ())
+            result = check_resource(document)
+            yield from map(str, result if isinstance(result, list) else ())
 
 
 def _queue_with(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,23 +176,23 @@ def _faults_of_command(words: list[str]) -> Iterator[str]:
         words = words[1:]
     words = words[: words.index(">")] if ">" in words else words
     program, rest = Path(words[0]).name if words else "", words[1:]
-    told = " ".join(words)
+    text = " ".join(words)
     if program == "headgate":
-        yield from _faults_of_click(headgate, rest, told)
+        yield from _faults_of_click(headgate, rest, text)
     elif program == "kubectl" and rest[:1] == ["headgate"]:
-        yield from _faults_of_click(kubectl_headgate, rest[1:], told)
+        yield from _faults_of_click(kubectl_headgate, rest[1:], text)
     elif program == "kubectl":
         if rest[0] not in KUBECTL_VERBS:
-            yield f"kubectl has no verb {rest[0]}: {told}"
+            yield f"kubectl has no verb {rest[0]}: {text}"
     elif program == "helm":
         if rest[0] not in HELM_VERBS:
-            yield f"helm has no verb {rest[0]}: {told}"
+            yield f"helm has no verb {rest[0]}: {text}"
     elif program == "make":
         named = [word for word in rest if "=" not in word and not word.startswith("-")]
         yield from (f"there is no such target: make {word}" for word in named if not _target(word))
     elif program not in OTHERS and words:
-        yield f"what is {program}? {told}"
-    yield from (f"{word} is not there: {told}" for word in words if _is_ours(word) and not (ROOT / word).exists())
+        yield f"what is {program}? {text}"
+    yield from (f"{word} is not there: {text}" for word in words if _is_ours(word) and not (ROOT / word).exists())
 
 
 def _is_ours(word: str) -> bool:
@@ -212,10 +212,10 @@ def _faults_of_click(command: click.Command, arguments: list[str], told: str) ->
             context = command.make_context(command.name, list(arguments))
         while isinstance(command, click.Group):  # what is left behind its own options begins with a command's name
             name, *arguments = [*context._protected_args, *context.args]
-            found = command.get_command(context, name)
-            if found is None:
+            result = command.get_command(context, name)
+            if result is None:
                 raise click.UsageError(f"No such command {name!r}.")
-            command = found
+            command = result
             context = command.make_context(name, arguments, parent=context)
     except click.exceptions.Exit:
         return

@@ -24,7 +24,7 @@ INTERNAL_MEMBERS = frozenset(
         *("bound", "receive_deliveries", "settings_changed", "dead_loops", "ground", "counter_entries"),
         *("entry", "engine", "handle", "kind", "standing", "run_collector", "delivery", "hands", "trace"),
         *("read_peeked", "read_stats", "read_whereabouts", "read_overview", "run_repair", "put_chunk"),
-        *("tell_lost", "state", "connection", "queue", "message", "counter"),
+        *("mark_lost", "state", "connection", "queue", "message", "counter"),
     )
 )
 """For the worker, the commands, the operator and Spark. `state` is that of a CounterState."""

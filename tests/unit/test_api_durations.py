@@ -66,7 +66,7 @@ def test_they_are_values(value: Duration | Size) -> None:
     ("text", "value"),
     [("0", 0), ("512", 512), ("1k", 1000), ("1Ki", 1024), ("1Mi", 1 << 20), ("64M", 64_000_000), ("2Gi", 2 << 30)],
 )
-def test_a_size_is_so_many_bytes(text: str, value: int) -> None:
+def test_a_size_is_that_many_bytes(text: str, value: int) -> None:
     assert (Size(text).bytes, str(Size(text))) == (value, text)
 
 

@@ -90,8 +90,8 @@ def is_bounded(node: dict[str, Any]) -> bool:
 
 
 def tells_something(path: str, node: dict[str, Any]) -> bool:
-    said = node.get("description", "")
-    return path.endswith("[]") or (len(said) >= 20 and said.endswith("."))
+    message = node.get("description", "")
+    return path.endswith("[]") or (len(message) >= 20 and message.endswith("."))
 
 
 def tells_its_default(node: dict[str, Any]) -> bool:
@@ -108,11 +108,11 @@ def test_every_node_is_bounded() -> None:
     assert [path for path, node in WRITTEN if not is_bounded(node)] == []
 
 
-def test_every_field_tells_something() -> None:
+def test_every_field_reports_something() -> None:
     assert [path for path, node in WRITTEN if not tells_something(path, node)] == []
 
 
-def test_kubectl_explain_tells_every_default() -> None:
+def test_kubectl_explain_reports_every_default() -> None:
     assert [path for path, node in WRITTEN if not tells_its_default(node)] == []
 
 
@@ -128,8 +128,8 @@ def bound_of(node: dict[str, Any]) -> Any:
     return node.get("maxItems") or [rule["rule"] for rule in node.get("x-kubernetes-validations", ())]
 
 
-def test_inside_of_somebody_else_s_piece_lists_are_bounded_and_nothing_else_is_said() -> None:
-    pieces = [found for kind, schema in SCHEMAS.items() for found in inside_pieces(schema, kind)]
+def test_inside_of_somebody_else_s_piece_lists_are_bounded_and_nothing_else_is_reported() -> None:
+    pieces = [result for kind, schema in SCHEMAS.items() for result in inside_pieces(schema, kind)]
     lists = [(path, node) for path, node in pieces if node["type"] == "array"]
     places = {path.partition("[].")[2] for path, _ in lists}
     assert {"template.spec.containers[].env", "spark.driver.env", "spark.executor.template.spec.volumes"} <= places
@@ -137,8 +137,8 @@ def test_inside_of_somebody_else_s_piece_lists_are_bounded_and_nothing_else_is_s
     assert [path for path, node in lists if node["nullable"] is not True] == [], "null takes a list of ours away"
     others = [node for _, node in pieces if node["type"] != "array"]
     assert [node for node in others if (node["type"], node[PRESERVES]) != ("object", True)] == []
-    said = {key for _, node in pieces for key in node}
-    assert said == {"type", "nullable", "items", "properties", "maxItems", "x-kubernetes-validations", PRESERVES}
+    message = {key for _, node in pieces for key in node}
+    assert message == {"type", "nullable", "items", "properties", "maxItems", "x-kubernetes-validations", PRESERVES}
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
@@ -154,12 +154,12 @@ def test_a_list_of_objects_is_a_map_by_its_key(kind: str) -> None:
 
 @pytest.mark.parametrize("model", KINDS, ids=kind_of)
 def test_every_rule_is_in_the_crd(model: Any) -> None:
-    said = {
+    message = {
         rule["message"]
         for _, node in nodes(SCHEMAS[kind_of(model)], "")
         for rule in node.get("x-kubernetes-validations", ())
     }
-    assert {rule.says for rule in rules_of(model)} <= said
+    assert {rule.message for rule in rules_of(model)} <= message
 
 
 @pytest.mark.parametrize("model", KINDS, ids=kind_of)
@@ -190,7 +190,7 @@ def test_every_reason_and_condition_has_a_meaning() -> None:
     assert set(status.CONDITION_MEANINGS) == {*status.QUEUE_CONDITIONS, *status.COUNTER_CONDITIONS}
 
 
-def test_every_reason_is_one_of_some_condition_and_tells_what_to_do() -> None:
+def test_every_reason_is_one_of_some_condition_and_reports_what_to_do() -> None:
     assert set(reasons.REASONS_OF) == set(status.CONDITION_MEANINGS)
     assert {reason for of in reasons.REASONS_OF.values() for reason in of} == set(status.Reason)
     idle = {reason for reason in status.Reason if reason not in reasons.REMEDIES}

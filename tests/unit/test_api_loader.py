@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headgate.api.loader import FilesInvalid, load_files, read_files, read_text
 from headgate.api.parse import ResourceInvalid, check_resource, dump_resource, parse_resource
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from tests.unit.api_cases import ACCEPTED, ROOT, document
 
 HEAD = "apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {name: q}\n"
@@ -36,7 +36,7 @@ def test_documents_are_read_in_their_order_and_others_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "line", "says"),
+    ("spec", "line", "message"),
     [
         ("retension: 14d", 5, 'spec.retension: is unknown; did you mean "retention"?'),
         ("timeline:\n    safety_lag: 1s", 6, 'spec.timeline.safety_lag: is unknown; did you mean "safetyLag"?'),
@@ -68,17 +68,17 @@ def test_documents_are_read_in_their_order_and_others_are_passed_over() -> None:
         ),
     ],
 )
-def test_a_fault_names_its_line_its_field_and_what_would_be_right(spec: str, line: int, says: str) -> None:
-    assert lines_of(f"{HEAD}spec:\n  {spec}\n") == [f"f.yaml:{line}: document 1, Queue q: {says}"]
+def test_a_fault_names_its_line_its_field_and_what_would_be_right(spec: str, line: int, message: str) -> None:
+    assert lines_of(f"{HEAD}spec:\n  {spec}\n") == [f"f.yaml:{line}: document 1, Queue q: {message}"]
 
 
-def test_every_fault_of_every_document_is_told_in_the_order_of_the_lines() -> None:
+def test_every_fault_of_every_document_is_reported_in_the_order_of_the_lines() -> None:
     text = f"{HEAD}spec:\n  shards: 0\n  retention: x\n---\n{HEAD}spec:\n  delay: y\n"
     assert [line.split(" ")[0] for line in lines_of(text)] == ["f.yaml:5:", "f.yaml:6:", "f.yaml:12:"]
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("kind: Queue\n", "f.yaml:1: document 1, Queue without a name: apiVersion: must be headgate.io/v1beta1"),
         (
@@ -102,18 +102,18 @@ def test_every_fault_of_every_document_is_told_in_the_order_of_the_lines() -> No
         ),
     ],
 )
-def test_what_is_no_resource_at_all_is_told_in_one_line(text: str, says: str) -> None:
+def test_what_is_no_resource_at_all_is_one_line(text: str, message: str) -> None:
     (line,) = lines_of(text)
-    assert line.startswith(says)
+    assert line.startswith(message)
 
 
-def test_a_missing_spec_or_name_is_told() -> None:
+def test_a_missing_spec_or_name_is_reported() -> None:
     assert lines_of(HEAD) == ["f.yaml:1: document 1, Queue q: spec: is required"]
     text = "apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {}\nspec: {}\n"
     assert lines_of(text) == ["f.yaml:3: document 1, Queue without a name: metadata.name: is required"]
 
 
-def test_a_moment_without_quotes_stays_a_text() -> None:
+def test_a_time_without_quotes_stays_a_text() -> None:
     bulk = "[{name: a, mode: redrive, schedule: '@daily', from: 2026-11-18T09:00:00Z}]"
     (queue,) = read_text(f"{HEAD}spec:\n  bulk: {bulk}\n", "f.yaml").resources
     assert queue.kind == "Queue"
@@ -138,7 +138,7 @@ def test_a_null_in_what_is_passed_on_to_others_stays() -> None:
     assert dump_resource(queue)["spec"]["consumers"][0]["template"]["spec"] == {"nodeSelector": None}
 
 
-def test_a_resource_that_is_there_twice_is_told(tmp_path: Path) -> None:
+def test_a_resource_that_is_there_twice_is_reported(tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(f"{HEAD}spec: {{}}\n")
     (fault,) = read_files(sorted(tmp_path.iterdir())).faults
@@ -146,18 +146,18 @@ def test_a_resource_that_is_there_twice_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (lambda path: None, "does not exist"),
         (lambda path: path.mkdir(), "is a directory, not a file"),
         (lambda path: path.write_bytes(b"\xff\xfe\x00"), "is not text in UTF-8"),
     ],
 )
-def test_a_file_that_can_not_be_read_is_told(make: object, says: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(make: object, message: str, tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     assert callable(make)
     make(path)
-    with pytest.raises(SpecError, match=says):
+    with pytest.raises(InvalidRequest, match=message):
         load_files([path])
 
 
@@ -211,5 +211,5 @@ def test_whatever_stands_anywhere_in_a_resource_is_judged_and_never_breaks_the_j
 
 
 @given(st.text(alphabet="ab:-[]{}&*!|>#'\" \n\t1", max_size=40))
-def test_whatever_a_file_holds_is_read_or_told(text: str) -> None:
+def test_whatever_a_file_holds_is_read_or_reported(text: str) -> None:
     assert all(str(fault).startswith("f.yaml") for fault in read_text(text, "f.yaml").faults)

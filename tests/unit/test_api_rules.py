@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.api.parse import check_resource, dump_resource, parse_resource
-from headgate.api.queues import Queue
+from headgate.api.queues import QueueResource
 from headgate.api.rules import COUNTER_RULES, QUEUE_RULES
 from tests.unit.api_cases import ACCEPTED, CHANGES, Refusal, ShapeCase, document, read_refusals, shape_cases
 
@@ -17,8 +17,8 @@ SHAPES = shape_cases()
 
 
 def faults_of(after: dict[str, Any], before: dict[str, Any] | None = None) -> list[str]:
-    found = check_resource(after, before)
-    return [str(fault) for fault in found] if isinstance(found, list) else []
+    result = check_resource(after, before)
+    return [str(fault) for fault in result] if isinstance(result, list) else []
 
 
 def test_every_rule_has_a_row_that_breaks_it() -> None:
@@ -31,15 +31,15 @@ def test_rules_have_names_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("row", REFUSALS, ids=lambda row: row.rule)
-def test_an_object_that_breaks_one_rule_is_told_that_rule_alone(row: Refusal) -> None:
-    found = check_resource(row.after, row.before)
-    assert isinstance(found, list)
-    assert [fault.rule for fault in found] == [row.rule]
-    assert tuple(str(fault) for fault in found) == row.sees
+def test_an_object_that_breaks_one_rule_is_reported_that_rule_alone(row: Refusal) -> None:
+    result = check_resource(row.after, row.before)
+    assert isinstance(result, list)
+    assert [fault.rule for fault in result] == [row.rule]
+    assert tuple(str(fault) for fault in result) == row.sees
 
 
 @pytest.mark.parametrize("row", [row for row in REFUSALS if row.old is not None], ids=lambda row: row.rule)
-def test_a_rule_on_change_says_nothing_of_what_is_new(row: Refusal) -> None:
+def test_a_rule_on_change_states_nothing_of_what_is_new(row: Refusal) -> None:
     assert faults_of(row.after) == []
 
 
@@ -58,7 +58,7 @@ def test_a_change_that_changes_nothing_fixed_is_accepted(
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: f"{case.kind}.{case.path}")
 def test_every_shape_refuses_what_it_names_as_wrong_with_its_own_words(case: ShapeCase) -> None:
     for wrong in case.shape.wrong:
-        assert f"{case.path}: {case.shape.says}" in faults_of(case.with_value(wrong)), wrong
+        assert f"{case.path}: {case.shape.message}" in faults_of(case.with_value(wrong)), wrong
 
 
 def test_every_field_with_a_shape_is_found() -> None:
@@ -81,13 +81,13 @@ def test_a_resource_survives_being_dumped(kind: str, spec: dict[str, Any]) -> No
 @pytest.mark.parametrize("engine", ["timeline", "bucket", "extent"])
 def test_an_engines_settings_are_in_force_also_where_its_block_is_absent(engine: str) -> None:
     absent, present = (parse_resource(document("Queue", {"engine": engine, **block})) for block in ({}, {engine: {}}))
-    assert isinstance(absent, Queue)
-    assert isinstance(present, Queue)
+    assert isinstance(absent, QueueResource)
+    assert isinstance(present, QueueResource)
     assert absent.spec.engine_settings() == present.spec.engine_settings()
     assert type(absent.spec.engine_settings()).__name__.lower() == engine
 
 
-def test_a_malformed_duration_is_told_once_and_breaks_no_rule() -> None:
+def test_a_malformed_duration_is_reported_once_and_breaks_no_rule() -> None:
     spec = {"timeline": {"safetyLag": "soon"}}
     assert faults_of(document("Queue", spec)) == [
         "spec.timeline.safetyLag: must be a duration such as 500ms, 90s, 1h30m or 14d, from 10ms to 5m"

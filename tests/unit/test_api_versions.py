@@ -8,9 +8,9 @@ import pytest
 
 from headgate.api.parse import parse_resource
 from headgate.api.versions import carry_unknown, document_of, known_part, resource_of
-from headgate.applying.wanted import Surroundings, allowed_change, wanted_of
-from headgate.errors import SpecError
-from headgate.store.catalogue_entry import Place
+from headgate.applying.wanted import PlacementDefaults, allowed_change, wanted_of
+from headgate.errors import InvalidRequest
+from headgate.store.catalogue_entry import StoragePlace
 
 QUEUE: dict[str, Any] = {
     "apiVersion": "headgate.io/v1beta1",
@@ -60,25 +60,25 @@ def test_what_goes_takes_its_unknown_fields_with_it() -> None:
     assert "consumers" not in carry_unknown(newer(), wanted)["spec"]
 
 
-def test_a_kind_of_the_future_is_told_from_a_broken_one() -> None:
-    with pytest.raises(SpecError, match="does not know"):
+def test_a_kind_of_the_future_is_distinguished_from_a_broken_one() -> None:
+    with pytest.raises(InvalidRequest, match="does not know"):
         resource_of({"kind": "Topic"})
 
 
 def test_a_fixed_field_is_refused_by_the_same_rule_as_the_api_servers() -> None:
     standing = document_of(parse_resource(QUEUE))
     wanted = document_of(parse_resource({**QUEUE, "spec": {"engine": "bucket"}}))
-    with pytest.raises(SpecError, match=r"spec\.engine: engine is fixed"):
+    with pytest.raises(InvalidRequest, match=r"spec\.engine: engine is fixed"):
         allowed_change(standing, wanted)
 
 
-def test_storage_is_what_the_resource_says_else_what_the_connection_says() -> None:
-    surroundings = Surroundings("headgate", "dc1", 2)
+def test_storage_is_what_the_resource_states_else_what_the_connection_states() -> None:
+    surroundings = PlacementDefaults("headgate", "dc1", 2)
     plain = wanted_of(parse_resource(QUEUE), surroundings)
     chosen = wanted_of(
         parse_resource({**QUEUE, "spec": {"storage": {"keyspace": "shop", "tables": "shared", "replication": 5}}}),
         surroundings,
     )
-    assert (Place("dc1", "headgate", "dedicated"), 2) == (plain.place, plain.replication)
-    assert (Place("dc1", "shop", "shared"), 5) == (chosen.place, chosen.replication)
+    assert (StoragePlace("dc1", "headgate", "dedicated"), 2) == (plain.place, plain.replication)
+    assert (StoragePlace("dc1", "shop", "shared"), 5) == (chosen.place, chosen.replication)
     assert "queue/shop/emails" == plain.label

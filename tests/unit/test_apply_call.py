@@ -55,19 +55,19 @@ def test_paths_and_documents_are_read_in_their_order(file: Path) -> None:
     ],
 )
 def test_what_cannot_be_applied_is_refused_before_anything_is_connected(resources: Any, line: str) -> None:
-    with pytest.raises(headgate.SpecError) as caught:
+    with pytest.raises(headgate.InvalidRequest) as caught:
         asyncio.run(headgate.apply(resources, environment={}))
     assert line in str(caught.value)
 
 
 def test_without_async_the_same_is_refused() -> None:
-    with pytest.raises(headgate.SpecError, match="HEADGATE_CONTACT_POINTS is not set"):
+    with pytest.raises(headgate.InvalidRequest, match="HEADGATE_CONTACT_POINTS is not set"):
         headgate.apply_sync(QUEUE, environment={})
 
 
 @pytest.mark.parametrize("owner", ["", "a b", "a/b", "x" * 64, "a\n"])
 def test_an_owner_is_a_name(owner: str) -> None:
-    with pytest.raises(headgate.SpecError, match="An owner is a name"):
+    with pytest.raises(headgate.InvalidRequest, match="An owner is a name"):
         checked_owner(owner)
     assert "cli/headgate" == checked_owner("headgate")
 
@@ -77,6 +77,6 @@ def test_a_report_raises_where_a_resource_was_refused() -> None:
     refused = ApplyResult("Queue", "shop/orders", ApplyOutcome.REFUSED, ("another name manages it",))
     ApplyReport((done,)).check()
     assert (refused,) == ApplyReport((done, refused)).refused
-    with pytest.raises(headgate.Refused) as caught:
+    with pytest.raises(headgate.OperationRefused) as caught:
         ApplyReport((done, refused)).check()
     assert "Resources were refused. (resources=Queue shop/orders: another name manages it)" == str(caught.value)

@@ -13,7 +13,7 @@ from tests.unit.generated_tables import PAGE, in_page, tables
 PROTOCOLS = ("catalogue", "lanes", "store", "timeline")
 
 
-def test_every_attack_is_shown_or_says_where_it_will_be() -> None:
+def test_every_attack_is_shown_or_states_where_it_will_be() -> None:
     assert [] == attacks_table.faults(attacks_table.tests_by_attack())
 
 
@@ -25,8 +25,8 @@ def test_a_missing_test_and_an_unknown_number_are_found() -> None:
 @pytest.mark.parametrize("name", ["attacks", "breakages"])
 def test_a_table_of_the_page_is_what_it_is_made_from(name: str) -> None:
     expected = tables()[name]
-    found = in_page(PAGE.read_text(encoding="utf-8"), name)
-    assert expected == found, "write it anew: .venv/bin/python -m tests.unit.generated_tables --write"
+    result = in_page(PAGE.read_text(encoding="utf-8"), name)
+    assert expected == result, "write it anew: .venv/bin/python -m tests.unit.generated_tables --write"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -62,8 +62,8 @@ class Server:
         if "prepared" in text:
             known = self.prepared.get(values[0]) if at == "two" else None
             return [] if known is None else [row(None, None, known, "shop", None)]
-        found = self.gc_grace.get(".".join(values))
-        return [] if found is None else [row(None, None, None, None, found)]
+        result = self.gc_grace.get(".".join(values))
+        return [] if result is None else [row(None, None, None, None, result)]
 
 
 def batches(server: Server | None = None) -> CassandraBatches:
@@ -134,8 +134,8 @@ def test_a_batch_that_may_be_written_by_half_is_refused(kind: Any) -> None:
 
 @pytest.mark.parametrize("level", sorted(TOO_WEAK))
 def test_a_batch_answered_by_less_than_a_quorum_is_refused(level: int) -> None:
-    said = refused(Server(), BatchStatement(consistency_level=level))
-    assert f"given={ConsistencyLevel.value_to_name[level]}" in said
+    message = refused(Server(), BatchStatement(consistency_level=level))
+    assert f"given={ConsistencyLevel.value_to_name[level]}" in message
 
 
 def test_a_batch_with_one_timestamp_for_all_is_refused() -> None:
@@ -167,9 +167,9 @@ def test_what_is_no_batch_is_refused() -> None:
 def test_every_refusal_is_one_line_and_leaves_the_batch_as_it_was() -> None:
     batch = batch_with(WRITE)
     batch.add("INSERT INTO shop.files (id, content) VALUES (%s, %s)", (1, bytes(FAIL_BYTES)))
-    said = refused(Server(), batch)
-    assert "The server would refuse a batch of this size" in said
-    assert (1, 2) == (len(said.splitlines()), len(batch))
+    message = refused(Server(), batch)
+    assert "The server would refuse a batch of this size" in message
+    assert (1, 2) == (len(message.splitlines()), len(batch))
 
 
 def test_the_servers_own_limit_counts_under_its_new_and_its_old_name() -> None:
@@ -212,7 +212,7 @@ def test_the_table_of_a_prepared_statement_is_known_from_the_node_that_knows_its
     assert "table=shop.orders" in refused(server, batch)
 
 
-def test_a_prepared_statement_that_no_node_tells_of_is_not_judged() -> None:
+def test_a_prepared_statement_that_no_node_reports_of_is_not_judged() -> None:
     batch = BatchStatement()
     batch._add_statement_and_params(True, b"id", [b"7"])
     assert "" == refused(Server(), batch)
@@ -230,7 +230,7 @@ def test_what_was_asked_once_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "result"),
     [
         ("INSERT INTO a.b (c) VALUES (1)", ("a", "b")),
         ('insert into "A"."B" (c) values (1)', ("A", "B")),
@@ -240,8 +240,8 @@ def test_what_was_asked_once_is_known() -> None:
         ("SELECT 1", None),
     ],
 )
-def test_the_table_of_a_statement(text: str, found: tuple[str, str] | None) -> None:
-    assert found == table_of(text, "here")
+def test_the_table_of_a_statement(text: str, result: tuple[str, str] | None) -> None:
+    assert result == table_of(text, "here")
 
 
 def test_the_table_of_a_statement_without_a_keyspace_is_not_guessed() -> None:
@@ -254,7 +254,7 @@ def test_the_size_of_a_text_is_that_of_its_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "limit"), [("50KiB", 51_200), ("50", 51_200), ("1MiB", 1_048_576), ("900B", 900), ("null", None)]
+    ("output", "limit"), [("50KiB", 51_200), ("50", 51_200), ("1MiB", 1_048_576), ("900B", 900), ("null", None)]
 )
-def test_a_limit_as_settings_tell_it(told: str, limit: int | None) -> None:
-    assert limit == bytes_of(told)
+def test_a_limit_as_settings_report_it(output: str, limit: int | None) -> None:
+    assert limit == bytes_of(output)

@@ -50,15 +50,15 @@ def test_a_part_that_is_measured_again_takes_the_place_of_what_was() -> None:
     assert [] == whole["only"]
 
 
-def test_a_part_that_was_measured_at_another_commit_tells_that() -> None:
+def test_a_part_that_was_measured_at_another_commit_reports_that() -> None:
     first, second, third = (
         document(part, commit=commit, date=commit) for part, commit in (("put", "a"), ("path", "b"), ("depth", "c"))
     )
     whole = joined(joined(first, second), third)
-    told = {figure["part"]: figure.get("earlier") for figure in whole["figures"]}
-    assert {"put": {"commit": "a", "date": "a"}, "path": {"commit": "b", "date": "b"}, "depth": None} == told
+    values = {figure["part"]: figure.get("earlier") for figure in whole["figures"]}
+    assert {"put": {"commit": "a", "date": "a"}, "path": {"commit": "b", "date": "b"}, "depth": None} == values
     assert "c" == whole["commit"]
-    assert {"put": told["put"], "path": told["path"]} == earlier(whole)
+    assert {"put": values["put"], "path": values["path"]} == earlier(whole)
 
 
 @pytest.mark.parametrize("key", ["machine", "versions", "quick", "rounds", "window_s", "name"])

@@ -44,7 +44,7 @@ def test_the_time_of_children_counts_whether_they_live_or_were_waited_for() -> N
     assert ticks_by_root(tree, [10, 20]) == {10: 16, 20: 100}
 
 
-def test_a_measured_process_that_has_ended_is_told() -> None:
+def test_a_measured_process_that_has_ended_is_reported() -> None:
     with pytest.raises(Unavailable, match="ended"):
         ticks_by_root([ProcessTicks(10, 1, 5, 2)], [11])
 
@@ -74,12 +74,12 @@ def test_a_load_average_is_that_of_the_last_minute() -> None:
     assert parse_load_average("2.90 2.34 1.33 4/110 27392\n") == 2.90
 
 
-def test_a_processor_is_told_by_its_model() -> None:
+def test_a_processor_is_given_by_its_model() -> None:
     assert parse_cpu_model("processor\t: 0\nmodel name\t: Some CPU @ 2.60GHz\n") == "Some CPU @ 2.60GHz"
     assert parse_cpu_model("Features : fp asimd\n") != ""
 
 
 def test_a_machine_is_described_without_its_name() -> None:
-    told = describe()
-    assert set(told) == {"cores", "memory_gb", "processor", "system", "python"}
-    assert os.uname().nodename not in str(told).split()
+    report = describe()
+    assert set(report) == {"cores", "memory_gb", "processor", "system", "python"}
+    assert os.uname().nodename not in str(report).split()

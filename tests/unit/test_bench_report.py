@@ -17,7 +17,7 @@ from bench.report import Document, as_markdown, as_text, document, number
 from bench.rounds import CLIENT_US, ROWS_PER_S, Rounds
 from bench.run import EXIT_USAGE, main, parse
 from bench.validity import Load, baseline_marks, failure_marks, load_marks, load_of, rounds_marks
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from tests.unit.test_bench_figures import window
 
 MACHINE: dict[str, object] = {"cores": 2, "memory_gb": 8, "processor": "a processor"}
@@ -73,25 +73,25 @@ def test_too_few_rounds_void_the_run() -> None:
 
 
 @pytest.mark.parametrize(("failed", "bad"), [(0, []), (1, [False]), (9, [True])])
-def test_failed_requests_are_told_and_many_void_the_run(failed: int, bad: list[bool]) -> None:
+def test_failed_requests_are_reported_and_many_void_the_run(failed: int, bad: list[bool]) -> None:
     rounds = Rounds("run", "case", {"ours": (window(requests=500, failed=failed),)})
     assert [mark.bad for mark in failure_marks([rounds])] == bad
 
 
-def test_a_valid_result_tells_its_target_as_met() -> None:
+def test_a_valid_result_reports_its_target_as_met() -> None:
     lines = as_text(kept())
     assert "VALID" in lines
     assert any(line.startswith("target: batches") and "1.20 times" in line and "met" in line for line in lines)
 
 
-def test_a_missed_target_is_told_and_the_result_still_counts() -> None:
+def test_a_missed_target_is_reported_and_the_result_still_counts() -> None:
     result = kept(bound=1.1)
     assert (result["valid"], result["figures"][0]["met"]) == (True, False)
     assert any("MISSED" in line for line in as_text(result))
     assert any("MISSED" in line for line in as_markdown(result))
 
 
-def test_an_invalid_result_says_so_and_why() -> None:
+def test_an_invalid_result_reports_it_and_why() -> None:
     lines = as_text(kept(known=5_000))
     assert any(line.startswith("INVALID") for line in lines)
     assert any(line.startswith("invalid: the baseline of batches") for line in lines)
@@ -154,8 +154,8 @@ def test_a_page_is_filled_between_its_marks_and_nowhere_else() -> None:
     assert docs.with_results(page, {"store": json.dumps(kept())}) == page
 
 
-def test_a_result_without_a_place_on_the_page_is_told() -> None:
-    with pytest.raises(SpecError, match="no place"):
+def test_a_result_without_a_place_on_the_page_is_reported() -> None:
+    with pytest.raises(InvalidRequest, match="no place"):
         docs.with_results(PAGE, {"counters": "{}"})
 
 
@@ -172,7 +172,7 @@ def test_a_page_with_another_figure_is_stale(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_figure_that_no_result_has_is_an_error() -> None:
-    with pytest.raises(SpecError, match="lacks a figure"):
+    with pytest.raises(InvalidRequest, match="lacks a figure"):
         headlines.find_figure(kept(), "batches", "colour")
 
 
@@ -225,7 +225,7 @@ def test_options_change_a_plan() -> None:
     assert (name, plan.rounds, plan.seconds, plan.quick, output) == ("store", 3, 0.5, False, Path("x.json"))
 
 
-def test_a_plan_that_can_not_be_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_that_cannot_be_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["store", "--rounds", "0"]) == EXIT_USAGE
-    said = capsys.readouterr().err
-    assert (said.count("\n"), "rounds=0" in said) == (1, True)
+    message = capsys.readouterr().err
+    assert (message.count("\n"), "rounds=0" in message) == (1, True)

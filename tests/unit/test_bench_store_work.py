@@ -43,8 +43,8 @@ class InMemory(StoreContender):
                 return 1
             case RequestKind.SLICE:
                 part, seq = self.next_slice()
-                found = sorted(key for key in self.parts[part] if key >= seq)[: self.rows]
-                return self.check_slice(len(found), found[0], seq)
+                result = sorted(key for key in self.parts[part] if key >= seq)[: self.rows]
+                return self.check_slice(len(result), result[0], seq)
             case RequestKind.PACKED:
                 part, payload = self.next_part(), self.next_packed()
                 self.write_part(part, [(0, payload)])
@@ -97,7 +97,7 @@ def test_a_slice_that_is_not_the_one_asked_for_is_found_out() -> None:
         contender.run(job(RequestKind.SLICE, rows=PREPARED_ROWS - 1))
 
 
-def test_a_window_in_which_nothing_was_answered_is_told() -> None:
+def test_a_window_in_which_nothing_was_answered_is_reported() -> None:
     contender = InMemory()
     contender.run(job(RequestKind.INSERT, requests=0))
     with pytest.raises(Bug, match="no request"):
@@ -111,7 +111,7 @@ def test_single_inserts_write_different_rows() -> None:
     assert {seq for _, seq in keys} == set(range(100))
 
 
-def test_a_message_is_json_of_the_size_that_is_said() -> None:
+def test_a_message_is_json_of_the_size_that_is_reported() -> None:
     assert {len(message(number)) for number in (0, 9, 12_345)} == {MESSAGE_BYTES}
     assert json.loads(message(7))["id"] == 7
 

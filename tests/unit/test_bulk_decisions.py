@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate_spark.jobs.decide_batch import (
+    BatchDecision,
     BatchPlan,
-    Decided,
     IdUnknown,
-    OutcomeUnknown,
     Pick,
     RangePlan,
     Reported,
+    RowOutcomeUnknown,
     all_done,
     decide_outcomes,
     masked,
@@ -45,13 +45,13 @@ ROWS = {ROW: (0, 0), OTHER: (0, 1)}
 
 
 def test_what_succeeded_is_settled_what_died_is_dead_and_the_rest_stays() -> None:
-    said = [
+    message = [
         Reported(ROW, "done", 0b0011),
         Reported(ROW, "dead", 0b0100, "invalid address"),
         Reported(OTHER, "return", 0b1),
     ]
-    decided = decide_outcomes(plan_of(0b1111, 0b11), ROWS, said)
-    assert decided == Decided(
+    decided = decide_outcomes(plan_of(0b1111, 0b11), ROWS, message)
+    assert decided == BatchDecision(
         done={(0, 0): 0b0011},
         dead={(0, 0): 0b0100},
         reasons={ROW + (2).to_bytes(2, "little"): "invalid address"},
@@ -61,12 +61,12 @@ def test_what_succeeded_is_settled_what_died_is_dead_and_the_rest_stays() -> Non
 
 
 @pytest.mark.parametrize("other", ["return", "dead"])
-def test_what_was_told_twice_and_not_alike_stays(other: str) -> None:
+def test_what_was_reported_twice_and_not_alike_stays(other: str) -> None:
     decided = decide_outcomes(plan_of(0b1), ROWS, [Reported(ROW, "done", 1), Reported(ROW, other, 1)])
     assert (decided.done, decided.dead, decided.reasons, decided.returned) == ({}, {}, {}, 1)
 
 
-def test_the_same_told_twice_counts_once() -> None:
+def test_the_same_reported_twice_counts_once() -> None:
     decided = decide_outcomes(plan_of(0b1), ROWS, [Reported(ROW, "done", 1), Reported(ROW, "done", 1)])
     assert decided.counts == (1, 0, 0)
 
@@ -77,7 +77,7 @@ def test_a_copy_is_found_by_the_id_that_it_was_first_given() -> None:
     assert decided.done == {(0, 1): 0b10}
 
 
-def test_a_copy_of_a_message_whose_first_row_is_in_the_batch_too_is_told_from_it() -> None:
+def test_a_copy_of_a_message_whose_first_row_is_in_the_batch_too_is_distinguished_from_it() -> None:
     plan = plan_of(0b01, 0b1, aliases={ROW + b"\x01\x00": (1, 0)})
     decided = decide_outcomes(plan, ROWS, [Reported(ROW, "done", 0b11)])
     assert decided.done == {(0, 0): 0b01, (0, 1): 0b1}
@@ -90,13 +90,13 @@ def test_an_id_that_was_not_given_out_settles_nothing(mask: int) -> None:
 
 
 def test_an_outcome_that_is_none_settles_nothing() -> None:
-    with pytest.raises(OutcomeUnknown, match="done, return, dead"):
+    with pytest.raises(RowOutcomeUnknown, match="done, return, dead"):
         decide_outcomes(plan_of(0b01), ROWS, [Reported(ROW, "ok", 1)])
 
 
 def test_without_a_dead_letter_queue_what_died_stays() -> None:
     decided = decide_outcomes(plan_of(0b11), ROWS, [Reported(ROW, "done", 1), Reported(ROW, "dead", 2, "why")])
-    assert without_dead(decided) == Decided(done={(0, 0): 1}, returned=1)
+    assert without_dead(decided) == BatchDecision(done={(0, 0): 1}, returned=1)
 
 
 def test_a_part_of_a_plan_keeps_its_aliases_under_their_new_numbers() -> None:
@@ -110,19 +110,19 @@ MASKS = st.lists(st.integers(1, 2**70), min_size=0, max_size=30)
 
 
 @given(st.lists(MASKS, max_size=4), st.integers(0, 2**62))
-def test_a_plan_comes_back_from_its_bytes_as_it_was(lanes: list[list[int]], moment_us: int) -> None:
+def test_a_plan_comes_back_from_its_bytes_as_it_was(lanes: list[list[int]], time_us: int) -> None:
     ranges = tuple(
-        replace(plan_of(*masks, aliases={b"id": (0, 3)}).ranges[0], lane=f"1/{number}", deadline_us=moment_us)
+        replace(plan_of(*masks, aliases={b"id": (0, 3)}).ranges[0], lane=f"1/{number}", deadline_us=time_us)
         for number, masks in enumerate(lanes)
     )
-    plan = BatchPlan(ranges, moment_us)
+    plan = BatchPlan(ranges, time_us)
     assert decode_plan(encode_plan(plan)) == plan
     committed = Committed(plan, masked(plan, {}), {b"id": "weil"}, "4-attempt")
     assert decode_committed(encode_committed(committed)) == committed
 
 
 @pytest.mark.parametrize("stored", [b"", b"\x02abc", b"\x01abc", encode_plan(plan_of(1, 2))[:-1]])
-def test_a_plan_that_can_not_be_read_is_refused(stored: bytes) -> None:
+def test_a_plan_that_cannot_be_read_is_refused(stored: bytes) -> None:
     with pytest.raises(PlanBroken):
         decode_plan(stored)
 

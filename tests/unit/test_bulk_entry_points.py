@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate_spark.jobs.tasks import load
 
 
@@ -29,7 +29,7 @@ def test_a_module_that_lies_where_the_job_is_started_is_found(folder: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("source", "entry_point", "says"),
+    ("source", "entry_point", "message"),
     [
         ("def send(:\n", "broken:send", "SyntaxError"),
         ("raise ValueError('no such\\nregion')\n", "broken:send", "ValueError: no such region"),
@@ -39,10 +39,12 @@ def test_a_module_that_lies_where_the_job_is_started_is_found(folder: Path) -> N
         ("", "not_there:send", "No module named 'not_there'"),
     ],
 )
-def test_a_handler_that_can_not_be_loaded_is_one_line(folder: Path, source: str, entry_point: str, says: str) -> None:
+def test_a_handler_that_cannot_be_loaded_is_one_line(
+    folder: Path, source: str, entry_point: str, message: str
+) -> None:
     (folder / "broken.py").write_text(source)
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         load(entry_point)
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert entry_point in str(refused.value)
     assert 1 == len(str(refused.value).splitlines())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate_spark.jobs import executors
-from headgate_spark.jobs.executors import SAID_AFTER_S, NoExecutor, await_executor
+from headgate_spark.jobs.executors import REPORTED_AFTER_S, NoExecutor, await_executor
 
 
 class Cluster:
@@ -16,7 +16,7 @@ class Cluster:
 
     def __init__(self, come_after_s: float, *, master: str = "k8s://here", settings: dict[str, str] | None = None):
         self.now_s = 0.0
-        self.looks = 0
+        self.checks = 0
         self._come_after_s = come_after_s
         known = SimpleNamespace(getExecutorMemoryStatus=self._known)
         conf = SimpleNamespace(get=(settings or {}).get)
@@ -25,7 +25,7 @@ class Cluster:
         )
 
     def _known(self) -> SimpleNamespace:
-        self.looks += 1
+        self.checks += 1
         return SimpleNamespace(size=lambda: 3 if self.now_s >= self._come_after_s else 1)
 
     def sleep(self, seconds: float) -> None:
@@ -34,21 +34,21 @@ class Cluster:
 
 def waited(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, within_s: float = 120.0) -> list[str]:
     """The lines that were printed until it continued."""
-    said: list[str] = []
+    message: list[str] = []
     monkeypatch.setattr(executors, "time", SimpleNamespace(monotonic=lambda: cluster.now_s, sleep=cluster.sleep))
     spark: Any = cluster
-    assert bool(await_executor(spark, said.append, within_s=within_s)) == bool(said)
-    return said
+    assert bool(await_executor(spark, message.append, within_s=within_s)) == bool(message)
+    return message
 
 
-@pytest.mark.parametrize(("come_after_s", "lines"), [(0.0, 0), (SAID_AFTER_S - 1, 0), (SAID_AFTER_S + 30, 1)])
-def test_it_begins_when_the_first_is_there_and_says_once_that_it_waits_for_long(
+@pytest.mark.parametrize(("come_after_s", "lines"), [(0.0, 0), (REPORTED_AFTER_S - 1, 0), (REPORTED_AFTER_S + 30, 1)])
+def test_it_begins_when_the_first_is_there_and_states_once_that_it_waits_for_long(
     monkeypatch: pytest.MonkeyPatch, come_after_s: float, lines: int
 ) -> None:
     cluster = Cluster(come_after_s)
-    said = waited(cluster, monkeypatch)
-    assert (lines, come_after_s) == (len(said), cluster.now_s)
-    assert all("No executor of the job has come (waited_s=45); run kubectl describe" in line for line in said)
+    message = waited(cluster, monkeypatch)
+    assert (lines, come_after_s) == (len(message), cluster.now_s)
+    assert all("No executor of the job has come (waited_s=45); run kubectl describe" in line for line in message)
 
 
 def test_where_none_comes_it_ends_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,4 +66,4 @@ def test_where_none_has_to_be_there_none_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, master: str, settings: dict[str, str]
 ) -> None:
     cluster = Cluster(1e9, master=master, settings=settings)
-    assert ([], 0) == (waited(cluster, monkeypatch), cluster.looks)
+    assert ([], 0) == (waited(cluster, monkeypatch), cluster.checks)

@@ -13,12 +13,12 @@ from click.testing import CliRunner
 from pyspark.errors import PySparkRuntimeError
 
 from headgate.api.bulk import Bulk
-from headgate.store.catalogue_entry import Entry, Name, Place, State
+from headgate.store.catalogue_entry import Entry, EntryState, Name, StoragePlace
 from headgate.store.decide_generation import first
-from headgate_operator.build_pod import Owner
+from headgate_operator.build_pod import ChildOwner
 from headgate_operator.build_spark import arguments
+from headgate_operator.bulk_runs import job_id as operators_job_id
 from headgate_operator.names import Key
-from headgate_operator.observe_runs import job_id as operators_job_id
 from headgate_spark import bulk_program, session, worker_connection
 from headgate_spark.jobs import progress
 from headgate_spark.jobs.request import JobRequest, SinkRequest, job_id
@@ -31,31 +31,31 @@ UID = "0b2c1a6e-9b53-4d4c-8a7e-3f1f0c9a7d11"
 def entry_of(name: str, spec: dict[str, Any], *, owner: str = "cli/me") -> Entry:
     """As the catalogue has a queue."""
     document = {"kind": "Queue", "metadata": {"name": name, "namespace": "shop"}, "spec": spec}
-    place = Place("dc1", "headgate", "dedicated")
-    return Entry(Name("Queue", "shop", name), CREATION, owner, State.ACTIVE, 1, document, place, first(3), 0)
+    place = StoragePlace("dc1", "headgate", "dedicated")
+    return Entry(Name("Queue", "shop", name), CREATION, owner, EntryState.ACTIVE, 1, document, place, first(3), 0)
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[JobRequest]:
     """What the program would run, of a queue that has one job."""
-    found: list[JobRequest] = []
+    matches: list[JobRequest] = []
 
     def run(_options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
-        found.append(request(entry_of("emails", {"bulk": [NIGHTLY]})))
+        matches.append(request(entry_of("emails", {"bulk": [NIGHTLY]})))
 
     monkeypatch.setattr(bulk_program, "_run", run)
-    return found
+    return matches
 
 
 def test_what_the_operator_gives_is_a_job_of_the_catalogue(asked: list[JobRequest]) -> None:
     bulk = Bulk.model_validate(NIGHTLY)
-    told = arguments(Owner(Key("Queue", "shop", "emails"), UID), bulk, "emails-nightly-1a2b")
-    done = CliRunner().invoke(bulk_program.command, told)
+    report = arguments(ChildOwner(Key("Queue", "shop", "emails"), UID), bulk, "emails-nightly-1a2b")
+    done = CliRunner().invoke(bulk_program.command, report)
     assert (0, "") == (done.exit_code, done.output)
     assert [JobRequest("shop/emails", "nightly", "move", target="shop/other", rate=500.0)] == asked
 
 
-def test_the_operator_looks_for_the_figures_where_the_job_tells_them() -> None:
+def test_the_operator_searches_for_the_figures_where_the_job_reports_them() -> None:
     entry = entry_of("emails", {"bulk": [NIGHTLY]}, owner=f"operator/some-cluster/{UID}")
     assert operators_job_id(UID, "nightly") == job_id(entry, "nightly")
     by_hand = entry_of("emails", {}, owner="cli/me")
@@ -74,7 +74,7 @@ def test_the_operator_looks_for_the_figures_where_the_job_tells_them() -> None:
                 "handler": "m:f",
                 "where": "attempt>3",
                 "batch_messages": 500,
-                "loan_s": 120.0,
+                "reservation_s": 120.0,
             },
         ),
         (
@@ -99,7 +99,7 @@ def test_what_people_write_is_read(asked: list[JobRequest], line: str, wanted: d
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
         ("drain shop/emails", "drain needs one of a handler, a sink and a target"),
         ("export shop/emails --sink parquet", "A sink must be FORMAT:PATH"),
@@ -110,14 +110,18 @@ def test_what_people_write_is_read(asked: list[JobRequest], line: str, wanted: d
     ],
 )
 def test_what_is_wrong_is_one_line(
-    asked: list[JobRequest], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str, says: str
+    asked: list[JobRequest],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    message: str,
 ) -> None:
     monkeypatch.setattr("sys.argv", ["bulk.py", *line.split()])
     with pytest.raises(SystemExit) as left:
         bulk_program.main()
-    told = capsys.readouterr().err
-    assert (2, 1) == (left.value.code, len(told.splitlines()))
-    assert says in told
+    text = capsys.readouterr().err
+    assert (2, 1) == (left.value.code, len(text.splitlines()))
+    assert message in text
     assert [] == asked
 
 
@@ -137,18 +141,18 @@ class Connection:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
     """The reports of refused jobs, and the job of each."""
-    found: list[tuple[UUID, str]] = []
+    matches: list[tuple[UUID, str]] = []
 
     class Row:
-        def __init__(self, _here: object, job: UUID, _title: str) -> None:
+        def __init__(self, _local: object, job: UUID, _title: str) -> None:
             self._job = job
 
-        def tell(self, says: str) -> None:
-            found.append((self._job, says))
+        def report(self, message: str) -> None:
+            matches.append((self._job, message))
 
     monkeypatch.setattr(worker_connection, "WorkerConnection", Connection)
     monkeypatch.setattr(progress, "Progress", Row)
-    return found
+    return matches
 
 
 def ended(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[object, list[str]]:
@@ -159,51 +163,51 @@ def ended(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     return left.value.code, capsys.readouterr().err.splitlines()
 
 
-def test_a_job_that_can_not_begin_says_so_where_the_operator_reads_it(
+def test_a_job_that_cannot_begin_reports_it_where_the_operator_reads_it(
     told: list[tuple[UUID, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, said = ended("run shop/emails weekly", monkeypatch, capsys)
-    assert (2, 1) == (code, len(said))
-    assert [(job_id(entry_of("emails", {}), "weekly"), said[0])] == told
-    assert "there=nightly" in said[0]
+    code, message = ended("run shop/emails weekly", monkeypatch, capsys)
+    assert (2, 1) == (code, len(message))
+    assert [(job_id(entry_of("emails", {}), "weekly"), message[0])] == told
+    assert "there=nightly" in message[0]
 
 
-def test_spark_that_does_not_start_is_one_line_and_told(
+def test_spark_that_does_not_start_is_one_line_and_reported(
     told: list[tuple[UUID, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(*_: object, **__: object) -> None:
         raise PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
 
     monkeypatch.setattr(session, "open_session", fails)
-    code, said = ended("run shop/emails nightly", monkeypatch, capsys)
-    assert (1, 1) == (code, len(said))
-    assert "JAVA_GATEWAY_EXITED" in said[0]
-    assert "JAVA_HOME" in said[0]
-    assert [(job_id(entry_of("emails", {}), "nightly"), said[0].removeprefix("headgate: "))] == told
+    code, message = ended("run shop/emails nightly", monkeypatch, capsys)
+    assert (1, 1) == (code, len(message))
+    assert "JAVA_GATEWAY_EXITED" in message[0]
+    assert "JAVA_HOME" in message[0]
+    assert [(job_id(entry_of("emails", {}), "nightly"), message[0].removeprefix("headgate: "))] == told
 
 
 @pytest.mark.parametrize("line", ["run shop/emails nightly", "gc shop/views"])
-def test_without_spark_it_is_said_what_to_install(
+def test_without_spark_it_is_reported_what_to_install(
     told: list[tuple[UUID, str]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     line: str,
 ) -> None:
     monkeypatch.setattr(bulk_program, "find_spec", lambda _name: None)
-    code, said = ended(line, monkeypatch, capsys)
-    assert (1, ["headgate: Spark is not installed; pip install 'headgate[spark]'"]) == (code, said)
+    code, message = ended(line, monkeypatch, capsys)
+    assert (1, ["headgate: Spark is not installed; pip install 'headgate[spark]'"]) == (code, message)
     assert [] == told
 
 
 @pytest.mark.parametrize(
-    ("raised", "code", "says"), [(EOFError(), 1, "Spark's JVM ended"), (KeyboardInterrupt(), 130, "interrupted")]
+    ("raised", "code", "message"), [(EOFError(), 1, "Spark's JVM ended"), (KeyboardInterrupt(), 130, "interrupted")]
 )
-def test_a_job_that_is_broken_off_says_by_what(
+def test_a_job_that_is_broken_off_shows_by_what(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     raised: BaseException,
     code: int,
-    says: str,
+    message: str,
 ) -> None:
     def run(*_: object) -> None:
         raise raised
@@ -213,4 +217,4 @@ def test_a_job_that_is_broken_off_says_by_what(
     with pytest.raises(SystemExit) as ended:
         bulk_program.main()
     assert code == ended.value.code
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err

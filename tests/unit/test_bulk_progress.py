@@ -33,8 +33,8 @@ class Here:
         self.environment = environment or {}
         self.notes: list[tuple[str, int, int]] = []
         self.is_away = False
-        ground = SimpleNamespace(store_in=lambda keyspace: keyspace, keyspace="headgate")
-        self.headgate = SimpleNamespace(ground=ground, now_us=lambda: 7)
+        process_context = SimpleNamespace(store_in=lambda keyspace: keyspace, keyspace="headgate")
+        self.headgate = SimpleNamespace(process_context=process_context, now_us=lambda: 7)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run(work)
@@ -49,9 +49,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Here:
         assert job == JOB
         if one.is_away:
             raise Unavailable("the store is away")
-        one.notes.append((result.says, result.keys, result.problems))
+        one.notes.append((result.message, result.keys, result.problems))
 
-    monkeypatch.setattr(progress, "write_standing", write)
+    monkeypatch.setattr(progress, "write_pass_result", write)
     return one
 
 
@@ -90,11 +90,11 @@ def test_the_operator_reads_what_was_settled_and_what_stays(here: Here) -> None:
     one = progress_on(here, io.StringIO())
     one.batch(5, 2, 3, 1.0)
     one.batch(1, 0, 0, 1.0)
-    one.tell("done")
+    one.report("done")
     assert [("runs", 7, 3), ("runs", 8, 3), ("done", 8, 3)] == here.notes
 
 
-def test_a_figure_that_can_not_be_told_is_said_and_harms_nothing(here: Here) -> None:
+def test_a_figure_that_is_unknown_is_reported_and_harms_nothing(here: Here) -> None:
     here.is_away = True
     stream = io.StringIO()
     progress_on(here, stream).batch(5, 2, 3, 1.0)

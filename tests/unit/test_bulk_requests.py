@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate_spark.jobs.request import JobRequest, JobWrong, SinkRequest, bulk_of, moment_us, rate_of, request_of
+from headgate_spark.jobs.request import JobRequest, JobWrong, SinkRequest, bulk_of, parse_time_us, rate_of, request_of
 
 NOW_US = 1_800_000_000_000_000
 
@@ -37,7 +37,7 @@ def test_a_job_of_a_resource_is_read(fields: dict[str, Any], wanted: dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("fields", "says"),
+    ("fields", "message"),
     [
         ({"mode": "drain"}, "drain needs one of"),
         ({"mode": "drain", "handler": "m:f", "target": "b"}, "drain needs one of"),
@@ -51,24 +51,24 @@ def test_a_job_of_a_resource_is_read(fields: dict[str, Any], wanted: dict[str, A
         ({"mode": "drain", "handler": "m:f", "rate": "fast"}, "rate"),
     ],
 )
-def test_a_job_that_can_not_be_done_is_refused_in_one_line(fields: dict[str, Any], says: str) -> None:
+def test_a_job_that_cannot_be_done_is_refused_in_one_line(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(JobWrong) as refused:
         request_of("shop/emails", bulk_of(job(**fields)))
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert 1 == len(str(refused.value).splitlines())
 
 
-def test_moments_are_told_or_counted_back() -> None:
-    assert NOW_US - 86_400_000_000 == moment_us("24h", NOW_US)
-    assert NOW_US - 95_000_000 == moment_us("1m35s", NOW_US)
-    assert 1_767_225_600_000_000 == moment_us("2026-01-01T00:00:00Z", NOW_US)
-    assert None is moment_us(None, NOW_US)
+def test_times_are_reported_or_counted_back() -> None:
+    assert NOW_US - 86_400_000_000 == parse_time_us("24h", NOW_US)
+    assert NOW_US - 95_000_000 == parse_time_us("1m35s", NOW_US)
+    assert 1_767_225_600_000_000 == parse_time_us("2026-01-01T00:00:00Z", NOW_US)
+    assert None is parse_time_us(None, NOW_US)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "24", "2026-13-45T00:00:00Z"])
-def test_what_is_no_moment_is_refused_in_one_line(text: str) -> None:
+def test_what_is_no_time_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(JobWrong, match=rf"given={text}\); write 2026-11-18T09:00:00Z"):
-        moment_us(text, NOW_US)
+        parse_time_us(text, NOW_US)
 
 
 def test_rates_are_a_second() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from headgate.client.background import BackgroundLoop
 from headgate.client.outgoing import Put
-from headgate.errors import Refused, SpecError
-from headgate.store.store import Unknown
+from headgate.errors import InvalidRequest, OperationRefused
+from headgate.store.store import OutcomeUnknown
 from headgate_spark.jobs import tasks
 from headgate_spark.jobs.tasks import PUTS_AHEAD, TRIES, Puts, condense, puts_messages
 from headgate_spark.worker_connection import WorkerConnection
@@ -63,7 +63,7 @@ class Doubtful(Here):
 
     def judge(self, number: int) -> None:
         if number < self._fails:
-            raise Unknown("The message may have been written, or may still be")
+            raise OutcomeUnknown("The message may have been written, or may still be")
 
 
 class Broken(Here):
@@ -71,14 +71,14 @@ class Broken(Here):
 
     def judge(self, number: int) -> None:
         if number == 0:
-            raise Refused("no")
+            raise OperationRefused("no")
 
 
 def put_into(
     here: Here, monkeypatch: pytest.MonkeyPatch, *, messages: int = 3, group: str | None = None
 ) -> list[int]:
     """The number of messages in each batch of a task's result."""
-    monkeypatch.setattr(tasks, "connection_here", lambda told: cast("WorkerConnection", here))
+    monkeypatch.setattr(tasks, "process_connection", lambda told: cast("WorkerConnection", here))
     monkeypatch.setattr(tasks, "PAUSE_S", 0.0)
     monkeypatch.setattr(tasks, "PUT_AT_ONCE", 3)
     rows = [{"id": f"m{number}", "payload": b"x", "attributes": [], "group": group} for number in range(messages)]
@@ -89,7 +89,7 @@ def put_into(
         here.background.stop()
 
 
-def test_a_put_whose_end_is_not_known_is_made_again_under_the_same_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_put_whose_end_is_not_known_is_recreated_under_the_same_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = Doubtful(fails=2)
     assert [3] == put_into(queue, monkeypatch)
     keys: list[str | None] = [f"job 1 m{number}" for number in range(3)]
@@ -98,45 +98,45 @@ def test_a_put_whose_end_is_not_known_is_made_again_under_the_same_keys(monkeypa
 
 def test_one_whose_end_is_never_known_fails_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = Doubtful(fails=TRIES)
-    with pytest.raises(Unknown):
+    with pytest.raises(OutcomeUnknown):
         put_into(queue, monkeypatch)
     assert TRIES == len(queue.tried)
 
 
 def test_some_are_put_ahead_of_the_rest_and_all_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Here()
-    assert [20] == put_into(here, monkeypatch, messages=20)
-    assert (7, 7, 0) == (len(here.tried), here.ended, here.under_way)
-    assert PUTS_AHEAD == here.most
+    local = Here()
+    assert [20] == put_into(local, monkeypatch, messages=20)
+    assert (7, 7, 0) == (len(local.tried), local.ended, local.under_way)
+    assert PUTS_AHEAD == local.most
 
 
 def test_what_has_groups_waits_for_all_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Here()
-    assert [20] == put_into(here, monkeypatch, messages=20, group="g")
-    assert (7, 1) == (here.ended, here.most)
+    local = Here()
+    assert [20] == put_into(local, monkeypatch, messages=20, group="g")
+    assert (7, 1) == (local.ended, local.most)
 
 
 def test_a_task_whose_put_fails_ends_once_all_that_it_began_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Broken()
-    with pytest.raises(Refused):
-        put_into(here, monkeypatch, messages=20)
-    assert here.under_way == 0
-    assert 2 <= here.ended == len(here.tried) <= 1 + PUTS_AHEAD
+    local = Broken()
+    with pytest.raises(OperationRefused):
+        put_into(local, monkeypatch, messages=20)
+    assert local.under_way == 0
+    assert 2 <= local.ended == len(local.tried) <= 1 + PUTS_AHEAD
 
 
 @pytest.mark.parametrize("length", [3, 10, 26, 27, 31, 40])
-def test_an_id_of_any_length_tells_its_row_and_its_index(length: int) -> None:
+def test_an_id_of_any_length_reports_its_row_and_its_index(length: int) -> None:
     row = bytes(range(length - 2))
     ids = [base64.b32encode(row + index.to_bytes(2, "little")).decode().rstrip("=").lower() for index in (0, 1, 299)]
     outcomes = pa.RecordBatch.from_pydict({"id": ids, "outcome": ["done"] * 3, "reason": [None] * 3})
-    (found,) = condense([outcomes])
+    (result,) = condense([outcomes])
     assert [(row, 1 << 299 | 0b11)] == [
-        (each["row"], int.from_bytes(each["mask"], "little")) for each in found.to_pylist()
+        (each["row"], int.from_bytes(each["mask"], "little")) for each in result.to_pylist()
     ]
 
 
 @pytest.mark.parametrize("given", ["m1", "no id at all!", "é" * 44])
-def test_an_id_that_is_none_is_told(given: str) -> None:
+def test_an_id_that_is_none_is_reported(given: str) -> None:
     outcomes = pa.RecordBatch.from_pydict({"id": [given], "outcome": ["done"], "reason": [None]})
-    with pytest.raises(SpecError, match="The handler returned an invalid id"):
+    with pytest.raises(InvalidRequest, match="The handler returned an invalid id"):
         list(condense([outcomes]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.testing.cassandra.choose import Source, decide_source
 from headgate.testing.docker_engine import docker_answers
 
@@ -34,12 +34,12 @@ def test_the_users_word_then_a_named_cluster_then_docker_then_the_jars(
 
 
 def test_an_unknown_source_is_refused_with_those_there_are() -> None:
-    with pytest.raises(SpecError, match="jars, docker or existing"):
+    with pytest.raises(InvalidRequest, match="jars, docker or existing"):
         decide_source({"HEADGATE_TEST_CASSANDRA": "podman"}, docker_runs=True)
 
 
 def test_an_existing_cluster_has_to_be_named() -> None:
-    with pytest.raises(SpecError, match="CONTACT_POINTS"):
+    with pytest.raises(InvalidRequest, match="CONTACT_POINTS"):
         decide_source({"HEADGATE_TEST_CASSANDRA": "existing"}, docker_runs=False)
 
 

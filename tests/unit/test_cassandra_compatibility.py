@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.errors import Refused, Unavailable
+from headgate.errors import OperationRefused, Unavailable
 from headgate.store.cassandra import Coordinator
 from headgate.store.cassandra_compatibility import keeps_past_2038
 
@@ -42,10 +42,10 @@ class Nodes:
         (("CASSANDRA_4",), False),
         (("NONE", "CASSANDRA_4", "NONE"), False),
         (("NONE", Unavailable("it is away")), False),
-        (("NONE", Refused("the role may not ask")), False),
+        (("NONE", OperationRefused("the role may not ask")), False),
         (("NONE", None), False),
         ((), False),
     ],
 )
-def test_it_is_kept_where_every_node_of_the_data_centre_says_so(answers: tuple[Any, ...], kept: bool) -> None:
+def test_it_is_kept_where_every_node_of_the_data_centre_reports_it(answers: tuple[Any, ...], kept: bool) -> None:
     assert kept == asyncio.run(keeps_past_2038(Nodes(*answers)))  # type: ignore[arg-type]  # as far as it is asked

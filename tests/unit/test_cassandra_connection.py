@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.testing.cassandra.connection import (
     Connection,
     ContactPoint,
@@ -33,7 +33,7 @@ ROLES = st.one_of(st.just((None, None)), st.tuples(NAMES, NAMES))
     st.one_of(st.none(), st.builds(TlsFiles, FILES), WITH_KEY),
     NAMES,
 )
-def test_what_is_told_by_the_environment_is_read_back_whole(
+def test_what_is_given_by_the_environment_is_read_back_whole(
     points: list[ContactPoint], name: str, role: tuple[str | None, str | None], tls: TlsFiles | None, keyspace: str
 ) -> None:
     connection = Connection(tuple(points), name, *role, tls, keyspace, name)
@@ -56,7 +56,7 @@ def test_contact_points_are_read_as_people_write_them(text: str, expected: list[
 
 @pytest.mark.parametrize("text", ["", " , ", "db1:x", "db1:0", "db1:70000", ":9042"])
 def test_a_contact_point_that_names_nothing_is_refused_with_what_would_be_right(text: str) -> None:
-    with pytest.raises(SpecError, match="host"):
+    with pytest.raises(InvalidRequest, match="host"):
         parse_contact_points(text)
 
 
@@ -66,10 +66,10 @@ def test_a_switch_is_read_as_people_write_it(text: str, expected: bool) -> None:
 
 
 def test_a_switch_that_is_neither_names_itself() -> None:
-    with pytest.raises(SpecError, match="USE_SSL"):
+    with pytest.raises(InvalidRequest, match="USE_SSL"):
         parse_switch("USE_SSL", "perhaps")
 
 
 def test_tls_without_an_authority_is_refused() -> None:
-    with pytest.raises(SpecError, match="SSL_CA"):
+    with pytest.raises(InvalidRequest, match="SSL_CA"):
         read_connection({"CONTACT_POINTS": "db1", "USE_SSL": "true"})

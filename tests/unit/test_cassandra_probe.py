@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from headgate.errors import HeadgateError, Refused, SpecError, Unavailable
+from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.testing.cassandra.connection import Connection, ContactPoint
 from headgate.testing.cassandra.cql_probe import CqlProbe
 
@@ -27,8 +27,8 @@ def value(data: bytes | None) -> bytes:
     return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
 
 
-def error(code: int, said: str) -> Answer:
-    return ERROR, struct.pack(">i", code) + text(said)
+def error(code: int, message: str) -> Answer:
+    return ERROR, struct.pack(">i", code) + text(message)
 
 
 def rows(columns: list[tuple[str, bytes]], *lines: list[bytes | None]) -> Answer:
@@ -113,7 +113,7 @@ def test_values_of_every_plain_type_are_read() -> None:
         assert [expected] == probe.query("SELECT * FROM ks.t")
 
 
-def test_it_says_who_it_is_when_asked_and_sends_the_consistency() -> None:
+def test_it_states_which_process_it_is_when_asked_and_sends_the_consistency() -> None:
     with server((AUTHENTICATE, text("Password")), (AUTH_SUCCESS, b"\xff" * 4), (RESULT, struct.pack(">i", 1))) as (
         point,
         asked,
@@ -127,16 +127,16 @@ def test_it_says_who_it_is_when_asked_and_sends_the_consistency() -> None:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (0x0100, Refused),
-        (0x2100, Refused),
+        (0x0100, OperationRefused),
+        (0x2100, OperationRefused),
         (0x1000, Unavailable),
         (0x1100, Unavailable),
         (0x1200, Unavailable),
-        (0x2000, SpecError),
-        (0x2200, SpecError),
+        (0x2000, InvalidRequest),
+        (0x2200, InvalidRequest),
     ],
 )
-def test_an_error_of_the_server_tells_whose_fault_it_is(code: int, kind: type[HeadgateError]) -> None:
+def test_an_error_of_the_server_reports_whose_fault_it_is(code: int, kind: type[HeadgateError]) -> None:
     with (
         server((READY, b""), error(code, "because")) as (point, _),
         CqlProbe(point, connection(point)) as probe,
@@ -145,8 +145,8 @@ def test_an_error_of_the_server_tells_whose_fault_it_is(code: int, kind: type[He
         probe.query("SELECT 1")
 
 
-def test_a_server_that_asks_who_it_is_gets_no_guess() -> None:
-    with server((AUTHENTICATE, text("Password"))) as (point, _), pytest.raises(Refused, match="USERNAME"):
+def test_a_server_that_asks_that_it_is_gets_no_guess() -> None:
+    with server((AUTHENTICATE, text("Password"))) as (point, _), pytest.raises(OperationRefused, match="USERNAME"):
         CqlProbe(point, connection(point, known=False))
 
 
@@ -155,7 +155,7 @@ def test_a_server_that_hangs_up_is_unavailable() -> None:
         CqlProbe(point, connection(point))
 
 
-def test_a_server_of_another_protocol_is_told_apart() -> None:
+def test_a_server_of_another_protocol_is_distinguished() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         point = ContactPoint("127.0.0.1", listener.getsockname()[1])
 
@@ -174,6 +174,6 @@ def test_an_unknown_consistency_is_refused_with_those_there_are() -> None:
     with (
         server((READY, b"")) as (point, _),
         CqlProbe(point, connection(point)) as probe,
-        pytest.raises(SpecError, match="LOCAL_QUORUM"),
+        pytest.raises(InvalidRequest, match="LOCAL_QUORUM"),
     ):
         probe.query("SELECT 1", consistency="MOST")

@@ -29,25 +29,25 @@ class Server:
     def __init__(self, *shown: tuple[set[str], set[str]]) -> None:
         self.shown = list(shown)
         """The content of `tables` and of `columns`, read by read; the last one for ever."""
-        self.looks = 0
+        self.checks = 0
 
     async def cql(self, text: str, values: Any = (), **_: Any) -> list[Any]:
         """The rows of the question."""
-        tables, columns = self.shown[min(self.looks, len(self.shown) - 1)]
+        tables, columns = self.shown[min(self.checks, len(self.shown) - 1)]
         if "system_schema.tables" in text:
             return [SimpleNamespace(table_name=name, **TABLE) for name in sorted(tables)]
-        self.looks += 1
+        self.checks += 1
         return [SimpleNamespace(table_name=name, **COLUMN) for name in sorted(columns)]
 
 
 def read(server: Server) -> dict[str, int]:
     """The tables as they are found, with the number of their columns."""
-    found = asyncio.run(CassandraSchema(server).read_tables("k"))  # type: ignore[arg-type]  # as far as it is asked
-    return {name: len(table.columns) for name, table in found.items()}
+    result = asyncio.run(CassandraSchema(server).read_tables("k"))  # type: ignore[arg-type]  # as far as it is asked
+    return {name: len(table.columns) for name, table in result.items()}
 
 
 @pytest.mark.parametrize(
-    ("shown", "found"),
+    ("shown", "result"),
     [
         ([({"a"}, {"a"})], {"a": 1}),
         ([({"a"}, {"a", "b"})], {"a": 1}),
@@ -56,11 +56,11 @@ def read(server: Server) -> dict[str, int]:
     ],
     ids=["at rest", "made after the first question", "shown before its columns", "dropped in between"],
 )
-def test_a_table_is_found_whole_or_not_at_all(shown: list[Any], found: dict[str, int]) -> None:
-    assert found == read(Server(*shown))
+def test_a_table_is_found_whole_or_not_at_all(shown: list[Any], result: dict[str, int]) -> None:
+    assert result == read(Server(*shown))
 
 
-def test_a_table_that_never_shows_its_columns_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_never_shows_its_columns_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cassandra_schema, "AGREED_WITHIN_S", 0.0)
     with pytest.raises(NotAgreed, match=r"table=k\.b"):
         read(Server(({"a", "b"}, {"a"})))

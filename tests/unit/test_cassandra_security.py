@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from headgate.errors import Bug, SpecError
+from headgate.errors import Bug, InvalidRequest
 from headgate.testing.cassandra.security import Credentials, Grant, create_role_statements
 from headgate.testing.cassandra.tls import certificates, pem, read_jks
 
@@ -21,7 +21,7 @@ def test_a_role_may_log_in_and_do_what_is_granted() -> None:
     assert expected == create_role_statements(Credentials("reader", "it's"), [Grant("SELECT", "KEYSPACE shop")])
 
 
-def test_a_name_can_not_end_its_own_quotes() -> None:
+def test_a_name_cannot_end_its_own_quotes() -> None:
     statement = create_role_statements(Credentials('x" WITH SUPERUSER = true --', "p"))[0]
     assert statement.startswith('CREATE ROLE IF NOT EXISTS "x"" WITH SUPERUSER = true --" WITH PASSWORD')
 
@@ -69,5 +69,5 @@ def test_der_becomes_text_in_lines_of_64() -> None:
 
 
 def test_a_name_without_its_kind_is_no_name_for_a_certificate() -> None:
-    with pytest.raises(SpecError, match="dns:host"):
+    with pytest.raises(InvalidRequest, match="dns:host"):
         certificates(["localhost"])

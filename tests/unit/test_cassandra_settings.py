@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.testing.cassandra.settings import (
+    NodePlace,
     NodeSettings,
-    Place,
     Profile,
     ServerTls,
     cassandra_yaml,
@@ -22,7 +22,7 @@ from headgate.testing.cassandra.settings import (
     server_arguments,
 )
 
-PLACE = Place(Path("/somewhere/node"), "127.0.0.2", 25001, 25002, 25003)
+PLACE = NodePlace(Path("/somewhere/node"), "127.0.0.2", 25001, 25002, 25003)
 ANY = "0.0.0.0"  # noqa: S104 - inside a container
 LIMITS = (
     *("batch_size_warn_threshold", "batch_size_fail_threshold", "max_mutation_size", "commitlog_segment_size"),
@@ -31,7 +31,7 @@ LIMITS = (
 )
 
 
-def told(settings: NodeSettings, place: Place = PLACE) -> dict[str, Any]:
+def told(settings: NodeSettings, place: NodePlace = PLACE) -> dict[str, Any]:
     parsed: dict[str, Any] = json.loads(cassandra_yaml(settings, place))
     return parsed
 
@@ -66,36 +66,36 @@ def test_an_override_is_the_last_word() -> None:
         ("group", {"commitlog_sync": "group", "commitlog_sync_group_window": "10ms"}),
     ],
 )
-def test_each_way_to_sync_the_commit_log_is_told_with_its_period(sync: str, expected: dict[str, str]) -> None:
-    found = {
+def test_each_way_to_sync_the_commit_log_is_reported_with_its_period(sync: str, expected: dict[str, str]) -> None:
+    entries = {
         name: value for name, value in told(NodeSettings(commitlog_sync=sync)).items() if "commitlog_sync" in name
     }
-    assert expected == found
+    assert expected == entries
 
 
 @pytest.mark.parametrize(
     "wrong", [{"commitlog_sync": "never"}, {"paxos_variant": "v3"}, {"storage_compatibility_mode": "CASSANDRA_3"}]
 )
 def test_a_setting_that_the_server_does_not_know_is_refused_before_a_start(wrong: dict[str, str]) -> None:
-    with pytest.raises(SpecError, match="one of"):
+    with pytest.raises(InvalidRequest, match="one of"):
         NodeSettings(**wrong)  # type: ignore[arg-type]  # what a user may write in a call
 
 
 def test_a_node_listens_at_its_own_address_alone() -> None:
-    found = told(NodeSettings())
-    assert ("127.0.0.2", "127.0.0.2") == (found["listen_address"], found["rpc_address"])
+    result = told(NodeSettings())
+    assert ("127.0.0.2", "127.0.0.2") == (result["listen_address"], result["rpc_address"])
 
 
-def test_a_container_answers_at_any_address_and_tells_its_own() -> None:
-    found = told(for_any_address(NodeSettings(overrides={"num_tokens": 4}), broadcast="here"))
-    assert (ANY, "here", 4) == (found["rpc_address"], found["broadcast_rpc_address"], found["num_tokens"])
+def test_a_container_answers_at_any_address_and_reports_its_own() -> None:
+    result = told(for_any_address(NodeSettings(overrides={"num_tokens": 4}), broadcast="here"))
+    assert (ANY, "here", 4) == (result["rpc_address"], result["broadcast_rpc_address"], result["num_tokens"])
 
 
 def test_all_nodes_of_a_ring_are_seeds() -> None:
-    place = Place(Path("/n"), "127.0.0.1", 1, 7000, 3, seeds=("127.0.0.1", "127.0.0.2"), token=5, nodes=2)
-    found = told(NodeSettings(), place)
-    assert "127.0.0.1:7000,127.0.0.2:7000" == found["seed_provider"][0]["parameters"][0]["seeds"]
-    assert ("5", False) == (found["initial_token"], found["auto_bootstrap"])
+    place = NodePlace(Path("/n"), "127.0.0.1", 1, 7000, 3, seeds=("127.0.0.1", "127.0.0.2"), token=5, nodes=2)
+    result = told(NodeSettings(), place)
+    assert "127.0.0.1:7000,127.0.0.2:7000" == result["seed_provider"][0]["parameters"][0]["seeds"]
+    assert ("5", False) == (result["initial_token"], result["auto_bootstrap"])
     assert "-Dcassandra.system_auth.default_rf=2" in server_arguments(NodeSettings(), place, archive=None)
 
 
@@ -114,8 +114,8 @@ def test_passwords_and_grants_are_on_unless_switched_off() -> None:
 
 def test_a_server_with_certificates_takes_no_connection_without_tls() -> None:
     tls = ServerTls(Path("/s"), Path("/t"), "secret", require_client_auth=True)
-    found = told(NodeSettings(tls=tls))["client_encryption_options"]
-    assert (True, False, True) == (found["enabled"], found["optional"], found["require_client_auth"])
+    result = told(NodeSettings(tls=tls))["client_encryption_options"]
+    assert (True, False, True) == (result["enabled"], result["optional"], result["require_client_auth"])
 
 
 def test_a_path_with_odd_letters_stays_well_formed_in_the_logging_configuration() -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from headgate.errors import HeadgateError, Surroundings
+from headgate.errors import EnvironmentProblem, HeadgateError
 from headgate.testing.cassandra import java as java_module
 from headgate.testing.cassandra.jars import maven_failure
 from headgate.testing.cassandra.java import find_java, parse_build, parse_major, require_memory
 from headgate.testing.cassandra.node import start_failure
-from headgate.testing.cassandra.settings import Place
+from headgate.testing.cassandra.settings import NodePlace
 from headgate.testing.ports import FIRST, LAST, server_ports
 from headgate.testing.processes import port_taken
 
@@ -21,7 +21,7 @@ JAVA_17 = 'openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment (bu
 
 
 @pytest.mark.parametrize(
-    ("said", "major"),
+    ("message", "major"),
     [
         (JAVA_17, 17),
         ('java version "1.8.0_392"', 8),
@@ -29,8 +29,8 @@ JAVA_17 = 'openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment (bu
         ("no Java at all", None),
     ],
 )
-def test_the_version_of_a_java_is_read_from_what_it_says(said: str, major: int | None) -> None:
-    assert major == parse_major(said)
+def test_the_version_of_a_java_is_read_from_its_text(message: str, major: int | None) -> None:
+    assert major == parse_major(message)
 
 
 def test_the_build_of_a_java_can_name_a_file() -> None:
@@ -55,8 +55,8 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_without_java_it_says_what_to_install(no_java: Path) -> None:
-    with pytest.raises(Surroundings, match=r"Java is missing.*openjdk-17"):
+def test_without_java_it_names_what_to_install(no_java: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match=r"Java is missing.*openjdk-17"):
         find_java()
 
 
@@ -64,7 +64,7 @@ def test_a_java_of_the_wrong_version_is_named_with_the_right_ones(
     no_java: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(fake_java(no_java / "one", "21.0.1").parent))
-    with pytest.raises(Surroundings, match=r"17 or 11.*found=21"):
+    with pytest.raises(EnvironmentProblem, match=r"17 or 11.*version=21"):
         find_java()
 
 
@@ -76,15 +76,15 @@ def test_a_right_java_is_found_behind_a_wrong_one(no_java: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("message", "expected"),
     [
         ("[ERROR] Could not transfer artifact x from y (https://repo.example/m2): Unknown host repo", "registry"),
         ("[ERROR] write failed: No space left on device", "disk is full"),
         ("[ERROR] Could not find artifact a:b:jar:1", "could not resolve"),
     ],
 )
-def test_mavens_many_lines_become_one_without_the_registrys_address(said: str, expected: str) -> None:
-    line = str(maven_failure(said))
+def test_mavens_many_lines_become_one_without_the_registrys_address(message: str, expected: str) -> None:
+    line = str(maven_failure(message))
     assert expected in line
     assert "repo.example" not in line
 
@@ -102,19 +102,19 @@ def test_mavens_many_lines_become_one_without_the_registrys_address(said: str, e
         ("ERROR [main] Invalid yaml. Please remove properties [nonsense] from your cassandra.yaml", "[nonsense]"),
     ],
 )
-def test_a_node_that_did_not_start_says_why_and_what_to_do(tmp_path: Path, log: str, expected: str) -> None:
+def test_a_node_that_did_not_start_gives_the_reason_and_what_to_do(tmp_path: Path, log: str, expected: str) -> None:
     (tmp_path / "system.log").write_text(log + "\n")
-    place = Place(tmp_path, "127.0.0.1", 1, 2, 3)
+    place = NodePlace(tmp_path, "127.0.0.1", 1, 2, 3)
     assert expected in str(start_failure(tmp_path / "system.log", log, place))
 
 
 def test_a_node_that_left_no_log_is_an_error_of_one_kind_too(tmp_path: Path) -> None:
-    failure = start_failure(tmp_path / "system.log", "(no log)", Place(tmp_path, "127.0.0.1", 1, 2, 3))
+    failure = start_failure(tmp_path / "system.log", "(no log)", NodePlace(tmp_path, "127.0.0.1", 1, 2, 3))
     assert isinstance(failure, HeadgateError)
 
 
-def test_too_little_memory_is_told_before_the_start() -> None:
-    with pytest.raises(Surroundings, match="too little memory"):
+def test_too_little_memory_is_reported_before_the_start() -> None:
+    with pytest.raises(EnvironmentProblem, match="too little memory"):
         require_memory(1 << 40)
 
 
@@ -126,10 +126,10 @@ def test_ports_are_free_different_and_below_those_of_outgoing_connections() -> N
 
 
 def test_an_address_of_another_machine_is_refused() -> None:
-    with pytest.raises(Surroundings, match=r"not an address of this machine.*198\.51\.100\.7"):
+    with pytest.raises(EnvironmentProblem, match=r"not an address of this machine.*198\.51\.100\.7"):
         server_ports(1, ["198.51.100.7"])
 
 
 def test_the_kernels_word_for_an_address_is_in_the_line() -> None:
-    with pytest.raises(Surroundings, match=os.strerror(errno.EADDRNOTAVAIL)):
+    with pytest.raises(EnvironmentProblem, match=os.strerror(errno.EADDRNOTAVAIL)):
         server_ports(1, ["198.51.100.7"])

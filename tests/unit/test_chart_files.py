@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 from dev.chart_files import CHART, generated_files, read_faults
-from headgate_operator.decide_leaving import OF_A_TEST
+from headgate_operator.decide_uninstall import OF_A_TEST
 from headgate_operator.names import SPARK_ACCOUNT, WORKER_ACCOUNT
-from headgate_operator.rights import BRINGING, LEAVING, LEAVING_HOME, Right
+from headgate_operator.rbac import BRINGING, LEAVING, LEAVING_HOME, Right
 
 ROOT = Path(__file__).parents[2]
 HOOKS = (*BRINGING, *LEAVING, *LEAVING_HOME)
@@ -25,9 +25,11 @@ def test_a_stale_file_and_another_version_are_named(tmp_path: Path) -> None:
     chart = tmp_path / "charts/headgate/Chart.yaml"
     chart.write_text(chart.read_text().replace("appVersion: ", "appVersion: 9."))
     (tmp_path / "charts/headgate/files/rights.yaml").write_text("everywhere: []\n")
-    told = read_faults(tmp_path)
+    report = read_faults(tmp_path)
     assert ["rights.yaml is stale", "appVersion is 9."] == [
-        part for fault, part in zip(told, ("rights.yaml is stale", "appVersion is 9."), strict=True) if part in fault
+        part
+        for fault, part in zip(report, ("rights.yaml is stale", "appVersion is 9."), strict=True)
+        if part in fault
     ]
 
 
@@ -48,5 +50,5 @@ def test_what_the_end_deletes_by_name_is_what_the_operator_makes_by_name() -> No
     assert [{WORKER_ACCOUNT, SPARK_ACCOUNT}] == accounts
 
 
-def test_the_label_of_what_helm_test_makes_is_the_one_that_the_end_looks_for() -> None:
+def test_the_label_of_what_helm_test_makes_is_the_one_that_the_end_searches_for() -> None:
     assert f"{OF_A_TEST}: " in (CHART / "templates/tests/messages.yaml").read_text()

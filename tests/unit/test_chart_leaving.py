@@ -9,14 +9,14 @@ import pytest
 
 from headgate.errors import Unavailable
 from headgate.testing.world import World
-from headgate_operator.kinds import DEPLOYMENT, QUEUE, Address
-from headgate_operator.leave import Installation, leave
-from headgate_operator.port import Applied, Denied
+from headgate_operator.kinds import DEPLOYMENT, QUEUE, ObjectAddress
+from headgate_operator.port import ApiObject, Denied
 from headgate_operator.simulated.api import SimulatedApi
 from headgate_operator.simulated.client import SimulatedCluster
+from headgate_operator.uninstall import OperatorInstallation, leave
 from tests.conformance.cluster.grounds import applied
 
-HERE = Installation("headgate-system", "headgate-operator", "app.kubernetes.io/component=operator")
+HERE = OperatorInstallation("headgate-system", "headgate-operator", "app.kubernetes.io/component=operator")
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def world() -> Iterator[World]:
 
 
 def queue(name: str, **metadata: Any) -> dict[str, Any]:
-    told = {"name": name, "namespace": "shop", **metadata}
-    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": told, "spec": {}}
+    values = {"name": name, "namespace": "shop", **metadata}
+    return {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "metadata": values, "spec": {}}
 
 
 async def made(port: SimulatedCluster, *documents: dict[str, Any]) -> None:
@@ -36,7 +36,7 @@ async def made(port: SimulatedCluster, *documents: dict[str, Any]) -> None:
         applied(await port.apply(document, manager="test"))
 
 
-def deployment_of(owner: Applied) -> dict[str, Any]:
+def deployment_of(owner: ApiObject) -> dict[str, Any]:
     """As the operator makes one for a consumer."""
     labels = {"app.kubernetes.io/managed-by": "headgate"}
     reference = {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "name": "emails", "uid": owner.uid}
@@ -58,11 +58,13 @@ def test_all_resources_go_and_what_was_made_for_them_is_waited_for(world: World)
 
     async def work() -> list[bool]:
         await made(port, queue("emails"), queue("letters"))
-        owner = applied(await port.get(Address(QUEUE, "shop", "emails")))
+        owner = applied(await port.get(ObjectAddress(QUEUE, "shop", "emails")))
         applied(await port.apply(deployment_of(owner), manager="test"))
         await leave(port, HERE, remove=True)
-        there = (Address(QUEUE, "shop", "emails"), Address(QUEUE, "shop", "letters"))
-        return [isinstance(await port.get(at), Denied) for at in (*there, Address(DEPLOYMENT, "shop", "mailer"))]
+        there = (ObjectAddress(QUEUE, "shop", "emails"), ObjectAddress(QUEUE, "shop", "letters"))
+        return [
+            isinstance(await port.get(at), Denied) for at in (*there, ObjectAddress(DEPLOYMENT, "shop", "mailer"))
+        ]
 
     assert [True, True, True] == world.run(work())
 

@@ -32,31 +32,31 @@ from headgate.cli.documents import (
 from headgate.cli.exit_codes import ExitCode, exit_code_for, exit_code_of
 from headgate.cli.main import main
 from headgate.cli.output import FORMS, Output, output_option
-from headgate.client.counters import CounterUnknown
-from headgate.client.directory import QueueUnknown
+from headgate.client.counters import CounterNotFound
+from headgate.client.directory import QueueNotFound
 from headgate.client.message import Message
 from headgate.client.overview import QueueOverview
 from headgate.client.redriving import RedriveResult, SkippedMessage, SkipReason
 from headgate.engines.contract import (
     Delivery,
-    Fate,
     LaneStats,
+    MessageLocation,
+    MessageState,
     Peeked,
     RepairStanding,
-    Standing,
     Stats,
-    Whereabouts,
+    Visibility,
 )
 from headgate.engines.summary.reading import QueueFigures
-from headgate.engines.summary.standing import PassStanding
-from headgate.errors import SpecError, Unavailable
+from headgate.engines.summary.standing import PassStatus
+from headgate.errors import InvalidRequest, Unavailable
 from headgate.store.catalogue_entry import Name
 from tests.unit.test_cli_help import COMMANDS_BELOW
 
 NOW_US = 1_800_000_000_123_456
 LANE = LaneStats(1, 0, "owner", 7, NOW_US, NOW_US, NOW_US, NOW_US - 1_500_000, lease_left_us=2_500_000)
 STATS = Stats(3, 1, 2, NOW_US - 1_500_000, (LANE,), repair=RepairStanding(False, 3, NOW_US, NOW_US, None))
-PASS = PassStanding(NOW_US, 0, "checked 3 parts", "", None, None, None, None, None, None)
+PASS = PassStatus(NOW_US, 0, "checked 3 parts", "", None, None, None, None, None, None)
 DELIVERY = Delivery("m", b"x", {"a": b"\xff"}, None, 1, NOW_US, NOW_US, 7, NOW_US, "r")
 
 
@@ -70,8 +70,8 @@ class Nobody:
 def documents() -> Iterator[tuple[str, dict[str, Any]]]:
     """One of each kind, by its name in FIELDS."""
     yield "receive", received_document(Message(DELIVERY, Nobody()))  # type: ignore[arg-type]
-    yield "peek", peeked_document(Peeked("m", b"x", {}, None, NOW_US, NOW_US, 1, Standing.READY))
-    yield "locate", location_document(Whereabouts("m", Fate.WAITING, ("1/0",), NOW_US))
+    yield "peek", peeked_document(Peeked("m", b"x", {}, None, NOW_US, NOW_US, 1, Visibility.READY))
+    yield "locate", location_document(MessageLocation("m", MessageState.WAITING, ("1/0",), NOW_US))
     yield "stats", stats_document("shop/emails", STATS, PASS, NOW_US)
     yield "stats, each of lanes", lane_document(LANE)
     yield "top", overview_document(QueueOverview("shop/emails", QueueFigures(3, put_us=NOW_US), NOW_US))
@@ -153,7 +153,7 @@ def test_every_command_with_a_result_has_the_option(name: str, command: click.Co
 
 
 def test_an_error_has_its_exit_code() -> None:
-    codes = [exit_code_of(error()) for error in (SpecError, QueueUnknown, CounterUnknown, Unavailable)]
+    codes = [exit_code_of(error()) for error in (InvalidRequest, QueueNotFound, CounterNotFound, Unavailable)]
     assert [ExitCode.INVALID, ExitCode.NOT_FOUND, ExitCode.NOT_FOUND, ExitCode.FAILED] == codes
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from headgate.cli.documents import peeked_document
 from headgate.cli.peek import format_table
-from headgate.client.redriving import DIED_OF
-from headgate.engines.contract import Peeked, Standing
+from headgate.client.redriving import DEATH_REASON
+from headgate.engines.contract import Peeked, Visibility
 
 NOW_US = 10_000_000
 REASON = "Traceback (most recent call last):\n  File ...\nValueError: order X-1 has no address"
 
 
 def peeked(reason: str | None = None) -> Peeked:
-    attributes = {} if reason is None else {DIED_OF: reason}
-    return Peeked("m-1", b'{"to": ""}', attributes, None, 9_000_000, 8_000_000, 5, next(iter(Standing)))
+    attributes = {} if reason is None else {DEATH_REASON: reason}
+    return Peeked("m-1", b'{"to": ""}', attributes, None, 9_000_000, 8_000_000, 5, next(iter(Visibility)))
 
 
 def test_a_dead_letter_shows_the_last_line_of_its_reason() -> None:

@@ -49,7 +49,7 @@ def test_no_file_is_a_wrong_call() -> None:
     assert "Missing argument 'FILES...'" in err
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_reported() -> None:
     code, out, _ = run("--version")
     assert code == 0
     assert out.startswith("headgate, version ")

@@ -12,15 +12,15 @@ from headgate.runtime.process import Opening, WorkerOptions
 
 def options_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> WorkerOptions:
     """The options that the command passes to its worker."""
-    found: list[WorkerOptions] = []
+    matches: list[WorkerOptions] = []
 
     def record(options: WorkerOptions, opening: Opening) -> None:
-        found.append(options)
+        matches.append(options)
 
     monkeypatch.setattr(process, "run_worker", record)
     ran = CliRunner().invoke(main, ["worker", "shop/emails", "--handler", "mailer:send", *arguments])
     assert (0, "") == (ran.exit_code, ran.output)
-    return found[0]
+    return matches[0]
 
 
 @pytest.mark.parametrize(

@@ -14,20 +14,20 @@ from headgate.store.clock import (
     TOO_LONG_AGO,
     TOO_SLOWLY,
     Bounds,
+    ClockReading,
     ClockState,
     Doubt,
     Instant,
-    Reading,
-    Standing,
+    NodeClockStatus,
     begin,
     best_reading,
     conclude,
     excluded,
+    find_clock_problem,
     is_check_due,
     judge,
     notice,
     now_us,
-    trouble,
     trust,
     turn,
 )
@@ -44,10 +44,10 @@ def after(us: int, wall_step_us: int = 0) -> Instant:
     return Instant(BOOT + us, WALL + us + wall_step_us)
 
 
-def reading(node: str, ahead_us: int, *, at_us: int = 0, round_trip_us: int = 2_000) -> Reading:
+def reading(node: str, ahead_us: int, *, at_us: int = 0, round_trip_us: int = 2_000) -> ClockReading:
     """What a node ahead of our wall clock answers."""
     middle_us = WALL + at_us + round_trip_us // 2
-    return Reading(node, BOOT + at_us, BOOT + at_us + round_trip_us, middle_us + ahead_us - 500)
+    return ClockReading(node, BOOT + at_us, BOOT + at_us + round_trip_us, middle_us + ahead_us - 500)
 
 
 def checked(
@@ -70,15 +70,15 @@ AGREEING = {"a": 0, "b": 10_000, "c": -10_000}
 
 def test_nothing_is_owned_before_the_first_check() -> None:
     state = begin(START)
-    found = trouble(state, START, BOUNDS)
-    assert found is not None
-    assert Doubt.NEVER_ASKED.value == found.problem
+    result = find_clock_problem(state, START, BOUNDS)
+    assert result is not None
+    assert Doubt.NEVER_ASKED.value == result.problem
     assert is_check_due(state, START, [], BOUNDS)
 
 
 def test_a_check_in_which_all_agree_gives_trust() -> None:
     state = checked(AGREEING)
-    assert trouble(state, after(2_000), BOUNDS) is None
+    assert find_clock_problem(state, after(2_000), BOUNDS) is None
     assert frozenset() == excluded(state, AGREEING)
 
 
@@ -88,16 +88,16 @@ def test_the_bound_is_half_the_skew_less_half_the_round_trip(ahead_us: int) -> N
     allowed_us = HALF_US - round_trip_us // 2 - 501
     inside = judge(reading("a", ahead_us * allowed_us, round_trip_us=round_trip_us), WALL - BOOT, HALF_US)
     outside = judge(reading("a", ahead_us * (allowed_us + 2), round_trip_us=round_trip_us), WALL - BOOT, HALF_US)
-    assert (Standing.WITHIN, Standing.UNCLEAR) == (inside.standing, outside.standing)
+    assert (NodeClockStatus.WITHIN, NodeClockStatus.UNCLEAR) == (inside.standing, outside.standing)
 
 
-def test_an_answer_that_took_too_long_says_nothing_either_way() -> None:
+def test_an_answer_that_took_too_long_states_nothing_either_way() -> None:
     slow = judge(reading("a", 0, round_trip_us=SECOND), WALL - BOOT, HALF_US)
-    assert Standing.UNCLEAR == slow.standing
+    assert NodeClockStatus.UNCLEAR == slow.standing
 
 
-def test_a_node_that_is_beyond_for_sure_is_told_from_one_that_is_unclear() -> None:
-    assert Standing.BEYOND == judge(reading("a", 300_000), WALL - BOOT, HALF_US).standing
+def test_a_node_that_is_beyond_for_sure_is_distinguished_from_one_that_is_unclear() -> None:
+    assert NodeClockStatus.BEYOND == judge(reading("a", 300_000), WALL - BOOT, HALF_US).standing
 
 
 @given(
@@ -110,12 +110,12 @@ def test_a_node_within_is_truly_within_wherever_in_the_round_trip_it_read_its_cl
 ) -> None:
     read_at_us = int(where * round_trip_us)
     node_us = (WALL + read_at_us + ahead_us) // 1_000 * 1_000
-    found = judge(Reading("a", BOOT, BOOT + round_trip_us, node_us), WALL - BOOT, HALF_US)
-    if found.standing is Standing.WITHIN:
+    result = judge(ClockReading("a", BOOT, BOOT + round_trip_us, node_us), WALL - BOOT, HALF_US)
+    if result.standing is NodeClockStatus.WITHIN:
         assert abs(ahead_us) <= HALF_US
-    if found.standing is Standing.BEYOND:
+    if result.standing is NodeClockStatus.BEYOND:
         assert abs(ahead_us) > HALF_US - 1
-    assert abs(ahead_us - found.difference_us) <= found.uncertainty_us + 1
+    assert abs(ahead_us - result.difference_us) <= result.uncertainty_us + 1
 
 
 def test_the_reading_with_the_shortest_round_trip_counts() -> None:
@@ -127,7 +127,7 @@ def test_the_reading_with_the_shortest_round_trip_counts() -> None:
 def test_a_node_beyond_the_bound_is_no_coordinator_and_the_others_are() -> None:
     state = checked({"a": 0, "b": 900_000, "c": 0})
     assert frozenset({"b"}) == excluded(state, ["a", "b", "c"])
-    assert trouble(state, after(2_000), BOUNDS) is None
+    assert find_clock_problem(state, after(2_000), BOUNDS) is None
 
 
 def test_a_node_that_came_and_was_not_asked_yet_is_no_coordinator() -> None:
@@ -143,9 +143,9 @@ def test_a_node_that_did_not_answer_is_asked_again_soon_once_it_is_up() -> None:
 
 
 def test_half_of_the_nodes_is_not_enough_since_the_other_half_may_agree_with_others() -> None:
-    found = trouble(checked({"a": 0, "b": 900_000}), after(2_000), BOUNDS)
-    assert found is not None
-    assert ("b", 900_000, HALF_US, SET_THE_CLOCKS) == (found.node, found.by_us, found.bound_us, found.remedy)
+    result = find_clock_problem(checked({"a": 0, "b": 900_000}), after(2_000), BOUNDS)
+    assert result is not None
+    assert ("b", 900_000, HALF_US, SET_THE_CLOCKS) == (result.node, result.by_us, result.bound_us, result.remedy)
 
 
 def test_two_processes_that_are_trusted_differ_by_the_skew_at_most() -> None:
@@ -154,7 +154,7 @@ def test_two_processes_that_are_trusted_differ_by_the_skew_at_most() -> None:
     trusted = []
     for process_us in (-400_000, 0, 400_000):
         state = checked({node: each - process_us for node, each in nodes.items()})
-        trusted.append(trouble(state, after(2_000), BOUNDS) is None)
+        trusted.append(find_clock_problem(state, after(2_000), BOUNDS) is None)
     assert [False, False, False] == trusted
 
 
@@ -167,74 +167,74 @@ def test_whatever_the_nodes_show_two_trusted_processes_differ_by_the_skew_at_mos
     nodes: dict[str, int], one_us: int, other_us: int
 ) -> None:
     trusted = [
-        trouble(checked({node: each - own for node, each in nodes.items()}), after(2_000), BOUNDS) is None
+        find_clock_problem(checked({node: each - own for node, each in nodes.items()}), after(2_000), BOUNDS) is None
         for own in (one_us, other_us)
     ]
     if all(trusted):
         assert abs(one_us - other_us) <= BOUNDS.max_skew_us
 
 
-def test_out_of_bounds_tells_the_node_by_how_much_and_what_to_do() -> None:
-    found = trouble(checked({"a": 400_000, "b": 812_000, "c": -10}), after(2_000), BOUNDS)
-    assert found is not None
-    assert "differ too much" in found.problem
-    assert ("b", 812_000, SET_THE_CLOCKS) == (found.node, found.by_us, found.remedy)
+def test_out_of_bounds_reports_the_node_by_how_much_and_what_to_do() -> None:
+    result = find_clock_problem(checked({"a": 400_000, "b": 812_000, "c": -10}), after(2_000), BOUNDS)
+    assert result is not None
+    assert "differ too much" in result.problem
+    assert ("b", 812_000, SET_THE_CLOCKS) == (result.node, result.by_us, result.remedy)
 
 
 def test_nodes_that_do_not_answer_are_named_with_another_remedy() -> None:
-    found = trouble(checked({"a": 0, "b": None, "c": None}), after(2_000), BOUNDS)
-    assert found is not None
-    assert "too few nodes" in found.problem
-    assert found.node in {"b", "c"}
-    assert found.remedy is not None
-    assert SET_THE_CLOCKS != found.remedy
+    result = find_clock_problem(checked({"a": 0, "b": None, "c": None}), after(2_000), BOUNDS)
+    assert result is not None
+    assert "too few nodes" in result.problem
+    assert result.node in {"b", "c"}
+    assert result.remedy is not None
+    assert SET_THE_CLOCKS != result.remedy
 
 
 def test_without_any_node_nothing_is_owned() -> None:
-    found = trouble(checked({}), after(2_000), BOUNDS)
-    assert found is not None
-    assert "no node" in found.problem
+    result = find_clock_problem(checked({}), after(2_000), BOUNDS)
+    assert result is not None
+    assert "no node" in result.problem
 
 
 def test_the_nodes_are_asked_every_minute() -> None:
     state = checked(AGREEING)
-    moments = (59 * SECOND, 60 * SECOND)
-    assert [False, True] == [is_check_due(state, after(each), AGREEING, BOUNDS) for each in moments]
+    times = (59 * SECOND, 60 * SECOND)
+    assert [False, True] == [is_check_due(state, after(each), AGREEING, BOUNDS) for each in times]
 
 
 def test_while_the_nodes_do_not_agree_they_are_asked_every_second() -> None:
     state = checked({"a": 900_000})
-    moments = (SECOND - 1, SECOND)
-    assert [False, True] == [is_check_due(state, after(each), ["a"], BOUNDS) for each in moments]
+    times = (SECOND - 1, SECOND)
+    assert [False, True] == [is_check_due(state, after(each), ["a"], BOUNDS) for each in times]
 
 
 def test_trust_ends_when_no_check_succeeds_for_two_minutes_counted_from_its_start() -> None:
     state = checked(AGREEING)
     kept = replace(state, turned_boot_us=BOOT + 120 * SECOND)
-    assert trouble(kept, after(120 * SECOND - 1), BOUNDS) is None
-    found = trouble(kept, after(120 * SECOND), BOUNDS)
-    assert found is not None
-    assert TOO_LONG_AGO == found.problem
+    assert find_clock_problem(kept, after(120 * SECOND - 1), BOUNDS) is None
+    result = find_clock_problem(kept, after(120 * SECOND), BOUNDS)
+    assert result is not None
+    assert TOO_LONG_AGO == result.problem
 
 
 @pytest.mark.parametrize(("gap_us", "noticed"), [(SECOND, False), (SECOND + 1, True)])
-def test_a_gap_above_a_second_between_turns_takes_the_trust_away(gap_us: int, noticed: bool) -> None:
+def test_a_gap_above_a_second_between_turns_removes_the_trust(gap_us: int, noticed: bool) -> None:
     state = turn(checked(AGREEING), after(2_000), BOUNDS)
-    look = after(2_000 + gap_us)
-    state = notice(state, look, BOUNDS)
-    found = trouble(state, look, BOUNDS)
-    assert noticed == (found is not None)
+    check = after(2_000 + gap_us)
+    state = notice(state, check, BOUNDS)
+    result = find_clock_problem(state, check, BOUNDS)
+    assert noticed == (result is not None)
     assert int(noticed) == state.pauses
-    assert noticed == is_check_due(state, look, AGREEING, BOUNDS)
+    assert noticed == is_check_due(state, check, AGREEING, BOUNDS)
 
 
 @pytest.mark.parametrize("step_us", [-3 * SECOND, 126_000, 3 * SECOND])
-def test_a_step_of_the_wall_clock_takes_the_trust_away_at_the_next_look(step_us: int) -> None:
-    look = after(100_000, wall_step_us=step_us)
-    state = notice(checked(AGREEING), look, BOUNDS)
-    found = trouble(state, look, BOUNDS)
-    assert found is not None
-    assert (Doubt.STEPPED.value, step_us) == (found.problem, found.by_us)
+def test_a_step_of_the_wall_clock_removes_the_trust_at_the_next_check(step_us: int) -> None:
+    check = after(100_000, wall_step_us=step_us)
+    state = notice(checked(AGREEING), check, BOUNDS)
+    result = find_clock_problem(state, check, BOUNDS)
+    assert result is not None
+    assert (Doubt.STEPPED.value, step_us) == (result.problem, result.by_us)
     assert 1 == state.steps
 
 
@@ -245,7 +245,7 @@ def test_small_steps_add_up_until_they_are_noticed() -> None:
     assert Doubt.STEPPED == state.doubt
 
 
-def test_a_look_that_notices_nothing_changes_nothing() -> None:
+def test_a_check_that_notices_nothing_changes_nothing() -> None:
     state = checked(AGREEING)
     assert notice(state, after(200_000), BOUNDS) is state
 
@@ -301,33 +301,33 @@ def test_a_clock_set_wrong_while_we_run_does_not_move_ours() -> None:
         bounds=BOUNDS,
     )
     assert WALL - BOOT == state.offset_us
-    assert trouble(state, after(202_000, wrong_us), BOUNDS) is None
+    assert find_clock_problem(state, after(202_000, wrong_us), BOUNDS) is None
 
 
-def test_a_machine_that_was_stopped_takes_its_mended_wall_clock_over() -> None:
+def test_a_machine_that_was_stopped_takes_its_fixed_wall_clock_over() -> None:
     """A12: a virtual machine that stood still for 20 s with all its clocks, and had its wall clock corrected."""
     stopped_us = 20 * SECOND
-    look = after(100_000, wall_step_us=stopped_us)
-    state = notice(checked(AGREEING), look, BOUNDS)
+    check = after(100_000, wall_step_us=stopped_us)
+    state = notice(checked(AGREEING), check, BOUNDS)
     assert Doubt.STEPPED == state.doubt
     state = conclude(
         state,
-        started=look,
+        started=check,
         ended=after(102_000, stopped_us),
         readings={"a": reading("a", stopped_us, at_us=100_000)},
         given_us=0,
         bounds=BOUNDS,
     )
-    assert trouble(state, after(102_000, stopped_us), BOUNDS) is None
+    assert find_clock_problem(state, after(102_000, stopped_us), BOUNDS) is None
     assert WALL + 102_000 + stopped_us == now_us(state, after(102_000, stopped_us), 0)
 
 
-def test_a_machine_that_was_stopped_and_not_mended_is_out_of_bounds_at_the_next_check() -> None:
+def test_a_machine_that_was_stopped_and_not_fixed_is_out_of_bounds_at_the_next_check() -> None:
     stopped_us = 20 * SECOND
     state = checked(dict.fromkeys("abc", stopped_us), state=checked(AGREEING), at_us=60 * SECOND)
-    found = trouble(state, after(60 * SECOND + 2_000), BOUNDS)
-    assert found is not None
-    assert stopped_us == found.by_us
+    result = find_clock_problem(state, after(60 * SECOND + 2_000), BOUNDS)
+    assert result is not None
+    assert stopped_us == result.by_us
 
 
 def test_a_time_given_before_the_clock_was_set_back_is_out_of_bounds_until_it_is_caught_up() -> None:
@@ -335,37 +335,37 @@ def test_a_time_given_before_the_clock_was_set_back_is_out_of_bounds_until_it_is
     given_us = WALL + ahead_us
     too_early = checked(AGREEING, given_us=given_us)
     caught_up = checked(AGREEING, at_us=ahead_us, given_us=given_us)
-    assert trouble(too_early, after(2_000), BOUNDS) is not None
-    assert trouble(caught_up, after(ahead_us + 2_000), BOUNDS) is None
+    assert find_clock_problem(too_early, after(2_000), BOUNDS) is not None
+    assert find_clock_problem(caught_up, after(ahead_us + 2_000), BOUNDS) is None
 
 
 def test_a_queue_with_a_narrower_bound_is_refused_where_others_are_served() -> None:
     state = checked({"a": 40_000, "b": 0, "c": 0})
-    assert trouble(state, after(2_000), BOUNDS, 100_000) is None
-    found = trouble(state, after(2_000), BOUNDS, 50_000)
-    assert found is not None
-    assert ("a", 25_000) == (found.node, found.bound_us)
-    assert ("differ too much" in found.problem, SET_THE_CLOCKS) == (True, found.remedy)
+    assert find_clock_problem(state, after(2_000), BOUNDS, 100_000) is None
+    result = find_clock_problem(state, after(2_000), BOUNDS, 50_000)
+    assert result is not None
+    assert ("a", 25_000) == (result.node, result.bound_us)
+    assert ("differ too much" in result.problem, SET_THE_CLOCKS) == (True, result.remedy)
 
 
 def slowly_answered() -> ClockState:
     """A check in which the only node took 60 ms to answer, so that its clock may be 62.5 ms off, or not at all."""
-    readings: dict[str, Reading | None] = {"a": reading("a", -32_000, round_trip_us=60_000)}
+    readings: dict[str, ClockReading | None] = {"a": reading("a", -32_000, round_trip_us=60_000)}
     return conclude(begin(START), started=START, ended=after(60_000), readings=readings, given_us=0, bounds=BOUNDS)
 
 
 def test_an_answer_that_is_too_slow_for_a_narrow_bound_blames_no_clock() -> None:
-    found = trouble(slowly_answered(), after(61_000), BOUNDS, 100_000)
-    assert found is not None
-    assert (TOO_SLOWLY, "a", 62_500, 50_000) == (found.problem, found.node, found.by_us, found.bound_us)
-    assert trouble(slowly_answered(), after(61_000), BOUNDS) is None
+    result = find_clock_problem(slowly_answered(), after(61_000), BOUNDS, 100_000)
+    assert result is not None
+    assert (TOO_SLOWLY, "a", 62_500, 50_000) == (result.problem, result.node, result.by_us, result.bound_us)
+    assert find_clock_problem(slowly_answered(), after(61_000), BOUNDS) is None
 
 
 def test_after_an_answer_that_is_too_slow_for_somebody_here_nodes_are_asked_every_second() -> None:
-    moments = (SECOND - 1, SECOND)
+    times = (SECOND - 1, SECOND)
     narrow, wide = BOUNDS.serving(100_000), BOUNDS.serving(200_000)
-    assert [False, True] == [is_check_due(slowly_answered(), after(each), ["a"], narrow) for each in moments]
-    assert [False, False] == [is_check_due(slowly_answered(), after(each), ["a"], wide) for each in moments]
+    assert [False, True] == [is_check_due(slowly_answered(), after(each), ["a"], narrow) for each in times]
+    assert [False, False] == [is_check_due(slowly_answered(), after(each), ["a"], wide) for each in times]
 
 
 @given(
@@ -374,17 +374,17 @@ def test_after_an_answer_that_is_too_slow_for_somebody_here_nodes_are_asked_ever
     st.one_of(st.none(), st.integers(0, 700_000)),
     st.booleans(),
 )
-def test_what_is_judged_once_for_a_state_says_what_would_be_judged_at_each_use(
+def test_what_is_judged_once_for_a_state_names_what_would_be_judged_at_each_use(
     ahead_us: dict[str, int | None], later_us: int, bound_us: int | None, doubted: bool
 ) -> None:
     state = checked(ahead_us)
     if doubted:
         state = notice(state, after(5 * SECOND), BOUNDS)
-    found, look = trust(state, BOUNDS), after(later_us)
-    fit = found is not None and look.boot_us < found.until_boot_us
-    if found is not None and bound_us is not None:
-        fit = fit and bound_us >= found.bound_us_min
-    assert fit == (trouble(state, look, BOUNDS, bound_us) is None)
+    result, check = trust(state, BOUNDS), after(later_us)
+    fit = result is not None and check.boot_us < result.until_boot_us
+    if result is not None and bound_us is not None:
+        fit = fit and bound_us >= result.bound_us_min
+    assert fit == (find_clock_problem(state, check, BOUNDS, bound_us) is None)
 
 
 def test_bounds_that_serve_several_judge_nodes_by_the_widest_and_steps_by_the_narrowest() -> None:
@@ -395,6 +395,6 @@ def test_bounds_that_serve_several_judge_nodes_by_the_widest_and_steps_by_the_na
 
 
 def test_trust_that_was_judged_once_ends_two_minutes_after_its_check_began() -> None:
-    found = trust(checked(AGREEING), BOUNDS)
-    assert found is not None
-    assert (BOOT + 120 * SECOND, True) == (found.until_boot_us, found.bound_us_min >= 20_000)
+    result = trust(checked(AGREEING), BOUNDS)
+    assert result is not None
+    assert (BOOT + 120 * SECOND, True) == (result.until_boot_us, result.bound_us_min >= 20_000)

@@ -22,7 +22,7 @@ def told(*clocks: ClockFigures) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_each_node_is_told_with_its_sign_beside_what_it_may_be() -> None:
+def test_each_node_is_reported_with_its_sign_beside_what_it_may_be() -> None:
     assert {
         ("difference_seconds", "a"): 0.002,
         ("difference_seconds", "b"): -0.3,
@@ -33,10 +33,10 @@ def test_each_node_is_told_with_its_sign_beside_what_it_may_be() -> None:
     } == told(clock(trusted=False, a=2_000, b=-300_000))
 
 
-def test_of_several_connections_the_worst_is_told_once() -> None:
-    found = told(clock(a=2_000, bound_us=250_000), clock(a=-3_000, bound_us=50_000, trusted=False))
-    assert (-0.003, 0.05, 0.0) == (found["difference_seconds", "a"], found["bound_seconds",], found["trusted",])
+def test_of_several_connections_the_worst_is_reported_once() -> None:
+    result = told(clock(a=2_000, bound_us=250_000), clock(a=-3_000, bound_us=50_000, trusted=False))
+    assert (-0.003, 0.05, 0.0) == (result["difference_seconds", "a"], result["bound_seconds",], result["trusted",])
 
 
-def test_without_a_connection_nothing_is_told() -> None:
+def test_without_a_connection_nothing_is_reported() -> None:
     assert {} == told()

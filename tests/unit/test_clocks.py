@@ -24,7 +24,7 @@ class Machine:
         self.boot_less_us = 0
         self.wall_ahead_us = 0
 
-    def look(self) -> Instant:
+    def read_instant(self) -> Instant:
         return Instant(self.true_us - self.boot_less_us, WALL + self.true_us + self.wall_ahead_us)
 
 
@@ -83,7 +83,7 @@ def test_before_the_first_check_nothing_is_owned() -> None:
         kept(nodes).require()
 
 
-def test_out_of_bounds_says_so_in_one_line_with_the_node_by_how_much_and_what_to_do(
+def test_out_of_bounds_reports_it_in_one_line_with_the_node_by_how_much_and_what_to_do(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
@@ -102,7 +102,7 @@ def test_out_of_bounds_says_so_in_one_line_with_the_node_by_how_much_and_what_to
     assert 1 == len([record for record in caplog.records if "by_ms=812" in getattr(record, "reason", "")])
 
 
-def test_it_says_so_once_and_once_more_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_reports_it_once_and_once_more_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         nodes = Nodes(Machine(), "a", "b")
         async with kept(nodes) as clock:
@@ -119,7 +119,7 @@ def test_it_says_so_once_and_once_more_when_it_is_over(caplog: pytest.LogCapture
     assert ["WARNING", "INFO"] == levels
 
 
-def test_a_node_beyond_the_bound_is_excluded_and_used_again_once_it_is_mended() -> None:
+def test_a_node_beyond_the_bound_is_excluded_and_used_again_once_it_is_fixed() -> None:
     async def scenario() -> None:
         nodes = Nodes(Machine(), "a", "b", "c")
         nodes.ahead_us["b"] = -SECOND
@@ -196,7 +196,7 @@ def test_a_step_of_the_wall_clock_is_seen_by_the_very_next_use() -> None:
     asyncio.run(scenario())
 
 
-def test_a_machine_that_stood_still_and_was_mended_goes_on_with_the_mended_time() -> None:
+def test_a_machine_that_stood_still_and_was_fixed_continues_with_the_fixed_time() -> None:
     async def scenario() -> None:
         nodes = Nodes(Machine(), "a")
         async with kept(nodes) as clock:
@@ -278,7 +278,7 @@ def test_the_figures_show_the_difference_to_each_node() -> None:
     asyncio.run(scenario())
 
 
-def test_an_error_in_the_keeper_is_logged_and_takes_the_trust_away(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_the_keeper_is_logged_and_removes_the_trust(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         nodes = Nodes(Machine(), "a")
         async with kept(nodes) as clock:
@@ -293,10 +293,10 @@ def test_an_error_in_the_keeper_is_logged_and_takes_the_trust_away(caplog: pytes
 
 def test_the_machines_clocks_are_read_together() -> None:
     source = MachineTime()
-    looks = [source.look() for _ in range(100)]
-    apart = {look.apart_us for look in looks}
-    assert max(apart) - min(apart) < 100_000
-    assert sorted(look.boot_us for look in looks) == [look.boot_us for look in looks]
+    checks = [source.read_instant() for _ in range(100)]
+    distances = {check.wall_offset_us for check in checks}
+    assert max(distances) - min(distances) < 100_000
+    assert sorted(check.boot_us for check in checks) == [check.boot_us for check in checks]
 
 
 def test_a_pause_that_a_check_makes_good_warns_nobody(caplog: pytest.LogCaptureFixture) -> None:

@@ -23,7 +23,7 @@ def test_the_version_of_go_is_read(answer: str, version: tuple[int, int] | None)
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "message"),
     [
         ("write /tmp/x: no space left on device", "the disk is full"),
         ("go: x@v1: verifying module: checksum mismatch", "not the pinned one"),
@@ -33,8 +33,8 @@ def test_the_version_of_go_is_read(answer: str, version: tuple[int, int] | None)
         ("", "(no output)"),
     ],
 )
-def test_a_failed_build_tells_what_to_do_in_one_line(output: str, said: str) -> None:
-    assert said in remedy_for(output)
+def test_a_failed_build_reports_what_to_do_in_one_line(output: str, message: str) -> None:
+    assert message in remedy_for(output)
     assert "\n" not in remedy_for(output)
 
 
@@ -57,7 +57,7 @@ def test_what_others_publish_is_pinned_by_version_and_sum(program: Published) ->
 
 
 @pytest.mark.parametrize("name", ["hyperkube", "coredns"])
-def test_the_version_said_is_the_version_pinned(name: str) -> None:
+def test_the_version_reported_is_the_version_pinned(name: str) -> None:
     program = next(each for each in programs.FOR_A_NODE if each.name == name)
     module = {"hyperkube": "k8s.io/kubernetes", "coredns": "github.com/coredns/coredns"}[name]
     requirements = (golang.HERE / name / "go.mod").read_text()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dev.cluster.choice import Choice, Machine, decide_source
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 
 GO = (1, 24)
 BARE = Machine(is_root=True, go=GO)
@@ -40,7 +40,7 @@ def test_a_named_context_is_taken_and_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "said"),
+    ("machine", "message"),
     [
         (BARE, "no Docker engine runs, and this user is root: built from source, with a real node"),
         (replace(BARE, docker_runs=True), "neither kind nor k3d is installed"),
@@ -51,12 +51,12 @@ def test_a_named_context_is_taken_and_no_other() -> None:
         (replace(BARE, has_cgroups=False), "no cgroups mounted"),
     ],
 )
-def test_the_reason_is_said(machine: Machine, said: str) -> None:
-    assert said in decide_source(machine).reason
+def test_the_reason_is_reported(machine: Machine, message: str) -> None:
+    assert message in decide_source(machine).reason
 
 
 @pytest.mark.parametrize(
-    ("machine", "said"),
+    ("machine", "message"),
     [
         (replace(BARE, context="nope", contexts=("prod",)), "available contexts: prod"),
         (replace(BARE, context="nope"), "available contexts: none"),
@@ -69,8 +69,8 @@ def test_the_reason_is_said(machine: Machine, said: str) -> None:
         (replace(BARE, wanted="node", go=None), "there is no Go"),
     ],
 )
-def test_where_there_can_be_none_the_remedy_is_told_in_one_line(machine: Machine, said: str) -> None:
-    with pytest.raises(Surroundings) as refused:
+def test_where_there_can_be_none_the_remedy_is_one_line(machine: Machine, message: str) -> None:
+    with pytest.raises(EnvironmentProblem) as refused:
         decide_source(machine)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)

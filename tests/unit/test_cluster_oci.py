@@ -13,7 +13,7 @@ import pytest
 
 from dev.cluster.docker_archive import forget_layers_but, kept_image, read_saved
 from dev.cluster.oci import Image, Layer, Run, Source, assemble, digest_of, read_layer, write_image, write_layer
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def test_a_layer_holds_the_parents_once_the_modes_that_matter_and_links(tree: Pa
             Source(tree / "package" / "a.py", "/opt/other/a.py"),
         ],
     )
-    told = [(entry.name, oct(entry.mode), entry.uid, entry.linkname) for entry in entries(layer)]
-    assert told == [
+    reports = [(entry.name, oct(entry.mode), entry.uid, entry.linkname) for entry in entries(layer)]
+    assert reports == [
         ("opt", "0o755", 0, ""),
         ("opt/site", "0o755", 0, ""),
         ("opt/site/package", "0o755", 0, ""),
@@ -141,13 +141,13 @@ def test_a_compressed_layer_is_kept_as_the_tar_that_its_digest_names(
     assert read_saved(tmp_path / "saved.tar", "x:1").digest == image.digest
 
 
-def test_a_layer_that_is_not_what_the_configuration_says_is_refused(
+def test_a_layer_that_is_not_what_the_configuration_states_is_refused(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADGATE_CACHE", str(tmp_path / "cache"))
     image = two_layers(tree, tmp_path)
     saved_by_docker(tmp_path / "saved.tar", image, [b"cut off"] * 2)
-    with pytest.raises(Surroundings, match="differs from its configuration"):
+    with pytest.raises(EnvironmentProblem, match="differs from its configuration"):
         read_saved(tmp_path / "saved.tar", "x:1")
 
 

@@ -14,7 +14,7 @@ from dev.cluster.mounts import script
 from dev.cluster.network import overlapping
 from dev.cluster.node import choose_snapshotter
 from dev.cluster.plan import INDEXES, Plan, require_short_path, require_valid_name
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 DIRECTORY = Path("/state/cluster-a")
 PLAN = Plan("a", 3, DIRECTORY)
@@ -49,19 +49,19 @@ def test_a_name_that_can_be_a_host_is_taken(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Dev", "a b", "../up", "-a", "a-", "x" * 33, "a\n"])
-def test_a_name_that_can_not_be_a_host_is_refused(name: str) -> None:
-    with pytest.raises(SpecError):
+def test_a_name_that_cannot_be_a_host_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest):
         require_valid_name(name)
 
 
 def test_a_directory_too_deep_for_a_socket_is_refused() -> None:
     require_short_path(DIRECTORY)
-    with pytest.raises(SpecError, match="too long"):
+    with pytest.raises(InvalidRequest, match="too long"):
         require_short_path(Path("/" + "d" * 80))
 
 
 @pytest.mark.parametrize(
-    ("routes", "found"),
+    ("routes", "result"),
     [
         (["default", "192.0.2.0/24", "127.0.0.0/8"], []),
         (["10.0.0.0/8"], []),
@@ -71,8 +71,8 @@ def test_a_directory_too_deep_for_a_socket_is_refused() -> None:
         (["fe80::/64", "default"], []),
     ],
 )
-def test_a_network_that_others_route_to_is_not_taken(routes: list[str], found: list[str]) -> None:
-    assert overlapping(PLAN, routes) == found
+def test_a_network_that_others_route_to_is_not_taken(routes: list[str], result: list[str]) -> None:
+    assert overlapping(PLAN, routes) == result
 
 
 @pytest.mark.parametrize(
@@ -88,16 +88,16 @@ def test_without_overlays_the_images_are_copied(file_systems: str, modules: str,
 
 
 def test_everything_a_program_writes_is_below_the_clusters_directory() -> None:
-    told = settings.containerd_file(PLAN, plugins=Path("/plugins"), snapshotter="overlayfs")
-    paths = [line.split('"')[1] for line in told.splitlines() if '= "/' in line and "bin_dir" not in line]
+    report = settings.containerd_file(PLAN, plugins=Path("/plugins"), snapshotter="overlayfs")
+    paths = [line.split('"')[1] for line in report.splitlines() if '= "/' in line and "bin_dir" not in line]
     assert [path for path in paths if not path.startswith(str(DIRECTORY))] == []
 
 
 def test_containerds_settings_are_toml_that_names_our_own_pause_image() -> None:
     import tomllib
 
-    told = tomllib.loads(settings.containerd_file(PLAN, plugins=Path("/plugins"), snapshotter="native"))
-    cri = told["plugins"]["io.containerd.grpc.v1.cri"]
+    report = tomllib.loads(settings.containerd_file(PLAN, plugins=Path("/plugins"), snapshotter="native"))
+    cri = report["plugins"]["io.containerd.grpc.v1.cri"]
     assert (cri["sandbox_image"], cri["containerd"]["snapshotter"]) == (settings.PAUSE_IMAGE, "native")
     assert cri["cni"]["bin_dir"] == "/plugins"
 
@@ -108,28 +108,28 @@ def test_the_api_server_listens_on_the_loopback_alone_where_there_is_no_node() -
     assert f"--advertise-address={PLAN.node_address}" in settings.api_server(settings.for_node(PLAN, Path("/p")))
 
 
-def test_the_audit_tells_of_people_and_programs_and_not_of_the_clusters_own_parts() -> None:
-    told = settings.api_server(settings.for_node(PLAN, Path("/p")))
-    assert f"--audit-log-path={PLAN.logs}/audit.log" in told
+def test_the_audit_reports_of_people_and_programs_and_not_of_the_clusters_own_parts() -> None:
+    report = settings.api_server(settings.for_node(PLAN, Path("/p")))
+    assert f"--audit-log-path={PLAN.logs}/audit.log" in report
     silent, spoken = settings.audit_policy()["rules"][:-1], settings.audit_policy()["rules"][-1]
     assert {"level": "Metadata"} == spoken
     assert {"None"} == {rule["level"] for rule in silent}
 
 
 def test_the_settings_of_the_machine_are_covered_and_not_written() -> None:
-    told = script(PLAN, Path("/pause"))
+    report = script(PLAN, Path("/pause"))
     for setting in ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom"):
-        assert f"mount --bind {DIRECTORY}/etc/kernel/{setting} /proc/sys/{setting}" in told
-    assert told.splitlines()[0] == "mount --make-rshared /"
-    assert told.splitlines()[-1] == "exec /pause"
+        assert f"mount --bind {DIRECTORY}/etc/kernel/{setting} /proc/sys/{setting}" in report
+    assert report.splitlines()[0] == "mount --make-rshared /"
+    assert report.splitlines()[-1] == "exec /pause"
 
 
 def test_a_kubeconfig_holds_everything_it_needs(tmp_path: Path) -> None:
     for name in ("ca.crt", "admin.crt", "admin.key"):
         (tmp_path / name).write_text(name)
-    told = settings.kubeconfig(tmp_path, "admin", "https://127.0.0.1:1", "headgate-a")
-    assert told["current-context"] == "headgate-a"
-    assert str(tmp_path) not in json.dumps(told)
+    report = settings.kubeconfig(tmp_path, "admin", "https://127.0.0.1:1", "headgate-a")
+    assert report["current-context"] == "headgate-a"
+    assert str(tmp_path) not in json.dumps(report)
 
 
 def test_the_path_of_an_object_follows_from_it() -> None:

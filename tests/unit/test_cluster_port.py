@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import uvloop
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.testing.world import World
-from headgate_operator import cluster as client
-from headgate_operator.cluster import Cluster, NoCluster
-from headgate_operator.kinds import LEASE, QUEUE, Address
-from headgate_operator.pacing import Pace
-from headgate_operator.port import Applied, Change, Denial, Denied, Lease, Page
+from headgate_operator import api_server as client
+from headgate_operator.api_server import HttpApiClient, NoCluster
+from headgate_operator.kinds import LEASE, QUEUE, ObjectAddress
+from headgate_operator.port import ApiObject, Denial, Denied, LeaderLease, ListPage, WatchEvent
+from headgate_operator.rate_limit import RateLimit
 
-AT = Address(QUEUE, "shop", "emails")
+AT = ObjectAddress(QUEUE, "shop", "emails")
 EMAILS = {
     "apiVersion": "headgate.io/v1beta1",
     "kind": "Queue",
@@ -58,8 +58,8 @@ def answers(status: str, body: bytes, **headers: str) -> Script:
     """A whole answer."""
 
     async def script(writer: asyncio.StreamWriter) -> None:
-        told = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
-        lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in told.items())
+        values = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
+        lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in values.items())
         writer.write(f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body)
         await writer.drain()
 
@@ -99,11 +99,11 @@ def kubeconfig(path: Path, port: int, host: str = "127.0.0.1") -> str:
 
 
 @asynccontextmanager
-async def before(script: Script, path: Path) -> AsyncIterator[tuple[Cluster, Server]]:
+async def before(script: Script, path: Path) -> AsyncIterator[tuple[HttpApiClient, Server]]:
     """A client of a server with this script."""
     server = Server(script)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    port = await Cluster.connect(kubeconfig=kubeconfig(path, listening.sockets[0].getsockname()[1]))
+    port = await HttpApiClient.connect(kubeconfig=kubeconfig(path, listening.sockets[0].getsockname()[1]))
     try:
         yield port, server
     finally:
@@ -126,26 +126,26 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
         return runner.run(asyncio.wait_for(work, 20))
 
 
-def asked_once(script: Script, path: Path, within_s: float = 5) -> Applied | Denied:
-    async def ask() -> Applied | Denied:
+def asked_once(script: Script, path: Path, within_s: float = 5) -> ApiObject | Denied:
+    async def ask() -> ApiObject | Denied:
         async with before(script, path) as (port, _):
             return await port.get(AT, within_s=within_s)
 
-    answer: Applied | Denied = run(ask())
+    answer: ApiObject | Denied = run(ask())
     return answer
 
 
-def watched(script: Script, path: Path) -> list[Change | Denied]:
-    async def watch() -> list[Change | Denied]:
+def watched(script: Script, path: Path) -> list[WatchEvent | Denied]:
+    async def watch() -> list[WatchEvent | Denied]:
         async with before(script, path) as (port, _):
             return [change async for change in port.watch(QUEUE, version="5", within_s=60)]
 
-    changes: list[Change | Denied] = run(watch())
+    changes: list[WatchEvent | Denied] = run(watch())
     return changes
 
 
 def test_an_apply_is_one_patch_with_all_that_it_needs(tmp_path: Path) -> None:
-    async def ask() -> tuple[Applied | Denied, Server]:
+    async def ask() -> tuple[ApiObject | Denied, Server]:
         async with before(answers("200 OK", json.dumps(EMAILS).encode()), tmp_path) as (port, server):
             return await port.apply(EMAILS, manager="headgate", force=True, subresource="status"), server
 
@@ -161,9 +161,9 @@ def test_an_apply_is_one_patch_with_all_that_it_needs(tmp_path: Path) -> None:
 def test_a_name_is_one_step_of_the_path_on_the_wire_whatever_is_in_it(tmp_path: Path) -> None:
     async def ask() -> list[str]:
         async with before(answers("404 Not Found", b"{}"), tmp_path) as (port, server):
-            await port.get(Address(QUEUE, "../../../apis/apps/v1/deployments?limit=5&x=", "a%2fb#c"))
-            with pytest.raises(SpecError):
-                await port.get(Address(QUEUE, "..", "emails"))
+            await port.get(ObjectAddress(QUEUE, "../../../apis/apps/v1/deployments?limit=5&x=", "a%2fb#c"))
+            with pytest.raises(InvalidRequest):
+                await port.get(ObjectAddress(QUEUE, "..", "emails"))
             return [first for first, _, _ in server.asked]
 
     asked = run(ask())
@@ -172,12 +172,12 @@ def test_a_name_is_one_step_of_the_path_on_the_wire_whatever_is_in_it(tmp_path: 
 
 
 def test_a_server_that_is_not_there_is_no_answer(tmp_path: Path) -> None:
-    async def ask() -> Applied | Denied:
+    async def ask() -> ApiObject | Denied:
         listening = await asyncio.start_server(Server(stands_still).serve, "127.0.0.1", 0)
         free = listening.sockets[0].getsockname()[1]
         listening.close()
         await listening.wait_closed()
-        port = await Cluster.connect(kubeconfig=kubeconfig(tmp_path, free))
+        port = await HttpApiClient.connect(kubeconfig=kubeconfig(tmp_path, free))
         answer = await port.get(AT)
         await port.close()
         return answer
@@ -198,7 +198,7 @@ def test_an_answer_that_breaks_off_is_none(tmp_path: Path) -> None:
     assert answer.denial is Denial.UNKNOWN
 
 
-def test_a_plain_refusal_under_load_says_when_to_come_again(tmp_path: Path) -> None:
+def test_a_plain_refusal_under_load_states_when_to_come_again(tmp_path: Path) -> None:
     plain = answers("429 Too Many Requests", b"Too many requests, please try again later.\n", Retry_After="3")
     answer = asked_once(plain, tmp_path)
     assert isinstance(answer, Denied)
@@ -228,8 +228,8 @@ def test_the_page_of_a_proxy_is_a_failure_and_not_an_object(tmp_path: Path) -> N
 )
 def test_each_status_has_its_denial_and_keeps_the_words(tmp_path: Path, status: int, denial: Denial) -> None:
     causes = [{"reason": "FieldValueInvalid", "field": "spec.shards", "message": "too many"}]
-    told = {"kind": "Status", "code": status, "reason": "Word", "message": "words", "details": {"causes": causes}}
-    answer = asked_once(answers(f"{status} X", json.dumps(told).encode()), tmp_path)
+    values = {"kind": "Status", "code": status, "reason": "Word", "message": "words", "details": {"causes": causes}}
+    answer = asked_once(answers(f"{status} X", json.dumps(values).encode()), tmp_path)
     assert isinstance(answer, Denied)
     assert (answer.denial, answer.status, str(answer)) == (denial, status, f"{status} Word: words")
     assert [(cause.field, cause.message) for cause in answer.causes] == [("spec.shards", "too many")]
@@ -243,16 +243,16 @@ def event(type_: str, version: int) -> bytes:
 def test_a_watch_is_read_event_by_event_however_its_bytes_are_cut(tmp_path: Path) -> None:
     whole = event("ADDED", 6) + event("MODIFIED", 7)
     changes = watched(streams(whole[:10], whole[10:200], whole[200:], ends="well"), tmp_path)
-    assert [(one.type, one.version) for one in changes if isinstance(one, Change)] == [
+    assert [(one.type, one.version) for one in changes if isinstance(one, WatchEvent)] == [
         ("ADDED", "6"),
         ("MODIFIED", "7"),
     ]
     assert len(changes) == 2
 
 
-def test_a_watch_that_breaks_off_says_so_after_what_it_had_told(tmp_path: Path) -> None:
+def test_a_watch_that_breaks_off_reports_it_after_what_it_had_reported(tmp_path: Path) -> None:
     changes = watched(streams(event("ADDED", 6), event("MODIFIED", 7)[:30], ends="broken"), tmp_path)
-    assert [type(one).__name__ for one in changes] == ["Change", "Denied"]
+    assert [type(one).__name__ for one in changes] == ["WatchEvent", "Denied"]
     assert isinstance(changes[-1], Denied)
     assert changes[-1].denial is Denial.UNKNOWN
 
@@ -260,7 +260,7 @@ def test_a_watch_that_breaks_off_says_so_after_what_it_had_told(tmp_path: Path) 
 def test_a_watch_that_is_quiet_for_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "QUIET_MAX_S", 0.2)
     changes = watched(streams(event("ADDED", 6), ends="still"), tmp_path)
-    assert [type(one).__name__ for one in changes] == ["Change", "Denied"]
+    assert [type(one).__name__ for one in changes] == ["WatchEvent", "Denied"]
 
 
 def test_a_compacted_version_ends_a_watch_in_either_way_of_saying_it(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_an_event_of_a_megabyte_is_read(tmp_path: Path) -> None:
     document = {**EMAILS, "spec": {"text": "x" * 1_500_000}}
     line = json.dumps({"type": "ADDED", "object": document}).encode() + b"\n"
     (change,) = watched(streams(line, ends="well"), tmp_path)
-    assert isinstance(change, Change)
+    assert isinstance(change, WatchEvent)
     assert len(change.document["spec"]["text"]) == 1_500_000
 
 
@@ -296,13 +296,13 @@ def test_a_call_that_is_cancelled_frees_its_connection(tmp_path: Path) -> None:
 def test_the_way_to_the_server_is_found_once_and_not_before_each_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def ask() -> Applied | Denied:
+    async def ask() -> ApiObject | Denied:
         async with before(answers("200 OK", json.dumps(EMAILS).encode()), tmp_path) as (port, _):
             monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
             monkeypatch.delenv("no_proxy", raising=False)
             return await port.get(AT)
 
-    assert isinstance(run(ask()), Applied)
+    assert isinstance(run(ask()), ApiObject)
 
 
 def test_a_server_behind_a_proxy_of_the_environment_is_asked_through_it(
@@ -313,7 +313,7 @@ def test_a_server_behind_a_proxy_of_the_environment_is_asked_through_it(
         listening = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
         monkeypatch.delenv("no_proxy", raising=False)
-        port = await Cluster.connect(kubeconfig=kubeconfig(tmp_path, 80, "kubernetes.invalid"))
+        port = await HttpApiClient.connect(kubeconfig=kubeconfig(tmp_path, 80, "kubernetes.invalid"))
         try:
             await port.get(AT)
             access = await port.access()
@@ -336,7 +336,7 @@ def test_a_server_behind_a_proxy_of_the_environment_is_asked_through_it(
     ],
     ids=["by its scheme", "of another scheme", "of a domain that is left out", "left out"],
 )
-def test_which_proxy_leads_to_a_server_is_said_by_the_environment(
+def test_which_proxy_leads_to_a_server_is_reported_by_the_environment(
     server: str, proxy: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "HTTPS_PROXY", "NO_PROXY"):
@@ -348,7 +348,7 @@ def test_which_proxy_leads_to_a_server_is_said_by_the_environment(
 
 def test_a_kubeconfig_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(NoCluster) as raised:
-        run(Cluster.connect(kubeconfig=str(tmp_path / "none")))
+        run(HttpApiClient.connect(kubeconfig=str(tmp_path / "none")))
     assert "--kubeconfig" in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -357,34 +357,34 @@ def test_a_pod_without_its_account_s_token_is_one_line(monkeypatch: pytest.Monke
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     with pytest.raises(NoCluster) as raised:
-        run(Cluster.connect())
+        run(HttpApiClient.connect())
     assert "Service token file does not exist" in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
 def test_calls_keep_a_pace_and_leases_do_not_wait_for_it(tmp_path: Path) -> None:
-    async def ask() -> tuple[Page | Denied, Lease | Denied]:
+    async def ask() -> tuple[ListPage | Denied, LeaderLease | Denied]:
         async with before(answers("200 OK", b'{"metadata": {"resourceVersion": "1"}}'), tmp_path) as (port, _):
-            port._pace = Pace(per_s=0.01, burst=1)
+            port._pace = RateLimit(per_s=0.01, burst=1)
             first = await port.list(QUEUE)
-            assert isinstance(first, Page)
+            assert isinstance(first, ListPage)
             late = await port.list(QUEUE, within_s=0.1)
-            lease = await port.get(Address(LEASE, "shop", "leader"), within_s=2)
+            lease = await port.get(ObjectAddress(LEASE, "shop", "leader"), within_s=2)
             return late, lease  # type: ignore[return-value]
 
     late, lease = run(ask())
-    assert (late.denial, isinstance(lease, Applied)) == (Denial.UNKNOWN, True)
+    assert (late.denial, isinstance(lease, ApiObject)) == (Denial.UNKNOWN, True)
 
 
 def test_a_pace_lets_a_burst_pass_and_then_one_after_the_other() -> None:
     with World() as world:
 
         async def passed() -> list[float]:
-            pace = Pace(per_s=10, burst=3)
-            moments = []
+            pace = RateLimit(per_s=10, burst=3)
+            times = []
             for _ in range(6):
                 await pace.turn()
-                moments.append(round(world.now_s(), 3))
-            return moments
+                times.append(round(world.now_s(), 3))
+            return times
 
         assert world.run(passed()) == [0.0, 0.0, 0.0, 0.1, 0.2, 0.3]

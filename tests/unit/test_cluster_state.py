@@ -12,7 +12,7 @@ import pytest
 from dev.cluster import cgroups, commons, foreign, state
 from dev.cluster.fixtures import namespace_for
 from dev.cluster.state import Cluster, directory_of, read_cluster, read_clusters
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def test_a_file_of_another_version_can_be_read() -> None:
 
 
 def test_a_cluster_elsewhere_has_no_plan() -> None:
-    with pytest.raises(Surroundings):
+    with pytest.raises(EnvironmentProblem):
         _ = cluster("a", "context").plan
 
 
@@ -74,7 +74,7 @@ def test_two_commands_on_one_cluster_follow_one_another() -> None:
     ("test", "namespace"),
     [("test_a[x y]", "test-a-x-y-1f"), ("___", "t-1f"), ("test_" + "long_" * 20, "test-" + "long-" * 7 + "1f")],
 )
-def test_a_namespace_tells_its_test_and_is_a_valid_name(test: str, namespace: str) -> None:
+def test_a_namespace_reports_its_test_and_is_a_valid_name(test: str, namespace: str) -> None:
     assert namespace_for(test, "1f") == namespace
 
 
@@ -186,6 +186,6 @@ def test_down_ends_what_was_made_and_leaves_a_named_context_alone() -> None:
     assert read_cluster("a") is None
 
 
-def test_an_image_can_not_be_put_into_a_named_context(tmp_path: Path) -> None:
-    with pytest.raises(Surroundings, match="named"):
+def test_an_image_cannot_be_put_into_a_named_context(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match="named"):
         foreign.load_archive(cluster("a", "context", context="prod"), tmp_path / "image.tar", Commands({}))

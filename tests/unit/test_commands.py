@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 def steps_of(target: str) -> list[str]:
     """The commands that make would run where there is no virtual environment."""
-    told = subprocess.run(
+    output = subprocess.run(
         ["make", "--dry-run", "--no-print-directory", target, "PYTHON=python3", "VENV=not-there"],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"]},
@@ -23,7 +23,7 @@ def steps_of(target: str) -> list[str]:
         check=True,
         timeout=60,
     )
-    return told.stdout.splitlines()
+    return output.stdout.splitlines()
 
 
 def test_make_test_needs_nothing_that_somebody_made_before() -> None:
@@ -39,7 +39,7 @@ def test_make_test_needs_nothing_that_somebody_made_before() -> None:
     assert (0, "") == (ran.returncode, ran.stderr)
 
 
-def test_coverage_is_told_by_package() -> None:
+def test_coverage_is_given_by_package() -> None:
     def file(covered: int, total: int, branches: int = 0) -> dict[str, dict[str, int]]:
         summary = {"covered_lines": covered, "num_statements": total}
         return {"summary": summary | {"covered_branches": branches, "num_branches": 2 * branches}}

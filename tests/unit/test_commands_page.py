@@ -18,13 +18,13 @@ def test_the_page_is_as_the_commands_are() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(name for name, each in COMMANDS.items() if not each.hidden))
-def test_every_command_is_on_it_and_says_what_it_is_for_and_what_each_option_does(name: str) -> None:
+def test_every_command_is_on_it_and_names_what_it_is_for_and_what_each_option_does(name: str) -> None:
     context = click.Context(main, info_name="headgate")
     command = main.get_command(context, name)
     assert command is not None
     assert f"## headgate {name}" in page()
-    found = command.commands.values() if isinstance(command, click.Group) else [command]
-    for each in found:
+    result = command.commands.values() if isinstance(command, click.Group) else [command]
+    for each in result:
         assert each.help, each.name
         options = [option for option in each.params if isinstance(option, click.Option)]
         assert [] == [option.name for option in options if not option.help], each.name

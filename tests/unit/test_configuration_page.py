@@ -55,9 +55,9 @@ def _name_in(where: ast.expr, text: str) -> Iterator[str]:
 def shipped_variables() -> set[str]:
     """Every variable of ours, and each setting of a connection with the prefix and without it."""
     modules = [file for folder in SHIPPED for file in (ROOT / folder).rglob("*.py")]
-    found = {name for module in modules for name in variables_read(module.read_text(encoding="utf-8"))}
+    matches = {name for module in modules for name in variables_read(module.read_text(encoding="utf-8"))}
     settings = {name for setting in VARIABLES for name in (setting, PREFIX + setting)}
-    return (found | settings) - OF_OTHER_PROGRAMS
+    return (matches | settings) - OF_OTHER_PROGRAMS
 
 
 def documented_variables(page: str) -> list[str]:

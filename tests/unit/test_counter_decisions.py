@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.counters.decide_hints import GcAfterTooShort, check_hint_windows
-from headgate.counters.decide_life import Life, LifeTerms, next_stamp_us
-from headgate.counters.decide_passes import DAY_US, BucketMark, Standing, next_pass, places_left
+from headgate.counters.decide_hints import GcAfterTooShort, decide_hint_windows
+from headgate.counters.decide_life import Life, LifeTerms, decide_stamp_us
+from headgate.counters.decide_passes import DAY_US, BucketMark, PassHistory, decide_next_pass, places_left
 from headgate.counters.decide_shards import (
     TALLY,
     KeyRows,
@@ -36,13 +36,13 @@ from headgate.counters.decide_tokens import (
     Token,
     TokenInvalid,
     close_us,
+    decide_last_foldable,
     first_unfolded_end_us,
     fold_end_us,
     fold_stamp_us,
-    last_foldable,
     silent_after_us,
 )
-from headgate.counters.decide_windows import StretchInvalid, Window, ttl_s, window_at, windows_between
+from headgate.counters.decide_windows import GrainWindow, StretchInvalid, decide_windows, ttl_s, window_at
 from headgate.counters.memory import TOTAL, Gone, Memory
 from headgate.expiry import is_separated
 from headgate.store.cassandra_hints import window_us_of
@@ -63,7 +63,7 @@ def test_a_mutator_refuses_in_its_last_hour_and_is_silent_in_its_last_half_hour(
 
 
 @given(st.integers(4, 1000), st.integers(0, 10**9))
-def test_whatever_the_resource_says_the_collector_comes_after_the_mutator_is_silent(skews: int, after: int) -> None:
+def test_whatever_the_resource_states_the_collector_comes_after_the_mutator_is_silent(skews: int, after: int) -> None:
     refuse_us = skews * SKEW  # refuseWithin is at least four of maxClockSkew, gc.after at least two
     assert is_separated(margin_us=refuse_us // 2, wait_us=after + 2 * SKEW, skew_us=SKEW)
 
@@ -72,7 +72,7 @@ def test_whatever_the_resource_says_the_collector_comes_after_the_mutator_is_sil
 def test_timestamps_grow_whatever_the_clock_shows(clock: Sequence[int]) -> None:
     stamps = [0]
     for now_us in clock:
-        stamps.append(next_stamp_us(now_us, stamps[-1]))
+        stamps.append(decide_stamp_us(now_us, stamps[-1]))
     assert stamps == sorted(set(stamps))
 
 
@@ -126,7 +126,7 @@ def test_batches_of_any_cutoffs_in_any_order_count_each_shard_once(
 ) -> None:
     """All decided on what there was at first; the highest timestamp stays, and ranges are deleted by all of them."""
     before = KeyRows(None, _shards(ends))
-    batches = [found for cutoff in cutoffs if (found := _collected(before, cutoff)) is not None]
+    batches = [result for cutoff in cutoffs if (result := _collected(before, cutoff)) is not None]
     stands: tuple[int, Tally] | None = None
     gone = 0
     for place in order:
@@ -171,7 +171,7 @@ def test_a_lone_shard_is_left_and_one_beside_a_tally_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "limit", "told"),
+    ("keys", "limit", "output"),
     [
         ([], 3, (None, False)),
         (["a"], 3, ("a", False)),
@@ -181,9 +181,9 @@ def test_a_lone_shard_is_left_and_one_beside_a_tally_is_not() -> None:
     ],
 )
 def test_the_last_key_of_a_full_page_may_not_be_whole(
-    keys: list[str], limit: int, told: tuple[str | None, bool]
+    keys: list[str], limit: int, output: tuple[str | None, bool]
 ) -> None:
-    assert whole_keys(keys, limit) == told
+    assert whole_keys(keys, limit) == output
 
 
 # ---- tokens
@@ -194,7 +194,7 @@ WINDOWS = st.integers(60, 86_400).map(lambda s: s * SECOND)
 
 @given(NOWS, WINDOWS)
 def test_no_minute_is_folded_while_somebody_may_acknowledge_in_it(now_us: int, window_us: int) -> None:
-    last = last_foldable(now_us, window_us, SKEW)
+    last = decide_last_foldable(now_us, window_us, SKEW)
     assert now_us >= close_us(last, window_us) + 2 * SKEW
     assert now_us < close_us(last + 1, window_us) + 2 * SKEW
     slowest = now_us - SKEW
@@ -229,7 +229,7 @@ def test_a_token_is_the_text_that_was_kept(second: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1-x", "0000000001", "0000000001-", "000000000x-a", "-0000000001-a"])
-def test_what_is_no_token_is_told_in_one_line(text: str) -> None:
+def test_what_is_no_token_is_one_line(text: str) -> None:
     with pytest.raises(TokenInvalid) as caught:
         Token.parse(text)
     assert "\n" not in str(caught.value)
@@ -243,32 +243,32 @@ GRAINS = st.sampled_from([(60,), (60, 3600), (60, 3600, 86_400), (10, 70), (10, 
 @given(GRAINS, st.integers(0, 3000), st.integers(1, 3000))
 def test_windows_make_up_a_stretch_without_gap_or_overlap(grains: Sequence[int], first: int, length: int) -> None:
     finest = min(grains)
-    found = windows_between(first * finest, (first + length) * finest, grains)
-    assert found[0].start_us == first * finest
-    assert found[-1].end_us == (first + length) * finest
-    assert all(one.end_us == other.start_us for one, other in pairwise(found))
-    assert all(window.start_us % window.grain_us == 0 for window in found)
+    result = decide_windows(first * finest, (first + length) * finest, grains)
+    assert result[0].start_us == first * finest
+    assert result[-1].end_us == (first + length) * finest
+    assert all(one.end_us == other.start_us for one, other in pairwise(result))
+    assert all(window.start_us % window.grain_us == 0 for window in result)
 
 
 def test_coarse_windows_are_taken_where_they_fit() -> None:
-    found = windows_between(50 * 60, 200 * 60, (60, 3600))
-    assert [window.grain_us for window in found] == [60] * 10 + [3600] * 2 + [60] * 20
+    result = decide_windows(50 * 60, 200 * 60, (60, 3600))
+    assert [window.grain_us for window in result] == [60] * 10 + [3600] * 2 + [60] * 20
 
 
 @pytest.mark.parametrize(("first", "last", "grains"), [(0, 0, (60,)), (0, 90, (60,)), (30, 60, (60,)), (0, 60, ())])
-def test_a_stretch_that_windows_can_not_tell_is_refused(first: int, last: int, grains: tuple[int, ...]) -> None:
+def test_a_stretch_that_windows_cannot_report_is_refused(first: int, last: int, grains: tuple[int, ...]) -> None:
     with pytest.raises(StretchInvalid):
-        windows_between(first, last, grains)
+        decide_windows(first, last, grains)
 
 
 def test_too_many_windows_for_one_read_are_refused() -> None:
     with pytest.raises(StretchInvalid):
-        windows_between(0, 60 * 30_000, (60,))
+        decide_windows(0, 60 * 30_000, (60,))
 
 
 def test_a_window_stays_its_retention_long_after_its_end() -> None:
     window = window_at(3_700 * SECOND, HOUR)
-    assert window == Window(HOUR, HOUR)
+    assert window == GrainWindow(HOUR, HOUR)
     assert ttl_s(window, 10 * SECOND, 2 * HOUR) == 10
     assert ttl_s(window, 10 * SECOND, 2 * HOUR - 1) == 11
     assert ttl_s(window, 10 * SECOND, 3 * HOUR) < 0
@@ -277,26 +277,26 @@ def test_a_window_stays_its_retention_long_after_its_end() -> None:
 # ---- passes and hints
 
 
-def test_a_pass_goes_on_until_every_bucket_is_done_and_is_full_if_none_was_skipped() -> None:
-    standing = Standing({5: {0: BucketMark(0, "k", True), 1: BucketMark(1, "a", False)}})
-    assert next_pass(standing, 9, 2) == 5
+def test_a_pass_continues_until_every_bucket_is_done_and_is_full_if_none_was_skipped() -> None:
+    standing = PassHistory({5: {0: BucketMark(0, "k", True), 1: BucketMark(1, "a", False)}})
+    assert decide_next_pass(standing, 9, 2) == 5
     assert [mark.bucket for mark in places_left(standing, 5, 2)] == [1]
-    assert next_pass(standing, 6 + DAY_US, 2) == 6 + DAY_US
-    done = Standing({5: {0: BucketMark(0, "k", True), 1: BucketMark(1, "z", True)}})
-    assert (done.is_full(5, 2), next_pass(done, 9, 2)) == (True, 9)
-    skipped = Standing({5: {0: BucketMark(0, "k", True, skipped=1), 1: BucketMark(1, "z", True)}})
+    assert decide_next_pass(standing, 6 + DAY_US, 2) == 6 + DAY_US
+    done = PassHistory({5: {0: BucketMark(0, "k", True), 1: BucketMark(1, "z", True)}})
+    assert (done.is_full(5, 2), decide_next_pass(done, 9, 2)) == (True, 9)
+    skipped = PassHistory({5: {0: BucketMark(0, "k", True, skipped=1), 1: BucketMark(1, "z", True)}})
     assert (skipped.is_over(5, 2), skipped.is_full(5, 2)) == (True, False)
 
 
 def test_a_full_pass_is_overdue_after_half_of_gc_grace() -> None:
-    standing = Standing(full_us=10 * DAY_US)
+    standing = PassHistory(full_us=10 * DAY_US)
     assert not standing.is_overdue(made_us=0, now_us=15 * DAY_US, gc_grace_us=10 * DAY_US)
     assert standing.is_overdue(made_us=0, now_us=15 * DAY_US + 1, gc_grace_us=10 * DAY_US)
-    assert Standing().is_overdue(made_us=0, now_us=6 * DAY_US, gc_grace_us=10 * DAY_US)
+    assert PassHistory().is_overdue(made_us=0, now_us=6 * DAY_US, gc_grace_us=10 * DAY_US)
 
 
 @pytest.mark.parametrize(
-    ("name", "told", "window_us"),
+    ("name", "output", "window_us"),
     [
         ("max_hint_window", "3h", 3 * HOUR),
         ("max_hint_window", "10800000ms", 3 * HOUR),
@@ -308,14 +308,14 @@ def test_a_full_pass_is_overdue_after_half_of_gc_grace() -> None:
         ("max_hint_window", None, None),
     ],
 )
-def test_a_hint_window_is_read_as_the_server_writes_it(name: str, told: str | None, window_us: int | None) -> None:
-    assert window_us_of(name, told) == window_us
+def test_a_hint_window_is_read_as_the_server_writes_it(name: str, output: str | None, window_us: int | None) -> None:
+    assert window_us_of(name, output) == window_us
 
 
 def test_gc_after_has_to_be_longer_than_every_hint_window_and_the_clocks() -> None:
-    check_hint_windows({"a": 3 * HOUR, "b": HOUR}, after_us=3 * HOUR + SKEW + 1, skew_us=SKEW)
+    decide_hint_windows({"a": 3 * HOUR, "b": HOUR}, after_us=3 * HOUR + SKEW + 1, skew_us=SKEW)
     with pytest.raises(GcAfterTooShort) as caught:
-        check_hint_windows({"a": 3 * HOUR, "b": HOUR}, after_us=3 * HOUR + SKEW, skew_us=SKEW)
+        decide_hint_windows({"a": 3 * HOUR, "b": HOUR}, after_us=3 * HOUR + SKEW, skew_us=SKEW)
     assert caught.value.facts["node"] == "a"
     assert "\n" not in str(caught.value)
 

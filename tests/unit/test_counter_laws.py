@@ -75,7 +75,7 @@ def test_an_update_may_be_applied_before_or_after_a_merge(name: str, data: st.Da
 @pytest.mark.parametrize("name", NAMES)
 @few
 @given(data=st.data())
-def test_a_shard_that_was_dumped_and_loaded_at_any_moment_goes_on_as_it_was(name: str, data: st.DataObject) -> None:
+def test_a_shard_that_was_dumped_and_loaded_at_any_time_continues_as_it_was(name: str, data: st.DataObject) -> None:
     kind = type_of(name)
     updates = data.draw(updates_of(kind))
     loads = data.draw(st.lists(st.booleans(), min_size=len(updates), max_size=len(updates)))
@@ -152,7 +152,7 @@ def test_garbage_with_a_right_checksum_is_refused_too_or_is_a_state(name: str, g
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_unknown_version_and_no_bytes_are_refused_and_say_what_to_do(name: str) -> None:
+def test_an_unknown_version_and_no_bytes_are_refused_and_state_what_to_do(name: str) -> None:
     kind = type_of(name)
     rest = kind.dump(kind.zero())[1:]
     with pytest.raises(StateUnreadable, match=r"a later release .*upgrade this process to that release"):

@@ -144,11 +144,11 @@ def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_type_of_ones_own_is_found_and_used_as_ours_are() -> None:
-    found = load_own("acme/longest", announced("acme/longest", "Longest"))
-    state = found.zero()
+    result = load_own("acme/longest", announced("acme/longest", "Longest"))
+    state = result.zero()
     for text in ("tea", "biscuits", "milk"):
-        state = found.apply(state, found.parse("add", [text], 0))
-    assert "biscuits" == plain(found.value(found.load(found.dump(state)), {}))
+        state = result.apply(state, result.parse("add", [text], 0))
+    assert "biscuits" == plain(result.value(result.load(result.dump(state)), {}))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_type_of_ones_own_is_found_and_used_as_ours_are() -> None:
         (Shares, "merge changes neither of its states"),
     ],
 )
-def test_a_type_that_breaks_a_law_is_told_which(kind: Callable[[], CounterType[Any, Any]], law: str) -> None:
+def test_a_type_that_breaks_a_law_is_reported_which(kind: Callable[[], CounterType[Any, Any]], law: str) -> None:
     assert law == broken_law(kind())
 
 
@@ -175,19 +175,19 @@ def test_a_broken_type_is_refused_in_one_line_that_names_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "what", "says"),
+    ("name", "what", "message"),
     [
-        ("acme/longest", "NotThere", "cannot be imported"),
+        ("acme/longest", "ObjectNotFound", "cannot be imported"),
         ("acme/longest", "ROOT", "is not a CounterType"),
         ("acme/other", "Longest", "name differs from its entry point's"),
     ],
 )
-def test_an_entry_point_that_leads_nowhere_is_told(name: str, what: str, says: str) -> None:
-    with pytest.raises(TypeBroken, match=says):
+def test_an_entry_point_that_leads_nowhere_is_reported(name: str, what: str, message: str) -> None:
+    with pytest.raises(TypeBroken, match=message):
         load_own(name, announced(name, what))
 
 
-def test_an_unknown_type_says_which_there_are_or_how_to_bring_one() -> None:
+def test_an_unknown_type_states_which_there_are_or_how_to_bring_one() -> None:
     with pytest.raises(TypeUnknown, match=r"did you mean sum\?"):
         load_own("sums", [])
     with pytest.raises(TypeUnknown, match=r"available: audience, distinct, minmax"):
@@ -200,7 +200,7 @@ def test_every_file_of_a_type_holds_the_type_of_its_name() -> None:
     assert sorted(OURS) == [type_of(name).name for name in sorted(OURS)]
 
 
-def test_without_the_library_of_sketches_all_else_works_and_one_line_says_what_to_install() -> None:
+def test_without_the_library_of_sketches_all_else_works_and_one_line_names_what_to_install() -> None:
     program = (
         "import sys; sys.modules['datasketches'] = None\n"
         "import headgate\n"

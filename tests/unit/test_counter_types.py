@@ -85,7 +85,7 @@ def test_zero_makes_a_product_zero_for_ever_and_exactly() -> None:
     assert "0" == str(told("product", ("add", "-0.0")).number)
 
 
-def test_a_product_of_more_digits_than_it_keeps_is_rounded_and_says_so() -> None:
+def test_a_product_of_more_digits_than_it_keeps_is_rounded_and_reports_it() -> None:
     kind, state = whole("product", ["1.05"] * 600)
     value = kind.value(state, {})
     assert not value.exact
@@ -97,7 +97,7 @@ def test_a_product_of_more_digits_than_it_keeps_is_rounded_and_says_so() -> None
 # ---- minmax
 
 
-def test_the_least_and_the_greatest_are_told_with_their_witnesses() -> None:
+def test_the_least_and_the_greatest_are_reported_with_their_witnesses() -> None:
     calls = [("add", 3, "b"), ("add", 12.5, "c"), ("add", 3.0, "a"), ("add", 12.5, "d"), ("add", 7)]
     assert MinMaxValue(3, "a", 12.5, "c") == told("minmax", *calls)
     assert MinMaxValue(3, "a", 12.5, "c") == told("minmax", *reversed(calls))
@@ -128,7 +128,7 @@ def test_a_variance_does_not_drift_where_running_ones_do() -> None:
     assert 22.5 == kind.value(state, {}).variance
 
 
-def test_moments_take_the_most_different_numbers_in_a_bounded_state() -> None:
+def test_times_take_the_most_different_numbers_in_a_bounded_state() -> None:
     kind, state = whole("moments", [1.7e308, 5e-324, -1.7e308, 1])
     assert (4, 0.25, math.inf) == ((value := kind.value(state, {})).count, value.mean, value.variance)
     assert len(kind.dump(state)) < 1024
@@ -148,13 +148,13 @@ def test_the_later_write_wins_in_whatever_order_they_land() -> None:
     assert (None, None) == ((none := told("register")).value, none.at)
 
 
-def test_of_two_writes_of_one_moment_the_greater_bytes_win_everywhere() -> None:
+def test_of_two_writes_of_one_time_the_greater_bytes_win_everywhere() -> None:
     kind = type_of("register")
     a, b = (kind.parse("set", [value], AT_US) for value in ("a", "b"))
     assert ["b", "b"] == [kind.value(taken(kind, order), {}).value for order in ([a, b], [b, a])]
 
 
-def test_of_an_element_the_later_update_wins_and_at_one_moment_the_addition() -> None:
+def test_of_an_element_the_later_update_wins_and_at_one_time_the_addition() -> None:
     kind = type_of("set")
     added, removed = kind.parse("add", ["x"], AT_US), kind.parse("remove", ["x"], AT_US)
     later = kind.parse("remove", ["x"], AT_US + 1)
@@ -208,7 +208,7 @@ def test_a_text_and_a_number_are_different_items() -> None:
     assert 2 == round(told("distinct", ("add", "1", 1, "1")).estimate)
 
 
-def test_audiences_tell_who_is_in_both_in_either_and_in_one_alone() -> None:
+def test_audiences_report_which_process_is_in_both_in_either_and_in_one_alone() -> None:
     kind, monday = whole("audience", list(range(60_000)))
     _, tuesday = whole("audience", list(range(40_000, 100_000)))
     audience: Any = kind
@@ -241,9 +241,9 @@ def test_few_numbers_have_exact_quantiles() -> None:
     assert (0, None, {}) == ((none := told("quantiles")).count, none.least, none.quantiles)
 
 
-def test_the_most_frequent_items_are_found_and_their_counts_lie_where_is_said() -> None:
-    chance = random.Random(SEED)
-    items: list[Json] = [f"page-{min(int(chance.paretovariate(1)), 5_000)}" for _ in range(40_000)]
+def test_the_most_frequent_items_are_found_and_their_counts_lie_where_is_reported() -> None:
+    rng = random.Random(SEED)
+    items: list[Json] = [f"page-{min(int(rng.paretovariate(1)), 5_000)}" for _ in range(40_000)]
     truth = Counter(items)
     kind, state = whole("topk", items, 6)
     value = kind.value(state, {"limit": 20})
@@ -338,7 +338,7 @@ def test_words_of_a_command_line_are_numbers_where_numbers_are_meant() -> None:
         ("register", [("set", {"b": 1, "a": "\u00e9"})], '[1700000000000000,{"a":"\u00e9","b":1}]'.encode().hex()),
     ],
 )
-def test_what_is_stored_is_as_the_formats_say(name: str, calls: list[tuple[Any, ...]], body: str) -> None:
+def test_what_is_stored_is_as_the_formats_state(name: str, calls: list[tuple[Any, ...]], body: str) -> None:
     """Written by hand against docs/internals/formats.md."""
     kind = type_of(name)
     state = taken(kind, [kind.parse(verb, rest, AT_US + at) for at, (verb, *rest) in enumerate(calls)])

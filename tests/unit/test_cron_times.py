@@ -31,7 +31,7 @@ def due_in_week(schedule: str) -> list[str]:
         ("0 0 31 2 *", 0),
     ],
 )
-def test_a_schedule_is_due_as_often_as_it_says(schedule: str, times: int) -> None:
+def test_a_schedule_is_due_as_often_as_it_states(schedule: str, times: int) -> None:
     assert times == len(due_in_week(schedule))
 
 
@@ -39,11 +39,11 @@ def test_names_and_numbers_of_days_are_the_same_and_sunday_is_zero() -> None:
     assert ["Sun 04:00"] == due_in_week("0 4 * * 0") == due_in_week("0 4 * * SUN")
 
 
-def test_a_day_of_the_month_or_one_of_the_week_is_enough_where_both_are_told() -> None:
+def test_a_day_of_the_month_or_one_of_the_week_is_enough_where_both_are_reported() -> None:
     assert ["Tue 00:00", "Fri 00:00"] == due_in_week("0 0 17 * fri")
 
 
-def test_a_month_that_is_not_told_is_not_due() -> None:
+def test_a_month_that_is_not_reported_is_not_due() -> None:
     assert [] == due_in_week("0 0 * jan *")
 
 
@@ -76,12 +76,12 @@ def test_the_shortest_gap_of_a_schedule_is_seen_across_hours_and_midnight(schedu
     ],
 )
 def test_the_next_and_the_last_time_are_found(schedule: str, after: str | None, before: str | None) -> None:
-    moment = MONDAY + timedelta(seconds=30)
-    found = [due_after(schedule, moment), due_before(schedule, moment)]
-    assert [minute and minute.strftime("%Y-%m-%d %H:%M") for minute in found] == [after, before]
+    time = MONDAY + timedelta(seconds=30)
+    matches = [due_after(schedule, time), due_before(schedule, time)]
+    assert [minute and minute.strftime("%Y-%m-%d %H:%M") for minute in matches] == [after, before]
 
 
-def test_the_search_looks_no_further_than_it_was_told() -> None:
+def test_the_search_checks_no_further_than_it_was_reported() -> None:
     assert due_after("0 2 * * *", MONDAY, within=timedelta(hours=1)) is None
     assert due_before("0 2 * * *", MONDAY, within=timedelta(hours=1)) is None
 
@@ -90,12 +90,12 @@ def test_the_search_looks_no_further_than_it_was_told() -> None:
 def test_the_search_finds_what_a_walk_over_each_minute_finds(schedule: str) -> None:
     minutes = [MONDAY + timedelta(minutes=number) for number in range(4 * 24 * 60)]
     walked = [minute for minute in minutes if is_due(schedule, minute)]
-    found, moment = [], MONDAY - timedelta(minutes=1)
-    while (minute := due_after(schedule, moment)) is not None and minute <= minutes[-1]:
-        found.append(minute)
+    result, time = [], MONDAY - timedelta(minutes=1)
+    while (minute := due_after(schedule, time)) is not None and minute <= minutes[-1]:
+        result.append(minute)
         assert due_before(schedule, minute + timedelta(seconds=59)) == minute
-        moment = minute
-    assert found == walked
+        time = minute
+    assert result == walked
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_the_next_times_of_random_schedules_are_those_of_kubernetes() -> None:
     assert COUNT == len(cases)
     assert [] == [schedule for _, schedule, _ in cases if not cron.accepts(schedule)]
     differing = [
-        (schedule, start, next_time, found)
+        (schedule, start, next_time, result)
         for start, schedule, next_time in cases
-        if (found := due_after(schedule, start)) != next_time
+        if (result := due_after(schedule, start)) != next_time
     ]
     assert [] == differing

@@ -15,7 +15,7 @@ from headgate.engines.timeline.decide_closing import (
     lead_us,
     over_after_us,
 )
-from headgate.engines.timeline.settings import Generation
+from headgate.engines.timeline.settings import GenerationSettings
 
 SECOND = 1_000_000
 
@@ -46,14 +46,14 @@ def test_what_has_gone_is_finished_wherever_it_lies_and_what_moved_within_its_ge
 
 
 def test_a_generation_is_over_once_the_clocks_difference_has_passed_since_it_is_sure() -> None:
-    ending = Generation(1, 3, until_us=50 * SECOND, sure_us=60 * SECOND)
+    ending = GenerationSettings(1, 3, until_us=50 * SECOND, sure_us=60 * SECOND)
     assert 61 * SECOND == over_after_us(ending, SECOND)
     assert not is_over(ending, now_us=61 * SECOND - 1, skew_us=SECOND)
     assert is_over(ending, now_us=61 * SECOND, skew_us=SECOND)
 
 
 def test_a_generation_of_which_it_is_not_sure_is_never_over() -> None:
-    announced = Generation(1, 3, until_us=50 * SECOND)
+    announced = GenerationSettings(1, 3, until_us=50 * SECOND)
     assert not is_over(announced, now_us=10**18, skew_us=SECOND)
 
 
@@ -63,7 +63,7 @@ def test_what_is_stamped_for_at_once_falls_due_before_the_cutoff_whatever_the_la
 
 
 def test_attack_C2_groups_are_held_back_by_every_lane_of_every_earlier_generation() -> None:
-    generations = (Generation(3, 2), Generation(1, 1), Generation(2, 2))
+    generations = (GenerationSettings(3, 2), GenerationSettings(1, 1), GenerationSettings(2, 2))
     assert [(1, 0), (2, 0), (2, 1)] == lanes_before(generations, 3)
     assert [] == lanes_before(generations, 1)
     assert [(1, 0), (2, 0), (2, 1)] == lanes_before(generations[1:], 3)

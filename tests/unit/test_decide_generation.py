@@ -34,9 +34,9 @@ SECOND = 1_000_000
 def announced(shards: int = 12, *, at_us: int = NOW) -> Generations:
     """Six shards, and more of them announced."""
     before = first(6)
-    found = decide_next(before, shards, now_us=at_us, skew_us=SKEW)
-    assert found is not None
-    return replace(before, next=found)
+    result = decide_next(before, shards, now_us=at_us, skew_us=SKEW)
+    assert result is not None
+    return replace(before, next=result)
 
 
 def sure(generations: Generations, acknowledged_us: int = NOW) -> Generations:
@@ -91,7 +91,7 @@ def test_without_the_wait_beyond_sure_a_producer_with_a_slow_clock_would_be_miss
     assert is_over(generations, now_us=generations.sure_us + SKEW, skew_us=SKEW)
 
 
-def test_an_announcement_that_landed_late_moves_the_moment_and_not_the_beginning() -> None:
+def test_an_announcement_that_landed_late_moves_the_time_and_not_the_beginning() -> None:
     """A8 (i): meant to begin in a minute, it landed 100 s later; an earlier reader knows the old one for a while."""
     late = sure(announced(), acknowledged_us=NOW + 100 * SECOND)
     assert NOW + 100 * SECOND + NOTICE_US + 2 * SKEW == late.sure_us
@@ -106,7 +106,7 @@ def test_the_same_number_of_shards_makes_no_generation() -> None:
     assert decide_next(announced(12), 12, now_us=NOW, skew_us=SKEW) is None
 
 
-def test_a_second_change_waits_for_the_first_and_says_how_long() -> None:
+def test_a_second_change_waits_for_the_first_and_shows_how_long() -> None:
     with pytest.raises(ChangeUnderWay, match=r"to=12, sure=True, left_s=62"):
         decide_next(sure(announced()), 8, now_us=NOW, skew_us=SKEW)
     with pytest.raises(ChangeUnderWay, match=r"sure=False, left_s=unknown"):
@@ -121,7 +121,7 @@ def test_producers_write_to_the_next_from_its_beginning_on() -> None:
     generations = sure(announced())
     assert generations.next is not None
     begins_us = generations.next.from_us
-    assert [1, 2] == [written_at(generations, moment).number for moment in (begins_us - 1, begins_us)]
+    assert [1, 2] == [written_at(generations, time).number for time in (begins_us - 1, begins_us)]
 
 
 def test_after_the_turn_the_old_one_waits_to_be_retired_with_its_times() -> None:
@@ -135,7 +135,7 @@ def test_after_the_turn_the_old_one_waits_to_be_retired_with_its_times() -> None
     assert [2] == [window.number for window in retired(after, 1).windows()]
 
 
-def test_all_windows_that_may_hold_messages_are_told_oldest_first() -> None:
+def test_all_windows_that_may_hold_messages_are_reported_oldest_first() -> None:
     assert [(1, 6), (2, 12)] == [(window.number, window.shards) for window in sure(announced()).windows()]
     assert 12 == shards_in_force(announced())
 
@@ -152,7 +152,7 @@ def test_all_windows_that_may_hold_messages_are_told_oldest_first() -> None:
         lambda: retired(first(4), 1),
     ],
 )
-def test_generations_that_can_not_be_are_bugs(broken: object) -> None:
+def test_generations_that_cannot_be_are_bugs(broken: object) -> None:
     assert callable(broken)
     with pytest.raises(GenerationBroken):
         broken()

@@ -17,16 +17,16 @@ from headgate.applying.decide_steps import (
     Announce,
     CreateKeyspace,
     CreateTable,
+    CurrentState,
     Decided,
     DeclareEntry,
     DropTable,
+    FixDrift,
     Forget,
     ForgetRows,
-    Found,
     MakeLanes,
     MakeSure,
     MarkDeleting,
-    MendDrift,
     NoteTables,
     Step,
     TooManyTables,
@@ -34,17 +34,17 @@ from headgate.applying.decide_steps import (
     decide_removal,
     decide_steps,
 )
-from headgate.applying.wanted import Surroundings, Wanted, wanted_of
+from headgate.applying.wanted import PlacementDefaults, Wanted, wanted_of
 from headgate.engines.registry import tables_of
 from headgate.expiry import others_may_act_after
-from headgate.store.catalogue_entry import BeingDeleted, Entry, OwnedByAnother, State
+from headgate.store.catalogue_entry import BeingDeleted, Entry, EntryState, OwnedByAnother
 from headgate.store.decide_generation import NOTICE_US, ChangeUnderWay, Generation, Generations, first, turned
-from headgate.store.drift import Drift, Standing
+from headgate.store.drift import Drift, DriftStatus
 
 NOW = 1_750_000_000_000_000
 SKEW = 500_000
 OURS = "operator/c1/u1"
-SURROUNDINGS = Surroundings("headgate", "dc1", 3)
+SURROUNDINGS = PlacementDefaults("headgate", "dc1", 3)
 
 
 def wanted(spec: str = "{shards: 3}", kind: str = "Queue") -> Wanted:
@@ -54,7 +54,7 @@ def wanted(spec: str = "{shards: 3}", kind: str = "Queue") -> Wanted:
 
 
 def entry(
-    of: Wanted, state: State = State.ACTIVE, owner: str = OURS, generations: Generations | None = None
+    of: Wanted, state: EntryState = EntryState.ACTIVE, owner: str = OURS, generations: Generations | None = None
 ) -> Entry:
     """An entry as this resource would have made it."""
     known = generations or first(of.shards)
@@ -66,15 +66,15 @@ def names(of: Wanted) -> frozenset[str]:
     return frozenset(table.name for table in tables_of(of.resource, UUID(int=7)) or ())
 
 
-def found(of: Wanted, standing: Entry, **but: Any) -> Found:
+def found(of: Wanted, standing: Entry, **but: Any) -> CurrentState:
     """All tables there and noted."""
-    return replace(Found(standing, there=names(of), noted=names(of)), **but)
+    return replace(CurrentState(standing, there=names(of), noted=names(of)), **but)
 
 
-def decide(of: Wanted, at: Found, **but: Any) -> Decided:
+def decide(of: Wanted, at: CurrentState, **but: Any) -> Decided:
     """As for the operator."""
-    told: dict[str, Any] = {"owner": OURS, "data_center": "dc1", "now_us": NOW, **but}
-    return decide_steps(of, at, **told)
+    document: dict[str, Any] = {"owner": OURS, "data_center": "dc1", "now_us": NOW, **but}
+    return decide_steps(of, at, **document)
 
 
 def kinds(steps: tuple[Step, ...]) -> list[type[Step]]:
@@ -88,11 +88,11 @@ COUNTER = wanted("{type: sum}", kind="Counter")
 
 
 def test_without_an_entry_only_the_entry_is_asked_for_since_all_else_follows_from_its_id() -> None:
-    assert (DeclareEntry(QUEUE.name, OURS, QUEUE.document, QUEUE.place, 3),) == decide(QUEUE, Found()).steps
+    assert (DeclareEntry(QUEUE.name, OURS, QUEUE.document, QUEUE.place, 3),) == decide(QUEUE, CurrentState()).steps
 
 
 def test_of_a_new_entry_tables_come_before_lanes_and_lanes_before_anybody_hears_of_it() -> None:
-    at = Found(entry(QUEUE, State.MAKING), keyspace_there=False)
+    at = CurrentState(entry(QUEUE, EntryState.MAKING), keyspace_there=False)
     steps = decide(QUEUE, at).steps
     assert [CreateKeyspace, CreateTable, NoteTables, MakeLanes, Activate] == kinds(steps)
     assert names(QUEUE) == {step.table.name for step in steps if isinstance(step, CreateTable)}
@@ -100,7 +100,7 @@ def test_of_a_new_entry_tables_come_before_lanes_and_lanes_before_anybody_hears_
 
 
 def test_a_counter_has_no_lanes_to_be_made() -> None:
-    at = Found(entry(COUNTER, State.MAKING))
+    at = CurrentState(entry(COUNTER, EntryState.MAKING))
     assert [CreateTable, NoteTables, Activate] == kinds(decide(COUNTER, at).steps)
 
 
@@ -109,26 +109,26 @@ def test_where_all_is_as_wanted_nothing_is_left_to_do(of: Wanted) -> None:
     assert Decided() == decide(of, found(of, entry(of)))
 
 
-def test_what_was_made_and_not_noted_is_noted_and_not_made_again() -> None:
+def test_what_was_made_and_not_noted_is_noted_and_not_recreated() -> None:
     some = frozenset(sorted(names(QUEUE))[:2])
-    steps = decide(QUEUE, found(QUEUE, entry(QUEUE, State.MAKING), there=some, noted=frozenset())).steps
+    steps = decide(QUEUE, found(QUEUE, entry(QUEUE, EntryState.MAKING), there=some, noted=frozenset())).steps
     assert names(QUEUE) - some == {step.table.name for step in steps if isinstance(step, CreateTable)}
     assert [names(QUEUE)] == [frozenset(step.names) for step in steps if isinstance(step, NoteTables)]
 
 
-def test_a_table_that_was_dropped_is_never_made_again_and_nothing_goes_on_without_it() -> None:
+def test_a_table_that_was_dropped_is_never_recreated_and_nothing_continues_without_it() -> None:
     lost = min(names(QUEUE))
-    decided = decide(QUEUE, found(QUEUE, entry(QUEUE, State.MAKING), there=names(QUEUE) - {lost}))
+    decided = decide(QUEUE, found(QUEUE, entry(QUEUE, EntryState.MAKING), there=names(QUEUE) - {lost}))
     assert () == decided.steps
-    assert [(lost, "dropped")] == [(drift.table, drift.found) for drift in decided.by_hand]
+    assert [(lost, "dropped")] == [(drift.table, drift.actual) for drift in decided.by_hand]
 
 
-def test_what_can_be_mended_is_and_what_only_a_person_can_stops_the_rest() -> None:
-    mendable = Drift("t", "gc_grace", "1", "2", Standing.MENDABLE, "ALTER TABLE t ...")
-    by_hand = Drift("t", "column c", "int", "text", Standing.BY_HAND)
-    at = found(QUEUE, entry(QUEUE, State.MAKING), drifts=(mendable, by_hand))
+def test_what_can_be_fixed_is_and_what_only_a_person_can_stops_the_rest() -> None:
+    mendable = Drift("t", "gc_grace", "1", "2", DriftStatus.MENDABLE, "ALTER TABLE t ...")
+    by_hand = Drift("t", "column c", "int", "text", DriftStatus.BY_HAND)
+    at = found(QUEUE, entry(QUEUE, EntryState.MAKING), drifts=(mendable, by_hand))
     decided = decide(QUEUE, at)
-    assert (MendDrift("headgate", mendable),) == decided.steps
+    assert (FixDrift("headgate", mendable),) == decided.steps
     assert (by_hand,) == decided.by_hand
 
 
@@ -145,13 +145,13 @@ def announced(sure_us: int | None) -> Generations:
     return Generations(Generation(1, 3), Generation(2, 5, NOW + NOTICE_US), sure_us)
 
 
-def test_what_was_announced_is_made_sure_of_by_whoever_finds_it() -> None:
+def test_what_was_announced_is_made_sure_of_by_whichever_process_finds_it() -> None:
     more = wanted("{shards: 5}")
     standing = entry(more, generations=announced(None))
     assert (MakeSure(standing, SKEW),) == decide(more, found(more, standing)).steps
 
 
-def test_while_a_change_is_under_way_another_waits_and_says_until_when() -> None:
+def test_while_a_change_is_under_way_another_waits_and_states_until_when() -> None:
     sure_us = NOW + 2 * NOTICE_US
     other = wanted("{shards: 9}")
     decided = decide(other, found(other, entry(other, generations=announced(sure_us))))
@@ -170,16 +170,16 @@ def test_once_a_change_is_over_it_is_turned_to_and_then_all_is_as_wanted() -> No
     assert Decided() == decide(more, found(more, after), now_us=over_us)
 
 
-def test_of_an_engine_that_is_not_carried_there_is_an_entry_and_nothing_else() -> None:
-    decided = decide(QUEUE, Found(entry(QUEUE, State.MAKING)), carried={})
-    assert ((), False) == (decided.steps, decided.carried)
+def test_of_an_engine_that_is_not_supported_there_is_an_entry_and_nothing_else() -> None:
+    decided = decide(QUEUE, CurrentState(entry(QUEUE, EntryState.MAKING)), engines={})
+    assert ((), False) == (decided.steps, decided.is_supported)
 
 
 def test_dedicated_tables_past_the_bound_are_refused_before_there_is_an_entry() -> None:
-    decided = decide(QUEUE, Found(tables_total=295))
+    decided = decide(QUEUE, CurrentState(tables_total=295))
     assert isinstance(decided.stopped, TooManyTables)
     assert () == decided.steps
-    assert decide(wanted("{storage: {tables: shared}}"), Found(tables_total=295)).steps
+    assert decide(wanted("{storage: {tables: shared}}"), CurrentState(tables_total=295)).steps
 
 
 def test_of_another_owner_nothing_is_changed_unless_it_is_to_be_adopted() -> None:
@@ -189,12 +189,12 @@ def test_of_another_owner_nothing_is_changed_unless_it_is_to_be_adopted() -> Non
 
 
 def test_what_was_retained_by_mistake_is_taken_back_by_its_owner() -> None:
-    standing = entry(QUEUE, State.RETAINED)
+    standing = entry(QUEUE, EntryState.RETAINED)
     assert (Adopt(standing, OURS, QUEUE.document),) == decide(QUEUE, found(QUEUE, standing)).steps
 
 
 def test_a_name_that_is_being_given_up_is_waited_for() -> None:
-    decided = decide(QUEUE, found(QUEUE, entry(QUEUE, State.DELETING, owner="operator/c1/u0")))
+    decided = decide(QUEUE, found(QUEUE, entry(QUEUE, EntryState.DELETING, owner="operator/c1/u0")))
     assert ((), BeingDeleted) == (decided.steps, type(decided.stopped))
 
 
@@ -214,13 +214,13 @@ def test_a_home_elsewhere_is_refused() -> None:
 def test_nothing_is_removed_before_everybody_has_heard_that_it_will_be() -> None:
     standing = entry(QUEUE)
     assert (MarkDeleting(standing),) == decide_removal(standing, found(QUEUE, standing), now_us=NOW).steps
-    marked = replace(standing, state=State.DELETING)
+    marked = replace(standing, state=EntryState.DELETING)
     waiting = decide_removal(marked, found(QUEUE, marked), now_us=NOW + HEARD_AFTER_US - 1)
     assert ((), NOW + HEARD_AFTER_US) == (waiting.steps, waiting.again_at_us)
 
 
 def test_dedicated_tables_are_noted_dropped_and_then_the_name_is_free() -> None:
-    marked = entry(QUEUE, State.DELETING)
+    marked = entry(QUEUE, EntryState.DELETING)
     at = found(QUEUE, marked, noted=frozenset())
     steps = decide_removal(marked, at, now_us=NOW + HEARD_AFTER_US).steps
     assert [NoteTables, DropTable, Forget] == kinds(steps)
@@ -229,13 +229,13 @@ def test_dedicated_tables_are_noted_dropped_and_then_the_name_is_free() -> None:
 
 def test_of_shared_tables_only_its_own_rows_go() -> None:
     shared = wanted("{storage: {tables: shared}}")
-    marked = entry(shared, State.DELETING)
+    marked = entry(shared, EntryState.DELETING)
     steps = decide_removal(marked, found(shared, marked), now_us=NOW + HEARD_AFTER_US).steps
     assert (ForgetRows("timeline", marked), Forget(marked)) == steps
 
 
-def test_a_removal_that_was_broken_off_goes_on_with_what_is_left() -> None:
-    marked = entry(QUEUE, State.DELETING)
+def test_a_removal_that_was_broken_off_continues_with_what_is_left() -> None:
+    marked = entry(QUEUE, EntryState.DELETING)
     left = max(names(QUEUE))
     steps = decide_removal(marked, found(QUEUE, marked, there=frozenset({left})), now_us=NOW + HEARD_AFTER_US).steps
     assert (DropTable(marked, "headgate", left), Forget(marked)) == steps

@@ -15,11 +15,11 @@ from dev.demo import main, require_containers, tell_plan
 from dev.demo_day import MESSAGES
 from dev.demo_ground import SHOP, Asked, Begun, secret_of, values_for, version
 from headgate.api.loader import read_files
-from headgate.errors import SpecError, Surroundings
+from headgate.errors import EnvironmentProblem, InvalidRequest
 
 
 def test_a_cluster_that_is_named_needs_a_registry_that_it_pulls_from() -> None:
-    with pytest.raises(SpecError, match="cannot be imported into a cluster that you named"):
+    with pytest.raises(InvalidRequest, match="cannot be imported into a cluster that you named"):
         Asked(context="prod").require_possible()
     Asked(context="prod", registry="registry.example").require_possible()
     Asked().require_possible()
@@ -29,28 +29,28 @@ def test_it_begins_by_saying_which_cluster_and_why_what_it_takes_and_what_is_qui
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     tell_plan(Choice("node", "no Docker engine runs, and we are root"))
-    told = capsys.readouterr().out
-    assert "node: no Docker engine runs, and we are root" in told
-    assert f"{MESSAGES:,} messages" in told
-    assert "First one message" not in told
+    text = capsys.readouterr().out
+    assert "node: no Docker engine runs, and we are root" in text
+    assert f"{MESSAGES:,} messages" in text
+    assert "First one message" not in text
     tell_plan(Choice("node", "this user is root"), builds=True)
-    told = capsys.readouterr().out
-    assert "First one message is handled on this machine, without Kubernetes" in told
+    text = capsys.readouterr().out
+    assert "First one message is handled on this machine, without Kubernetes" in text
 
 
-def test_where_no_container_runs_it_says_so_before_anything_is_begun() -> None:
-    with pytest.raises(Surroundings, match="runs no containers"):
+def test_where_no_container_runs_it_reports_it_before_anything_is_begun() -> None:
+    with pytest.raises(EnvironmentProblem, match="runs no containers"):
         require_containers(Choice("kwok", "not root"))
     require_containers(Choice("node", "root"))
 
 
 def test_the_secret_holds_the_contents_of_files_and_not_their_paths(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("-----BEGIN")
-    told = {"CONTACT_POINTS": "10.0.0.1", "PASSWORD": "p", "SSL_CA": str(tmp_path / "ca.pem"), "SSL_KEY": ""}
-    data = secret_of(told)["data"]
+    variables = {"CONTACT_POINTS": "10.0.0.1", "PASSWORD": "p", "SSL_CA": str(tmp_path / "ca.pem"), "SSL_KEY": ""}
+    data = secret_of(variables)["data"]
     assert isinstance(data, dict)
-    found = {name: base64.b64decode(value).decode() for name, value in data.items()}
-    assert {"CONTACT_POINTS": "10.0.0.1", "PASSWORD": "p", "ca.crt": "-----BEGIN"} == found
+    entries = {name: base64.b64decode(value).decode() for name, value in data.items()}
+    assert {"CONTACT_POINTS": "10.0.0.1", "PASSWORD": "p", "ca.crt": "-----BEGIN"} == entries
 
 
 def test_what_was_begun_is_kept_for_the_command_that_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,12 +69,12 @@ def test_what_was_begun_is_kept_for_the_command_that_ends_it(tmp_path: Path, mon
         (Asked("prod", "r.example", spark=True), "r.example/headgate", f"r.example/headgate-spark:{version()}"),
     ],
 )
-def test_the_chart_is_told_the_images_of_this_tree_or_of_the_registry(
+def test_the_chart_is_reported_the_images_of_this_tree_or_of_the_registry(
     asked: Asked, image: str, spark: str | None
 ) -> None:
     values: dict[str, Any] = dict(values_for(asked))
-    told = values["image"]
-    assert image == f"{told['registry']}/{told['repository']}" + (f":{told['tag']}" if "tag" in told else "")
+    report = values["image"]
+    assert image == f"{report['registry']}/{report['repository']}" + (f":{report['tag']}" if "tag" in report else "")
     assert spark == values.get("spark", {}).get("image")
 
 
@@ -84,9 +84,9 @@ def test_with_nothing_begun_it_is_one_line(
 ) -> None:
     monkeypatch.setenv("HEADGATE_STATE", str(tmp_path))
     code = main([command])
-    told = capsys.readouterr()
+    text = capsys.readouterr()
     assert (0 if command == "down" else 1) == code
-    assert 1 == len((told.out + told.err).splitlines())
+    assert 1 == len((text.out + text.err).splitlines())
 
 
 def test_the_shop_has_what_the_day_shows() -> None:

@@ -18,8 +18,8 @@ from dev.demo_ground import BULK
 from dev.demo_shell import Shell
 from dev.demo_spark import JOB, MESSAGES, NAME, Drain, require_spark_operator
 from headgate.api.loader import read_files
-from headgate.api.queues import Queue
-from headgate.errors import Surroundings
+from headgate.api.queues import QueueResource
+from headgate.errors import EnvironmentProblem
 from headgate_operator.build_spark import CONTAINERS
 
 WELL = {"application": "newsletters-send-1", "state": "Succeeded", "done": MESSAGES}
@@ -53,7 +53,7 @@ class Person:
 
     def wait(self, holds: Callable[[], bool], within_s: float, what: str) -> None:
         if not holds():
-            raise Surroundings("the condition was not met in time", waited_for=what)
+            raise EnvironmentProblem("the condition was not met in time", waited_for=what)
 
     def held(self, queue: str) -> int:
         return self._held
@@ -75,7 +75,7 @@ def test_all_that_was_put_is_done_by_a_driver_and_executors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("person", "says"),
+    ("person", "message"),
     [
         (Person(Cluster({})), "a SparkApplication"),
         (Person(Cluster({**WELL, "state": "Running"})), "the end of the bulk job"),
@@ -86,23 +86,23 @@ def test_all_that_was_put_is_done_by_a_driver_and_executors() -> None:
         (Person(Cluster(WELL), held=1), "the backlog was not drained"),
     ],
 )
-def test_what_did_not_go_well_is_said(person: Person, says: str) -> None:
-    with pytest.raises(Surroundings, match=says):
+def test_what_did_not_go_well_is_reported(person: Person, message: str) -> None:
+    with pytest.raises(EnvironmentProblem, match=message):
         end_of(person)
 
 
-def test_it_says_beforehand_that_spark_comes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_states_beforehand_that_spark_comes(capsys: pytest.CaptureFixture[str]) -> None:
     tell_plan(Choice("node", "this user is root"), spark=True)
     assert f"{MESSAGES:,} more, which Spark drains" in capsys.readouterr().out
 
 
-def test_a_cluster_of_somebody_else_needs_a_spark_operator_and_is_told_so_in_one_line() -> None:
-    with pytest.raises(Surroundings, match="has no Spark operator"):
+def test_a_cluster_of_somebody_else_needs_a_spark_operator_and_is_answered_so_in_one_line() -> None:
+    with pytest.raises(EnvironmentProblem, match="has no Spark operator"):
         require_spark_operator(cast("Kubectl", Cluster({})))
 
 
 def test_the_queue_of_the_example_is_drained_by_the_handler_that_the_driver_finds() -> None:
-    (queue,) = (one for one in read_files([BULK]).resources if isinstance(one, Queue))
+    (queue,) = (one for one in read_files([BULK]).resources if isinstance(one, QueueResource))
     (job,) = queue.spec.bulk or ()
     assert (NAME, JOB, "drain") == (queue.metadata.name, job.name, job.mode)
     assert job.backlog_above is not None

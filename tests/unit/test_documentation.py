@@ -119,7 +119,7 @@ def mute_points(text: str) -> list[str]:
     return [row for row, each in cells.items() if len(each) != 3 or not all(cell.strip("-—") for cell in each)]
 
 
-def test_every_weak_point_says_how_much_and_what_to_do() -> None:
+def test_every_weak_point_shows_how_much_and_what_to_do() -> None:
     page = read_pages()["docs/weaknesses.md"]
     assert mute_points(page) == []
     assert page.count("\n|") > 10

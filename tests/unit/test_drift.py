@@ -9,11 +9,11 @@ import pytest
 
 from headgate.store.catalogue_tables import CATALOGUE_TABLES
 from headgate.store.drift import (
+    ActualColumn,
+    ActualTable,
     Drift,
-    FoundColumn,
-    FoundTable,
+    DriftStatus,
     Kind,
-    Standing,
     columns_of,
     compare,
     missing,
@@ -34,9 +34,9 @@ TABLE = Table(
 )
 
 
-def found(table: Table = TABLE) -> FoundTable:
+def found(table: Table = TABLE) -> ActualTable:
     """A table as a server describes it that made exactly this."""
-    return FoundTable(
+    return ActualTable(
         table.name,
         UUID(int=1),
         tuple(columns_of(table).values()),
@@ -54,7 +54,7 @@ def only(drifts: tuple[Drift, ...]) -> Drift:
     return drifts[0]
 
 
-def without(name: str) -> FoundTable:
+def without(name: str) -> ActualTable:
     """The table with a column missing."""
     return replace(found(), columns=tuple(column for column in found().columns if column.name != name))
 
@@ -77,39 +77,39 @@ def test_options_that_were_not_declared_are_the_owners() -> None:
 )
 def test_a_missing_column_is_added(name: str, cql: str) -> None:
     drift = only(compare(KEYSPACE, TABLE, without(name)))
-    assert (Standing.MENDABLE, cql) == (drift.standing, drift.cql)
+    assert (DriftStatus.MENDABLE, cql) == (drift.standing, drift.cql)
 
 
 @pytest.mark.parametrize("name", ["p", "c"])
-def test_a_missing_key_column_can_not_be_mended(name: str) -> None:
+def test_a_missing_key_column_cannot_be_fixed(name: str) -> None:
     drift = only(compare(KEYSPACE, TABLE, without(name)))
-    assert (Standing.BY_HAND, None) == (drift.standing, drift.cql)
+    assert (DriftStatus.BY_HAND, None) == (drift.standing, drift.cql)
 
 
 @pytest.mark.parametrize(
     "column",
     [
-        FoundColumn("v", "text", Kind.REGULAR),
-        FoundColumn("v", "blob", Kind.STATIC),
-        FoundColumn("d", "int", Kind.CLUSTERING, 1, descending=False),
-        FoundColumn("d", "int", Kind.CLUSTERING, 0, descending=True),
-        FoundColumn("p", "uuid", Kind.PARTITION, 0),
+        ActualColumn("v", "text", Kind.REGULAR),
+        ActualColumn("v", "blob", Kind.STATIC),
+        ActualColumn("d", "int", Kind.CLUSTERING, 1, descending=False),
+        ActualColumn("d", "int", Kind.CLUSTERING, 0, descending=True),
+        ActualColumn("p", "uuid", Kind.PARTITION, 0),
     ],
 )
-def test_a_column_of_another_type_kind_place_or_order_is_told_and_never_changed(column: FoundColumn) -> None:
+def test_a_column_of_another_type_kind_place_or_order_is_reported_and_never_changed(column: ActualColumn) -> None:
     columns = tuple(column if each.name == column.name else each for each in found().columns)
     drift = only(compare(KEYSPACE, TABLE, replace(found(), columns=columns)))
-    assert (Standing.BY_HAND, f"column {column.name}", None) == (drift.standing, drift.what, drift.cql)
+    assert (DriftStatus.BY_HAND, f"column {column.name}", None) == (drift.standing, drift.what, drift.cql)
 
 
 def test_a_column_that_is_not_declared_is_no_drift_since_nothing_is_dropped() -> None:
-    newer = replace(found(), columns=(*found().columns, FoundColumn("later", "text", Kind.REGULAR)))
+    newer = replace(found(), columns=(*found().columns, ActualColumn("later", "text", Kind.REGULAR)))
     assert () == compare(KEYSPACE, TABLE, newer)
 
 
-def test_a_further_column_in_the_key_is_told() -> None:
-    wider = replace(found(), columns=(*found().columns, FoundColumn("e", "text", Kind.CLUSTERING, 2)))
-    assert Standing.BY_HAND == only(compare(KEYSPACE, TABLE, wider)).standing
+def test_a_further_column_in_the_key_is_reported() -> None:
+    wider = replace(found(), columns=(*found().columns, ActualColumn("e", "text", Kind.CLUSTERING, 2)))
+    assert DriftStatus.BY_HAND == only(compare(KEYSPACE, TABLE, wider)).standing
 
 
 @pytest.mark.parametrize("gc_grace_s", [0, 3600, 86_399, TABLE.gc_grace_s - 1])
@@ -131,22 +131,22 @@ def test_gc_grace_is_never_lowered() -> None:
         (replace(found(), compression={"enabled": "false"}), "compression"),
     ],
 )
-def test_other_options_are_set_back(theirs: FoundTable, what: str) -> None:
+def test_other_options_are_set_back(theirs: ActualTable, what: str) -> None:
     drift = only(compare(KEYSPACE, TABLE, theirs))
-    assert (what, Standing.MENDABLE) == (drift.what, drift.standing)
+    assert (what, DriftStatus.MENDABLE) == (drift.what, drift.standing)
     assert drift.cql is not None
     assert drift.cql.startswith(f"ALTER TABLE shop.things WITH {what} = ")
 
 
 def test_a_drift_reads_as_one_line_with_what_was_done_about_it() -> None:
     drift = only(compare(KEYSPACE, TABLE, replace(found(), gc_grace_s=60)))
-    assert "things: gc_grace_seconds is 60, should be 864000 (repaired)" == str(drift.mended())
+    assert "things: gc_grace_seconds is 60, should be 864000 (repaired)" == str(drift.fixed())
 
 
-def test_what_is_not_mended_is_listed() -> None:
+def test_what_is_not_fixed_is_listed() -> None:
     drifts = compare(KEYSPACE, TABLE, replace(without("p"), gc_grace_s=60))
-    mended = [drift.mended() if drift.cql else drift for drift in drifts]
-    assert ["column p", "the table"] == [drift.what for drift in unmended([*mended, missing(TABLE)])]
+    fixed = [drift.fixed() if drift.cql else drift for drift in drifts]
+    assert ["column p", "the table"] == [drift.what for drift in unmended([*fixed, missing(TABLE)])]
 
 
 def test_the_tables_of_the_catalogue_are_serial_or_hold_nothing_but_rows_that_expire() -> None:

@@ -78,7 +78,7 @@ def test_at_its_very_end_the_writer_is_silent_already() -> None:
     assert (True, False) == (promise.still_holds(1_499), promise.still_holds(1_500))
 
 
-def test_an_acknowledgement_counts_from_the_moment_the_request_was_sent() -> None:
+def test_an_acknowledgement_counts_from_the_time_the_request_was_sent() -> None:
     promise = Promise(sent_us=1_000, lasts_us=500, margin_us=100)
     assert 1_400 == promise.silent_after_us
     assert 1_500 == promise.end_us
@@ -90,7 +90,7 @@ def test_others_act_at_the_end_and_the_skew_and_not_before() -> None:
     assert (False, True) == tuple(others_may_act(1_500, now_us=now, skew_us=200) for now in (1_699, 1_700))
 
 
-def test_a_promise_until_a_moment_that_is_past_never_holds() -> None:
+def test_a_promise_until_a_time_that_is_past_never_holds() -> None:
     promise = Promise.until(900, sent_us=1_000)
     assert not promise.still_holds(1_000)
 
@@ -101,7 +101,7 @@ def test_a_clock_that_went_backwards_since_the_request_is_a_bug() -> None:
 
 
 @pytest.mark.parametrize(("lasts", "margin"), [(-1, 0), (0, -1)])
-def test_a_promise_of_negative_time_can_not_be_made(lasts: int, margin: int) -> None:
+def test_a_promise_of_negative_time_cannot_be_made(lasts: int, margin: int) -> None:
     with pytest.raises(PromiseBroken):
         Promise(0, lasts, margin)
 

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from headgate.api.loader import load_files
-from headgate.api.queues import Queue
+from headgate.api.queues import QueueResource
 from headgate.cli.main import main
 from headgate.local import stack
 from headgate.local.first_queue import format_first_queue
@@ -31,7 +31,7 @@ def test_init_writes_a_file_that_is_valid_and_names_the_next_step(
         done.output,
     )
     emails, dead = load_files([tmp_path / "queues.yaml"])
-    assert isinstance(emails, Queue)
+    assert isinstance(emails, QueueResource)
     assert ("shop", "emails", "emails-dead") == (
         emails.metadata.namespace,
         emails.metadata.name,
@@ -51,7 +51,7 @@ def test_init_leaves_a_file_that_exists_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("queue", "handler", "says"),
+    ("queue", "handler", "message"),
     [
         ("shop/Emails", "mailer:send", "metadata.name"),
         ("Shop/emails", "mailer:send", "metadata.namespace"),
@@ -61,11 +61,11 @@ def test_init_leaves_a_file_that_exists_as_it_is(tmp_path: Path) -> None:
         ("", "mailer:send", "metadata.name"),
     ],
 )
-def test_a_name_that_cannot_be_one_is_one_line(tmp_path: Path, queue: str, handler: str, says: str) -> None:
+def test_a_name_that_cannot_be_one_is_one_line(tmp_path: Path, queue: str, handler: str, message: str) -> None:
     file = tmp_path / "queues.yaml"
     done = run("init", str(file), "--queue", queue, "--handler", handler)
     assert (2, False, 1) == (done.exit_code, file.exists(), len(done.output.splitlines()))
-    assert says in done.output
+    assert message in done.output
 
 
 def test_a_queue_without_a_namespace_is_in_the_default_one() -> None:

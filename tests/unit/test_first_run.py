@@ -14,7 +14,7 @@ import pytest
 
 from dev import environment, run_local, uv_program
 from dev.background_build import BackgroundBuild, end_left_over
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing import processes, progress
 from headgate.testing.cassandra import archive, java
 from headgate.testing.cassandra.installation import Installation
@@ -58,7 +58,7 @@ def test_a_java_stub_of_macos_counts_as_none(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(java, "ELSEWHERE", ())
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(Surroundings, match="Java is missing"):
+    with pytest.raises(EnvironmentProblem, match="Java is missing"):
         java.find_java()
 
 
@@ -82,7 +82,7 @@ def test_uv_is_installed_by_the_hashes_of_the_lock() -> None:
         LOCK, "uv"
     )
     assert "--hash=sha256:" in uv_program.locked_requirement(uv_program.LOCK.read_text(), "uv")
-    with pytest.raises(Surroundings, match="does not pin"):
+    with pytest.raises(EnvironmentProblem, match="does not pin"):
         uv_program.locked_requirement(LOCK, "pip")
 
 
@@ -175,7 +175,7 @@ def test_memory_is_checked_where_the_system_reports_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(java, "_MEMORY", tmp_path / "meminfo")
     java.require_memory(1 << 40)
     (tmp_path / "meminfo").write_text("MemAvailable:    2048 kB\n")
-    with pytest.raises(Surroundings, match="too little memory"):
+    with pytest.raises(EnvironmentProblem, match="too little memory"):
         java.require_memory(3)
 
 
@@ -202,7 +202,7 @@ def started_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, works: str) -
     source = (
         "import subprocess, sys, time; from dev import background_build as build;"
         "from headgate.errors import Surroundings;"
-        f"\ndef fail(): raise Surroundings('no disk', remedy='buy one')"
+        f"\ndef fail(): raise EnvironmentProblem('no disk', remedy='buy one')"
         f"\ndef sleep(): print('pid', subprocess.Popen(['sleep', '600']).wait(), flush=True)"
         f"\nbuild.works_of = lambda **_: {works}"
         "\nsys.exit(build.main(sys.argv[1:]))"
@@ -218,7 +218,7 @@ def test_a_build_that_fails_ends_all_other_builds_and_is_one_line(
 ) -> None:
     build, _ = started_build(monkeypatch, tmp_path, "[sleep, fail]")
     began_s = time.monotonic()
-    with pytest.raises(Surroundings, match="Kubernetes could not be built") as found:
+    with pytest.raises(EnvironmentProblem, match="Kubernetes could not be built") as found:
         build.wait()
     assert "no disk" in str(found.value)
     assert "\n" not in str(found.value)

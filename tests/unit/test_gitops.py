@@ -85,7 +85,7 @@ def with_condition(type_: str, status: str, reason: str) -> dict[str, Any]:
     return document
 
 
-def test_each_golden_status_is_told_as_its_reason_is_meant() -> None:
+def test_each_golden_status_is_reported_as_its_reason_is_meant() -> None:
     judged = {name: document for name, document in documents().items() if is_of_this_generation(document)}
     assert len(judged) > 80
     assert {name: EXPECTED[ready_of(one)["reason"]] for name, one in judged.items()} == {
@@ -111,7 +111,7 @@ def test_before_the_first_status_nobody_but_kstatus_alone_takes_it_for_done() ->
     assert ("Progressing", "Current", "asked again") == told(document)
 
 
-def test_a_change_that_the_operator_has_not_seen_is_under_way_whatever_the_status_says() -> None:
+def test_a_change_that_the_operator_has_not_seen_is_under_way_whatever_the_status_states() -> None:
     document = settled()
     document["metadata"]["generation"] += 1
     assert UNDER_WAY == told(document)
@@ -129,7 +129,7 @@ def test_ready_that_is_not_known_is_under_way() -> None:
 
 
 @pytest.mark.parametrize("type_", ["RepairHealthy", "BulkReady", "CollectionHealthy"])
-def test_what_does_not_enter_ready_is_told_and_stops_no_rollout(type_: str) -> None:
+def test_what_does_not_enter_ready_is_reported_and_stops_no_rollout(type_: str) -> None:
     reason = next(one.value for one in REASONS_OF[type_] if "Failing" in one.value)
     document = with_condition(type_, "False", reason)
     assert EXPECTED["Reconciled"] == told(document)
@@ -150,19 +150,19 @@ def test_a_counter_is_judged_as_a_queue_is() -> None:
 def test_the_resources_of_the_base_are_valid_and_a_queue_comes_before_its_dead_letters() -> None:
     files = yaml.safe_load((GITOPS / "base" / "kustomization.yaml").read_text())["resources"]
     resources = [one for file in files for one in yaml.safe_load_all((GITOPS / "base" / file).read_text())]
-    assert [] == [found for found in map(check_resource, resources) if isinstance(found, list)]
+    assert [] == [result for result in map(check_resource, resources) if isinstance(result, list)]
     names = [one["metadata"]["name"] for one in resources]
     dead_letters = {one["metadata"]["name"]: one["spec"].get("deadLetter") for one in resources}
     assert names.index("emails") < names.index(str(dead_letters["emails"]))
 
 
-def test_argo_cd_is_told_the_same_of_both_kinds_by_the_one_file() -> None:
+def test_argo_cd_is_reported_the_same_of_both_kinds_by_the_one_file() -> None:
     (generated,) = yaml.safe_load((GITOPS / "argocd" / "kustomization.yaml").read_text())["configMapGenerator"]
     keys = [f"resource.customizations.health.headgate.io_{kind}=health.lua" for kind in ("Queue", "Counter")]
     assert keys == generated["files"]
 
 
-def test_base_and_overlay_tell_kustomize_the_same_of_our_kinds() -> None:
+def test_base_and_overlay_report_kustomize_the_same_of_our_kinds() -> None:
     assert (GITOPS / "base" / "headgate.yaml").read_text() == (GITOPS / "production" / "headgate.yaml").read_text()
 
 

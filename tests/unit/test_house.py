@@ -30,7 +30,7 @@ def faults_of_lock(text: str) -> list[str]:
             faults.append(f"not pinned: {requirement.strip()}")
         elif not hashes or not all(_HASH.fullmatch(one.strip()) for one in hashes):
             faults.append(f"no hash: {requirement.strip()}")
-    return faults + [f"a host is named: {found}" for found in re.findall(r"\S*://\S*", text)]
+    return faults + [f"a host is named: {result}" for result in re.findall(r"\S*://\S*", text)]
 
 
 def names_in(text: str) -> set[str]:
@@ -122,8 +122,8 @@ def test_the_former_name_occurs_nowhere() -> None:
 
 
 def test_a_former_name_is_found_in_paths_and_lines() -> None:
-    found = places_of_former_name({f"docs/{FORMER_NAME}.md": f"one\npip install {FORMER_NAME.title()}"})
-    assert [f"docs/{FORMER_NAME}.md", f"docs/{FORMER_NAME}.md:2"] == found
+    result = places_of_former_name({f"docs/{FORMER_NAME}.md": f"one\npip install {FORMER_NAME.title()}"})
+    assert [f"docs/{FORMER_NAME}.md", f"docs/{FORMER_NAME}.md:2"] == result
 
 
 def test_the_how_to_of_the_sdk_names_every_extra() -> None:

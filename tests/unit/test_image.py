@@ -13,7 +13,7 @@ import pytest
 from dev.cluster import docker_build, image
 from dev.cluster.docker_build import KEPT_STAGES, base_tag, copy_with_files, last_words
 from dev.cluster.machine_settings import apt_proxy, apt_settings, apt_sources, mirror_of, pip_settings, proxies
-from headgate.errors import SpecError, Surroundings
+from headgate.errors import EnvironmentProblem, InvalidRequest
 from headgate_operator.build_spark import PROGRAM
 
 ROOT = Path(__file__).parents[2]
@@ -56,8 +56,8 @@ def test_every_image_and_every_kept_stage_is_one_of_the_dockerfile() -> None:
 
 
 def test_the_label_of_the_version_is_the_projects() -> None:
-    told = re.findall(r"^ARG VERSION=(\S+)$", DOCKERFILE, re.MULTILINE)
-    assert told == [PROJECT["project"]["version"]] * len(image.TARGETS)
+    report = re.findall(r"^ARG VERSION=(\S+)$", DOCKERFILE, re.MULTILINE)
+    assert report == [PROJECT["project"]["version"]] * len(image.TARGETS)
 
 
 def test_every_installation_asks_for_hashes_or_has_no_index() -> None:
@@ -75,7 +75,7 @@ def test_the_base_is_the_release_whose_java_is_17() -> None:
     assert base_tag() == "python:3.11-slim-bookworm"
 
 
-def test_the_main_file_of_bulk_jobs_is_where_the_operator_says() -> None:
+def test_the_main_file_of_bulk_jobs_is_where_the_operator_states() -> None:
     assert PROGRAM == "local:///opt/headgate/bulk.py"
     assert "> headgate/bulk.py" in DOCKERFILE
 
@@ -108,14 +108,14 @@ def test_what_python_has_compiled_and_what_is_not_sent_makes_no_other_version(tr
 
 
 def test_a_target_that_is_not_there_is_one_line() -> None:
-    with pytest.raises(SpecError, match="available: headgate, headgate-spark"):
+    with pytest.raises(InvalidRequest, match="available: headgate, headgate-spark"):
         image.build_image("penstok")
 
 
-def test_where_nothing_can_build_one_line_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_can_build_one_line_gives_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docker_build, "docker_runs", lambda: False)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(Surroundings, match=r"this machine cannot build an image .*only root can start one"):
+    with pytest.raises(EnvironmentProblem, match=r"this machine cannot build an image .*only root can start one"):
         image.build_image("headgate")
 
 
@@ -163,8 +163,8 @@ def test_the_proxy_of_apt_is_found_and_a_direct_way_is_none() -> None:
 
 
 def test_proxies_are_handed_on_in_either_spelling() -> None:
-    told = {"http_proxy": "http://p", "HTTPS_PROXY": "http://q", "no_proxy": "", "PATH": "/bin"}
-    assert proxies(told) == {"http_proxy": "http://p", "HTTPS_PROXY": "http://q"}
+    values = {"http_proxy": "http://p", "HTTPS_PROXY": "http://q", "no_proxy": "", "PATH": "/bin"}
+    assert proxies(values) == {"http_proxy": "http://p", "HTTPS_PROXY": "http://q"}
 
 
 def test_a_file_added_to_a_root_takes_the_place_of_the_one_that_was_there(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_file_added_to_a_root_takes_the_place_of_the_one_that_was_there(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "message"),
     [
         ("Step 3/9\nERROR: no matching distribution\nThe command returned 1\n", "ERROR: no matching distribution"),
         ("\x1b[91mE\x1b[0m\x1b[91m: no such package\x1b[0m\nThe command returned 100\n", "E: no such package"),
@@ -195,5 +195,5 @@ def test_a_file_added_to_a_root_takes_the_place_of_the_one_that_was_there(tmp_pa
         ("", "(no output)"),
     ],
 )
-def test_a_failed_build_tells_what_failed_in_one_line(output: str, said: str) -> None:
-    assert last_words(output) == said
+def test_a_failed_build_reports_what_failed_in_one_line(output: str, message: str) -> None:
+    assert last_words(output) == message

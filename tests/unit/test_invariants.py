@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.engines.contract import Ack, Cancelled, Delivery, Message, Nack, Settled, Stats
+from headgate.engines.contract import Ack, Cancelled, Delivery, Nack, NewMessage, Settled, Stats
 from tests.invariants import SECOND_US, Ledger
 
 START_US = 1_000 * SECOND_US
@@ -27,7 +27,7 @@ class Day:
 
     def put(self, message_id: str, **options: object) -> str:
         """An acknowledged put of a message whose payload is its id."""
-        message = Message(message_id.encode(), **options)  # type: ignore[arg-type]
+        message = NewMessage(message_id.encode(), **options)  # type: ignore[arg-type]
         self.ledger.acknowledged(self.ledger.trying([message], "producer"), [message_id])
         self.later(1)
         return message_id
@@ -44,7 +44,7 @@ class Day:
         }
         values |= changes
         until_us = self.at_us + VISIBILITY_US
-        found = Delivery(
+        result = Delivery(
             message_id,
             attributes={},
             attempt=attempt,
@@ -52,9 +52,9 @@ class Day:
             visible_until_us=until_us,
             **values,  # type: ignore[arg-type]
         )
-        self.ledger.delivered("worker", [found], clock_us=self.at_us, visibility_us=VISIBILITY_US)
+        self.ledger.delivered("worker", [result], clock_us=self.at_us, visibility_us=VISIBILITY_US)
         self.later(1)
-        return found.receipt
+        return result.receipt
 
     def settle(self, settle: Ack | Nack, how: Settled | None = Settled.DONE) -> None:
         """A settle and its answer, if there was one."""
@@ -238,7 +238,7 @@ def two_of_a_key(day: Day) -> None:
 
 def a_key_that_was_taken_before_a_purge(day: Day) -> None:
     """It was put before a purge, and its put got no answer: a put that is answered later may be given its id."""
-    day.ledger.trying([Message(b"a", once="key")], "producer")
+    day.ledger.trying([NewMessage(b"a", once="key")], "producer")
     day.later(1)
     day.ledger.purged(day.ledger.purging(), day.at_us)
     day.later(1)
@@ -314,7 +314,7 @@ def test_a_history_breaks_the_sentences_it_breaks_and_no_other(history: Callable
 
 
 @pytest.mark.parametrize("history", [not_again, again_much_too_late])
-def test_what_comes_again_too_late_is_told_where_all_was_calm(history: Callable[[Day], None]) -> None:
+def test_what_comes_again_too_late_is_reported_where_all_was_calm(history: Callable[[Day], None]) -> None:
     day = Day()
     history(day)
     assert {"redelivery within visibility + 30 s"} == day.rules(there=["a"], calm_us=START_US)
@@ -327,7 +327,7 @@ def test_what_came_of_a_put_without_an_answer_need_not_come_again_once_purged(
     purged_to_us: int | None, is_owed: bool
 ) -> None:
     day = Day()
-    day.ledger.not_acknowledged(day.ledger.trying([Message(b"a")], "producer"), TimeoutError())
+    day.ledger.not_acknowledged(day.ledger.trying([NewMessage(b"a")], "producer"), TimeoutError())
     day.settle(Nack(day.deliver("a", put_us=START_US), delay_us=15 * SECOND_US))
     purge = day.ledger.purging()
     if purged_to_us is not None:
@@ -342,7 +342,7 @@ def test_what_came_of_a_put_without_an_answer_need_not_come_again_once_expired(
 ) -> None:
     day = Day()
     day.ledger.retention_us = retention_s * SECOND_US
-    day.ledger.not_acknowledged(day.ledger.trying([Message(b"a")], "producer"), TimeoutError())
+    day.ledger.not_acknowledged(day.ledger.trying([NewMessage(b"a")], "producer"), TimeoutError())
     day.deliver("a")
     day.later(600)
     assert ({"redelivery within visibility + 30 s"} if is_owed else set()) == day.rules(calm_us=START_US)
@@ -379,12 +379,12 @@ def test_the_books_balance_within_what_nobody_can_know() -> None:
         day.put(message_id)
     day.settle(Ack(day.deliver("a")))
     day.settle(Ack(day.deliver("b")), None)
-    assert [] == [*day.ledger.books(Stats(2, 0, 0, None)), *day.ledger.books(Stats(1, 1, 1, None))]
-    assert 1 == len(list(day.ledger.books(Stats(1, 0, 0, None))))
-    assert 1 == len(list(day.ledger.books(Stats(3, 1, 0, None))))
+    assert [] == [*day.ledger.check_balance(Stats(2, 0, 0, None)), *day.ledger.check_balance(Stats(1, 1, 1, None))]
+    assert 1 == len(list(day.ledger.check_balance(Stats(1, 0, 0, None))))
+    assert 1 == len(list(day.ledger.check_balance(Stats(3, 1, 0, None))))
 
 
-def test_a_violation_tells_the_story_of_its_message() -> None:
+def test_a_violation_reports_the_story_of_its_message() -> None:
     day = Day()
     refused_and_gone(day)
     with pytest.raises(AssertionError, match=r"(?s)lost|settled.*producer puts b'a'.*given to worker.*stale"):

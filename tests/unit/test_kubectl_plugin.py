@@ -17,11 +17,11 @@ import yaml
 from click.testing import CliRunner
 
 from headgate.cli.main import main as headgate
-from headgate_operator.build_cronjob import cronjob
-from headgate_operator.build_job import Errand, errand_job
+from headgate_operator.build_cronjob import build_cronjob
+from headgate_operator.build_job import Errand, build_errand_job
+from headgate_operator.kubectl_plugin import main
 from headgate_operator.plan_offline import settings_of
-from headgate_operator.plugin import main
-from headgate_operator.plugin_jobs import standing_of
+from headgate_operator.run_in_cluster import job_pod_state
 from headgate_operator.world import JobGroup
 from tests.unit.api_cases import ROOT
 from tests.unit.fake_kubectl import FakeKubectl, kubectl
@@ -84,10 +84,10 @@ def lease(*, holder: str = f"{LEADER}_1", ago_s: float = 2.0) -> dict[str, Any]:
 
 
 def pod(state: Mapping[str, Any] | None = None, **status: Any) -> dict[str, Any]:
-    told = {"phase": "Pending", **status}
+    values = {"phase": "Pending", **status}
     if state is not None:
-        told["containerStatuses"] = [{"name": "headgate", "state": dict(state)}]
-    return {"items": [{"metadata": {"name": "headgate-lanes-1-abc"}, "status": told}]}
+        values["containerStatuses"] = [{"name": "headgate", "state": dict(state)}]
+    return {"items": [{"metadata": {"name": "headgate-lanes-1-abc"}, "status": values}]}
 
 
 def forbidden(verb: str, resource: str, group: str, namespace: str) -> str:
@@ -104,7 +104,7 @@ def with_queue(kubectl: FakeKubectl, spec: Mapping[str, Any] | None = None, **me
 def with_job(kubectl: FakeKubectl, *, code: int = 0, log: str = "lane  standing\n") -> None:
     """A queue beside which a Job runs to its end."""
     group = JobGroup("repair", "*/5 * * * *", "headgate-connection", IMAGE)
-    kubectl.answers("get", "cronjobs", out={"items": [cronjob("shop", settings_of("0.1.0"), group)]})
+    kubectl.answers("get", "cronjobs", out={"items": [build_cronjob("shop", settings_of("0.1.0"), group)]})
     kubectl.answers("create", "-f", "-", out="job.batch/made\n")
     kubectl.answers("get", "pods", out={"items": []}, times=1)
     kubectl.answers("get", "events", out={"items": []})
@@ -188,7 +188,7 @@ def leader(kubectl: FakeKubectl, operator: Operator) -> Iterator[Operator]:
 # ---- why
 
 
-def test_why_tells_what_is_wrong_what_to_do_and_what_was_decided(kubectl: FakeKubectl, leader: Operator) -> None:
+def test_why_names_the_fault_what_to_do_and_what_was_decided(kubectl: FakeKubectl, leader: Operator) -> None:
     with_queue(kubectl)
     code, out, err = run("why", "queue/emails")
     assert (0, "") == (code, err)
@@ -215,14 +215,14 @@ def test_why_tells_what_is_wrong_what_to_do_and_what_was_decided(kubectl: FakeKu
     )
 
 
-def test_why_can_tell_less_more_and_all_of_it(kubectl: FakeKubectl, leader: Operator) -> None:
+def test_why_can_report_less_more_and_all_of_it(kubectl: FakeKubectl, leader: Operator) -> None:
     with_queue(kubectl)
     assert "mailer: 3" not in run("why", "emails", "--last", "1")[1]
     assert "    figures:\n      backlog: 2800\n" in run("why", "emails", "--inputs")[1]
     assert WHY == json.loads(run("why", "emails", "-o", "json")[1])
 
 
-def test_why_says_that_a_change_was_not_decided_about(kubectl: FakeKubectl, leader: Operator) -> None:
+def test_why_reports_that_a_change_was_not_decided_about(kubectl: FakeKubectl, leader: Operator) -> None:
     with_queue(kubectl, generation=4)
     leader.whys["/why/queue/shop/emails"] = {"decisions": []}
     out = run("why", "queue/emails")[1]
@@ -230,7 +230,7 @@ def test_why_says_that_a_change_was_not_decided_about(kubectl: FakeKubectl, lead
     assert out.endswith("no decision recorded by the leader\n")
 
 
-def test_where_kubectl_looks_is_passed_on(kubectl: FakeKubectl, leader: Operator) -> None:
+def test_where_kubectl_checks_is_passed_on(kubectl: FakeKubectl, leader: Operator) -> None:
     with_queue(kubectl)
     given = ("-n", "shop", "--context", "prod", "--kubeconfig", "k.yaml")
     assert 0 == run("why", "queue/emails", *given, "--operator-namespace", "headgate-system")[0]
@@ -258,17 +258,17 @@ def test_an_operator_outside_of_the_cluster_is_asked_where_it_is(kubectl: FakeKu
 
 
 @pytest.mark.parametrize(
-    ("address", "says"),
+    ("address", "message"),
     [
         ("http://127.0.0.1:1", "The leading operator cannot be reached (address=http://127.0.0.1:1, answer="),
         ("127.0.0.1:9092", "--operator-address is a URL such as http://127.0.0.1:9092 (given=127.0.0.1:9092)"),
     ],
 )
-def test_an_address_at_which_no_operator_is_takes_one_line(kubectl: FakeKubectl, address: str, says: str) -> None:
+def test_an_address_at_which_no_operator_is_takes_one_line(kubectl: FakeKubectl, address: str, message: str) -> None:
     with_queue(kubectl)
     code, _, err = run("why", "queue/emails", "--operator-address", address)
     assert code in (1, 2)
-    assert (1, True) == (err.count("\n"), err.startswith(says))
+    assert (1, True) == (err.count("\n"), err.startswith(message))
 
 
 # ---- obstacles
@@ -317,51 +317,53 @@ COMMANDS = ("lanes", "redrive", "purge", "pause", "resume")
     [*(("why", fault) for fault in FAULTS), *((each, "a right is missing") for each in COMMANDS)],
 )
 def test_whatever_kubectl_refuses_is_one_line_in_each_command(kubectl: FakeKubectl, command: str, fault: str) -> None:
-    said, code, says = FAULTS[fault]
-    kubectl.refuses("get", says=said)
-    assert (code, "", says) == run(command, "queue/emails")
+    message, code, words = FAULTS[fault]
+    kubectl.refuses("get", message=message)
+    assert (code, "", words) == run(command, "queue/emails")
 
 
-def test_without_kubectl_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_kubectl_it_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    says = "The program kubectl is not on PATH; install it, or put its folder on PATH\n"
-    assert (1, "", says) == run("why", "queue/emails")
+    message = "The program kubectl is not on PATH; install it, or put its folder on PATH\n"
+    assert (1, "", message) == run("why", "queue/emails")
 
 
 def test_what_is_not_named_like_a_resource_is_refused_before_anything_is_asked(kubectl: FakeKubectl) -> None:
-    says = "The name of a resource is like queue/emails or counter/views (given=pod/emails)\n"
-    assert (2, "", says) == run("why", "pod/emails")
+    message = "The name of a resource is like queue/emails or counter/views (given=pod/emails)\n"
+    assert (2, "", message) == run("why", "pod/emails")
     code, _, err = run("lanes", "counter/views")
     assert (2, "This command takes a queue, not a counter (given=counter/views)\n") == (code, err)
     assert [] == kubectl.calls
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "message"),
     [
         (lease(holder=""), "No operator leads (namespace=headgate-system); see"),
         (lease(ago_s=3600), f"No operator leads any more (last={LEADER}_1, silent_since="),
         ({"spec": {"holderIdentity": "x_1"}}, "No operator leads any more (last=x_1, silent_since=ever)"),
     ],
 )
-def test_without_a_leader_it_says_where_to_look(kubectl: FakeKubectl, answer: dict[str, Any], says: str) -> None:
+def test_without_a_leader_it_states_where_to_check(
+    kubectl: FakeKubectl, answer: dict[str, Any], message: str
+) -> None:
     with_queue(kubectl)
     kubectl.answers("get", "lease", out=answer)
     code, _, err = run("why", "queue/emails")
-    assert (1, 1, True) == (code, err.count("\n"), err.startswith(says))
+    assert (1, 1, True) == (code, err.count("\n"), err.startswith(message))
     assert "kubectl get pods -n headgate-system" in err
 
 
 def test_where_there_is_no_lease_nobody_leads(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
-    kubectl.refuses("get", "lease", says='Error from server (NotFound): leases "headgate-operator" not found\n')
+    kubectl.refuses("get", "lease", message='Error from server (NotFound): leases "headgate-operator" not found\n')
     code, _, err = run("why", "queue/emails")
     assert 1 == code
     assert err.startswith("No operator leads (namespace=headgate-system); see `kubectl get pods -n headgate-system`")
 
 
 @pytest.mark.parametrize(
-    ("said", "says"),
+    ("message", "words"),
     [
         (
             forbidden("get", "pods", "", "headgate-system"),
@@ -386,12 +388,12 @@ def test_where_there_is_no_lease_nobody_leads(kubectl: FakeKubectl) -> None:
         ),
     ],
 )
-def test_a_leader_that_can_not_be_asked_is_one_line(kubectl: FakeKubectl, said: str, says: str) -> None:
+def test_a_leader_that_cannot_be_asked_is_one_line(kubectl: FakeKubectl, message: str, words: str) -> None:
     with_queue(kubectl)
     kubectl.answers("get", "lease", out=lease())
-    kubectl.refuses("port-forward", says=said)
+    kubectl.refuses("port-forward", message=message)
     code, _, err = run("why", "queue/emails")
-    assert (1, says) == (code, err)
+    assert (1, words) == (code, err)
 
 
 def test_a_pod_that_listens_at_no_such_port_is_one_line(kubectl: FakeKubectl) -> None:
@@ -450,14 +452,14 @@ def test_the_job_runs_the_command_of_that_name_which_takes_these_options(
     command = kubectl.called("create")[0].document["spec"]["template"]["spec"]["containers"][0]["command"]
     assert ["headgate", *words] == command
     context = headgate.make_context("headgate", command[1:2])
-    found = headgate.get_command(context, command[1])
-    assert found is not None
-    found.make_context(command[1], command[2:], parent=context)
+    result = headgate.get_command(context, command[1])
+    assert result is not None
+    result.make_context(command[1], command[2:], parent=context)
 
 
 def test_the_job_may_what_workers_may_and_the_operator_does_not_take_it_for_its_own() -> None:
-    made = errand_job(Errand("shop", "emails", "j", ["headgate", "purge"], IMAGE, "mine"))
-    like = cronjob("shop", settings_of("0.1.0"), JobGroup("repair", "*/5 * * * *", "mine", IMAGE))["spec"][
+    made = build_errand_job(Errand("shop", "emails", "j", ["headgate", "purge"], IMAGE, "mine"))
+    like = build_cronjob("shop", settings_of("0.1.0"), JobGroup("repair", "*/5 * * * *", "mine", IMAGE))["spec"][
         "jobTemplate"
     ]["spec"]
     for part in ("securityContext", "serviceAccountName", "automountServiceAccountToken", "volumes"):
@@ -490,7 +492,7 @@ def test_a_purge_asks_first(kubectl: FakeKubectl) -> None:
     assert 0 == run("purge", "queue/emails", typed="y\n")[0]
 
 
-def test_without_repair_in_the_namespace_the_image_has_to_be_told(kubectl: FakeKubectl) -> None:
+def test_without_repair_in_the_namespace_the_image_has_to_be_reported(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
     kubectl.answers("get", "cronjobs", out={"items": []}, times=1)
     code, _, err = run("lanes", "emails")
@@ -510,7 +512,7 @@ NEVER = {
 
 
 @pytest.mark.parametrize("why", NEVER)
-def test_a_job_that_can_not_start_is_one_line_and_is_deleted(kubectl: FakeKubectl, why: str) -> None:
+def test_a_job_that_cannot_start_is_one_line_and_is_deleted(kubectl: FakeKubectl, why: str) -> None:
     with_queue(kubectl)
     kubectl.answers("get", "pods", out=NEVER[why])
     with_job(kubectl)
@@ -520,7 +522,7 @@ def test_a_job_that_can_not_start_is_one_line_and_is_deleted(kubectl: FakeKubect
     assert 1 == len(kubectl.called("delete", "job"))
 
 
-def test_a_quota_that_lets_no_pod_be_made_is_told_in_its_words(kubectl: FakeKubectl) -> None:
+def test_a_quota_that_lets_no_pod_be_made_is_reported_in_its_words(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
     kubectl.answers("get", "pods", out={"items": []})
     kubectl.answers("get", "events", out={"items": [{"message": "exceeded quota: pods"}]})
@@ -528,14 +530,16 @@ def test_a_quota_that_lets_no_pod_be_made_is_told_in_its_words(kubectl: FakeKube
     assert (1, "", "The Job could not start (why=exceeded quota: pods)\n") == run("lanes", "emails")
 
 
-def test_a_pod_that_no_node_takes_is_waited_for_so_long_and_no_longer(kubectl: FakeKubectl) -> None:
+def test_a_pod_that_no_node_takes_is_waited_for_that_long_and_no_longer(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
     unmet = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
     kubectl.answers("get", "pods", out=pod(conditions=[unmet]))
     with_job(kubectl)
     code, _, err = run("lanes", "emails", "--start-timeout", "100ms")
-    says = "The Job could not start (within_s=0.1, why=0/3 nodes are available); wait longer with --start-timeout\n"
-    assert (1, says) == (code, err)
+    message = (
+        "The Job could not start (within_s=0.1, why=0/3 nodes are available); wait longer with --start-timeout\n"
+    )
+    assert (1, message) == (code, err)
     assert 1 == len(kubectl.called("delete", "job"))
 
 
@@ -546,7 +550,7 @@ def test_a_pod_that_no_node_takes_is_waited_for_so_long_and_no_longer(kubectl: F
 def test_each_right_that_is_missing_is_named(kubectl: FakeKubectl, verb: str, resource: str, group: str) -> None:
     with_queue(kubectl)
     words = {"jobs": ["create", "-f"], "cronjobs": ["get", "cronjobs"], "pods": ["get", "pods"]}
-    kubectl.refuses(*words.get(resource, ["logs"]), says=forbidden(verb, resource, group, "shop"))
+    kubectl.refuses(*words.get(resource, ["logs"]), message=forbidden(verb, resource, group, "shop"))
     with_job(kubectl)
     code, _, err = run("lanes", "emails")
     named = f"{resource}.{group}" if group else resource
@@ -554,9 +558,9 @@ def test_each_right_that_is_missing_is_named(kubectl: FakeKubectl, verb: str, re
     assert len(kubectl.called("create")) - (resource == "jobs") == len(kubectl.called("delete", "job"))
 
 
-def test_a_job_that_can_not_be_deleted_is_named(kubectl: FakeKubectl) -> None:
+def test_a_job_that_cannot_be_deleted_is_named(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
-    kubectl.refuses("delete", "job", says=forbidden("delete", "jobs", "batch", "shop"))
+    kubectl.refuses("delete", "job", message=forbidden("delete", "jobs", "batch", "shop"))
     with_job(kubectl)
     code, _, err = run("lanes", "emails")
     name = kubectl.called("create")[0].document["metadata"]["name"]
@@ -564,12 +568,12 @@ def test_a_job_that_can_not_be_deleted_is_named(kubectl: FakeKubectl) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_whoever_ends_it_leaves_no_job(kubectl: FakeKubectl, number: signal.Signals) -> None:
+def test_a_process_that_ends_it_leaves_no_job(kubectl: FakeKubectl, number: signal.Signals) -> None:
     with_queue(kubectl)
     kubectl.answers("logs", "--follow", out="", waits_s=30)
     with_job(kubectl)
     with kubectl.expecting_a_wait() as until_it_waits:
-        running = subprocess.Popen([sys.executable, "-m", "headgate_operator.plugin", "lanes", "emails"])
+        running = subprocess.Popen([sys.executable, "-m", "headgate_operator.kubectl_plugin", "lanes", "emails"])
         until_it_waits()
         running.send_signal(number)
     assert 0 != running.wait(20)
@@ -577,16 +581,16 @@ def test_whoever_ends_it_leaves_no_job(kubectl: FakeKubectl, number: signal.Sign
 
 
 def test_a_pod_that_waits_for_something_that_may_come_is_waited_for() -> None:
-    assert not standing_of(pod({"waiting": {"reason": "ErrImagePull"}})["items"]).hopeless
-    assert not standing_of(pod({"waiting": {"reason": "ContainerCreating"}})["items"]).hopeless
-    assert not standing_of([]).hopeless
+    assert not job_pod_state(pod({"waiting": {"reason": "ErrImagePull"}})["items"]).hopeless
+    assert not job_pod_state(pod({"waiting": {"reason": "ContainerCreating"}})["items"]).hopeless
+    assert not job_pod_state([]).hopeless
 
 
 # ---- pausing
 
 
 @pytest.mark.parametrize(("command", "paused"), [("pause", True), ("resume", False)])
-def test_pause_and_resume_change_one_field_and_say_who_may_set_it_back(
+def test_pause_and_resume_change_one_field_and_state_which_process_may_set_it_back(
     kubectl: FakeKubectl, command: str, paused: bool
 ) -> None:
     with_queue(kubectl, {"paused": not paused})
@@ -601,7 +605,7 @@ def test_pause_and_resume_change_one_field_and_say_who_may_set_it_back(
     assert [{"spec": {"paused": paused}}] == [json.loads(call.words[-1]) for call in kubectl.called("patch")]
 
 
-def test_who_applies_the_spec_is_named(kubectl: FakeKubectl) -> None:
+def test_a_process_that_applies_the_spec_is_named(kubectl: FakeKubectl) -> None:
     fields = [
         {"manager": "argocd-controller", "operation": "Apply", "fieldsV1": {"f:spec": {}}},
         {"manager": "kubectl-client-side-apply", "operation": "Update", "fieldsV1": {"f:spec": {}}},
@@ -619,13 +623,13 @@ def test_what_is_so_already_is_left_alone(kubectl: FakeKubectl) -> None:
     assert [] == kubectl.called("patch")
 
 
-def test_who_may_not_patch_is_told_so(kubectl: FakeKubectl) -> None:
+def test_a_user_without_the_right_to_patch_is_answered_so(kubectl: FakeKubectl) -> None:
     with_queue(kubectl)
-    kubectl.refuses("patch", says=forbidden("patch", "queues", "headgate.io", "shop"))
-    says = (
+    kubectl.refuses("patch", message=forbidden("patch", "queues", "headgate.io", "shop"))
+    message = (
         "Your account lacks a right in this cluster; ask for the right to patch queues.headgate.io in namespace shop"
     )
-    assert (1, "", f"{says}\n") == run("pause", "queue/emails")
+    assert (1, "", f"{message}\n") == run("pause", "queue/emails")
 
 
 # ---- headgate plan against a cluster
@@ -633,8 +637,8 @@ def test_who_may_not_patch_is_told_so(kubectl: FakeKubectl) -> None:
 
 def test_a_plan_against_a_cluster_is_the_leaders(kubectl: FakeKubectl, leader: Operator) -> None:
     end = {"of": "queue shop/emails", "ready": False, "message": "no", "stalled": True, "open": []}
-    told = {"effects": [{"of": "queue shop/emails", "message": "create it"}], "ends": [end], "unknown": []}
-    leader.plans = [told]
+    values = {"effects": [{"of": "queue shop/emails", "message": "create it"}], "ends": [end], "unknown": []}
+    leader.plans = [values]
     arguments = ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"]
     result = CliRunner().invoke(headgate, arguments)
     assert 2 == result.exit_code
@@ -645,8 +649,11 @@ def test_a_plan_against_a_cluster_is_the_leaders(kubectl: FakeKubectl, leader: O
 
 def test_a_dead_letter_queue_that_is_in_the_files_is_not_missed(leader: Operator) -> None:
     end = {"of": "queue shop/emails", "ready": False, "stalled": False, "open": []}
-    told = {"effects": [], "ends": [end | {"message": "not Ready, DeadLetterMissing: there is no queue emails-dead"}]}
-    leader.plans = [told, {"effects": [], "ends": []}]
+    values = {
+        "effects": [],
+        "ends": [end | {"message": "not Ready, DeadLetterMissing: there is no queue emails-dead"}],
+    }
+    leader.plans = [values, {"effects": [], "ends": []}]
     result = CliRunner().invoke(headgate, ["plan", "-f", str(ROOT / "examples/shop.yaml"), "--context", "prod"])
     assert "queue shop/emails: Ready, once the dead-letter queue of these files exists\n" in result.stdout
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 import pytest
 
-from headgate_operator.plugin import main
+from headgate_operator.kubectl_plugin import main
 from tests.unit.api_cases import ROOT
 
 PAGE = (ROOT / "docs/start-on-call.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", sorted(main.commands))
-def test_every_command_is_on_the_page_with_its_options_and_says_what_each_does(name: str) -> None:
+def test_every_command_is_on_the_page_with_its_options_and_names_what_each_does(name: str) -> None:
     command = main.commands[name]
     assert f"| `kubectl headgate {name} " in PAGE
     assert command.help

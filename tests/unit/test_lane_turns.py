@@ -18,7 +18,7 @@ def test_all_lanes_have_their_turn_in_time_and_none_gives_less_than_one(lanes: i
     assert share * lanes / rate <= CYCLE_S or share == max(1, 16 // lanes)
 
 
-def test_who_comes_after_the_last_that_gave_is_asked_first() -> None:
+def test_a_process_that_comes_after_the_last_that_gave_is_asked_first() -> None:
     turns = Turns()
     assert [0, 1, 2, 3] == turns.order(4)
     turns.gave(5, last=1, now_s=0.0)

@@ -48,9 +48,9 @@ WRONG = [
     ("driver", "workers/headgate/testing/cassandra/ready.py", "from cassandra.cluster import Cluster"),
     ("driver", "operator/headgate_operator/tables.py", "def f():\n    import cassandra.query"),
     ("driver", "dev/probe.py", "from importlib import import_module\nimport_module('cassandra.cluster')"),
-    ("cluster client", "operator/headgate_operator/handlers.py", "from kubernetes import client"),
+    ("cluster client", "operator/headgate_operator/kopf_watch.py", "from kubernetes import client"),
     ("cluster client", "workers/headgate/cli/main.py", "import kubernetes.aio as k"),
-    ("kopf", "operator/headgate_operator/cluster.py", "import kopf"),
+    ("kopf", "operator/headgate_operator/api_server.py", "import kopf"),
     ("kopf", "operator/headgate_operator/deeper/handlers.py", "__import__('kopf')"),
     ("terminal", "workers/headgate/cli/put.py", "def f():\n    from rich.progress import Progress"),
     ("pyspark", "workers/headgate/client/bulk.py", "from pyspark.sql import DataFrame"),
@@ -84,7 +84,7 @@ WRONG = [
     ("engines", "workers/headgate/engines/timeline/repair.py", "from headgate.client import generations"),
     ("engines", "workers/headgate/engines/registry.py", "import headgate.applying.apply"),
     ("sdk", "workers/headgate/client/queue.py", "from headgate.runtime import worker"),
-    ("sdk", "workers/headgate/client/ground.py", "def f():\n    from headgate.testing import world"),
+    ("sdk", "workers/headgate/client/process_context.py", "def f():\n    from headgate.testing import world"),
     ("data plane", "workers/headgate/cli/main.py", "from headgate_operator import decide"),
     ("data plane", "workers/headgate/client/bulk.py", "import headgate_spark.source"),
     ("shipped", "workers/headgate/cli/dev.py", "from dev import cluster"),
@@ -96,8 +96,8 @@ RIGHT = [
     ("workers/headgate/store/cassandra_retry.py", "import cassandra"),
     ("workers/headgate/engines/lane.py", "from headgate.store import cassandra, table"),
     ("workers/headgate/cli/terminal/live.py", "def f():\n    from rich.live import Live"),
-    ("operator/headgate_operator/cluster.py", "from kubernetes import aio\nimport asyncio"),
-    ("operator/headgate_operator/handlers.py", "import kopf\nfrom headgate.api import queue"),
+    ("operator/headgate_operator/api_server.py", "from kubernetes import aio\nimport asyncio"),
+    ("operator/headgate_operator/kopf_watch.py", "import kopf\nfrom headgate.api import queue"),
     ("dev/cluster/ready.py", "from kubernetes import client"),
     ("spark/headgate_spark/source.py", "from pyspark.sql import datasource\nfrom headgate import api"),
     (
@@ -113,7 +113,7 @@ RIGHT = [
     ("workers/headgate/counters/types/distinct.py", "import datasketches\nfrom .law import Law\nimport struct"),
     ("workers/headgate/api/queue.py", "from __future__ import annotations\nfrom . import duration\nimport pydantic"),
     ("workers/headgate/api/generate.py", "import json\nimport yaml"),
-    ("workers/headgate/api/loader.py", "import yaml\nfrom headgate.errors import SpecError"),
+    ("workers/headgate/api/loader.py", "import yaml\nfrom headgate.errors import InvalidRequest"),
     ("workers/headgate/testing/cache.py", "import fcntl\nfrom headgate.errors import Surroundings"),
     ("workers/headgate/testing/cassandra/ring.py", "from headgate.testing import namespaces\nfrom .node import Node"),
     ("workers/headgate/testing/fixtures.py", "import pytest\nfrom headgate.testing import cassandra"),
@@ -142,8 +142,8 @@ def test_the_checker_sees_the_real_tree() -> None:
 
 @pytest.mark.parametrize(("rule", "path", "source"), WRONG)
 def test_a_forbidden_import_is_found(rule: str, path: str, source: str) -> None:
-    found = violations({**NEIGHBOURS, path: source})
-    assert (rule, path) in {(one.rule, one.path) for one in found}
+    result = violations({**NEIGHBOURS, path: source})
+    assert (rule, path) in {(one.rule, one.path) for one in result}
 
 
 REACHING = {
@@ -155,9 +155,9 @@ REACHING = {
 
 def test_a_door_that_is_reached_through_other_modules_is_found() -> None:
     path = "operator/headgate_operator/world.py"
-    found = violations({**REACHING, path: "import json\nfrom headgate.store.entry import Entry"})
+    result = violations({**REACHING, path: "import json\nfrom headgate.store.entry import Entry"})
     reached = f"{path}:2: reaches headgate.store.entry -> headgate.store.store -> asyncio [no doors]"
-    assert [reached] == [str(one) for one in found if one.rule == "no doors"]
+    assert [reached] == [str(one) for one in result if one.rule == "no doors"]
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_a_door_that_is_reached_through_other_modules_is_found() -> None:
     ],
 )
 def test_a_door_that_is_not_reached_at_import_is_not_found(source: str) -> None:
-    found = violations({**REACHING, "operator/headgate_operator/world.py": source})
-    assert [] == [str(one) for one in found if one.rule == "no doors"]
+    result = violations({**REACHING, "operator/headgate_operator/world.py": source})
+    assert [] == [str(one) for one in result if one.rule == "no doors"]
 
 
 @pytest.mark.parametrize(("path", "source"), RIGHT)
@@ -216,7 +216,7 @@ def test_a_module_within_a_package_of_ours_hides_nothing(path: str) -> None:
     assert layout_violations([path]) == []
 
 
-def test_relative_imports_are_told_by_their_absolute_names() -> None:
+def test_relative_imports_are_given_by_their_absolute_names() -> None:
     source = "from . import a\nfrom .b import c\nfrom .. import d\nfrom ..e.f import g"
     inside = [one.name for one in imports_of("workers/headgate/store/x.py", source, {})]
     assert inside == ["headgate.store", "headgate.store.b", "headgate", "headgate.e.f"]

@@ -19,8 +19,8 @@ PLURAL = {"Queue": "queues", "Counter": "counters"}
 def schema(kind: str) -> dict[str, Any]:
     """Of the spec, in the CRD."""
     crd = yaml.safe_load((ROOT / "crds" / f"{PLURAL[kind]}.headgate.io.yaml").read_text())
-    told: dict[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    return told
+    decoded: dict[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return decoded
 
 
 def fields(node: dict[str, Any], path: str = "") -> Iterator[str]:
@@ -47,19 +47,19 @@ def document(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 def merged(spec: Any, patch: dict[str, Any]) -> dict[str, Any]:
     """A merge patch, as the API server does it."""
-    told = copy.deepcopy(dict(spec))
+    decoded = copy.deepcopy(dict(spec))
     for name, value in patch.items():
         if value is None:
-            told.pop(name, None)
+            decoded.pop(name, None)
         elif isinstance(value, dict):
-            told[name] = merged(told.get(name, {}), value)
+            decoded[name] = merged(decoded.get(name, {}), value)
         else:
-            told[name] = value
-    return told
+            decoded[name] = value
+    return decoded
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_every_field_is_changed_or_it_is_said_why_not(kind: str) -> None:
+def test_every_field_is_changed_or_it_is_reported_why_not(kind: str) -> None:
     changed = {leaf for change in CHANGES[kind] for leaf in leaves(change)}
     mutable = set(fields(schema(kind))) - fixed(kind)
     assert set() == changed - mutable

@@ -48,8 +48,8 @@ def queue(name: str, spec: str, namespace: str = "shop") -> str:
     return f"kind: Queue\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec: {{{spec}}}"
 
 
-def test_each_consumer_is_a_worker_told_what_its_resource_says(tmp_path: Path) -> None:
-    found = resources(
+def test_each_consumer_is_a_worker_reported_what_its_resource_states(tmp_path: Path) -> None:
+    result = resources(
         tmp_path,
         queue("emails", "consumers: [{name: mailer, handler: 'mailer.tasks:send', concurrency: 3}]"),
         queue(
@@ -59,13 +59,13 @@ def test_each_consumer_is_a_worker_told_what_its_resource_says(tmp_path: Path) -
         ),
         queue("letters", "shards: 1"),
     )
-    told = {each.name: " ".join(each.arguments) for each in workers_of(found)}
+    text = {each.name: " ".join(each.arguments) for each in workers_of(result)}
     quiet = "--health off --log text"
     assert {
         "emails/mailer": f"worker shop/emails --concurrency 3 {quiet} --handler mailer.tasks:send",
         "orders/shop": f"worker shop/orders --concurrency 16 {quiet} --http http://127.0.0.1:8080/work"
         " --rate 50/s --visibility 20s",
-    } == told
+    } == text
 
 
 TEMPLATE = """template: {metadata: {labels: {team: shop}}, spec: {nodeSelector: {disk: fast}, containers: [
@@ -99,8 +99,8 @@ def test_a_template_of_another_shape_is_left_out_and_breaks_nothing() -> None:
 
 
 def _told(spec: dict[str, Any]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    told = of_template(PodTemplate(spec=spec))
-    return told.environment, told.left_out
+    report = of_template(PodTemplate(spec=spec))
+    return report.environment, report.left_out
 
 
 def counter(name: str, spec: str) -> str:
@@ -109,34 +109,34 @@ def counter(name: str, spec: str) -> str:
 
 
 def test_gc_runs_once_for_each_schedule_of_a_namespace_and_a_counter_can_be_tried(tmp_path: Path) -> None:
-    found = resources(
+    result = resources(
         tmp_path,
         counter("views", ""),
         counter("hits", ""),
         counter("visitors", "type: distinct, gc: {schedule: '*/5 * * * *'}"),
         queue("emails", ""),
     )
-    jobs = jobs_of(found)
+    jobs = jobs_of(result)
     assert [("gc", "*/5 * * * *"), ("repair", "*/5 * * * *"), ("gc", "0 * * * *")] == [
         (job.command, job.schedule) for job in jobs
     ]
     assert ("gc", "--namespace", "shop", "--schedule", "0 * * * *") == jobs[2].arguments
     assert ["headgate counter add shop/views home 3", "headgate counter get shop/views home"] == suggestions_of(
-        found[:2]
+        result[:2]
     )
-    assert "headgate counter add shop/visitors home tea" in suggestions_of(found[2:])
+    assert "headgate counter add shop/visitors home tea" in suggestions_of(result[2:])
     assert [] == suggestions_of(resources(tmp_path, counter("own", "type: acme/longest")))
 
 
 def test_repair_runs_once_for_each_schedule_of_a_namespace_when_it_is_due(tmp_path: Path) -> None:
-    found = resources(
+    result = resources(
         tmp_path,
         queue("a", ""),
         queue("b", ""),
         queue("c", "repair: {schedule: '0 * * * *'}"),
         queue("d", "", "depot"),
     )
-    jobs = jobs_of(found)
+    jobs = jobs_of(result)
     assert [Job("depot", "*/5 * * * *"), Job("shop", "*/5 * * * *"), Job("shop", "0 * * * *")] == jobs
     five, six = (datetime(2026, 11, 18, 9, minute, tzinfo=UTC) for minute in (5, 6))
     assert (jobs[:2], []) == (jobs_due(jobs, five), jobs_due(jobs, six))
@@ -145,17 +145,17 @@ def test_repair_runs_once_for_each_schedule_of_a_namespace_when_it_is_due(tmp_pa
 
 
 def test_what_is_suggested_fits_the_queue_that_is_worked_and_names_commands_that_are_there(tmp_path: Path) -> None:
-    found = resources(
+    result = resources(
         tmp_path,
         queue("emails-dead", ""),
         queue("emails", "deadLetter: emails-dead, consumers: [{name: mailer, handler: 'mailer.tasks:send'}]"),
     )
-    lines = suggestions_of(found)
+    lines = suggestions_of(result)
     assert all(line.split()[0] == "headgate" and line.split()[1] in COMMANDS for line in lines)
     assert lines[0].startswith("headgate put shop/emails ")
     assert "headgate peek shop/emails-dead" in lines
     assert not any(line.startswith("headgate receive") for line in lines)
-    assert "headgate receive shop/emails-dead --ack" in suggestions_of(found[:1])
+    assert "headgate receive shop/emails-dead --ack" in suggestions_of(result[:1])
     assert [] == suggestions_of([])
 
 
@@ -212,10 +212,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
 
 def ended_at(folder: Path, started: Started, *, when_ready: bool) -> list[str]:
     """A Cassandra that is ended while it starts, or after it; its output."""
-    said: list[str] = []
+    message: list[str] = []
 
     async def run() -> None:
-        own = OwnCassandra(folder, said.append, fresh=False)
+        own = OwnCassandra(folder, message.append, fresh=False)
         bringing = asyncio.ensure_future(own.bring())
         assert await asyncio.to_thread(started.begun.wait, 20)
         if when_ready:
@@ -229,10 +229,10 @@ def ended_at(folder: Path, started: Started, *, when_ready: bool) -> list[str]:
         await ending
 
     asyncio.run(run())
-    return said
+    return message
 
 
-def test_told_to_end_before_its_server_is_launched_it_waits_for_the_start_to_be_given_up(
+def test_asked_to_end_before_its_server_is_launched_it_waits_for_the_start_to_be_given_up(
     tmp_path: Path, started: Started
 ) -> None:
     assert ["starting"] == ended_at(tmp_path, started, when_ready=False)
@@ -271,8 +271,8 @@ class Said:
         self.lines: list[tuple[str, str]] = []
         self._change = asyncio.Event()
 
-    def __call__(self, who: str, line: str) -> None:
-        self.lines.append((who, line))
+    def __call__(self, actor: str, line: str) -> None:
+        self.lines.append((actor, line))
         self._change.set()
 
     async def until(self, holds: Callable[[list[str]], object]) -> None:
@@ -292,10 +292,10 @@ def kept(work: Callable[[Programs, Said], Coroutine[Any, Any, None]]) -> None:
     """Do something with programs, and end them."""
 
     async def run() -> None:
-        said = Said()
-        programs = Programs(os.environ, said, QUICK)
+        output = Said()
+        programs = Programs(os.environ, output, QUICK)
         try:
-            await work(programs, said)
+            await work(programs, output)
         finally:
             await programs.close()
 
@@ -312,33 +312,33 @@ def pids(lines: list[str]) -> list[int]:
     return [int(line.split()[1]) for line in lines if line.startswith("pid ")]
 
 
-def test_what_ends_is_begun_again_later_each_time_and_says_how_it_ended() -> None:
-    async def work(programs: Programs, said: Said) -> None:
+def test_what_ends_is_restarted_later_each_time_and_shows_how_it_ended() -> None:
+    async def work(programs: Programs, message: Said) -> None:
         programs.keep([program("a", "print('hello'); raise SystemExit(3)")])
-        await said.until(lambda lines: lines.count("hello") >= 4)
-        ended = [line for who, line in said.lines if "ended" in line]
+        await message.until(lambda lines: lines.count("hello") >= 4)
+        ended = [line for actor, line in message.lines if "ended" in line]
         again = [f"ended with code 3; restarting in {pause} s" for pause in (0.01, 0.02, 0.04)]
         assert again == ended[:3]
 
     kept(work)
 
 
-def test_who_ran_for_long_is_begun_again_soon() -> None:
+def test_a_process_that_ran_for_long_is_restarted_soon() -> None:
     pauses = Pauses(again_s=1, again_s_max=30, long_s=10)
     assert [(1, 2), (2, 4), (16, 30), (30, 30)] == [pauses.next(pause_s, 5) for pause_s in (1, 2, 16, 30)]
     assert (1, 2) == pauses.next(30, 10)
 
 
 def test_exactly_what_is_wanted_runs() -> None:
-    async def work(programs: Programs, said: Said) -> None:
+    async def work(programs: Programs, message: Said) -> None:
         first, second = program("first", HELLO), program("second", HELLO)
         programs.keep([first])
-        await said.until(lambda lines: len(pids(lines)) == 1)
+        await message.until(lambda lines: len(pids(lines)) == 1)
         programs.keep([first, second])
-        await said.until(lambda lines: len(pids(lines)) == 2)
-        assert ["first", "second"] == [who for who, line in said.lines if line.startswith("pid")]
+        await message.until(lambda lines: len(pids(lines)) == 2)
+        assert ["first", "second"] == [actor for actor, line in message.lines if line.startswith("pid")]
         programs.keep([second])
-        one, two = pids([line for _, line in said.lines])
+        one, two = pids([line for _, line in message.lines])
         assert await asyncio.to_thread(wait_until, lambda: Identity.of(one) is None, timeout_s=10)
         assert Identity.of(two) is not None
 
@@ -347,26 +347,26 @@ def test_exactly_what_is_wanted_runs() -> None:
 
 @pytest.mark.parametrize("source", [HELLO, STUBBORN, PARENT], ids=["obedient", "stubborn", "with a child of its own"])
 def test_nothing_is_left_at_the_end(source: str) -> None:
-    found: list[int] = []
+    matches: list[int] = []
 
-    async def work(programs: Programs, said: Said) -> None:
+    async def work(programs: Programs, message: Said) -> None:
         programs.keep([program("a", source)])
-        await said.until(lambda lines: len(pids(lines)) == (2 if source is PARENT else 1))
-        found.extend(pids([line for _, line in said.lines]))
+        await message.until(lambda lines: len(pids(lines)) == (2 if source is PARENT else 1))
+        matches.extend(pids([line for _, line in message.lines]))
 
     kept(work)
-    assert wait_until(lambda: not any(map(Identity.of, found)), timeout_s=5)
+    assert wait_until(lambda: not any(map(Identity.of, matches)), timeout_s=5)
 
 
 def test_what_a_program_leaves_behind_when_it_dies_does_not_keep_the_next_one_from_beginning() -> None:
-    async def work(programs: Programs, said: Said) -> None:
+    async def work(programs: Programs, message: Said) -> None:
         programs.keep([program("a", f"{PARENT.removesuffix(HELLO)}raise SystemExit(1)")])
-        await said.until(lambda lines: sum("restarting in" in line for line in lines) >= 2)
+        await message.until(lambda lines: sum("restarting in" in line for line in lines) >= 2)
 
     kept(work)
 
 
-def test_who_is_told_twice_need_not_wait_for_a_good_end() -> None:
+def test_a_process_that_is_reported_twice_need_not_wait_for_a_good_end() -> None:
     source = (
         "import os, signal, time\n"
         "told = []\n"
@@ -376,10 +376,10 @@ def test_who_is_told_twice_need_not_wait_for_a_good_end() -> None:
     )
 
     async def work() -> None:
-        said = Said()
-        programs = Programs(os.environ, said, Pauses(grace_s=600))
+        output = Said()
+        programs = Programs(os.environ, output, Pauses(grace_s=600))
         programs.keep([program("a", source)])
-        await said.until(pids)
+        await output.until(pids)
         closing = asyncio.ensure_future(programs.close())
         async with asyncio.timeout(20):
             while not closing.done():
@@ -389,18 +389,18 @@ def test_who_is_told_twice_need_not_wait_for_a_good_end() -> None:
     asyncio.run(work())
 
 
-def test_a_line_that_is_too_long_is_said_to_be_and_the_next_is_shown() -> None:
-    async def work(programs: Programs, said: Said) -> None:
+def test_a_line_that_is_too_long_is_reported_to_be_and_the_next_is_shown() -> None:
+    async def work(programs: Programs, message: Said) -> None:
         programs.keep(
             [program("a", "print('x' * 3_000_000); print('after', flush=True); import time; time.sleep(9)")]
         )
-        await said.until(lambda lines: "after" in lines)
-        assert "line too long to show" in [line for _, line in said.lines]
+        await message.until(lambda lines: "after" in lines)
+        assert "line too long to show" in [line for _, line in message.lines]
 
     kept(work)
 
 
-def test_an_end_is_told_in_words() -> None:
+def test_an_end_is_reported_in_words() -> None:
     assert ["ended with code 0", "was killed by SIGKILL", "was killed by signal 99"] == list(
         map(ended_how, (0, -9, -99))
     )

@@ -8,17 +8,17 @@ from random import Random
 from typing import Any
 
 from headgate.testing.world import World
-from headgate_operator.alive import FIRST_AUDITS_S, WAITING_S_MAX, WORK_S_MAX, Alive, Watched
-from headgate_operator.asking import Request
-from headgate_operator.intake import Intake
+from headgate_operator.event_ingest import EventIngest
 from headgate_operator.kinds import CONFIG_MAP, NAMESPACE
+from headgate_operator.liveness import FIRST_AUDITS_S, WAITING_S_MAX, WORK_S_MAX, LivenessCheck, WatchedKind
 from headgate_operator.names import Key
-from headgate_operator.seen import Seen
+from headgate_operator.object_cache import ObjectCache
+from headgate_operator.requests import ApiRequest
 from headgate_operator.simulated.api import SimulatedApi
 from headgate_operator.simulated.client import SimulatedCluster
 from headgate_operator.work_queue import Class, WorkQueue
 
-WATCHED = (Watched(CONFIG_MAP),)
+WATCHED = (WatchedKind(CONFIG_MAP),)
 
 
 class Cluster:
@@ -28,25 +28,25 @@ class Cluster:
         self.world = world
         self.api = SimulatedApi(world)
         self.make(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
-        self.queue = WorkQueue(chance=Random(1))
-        self.seen = Seen()
-        self.intake = Intake(self.seen, self.queue)
+        self.queue = WorkQueue(rng=Random(1))
+        self.seen = ObjectCache()
+        self.intake = EventIngest(self.seen, self.queue)
         self.port = SimulatedCluster(self.api, world.process("operator"))
-        self.alive = Alive(self.port, self.seen, self.intake, self.queue, WATCHED, reconcilers=2)
+        self.alive = LivenessCheck(self.port, self.seen, self.intake, self.queue, WATCHED, reconcilers=2)
 
     def make(self, kind: Any, body: dict[str, Any], namespace: str | None = None) -> Any:
-        return self.api.server.must(Request("create", kind, namespace, query={"fieldManager": "test"}, body=body))
+        return self.api.server.must(ApiRequest("create", kind, namespace, query={"fieldManager": "test"}, body=body))
 
     def write(self, value: str, *, heard: bool = True) -> None:
         metadata = {"name": "one", "namespace": "shop"}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": value}}
         query = {"fieldManager": "test", "force": "true"}
-        made = self.api.server.must(Request("apply", CONFIG_MAP, "shop", "one", query=query, body=body))
+        made = self.api.server.must(ApiRequest("apply", CONFIG_MAP, "shop", "one", query=query, body=body))
         if heard:
             self.intake.changed(made)
 
     def delete(self) -> None:
-        self.api.server.must(Request("delete", CONFIG_MAP, "shop", "one", body={}))
+        self.api.server.must(ApiRequest("delete", CONFIG_MAP, "shop", "one", body={}))
 
 
 def run(scenario: Callable[[Cluster], Coroutine[Any, Any, None]]) -> None:
@@ -66,9 +66,14 @@ def test_what_was_heard_is_alive() -> None:
 
 def test_while_lists_are_read_nothing_is_audited_and_no_key_waits_too_long() -> None:
     async def scenario(cluster: Cluster) -> None:
-        cluster.queue = WorkQueue(chance=Random(1), settle=True)
-        cluster.alive = Alive(
-            cluster.port, cluster.seen, Intake(cluster.seen, cluster.queue), cluster.queue, WATCHED, reconcilers=2
+        cluster.queue = WorkQueue(rng=Random(1), settle=True)
+        cluster.alive = LivenessCheck(
+            cluster.port,
+            cluster.seen,
+            EventIngest(cluster.seen, cluster.queue),
+            cluster.queue,
+            WATCHED,
+            reconcilers=2,
         )
         cluster.write("a")
         cluster.queue.add(Key("Queue", "shop", "emails"), Class.CHANGED)
@@ -127,7 +132,7 @@ def test_an_end_that_was_not_heard_is_a_dead_watch_too() -> None:
     run(scenario)
 
 
-def test_an_api_server_that_is_away_is_no_failure() -> None:
+def test_an_api_server_that_is_unavailable_is_no_failure() -> None:
     async def scenario(cluster: Cluster) -> None:
         cluster.write("a")
         cluster.write("b", heard=False)

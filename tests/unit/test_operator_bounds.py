@@ -16,11 +16,11 @@ import pytest
 from headgate.api.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
 from headgate.api.parse import check_resource, parse_stored
 from headgate.api.passed_on import ITEMS_MAX
-from headgate.api.queues import Queue
+from headgate.api.queues import QueueResource
 from headgate.expiry import SECOND_US
 from headgate_operator.decide import decide
-from headgate_operator.differing import differences, quantity
-from headgate_operator.merging import merge
+from headgate_operator.document_diff import differences, quantity
+from headgate_operator.strategic_merge import merge
 from tests.unit.operator_world import ROUNDS_MAX, TinyWorld, resource_document
 
 DECIDED_WITHIN_S = 0.020
@@ -58,8 +58,8 @@ def bytes_of(part: Any) -> int:
 
 def says(document: dict[str, Any]) -> list[str]:
     """What is wrong with it."""
-    found = check_resource(document)
-    return [str(fault) for fault in found] if isinstance(found, list) else []
+    result = check_resource(document)
+    return [str(fault) for fault in result] if isinstance(result, list) else []
 
 
 def grown(make: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
@@ -211,9 +211,9 @@ def test_a_queue_that_is_too_large_is_invalid_and_what_it_had_stays() -> None:
     tiny.settle()
     assert before == tiny.live
     ready = next(one for one in tiny.document["status"]["conditions"] if one["type"] == "Ready")
-    told = "spec.consumers[0].template: must be at most 16 KiB of JSON; move files, scripts and long values into a "
+    text = "spec.consumers[0].template: must be at most 16 KiB of JSON; move files, scripts and long values into a "
     assert ("False", "SpecInvalid") == (ready["status"], ready["reason"])
-    assert ready["message"].startswith(told)
+    assert ready["message"].startswith(text)
 
 
 @pytest.mark.parametrize(
@@ -226,16 +226,16 @@ def test_a_queue_that_is_too_large_is_invalid_and_what_it_had_stays() -> None:
         (queue({}, deadLetter="x" * SPEC_BYTES_MAX), "spec: must be at most 32 KiB of JSON; move files, scripts and"),
     ],
 )  # fmt: skip
-def test_each_bound_is_told_with_what_to_do(document: dict[str, Any], fault: str | None) -> None:
-    found = says(document)
-    assert (found == []) if fault is None else (len(found) == 1 and fault in found[0])
+def test_each_bound_is_reported_with_what_to_do(document: dict[str, Any], fault: str | None) -> None:
+    result = says(document)
+    assert (result == []) if fault is None else (len(result) == 1 and fault in result[0])
 
 
 def test_sizes_are_those_of_json_without_spaces() -> None:
     for text in ('"\\\n', "é", "\U0001f600", "a"):
         template: dict[str, Any] = {"spec": {"a": {"b": [1, True, None, 1.5, {}, []], text: text}, "x": ""}}
-        room = PASSED_ON_BYTES_MAX - bytes_of({"template": template}) + len("{}")
-        template["spec"]["x"] = "x" * (room - 2)
+        capacity = PASSED_ON_BYTES_MAX - bytes_of({"template": template}) + len("{}")
+        template["spec"]["x"] = "x" * (capacity - 2)
         assert says(queue(template)) == []
         template["spec"]["x"] += "xx" * 4
         assert says(queue(template)) != []
@@ -244,7 +244,7 @@ def test_sizes_are_those_of_json_without_spaces() -> None:
 def test_a_document_of_the_catalogue_from_before_the_bounds_is_still_read() -> None:
     document = queue(fields(5_000))
     document["metadata"] = {"name": "emails", "namespace": "shop"}
-    assert isinstance(parse_stored(document), Queue)
+    assert isinstance(parse_stored(document), QueueResource)
 
 
 def test_merging_and_comparing_cost_what_the_documents_hold() -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from headgate.cli.worker import command as worker_command
 from headgate.store.connection_variables import VARIABLES
 from headgate_operator.build_deployment import HANDLER, REST_S, WORKER, minor_of
-from headgate_operator.build_disruption import disruption_budget
+from headgate_operator.build_disruption import build_disruption_budget
 from headgate_operator.build_pod import CONNECTION_KEYS
 from headgate_operator.names import consumer_name
 from tests.unit.operator_children_cases import CONSUMERS, KEY, OWNER, PYTHON, SETTINGS, UID, consumer, made
@@ -20,8 +20,8 @@ OWNED = {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "name": "emails",
 
 
 def pod_of(case: str) -> dict[str, Any]:
-    found: dict[str, Any] = made(case)["spec"]["template"]["spec"]
-    return found
+    entries: dict[str, Any] = made(case)["spec"]["template"]["spec"]
+    return entries
 
 
 def container_of(case: str, name: str = WORKER) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_a_rollout_starts_a_new_worker_before_it_ends_an_old_one() -> None:
     )
 
 
-def test_replicas_are_told_or_left_to_somebody_else() -> None:
+def test_replicas_are_reported_or_left_to_somebody_else() -> None:
     assert 2 == made("python")["spec"]["replicas"]
     assert 0 == made("python", replicas=0)["spec"]["replicas"]
     assert "replicas" not in made("external", replicas=None)["spec"]
@@ -73,7 +73,7 @@ def test_replicas_are_told_or_left_to_somebody_else() -> None:
         ("template", ["--handler", "mailer.tasks:send", "--concurrency", "16", "--grace", "290s"]),
     ],
 )
-def test_the_worker_is_started_word_by_word_with_what_the_consumer_says(case: str, words: list[str]) -> None:
+def test_the_worker_is_started_word_by_word_with_what_the_consumer_states(case: str, words: list[str]) -> None:
     assert [*WORDS, *words] == container_of(case)["command"]
 
 
@@ -84,7 +84,7 @@ def test_the_worker_takes_every_option_that_it_is_started_with(case: str) -> Non
     worker_command.make_context(name, list(options))  # refuses what it does not know
 
 
-def test_a_patch_of_the_operator_s_version_starts_no_worker_anew() -> None:
+def test_a_patch_of_the_operator_s_version_starts_no_worker_again() -> None:
     env = {one["name"]: one for one in container_of("python")["env"]}
     assert "0.1" == env["HEADGATE_OPERATOR_VERSION"]["value"] == minor_of("0.1.7") == minor_of("0.1")
 
@@ -104,7 +104,7 @@ def test_an_http_handler_is_a_sidecar_that_is_up_before_the_worker_and_ends_afte
     assert "initContainers" not in pod_of("python")
 
 
-def test_probes_ask_the_worker_at_the_port_that_it_is_told() -> None:
+def test_probes_ask_the_worker_at_the_port_that_it_is_reported() -> None:
     worker = container_of("python")
     env = {one["name"]: one.get("value") for one in worker["env"]}
     assert "0.0.0.0:9090" == env["HEADGATE_HEALTH"]
@@ -137,7 +137,7 @@ def test_the_pod_has_ten_seconds_more_than_the_worker_s_drain(case: str) -> None
     assert ["python3", "-m", "headgate.runtime.drain"] == hook
 
 
-def test_the_connection_is_told_key_by_key_and_only_contact_points_must_be_there() -> None:
+def test_the_connection_is_reported_key_by_key_and_only_contact_points_must_be_there() -> None:
     refs = {
         one["name"]: one["valueFrom"]["secretKeyRef"]
         for one in container_of("python")["env"]
@@ -148,13 +148,13 @@ def test_the_connection_is_told_key_by_key_and_only_contact_points_must_be_there
     assert ["CONTACT_POINTS"] == [name for name, ref in refs.items() if not ref["optional"]]
 
 
-def test_all_that_a_connection_is_told_by_reaches_the_pod() -> None:
+def test_all_that_a_connection_is_given_by_reaches_the_pod() -> None:
     files = {"SSL_CA", "SSL_CERT", "SSL_KEY"}  # by SSL_DIRECTORY
-    told = {one["name"] for one in container_of("python")["env"]}
-    assert set(VARIABLES) - files <= told
+    values = {one["name"] for one in container_of("python")["env"]}
+    assert set(VARIABLES) - files <= values
 
 
-def test_the_connection_s_files_are_mounted_where_the_variable_says_and_may_be_missing() -> None:
+def test_the_connection_s_files_are_mounted_where_the_variable_states_and_may_be_missing() -> None:
     pod, worker = pod_of("python"), container_of("python")
     assert {"name": "SSL_DIRECTORY", "value": "/etc/headgate/tls"} in worker["env"]
     secret = next(volume["secret"] for volume in pod["volumes"] if "secret" in volume)
@@ -205,20 +205,20 @@ def test_the_template_changes_neither_our_labels_nor_the_account() -> None:
     assert ("headgate-worker", False) == (pod["serviceAccountName"], pod["automountServiceAccountToken"])
 
 
-def test_what_a_template_says_of_the_handler_is_said_of_the_sidecar() -> None:
+def test_what_a_template_states_of_the_handler_is_reported_of_the_sidecar() -> None:
     pod = pod_of("http-template")
     assert [WORKER] == [container["name"] for container in pod["containers"]]
     assert [HANDLER, "migrate"] == [container["name"] for container in pod["initContainers"]]
     assert [{"name": "A", "value": "1"}] == container_of("http-template", HANDLER)["env"]
 
 
-def test_the_worker_s_own_command_says_what_it_takes() -> None:
-    told = CliRunner().invoke(worker_command, ["--help"]).output
-    assert "--rate RATE" in told
+def test_the_worker_s_own_command_names_what_it_takes() -> None:
+    text = CliRunner().invoke(worker_command, ["--help"]).output
+    assert "--rate RATE" in text
 
 
 def test_the_budget_lets_one_worker_go_at_a_time_and_protects_none_that_is_not_ready() -> None:
-    budget = disruption_budget(OWNER, consumer(PYTHON))
+    budget = build_disruption_budget(OWNER, consumer(PYTHON))
     assert {
         "maxUnavailable": 1,
         "selector": made("python")["spec"]["selector"],

@@ -9,15 +9,15 @@ import pytest
 
 from headgate.api.bulk import Bulk
 from headgate.cli.collect import command as gc_command
-from headgate.cli.passes import Group
+from headgate.cli.passes import PassGroup
 from headgate.cli.repair import command as repair_command
-from headgate_operator.build_account import spark_account, spark_binding, worker_account
-from headgate_operator.build_cronjob import cronjob, name_of
-from headgate_operator.build_secret import connection_copy
-from headgate_operator.build_spark import application, image_of
-from headgate_operator.merging import PatchInvalid
+from headgate_operator.build_account import build_spark_account, build_spark_binding, build_worker_account
+from headgate_operator.build_cronjob import build_cronjob, name_of
+from headgate_operator.build_secret import build_connection_copy
+from headgate_operator.build_spark import build_application, image_of
 from headgate_operator.names import application_name, base36, consumer_name
-from headgate_operator.world import JobGroup, Settings
+from headgate_operator.strategic_merge import PatchInvalid
+from headgate_operator.world import JobGroup, OperatorSettings
 from tests.unit.operator_children_cases import CONNECTION, GROUPS, OWNER, PYTHON, SETTINGS, queue
 
 MANAGED = {"app.kubernetes.io/managed-by": "headgate"}
@@ -25,15 +25,17 @@ MINUTE = 29_000_000
 
 
 def pod_of(group: JobGroup) -> dict[str, Any]:
-    found: dict[str, Any] = cronjob("shop", SETTINGS, group)["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    return found
+    entries: dict[str, Any] = build_cronjob("shop", SETTINGS, group)["spec"]["jobTemplate"]["spec"]["template"][
+        "spec"
+    ]
+    return entries
 
 
 # ---- CronJobs
 
 
 def test_runs_do_not_overlap_are_not_repeated_and_end_within_an_hour() -> None:
-    spec = cronjob("shop", SETTINGS, GROUPS["repair"])["spec"]
+    spec = build_cronjob("shop", SETTINGS, GROUPS["repair"])["spec"]
     assert ("Forbid", 1, 2, "Etc/UTC", False) == (
         spec["concurrencyPolicy"],
         spec["successfulJobsHistoryLimit"],
@@ -54,7 +56,7 @@ def test_runs_do_not_overlap_are_not_repeated_and_end_within_an_hour() -> None:
 )
 def test_a_run_may_be_late_by_a_period_but_never_by_more_than_ten_minutes(schedule: str, late_s: int) -> None:
     group = JobGroup("repair", schedule, "s", "i")
-    assert late_s == cronjob("shop", SETTINGS, group)["spec"]["startingDeadlineSeconds"]
+    assert late_s == build_cronjob("shop", SETTINGS, group)["spec"]["startingDeadlineSeconds"]
 
 
 def test_the_command_is_that_of_its_task_for_the_namespace_and_schedule() -> None:
@@ -66,10 +68,10 @@ def test_the_command_is_that_of_its_task_for_the_namespace_and_schedule() -> Non
 
 def test_the_run_knows_by_connection_and_image_which_resources_are_its_group() -> None:
     env = {one["name"]: one["value"] for one in pod_of(GROUPS["gc"])["containers"][0]["env"] if "value" in one}
-    assert Group("mine", "registry.example/types:3", SETTINGS.image) == Group.of(env)
+    assert PassGroup("mine", "registry.example/types:3", SETTINGS.image) == PassGroup.of(env)
 
 
-def test_each_group_has_a_name_and_it_says_nothing_of_a_resource() -> None:
+def test_each_group_has_a_name_and_it_states_nothing_of_a_resource() -> None:
     groups = [
         JobGroup(task, schedule, connection, image)
         for task in ("repair", "gc")
@@ -78,7 +80,9 @@ def test_each_group_has_a_name_and_it_says_nothing_of_a_resource() -> None:
         for image in ("i", "j")
     ]
     assert len(groups) == len({name_of(group) for group in groups})
-    assert {**MANAGED, "headgate.io/task": "gc"} == cronjob("shop", SETTINGS, GROUPS["gc"])["metadata"]["labels"]
+    assert {**MANAGED, "headgate.io/task": "gc"} == build_cronjob("shop", SETTINGS, GROUPS["gc"])["metadata"][
+        "labels"
+    ]
 
 
 def test_its_pod_has_no_rights_and_the_group_s_image_and_connection() -> None:
@@ -99,20 +103,20 @@ def test_its_pod_has_no_rights_and_the_group_s_image_and_connection() -> None:
 def test_workers_get_no_token_and_drivers_do() -> None:
     assert [("headgate-worker", False), ("headgate-spark", True)] == [
         (account["metadata"]["name"], account["automountServiceAccountToken"])
-        for account in (worker_account("shop"), spark_account("shop"))
+        for account in (build_worker_account("shop"), build_spark_account("shop"))
     ]
 
 
 def test_accounts_name_the_secrets_by_which_images_are_pulled_and_none_where_there_are_none() -> None:
     named = [{"name": "one"}, {"name": "two"}]
     assert [named, named] == [
-        make("shop", ("one", "two"))["imagePullSecrets"] for make in (worker_account, spark_account)
+        make("shop", ("one", "two"))["imagePullSecrets"] for make in (build_worker_account, build_spark_account)
     ]
-    assert "imagePullSecrets" not in worker_account("shop")
+    assert "imagePullSecrets" not in build_worker_account("shop")
 
 
-def test_a_driver_may_what_the_chart_s_cluster_role_says_in_its_namespace_alone() -> None:
-    binding = spark_binding("shop")
+def test_a_driver_may_what_the_chart_s_cluster_role_states_in_its_namespace_alone() -> None:
+    binding = build_spark_binding("shop")
     assert {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "headgate-spark"} == binding[
         "roleRef"
     ]
@@ -120,9 +124,9 @@ def test_a_driver_may_what_the_chart_s_cluster_role_says_in_its_namespace_alone(
     assert ("shop", MANAGED) == (binding["metadata"]["namespace"], binding["metadata"]["labels"])
 
 
-def test_of_the_source_only_what_a_connection_is_told_by_is_copied() -> None:
+def test_of_the_source_only_what_a_connection_is_given_by_is_copied() -> None:
     source = {"type": "kubernetes.io/tls", "data": {"PASSWORD": "eA==", "ca.crt": "eQ==", "root-password": "eg=="}}
-    copied = connection_copy("shop", source)
+    copied = build_connection_copy("shop", source)
     assert {"PASSWORD": "eA==", "ca.crt": "eQ=="} == copied["data"]
     assert ("headgate-connection", "Opaque", MANAGED) == (
         copied["metadata"]["name"],
@@ -135,18 +139,18 @@ def test_of_the_source_only_what_a_connection_is_told_by_is_copied() -> None:
 
 
 def bulk(**spark: Any) -> Bulk:
-    told = {"name": "nightly", "mode": "drain", "schedule": "0 2 * * *", "handler": "a:b", "spark": spark}
-    jobs = queue(PYTHON, bulk=[told]).spec.bulk
+    values = {"name": "nightly", "mode": "drain", "schedule": "0 2 * * *", "handler": "a:b", "spark": spark}
+    jobs = queue(PYTHON, bulk=[values]).spec.bulk
     assert jobs is not None
     return jobs[0]
 
 
 def run(**spark: Any) -> dict[str, Any]:
-    found: dict[str, Any] = application(OWNER, SETTINGS, CONNECTION, bulk(**spark), MINUTE)
-    return found
+    entries: dict[str, Any] = build_application(OWNER, SETTINGS, CONNECTION, bulk(**spark), MINUTE)
+    return entries
 
 
-def test_a_run_is_named_by_its_minute_and_tells_the_program_which_it_is() -> None:
+def test_a_run_is_named_by_its_minute_and_reports_the_program_which_it_is() -> None:
     document = run()
     name = document["metadata"]["name"]
     assert application_name("emails", "nightly", MINUTE) == name
@@ -204,12 +208,12 @@ def test_both_roles_reach_cassandra_and_are_restricted() -> None:
         )
 
 
-def test_a_patch_that_can_not_be_merged_is_refused() -> None:
+def test_a_patch_that_cannot_be_merged_is_refused() -> None:
     with pytest.raises(PatchInvalid, match=r"^template: must be a map$"):
         run(driver={"template": "x"})
 
 
 def test_without_an_image_there_is_nothing_to_run() -> None:
-    settings = Settings(cluster="c", version="1", image="i")
+    settings = OperatorSettings(cluster="c", version="1", image="i")
     assert image_of(settings, bulk()) is None
     assert "mine" == image_of(settings, bulk(image="mine"))

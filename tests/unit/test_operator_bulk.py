@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from headgate.expiry import SECOND_US
-from headgate_operator.decide_dead_letters import resolved
-from headgate_operator.decide_passes import passed
+from headgate_operator.decide_dead_letters import decide_dead_letters
+from headgate_operator.decide_maintenance import decide_maintenance
 from headgate_operator.effects import ApplyObject, DeleteObject
 from headgate_operator.names import application_name
-from headgate_operator.world import UNKNOWN, BulkRun, ChildName, Figures, Memory, Passes, Sibling
+from headgate_operator.world import UNKNOWN, BulkRun, ChildName, DecisionMemory, Passes, QueueLoad, Sibling
 from tests.unit.operator_world import NOW_US, SETTINGS, TinyWorld, resource_document
 
 MINUTE_US = 60 * SECOND_US
@@ -67,7 +67,7 @@ def test_a_run_is_due_until_half_a_period_later_and_an_hour_at_most(
 
 def test_what_was_due_before_it_was_made_is_not_run() -> None:
     world = TinyWorld(resource_document("Queue", {"bulk": [{**JOB, "schedule": "59 8 * * *"}]}))
-    assert [told for told in started(world) if "nightly" in told] == []
+    assert [report for report in started(world) if "nightly" in report] == []
 
 
 def test_a_call_makes_one_run_and_none_again_when_somebody_deletes_it() -> None:
@@ -90,7 +90,7 @@ def test_one_at_a_time() -> None:
     assert started(world) == [name(BORN + 120)]
 
 
-def test_it_is_decided_again_at_the_next_moment_of_the_schedule() -> None:
+def test_it_is_decided_again_at_the_next_time_of_the_schedule() -> None:
     assert queue(schedule="0 * * * *").decide().again_at_us == NOW_US + HOUR_US
 
 
@@ -99,18 +99,18 @@ def test_it_is_decided_again_at_the_next_moment_of_the_schedule() -> None:
 
 def test_a_backlog_above_the_bound_starts_one_and_the_next_ten_minutes_after_its_end() -> None:
     world = queue(backlogAbove=100)
-    told = []
+    reports = []
     for behind, ended_min in ((100, None), (101, 9), (101, 11)):
-        world.figures = Figures(world.now_us, backlog=behind, owners=1)
+        world.figures = QueueLoad(world.now_us, backlog=behind, owners=1)
         world.runs = () if ended_min is None else (run("Failed", BORN - 60, world.now_us - ended_min * MINUTE_US),)
-        told.append(len(started(world)))
+        reports.append(len(started(world)))
         world.now_us += 6 * SECOND_US
-    assert told == [0, 0, 1]
+    assert reports == [0, 0, 1]
 
 
 def test_a_count_counts_where_nobody_is_at_work_and_what_is_not_known_does_not() -> None:
     counted, unknown = queue(backlogAbove=100), queue(backlogAbove=100)
-    counted.figures = Figures(NOW_US, counted=101, awake=True)
+    counted.figures = QueueLoad(NOW_US, counted=101, awake=True)
     unknown.figures = UNKNOWN
     assert (len(started(counted)), started(unknown)) == (1, [])
 
@@ -133,19 +133,19 @@ def test_the_last_of_each_result_is_kept_and_nothing_of_a_job_that_is_no_more() 
     assert application_name("emails", "former", 3) in names
 
 
-def test_without_an_image_or_with_a_patch_that_is_wrong_nothing_is_started_and_it_is_told() -> None:
+def test_without_an_image_or_with_a_patch_that_is_wrong_nothing_is_started_and_it_is_reported() -> None:
     for settings, spark in (
         ({"spark_image": None}, {}),
         ({}, {"driver": {"template": {"spec": {"containers": "none"}}}}),
     ):
         world = queue(backlogAbove=1, spark=spark)
         world.settings = SETTINGS.__class__(**{**SETTINGS.__dict__, **settings})
-        world.figures = Figures(NOW_US, backlog=5, owners=1)
+        world.figures = QueueLoad(NOW_US, backlog=5, owners=1)
         world.now_us += 6 * SECOND_US
         assert started(world) == []
         assert world.document is not None
-        found = next(one for one in world.document["status"]["conditions"] if one["type"] == "BulkReady")
-        assert found["status"] == "False"
+        result = next(one for one in world.document["status"]["conditions"] if one["type"] == "BulkReady")
+        assert result["status"] == "False"
 
 
 # ---- passes
@@ -166,16 +166,16 @@ def test_without_an_image_or_with_a_patch_that_is_wrong_nothing_is_started_and_i
         (Passes(ended_us=NOW_US - HOUR_US - 11 * MINUTE_US), "RepairOverdue"),
     ],
 )
-def test_repair_is_told_to_be_late_before_anything_is_lost_by_it(passes: Passes, reason: str) -> None:
+def test_repair_is_reported_to_be_late_before_anything_is_lost_by_it(passes: Passes, reason: str) -> None:
     world = TinyWorld(resource_document("Queue", {}))
     world.passes = passes
-    (finding,) = passed(world.world(), Memory(), NOW_US).findings
+    (finding,) = decide_maintenance(world.world(), DecisionMemory(), NOW_US).findings
     assert finding.reason.value == reason
 
 
 def test_a_schedule_that_is_never_due_is_never_late() -> None:
     world = TinyWorld(resource_document("Queue", {"repair": {"schedule": "0 0 31 2 *"}}))
-    (finding,) = passed(world.world(), Memory(), NOW_US + 10**6 * HOUR_US).findings
+    (finding,) = decide_maintenance(world.world(), DecisionMemory(), NOW_US + 10**6 * HOUR_US).findings
     assert finding.reason.value == "RepairPending"
 
 
@@ -195,14 +195,14 @@ def test_a_schedule_that_is_never_due_is_never_late() -> None:
 def test_dead_letter_queues_are_followed_over_any_number_of_queues(siblings: dict[str, Any], reason: str) -> None:
     world = TinyWorld(resource_document("Queue", {"deadLetter": "dead"}))
     world.siblings = {each: Sibling(each, tuple(leads_to)) for each, leads_to in siblings.items()}
-    (finding,) = resolved(world.world(), Memory()).findings
+    (finding,) = decide_dead_letters(world.world(), DecisionMemory()).findings
     assert finding.reason.value == reason
 
 
 def test_one_that_is_being_deleted_is_missing() -> None:
     world = TinyWorld(resource_document("Queue", {"deadLetter": "dead"}))
     world.siblings = {"dead": Sibling("dead", (), deleting=True)}
-    (finding,) = resolved(world.world(), Memory()).findings
+    (finding,) = decide_dead_letters(world.world(), DecisionMemory()).findings
     assert finding.reason.value == "DeadLetterMissing"
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from headgate.api.status import Reason
-from headgate_operator.build_disruption import disruption_budget
-from headgate_operator.decide_children import Children, ConsumerStand, all_removed, children
-from headgate_operator.decide_drift import DRIFT_FOUGHT, FOUGHT_AGAIN_US, MINUTE_US, REFUSED_AGAIN_US
-from headgate_operator.differing import stamp_of, stamped
+from headgate_operator.build_disruption import build_disruption_budget
+from headgate_operator.decide_child import DRIFT_FOUGHT, FOUGHT_AGAIN_US, MINUTE_US, REFUSED_AGAIN_US
+from headgate_operator.decide_children import ChildrenPlan, ConsumerState, all_removed, decide_children
+from headgate_operator.document_diff import stamp_of, stamped
 from headgate_operator.effects import ApplyObject, DeleteObject, Emit
 from headgate_operator.names import MANAGER, REPLICAS_MANAGER, consumer_name
-from headgate_operator.world import Answer, ChildName, Document, Memory
+from headgate_operator.world import ChildName, DecisionMemory, Document, LastApply
 from tests.unit.operator_children_cases import (
     CONNECTION,
     CONSUMERS,
@@ -37,23 +37,23 @@ RUNS: dict[str, Any] = {"observedGeneration": 1, "replicas": 2, "updatedReplicas
 def decide(
     consumers: list[dict[str, Any]] | None = None,
     wanted: int | None = 2,
-    memory: Memory | None = None,
+    memory: DecisionMemory | None = None,
     now_us: int = NOW_US,
     **around: Any,
-) -> Children:
+) -> ChildrenPlan:
     resource = queue(*([PYTHON] if consumers is None else consumers))
     numbers = {} if wanted is None else {"mailer": wanted}
-    return children(world(resource, **around), CONNECTION, numbers, memory or Memory(), now_us)
+    return decide_children(world(resource, **around), CONNECTION, numbers, memory or DecisionMemory(), now_us)
 
 
 def there(
     case: str = "python", replicas: int | None = 2, budget: bool = True, status: dict[str, Any] = RUNS
 ) -> dict[ChildName, Any]:
     """An applied consumer, running."""
-    found = [live(stamped(made(case, replicas=replicas)), **status)]
+    matches = [live(stamped(made(case, replicas=replicas)), **status)]
     if budget:
-        found.append(live(stamped(disruption_budget(OWNER, consumer(CONSUMERS[case])))))
-    return {name_of(one): one for one in found}
+        matches.append(live(stamped(build_disruption_budget(OWNER, consumer(CONSUMERS[case])))))
+    return {name_of(one): one for one in matches}
 
 
 def changed(found: dict[ChildName, Any], **spec: Any) -> dict[ChildName, Any]:
@@ -64,7 +64,7 @@ def changed(found: dict[ChildName, Any], **spec: Any) -> dict[ChildName, Any]:
     return edited
 
 
-def kinds_of(decided: Children) -> list[str]:
+def kinds_of(decided: ChildrenPlan) -> list[str]:
     return [
         f"{type(effect).__name__} {getattr(effect, 'kind', None) or effect.document['kind']}"  # type: ignore[union-attr]
         for effect in decided.effects
@@ -72,26 +72,26 @@ def kinds_of(decided: Children) -> list[str]:
     ]
 
 
-def applied(decided: Children) -> ApplyObject:
+def applied(decided: ChildrenPlan) -> ApplyObject:
     (effect,) = (one for one in decided.effects if not isinstance(one, Emit))
     assert isinstance(effect, ApplyObject)
     return effect
 
 
-def stand(decided: Children) -> ConsumerStand:
-    (found,) = decided.consumers
-    return found
+def stand(decided: ChildrenPlan) -> ConsumerState:
+    (result,) = decided.consumers
+    return result
 
 
 # ---- making
 
 
-def test_a_place_that_nobody_looked_at_is_asked_for_and_nothing_is_made() -> None:
+def test_a_place_that_nobody_checked_is_asked_for_and_nothing_is_made() -> None:
     decided = decide()
     assert ((), frozenset((DEPLOYMENT, BUDGET))) == (decided.effects, decided.ask)
 
 
-def test_in_a_free_place_it_is_made_without_force_so_that_a_stranger_who_comes_first_keeps_it() -> None:
+def test_in_a_free_place_it_is_made_without_force_so_that_a_stranger_that_comes_first_keeps_it() -> None:
     decided = decide(checked=frozenset((DEPLOYMENT, BUDGET)))
     assert ["ApplyObject Deployment", "ApplyObject PodDisruptionBudget"] == kinds_of(decided)
     for effect in decided.effects:
@@ -104,12 +104,12 @@ def test_what_is_there_as_it_should_be_is_left() -> None:
     assert ((), frozenset(), None) == (decided.effects, decided.ask, decided.again_at_us)
 
 
-def test_a_stranger_in_its_place_is_left_alone_told_and_looked_at_again() -> None:
+def test_a_stranger_in_its_place_is_left_alone_reported_and_checked_again() -> None:
     decided = decide(foreign={DEPLOYMENT: "helm's"}, live={BUDGET: there()[BUDGET]})
-    trouble = stand(decided).trouble
-    assert trouble is not None
-    assert (Reason.NAME_TAKEN, f"Deployment {NAME} exists already and is helm's") == (trouble.reason, trouble.says)
-    assert (NOW_US + MINUTE_US // 2, trouble) == (decided.again_at_us, decided.trouble)
+    failure = stand(decided).failure
+    assert failure is not None
+    assert (Reason.NAME_TAKEN, f"Deployment {NAME} exists already and is helm's") == (failure.reason, failure.message)
+    assert (NOW_US + MINUTE_US // 2, failure) == (decided.again_at_us, decided.failure)
     assert ((), frozenset()) == (decided.effects, decided.ask)
 
 
@@ -118,7 +118,7 @@ def test_one_consumer_s_trouble_does_not_keep_another_from_what_it_needs() -> No
     name = ChildName("Deployment", consumer_name("emails", "audit"))
     decided = decide([PYTHON, other], foreign={DEPLOYMENT: "x"}, checked=frozenset((name,)))
     assert ["ApplyObject Deployment"] == kinds_of(decided)
-    assert [Reason.NAME_TAKEN, None] == [one.trouble and one.trouble.reason for one in decided.consumers]
+    assert [Reason.NAME_TAKEN, None] == [one.failure and one.failure.reason for one in decided.consumers]
 
 
 # ---- fixing drift
@@ -140,17 +140,17 @@ def test_a_field_that_the_consumer_dropped_is_taken_out() -> None:
     document = applied(decided).document
     assert "nodeSelector" not in document["spec"]["template"]["spec"]
     assert decided.trail[0].startswith(f"change Deployment {NAME}")
-    assert () == decided.memory.mended
+    assert () == decided.memory.reverts
 
 
 def test_a_deployment_that_is_being_deleted_is_waited_for() -> None:
-    found = there(budget=False)
-    found[DEPLOYMENT]["metadata"]["deletionTimestamp"] = "2026-11-18T09:00:00Z"
-    assert () == decide(live={**there(), **found}).effects
+    result = there(budget=False)
+    result[DEPLOYMENT]["metadata"]["deletionTimestamp"] = "2026-11-18T09:00:00Z"
+    assert () == decide(live={**there(), **result}).effects
 
 
-def answered(shows: Document, document: Document) -> dict[ChildName, Answer]:
-    return {name_of(document): Answer(str(stamp_of(document)), shows, at_us=NOW_US)}
+def answered(shows: Document, document: Document) -> dict[ChildName, LastApply]:
+    return {name_of(document): LastApply(str(stamp_of(document)), shows, at_us=NOW_US)}
 
 
 def test_what_the_server_shows_otherwise_in_answer_to_our_own_apply_is_accepted_and_remembered() -> None:
@@ -169,18 +169,18 @@ def test_what_is_accepted_hides_no_other_change_and_no_other_document() -> None:
     answers = answered(shown[DEPLOYMENT], stamped(made("python")))
     memory = decide(live=shown, answers=answers).memory
     edited = changed(shown, replicas=9)
-    mended = decide(live=edited, answers=answers, memory=memory)
-    assert 2 == applied(mended).document["spec"]["replicas"]
-    assert ["spec.replicas"] == [one.field for one in mended.memory.mended]
+    fixed = decide(live=edited, answers=answers, memory=memory)
+    assert 2 == applied(fixed).document["spec"]["replicas"]
+    assert ["spec.replicas"] == [one.field for one in fixed.memory.reverts]
     assert ["ApplyObject Deployment"] == kinds_of(decide(wanted=3, live=shown, answers=answers, memory=memory))
 
 
-def test_a_refused_document_is_told_and_tried_again_after_a_minute_or_when_it_is_another() -> None:
-    refused = Answer(str(stamp_of(stamped(made("python", replicas=3)))), None, "403: quota exceeded", NOW_US)
+def test_a_refused_document_is_reported_and_tried_again_after_a_minute_or_when_it_is_another() -> None:
+    refused = LastApply(str(stamp_of(stamped(made("python", replicas=3)))), None, "403: quota exceeded", NOW_US)
     decided = decide(wanted=3, live=there(), answers={DEPLOYMENT: refused})
-    trouble = stand(decided).trouble
-    assert trouble is not None
-    assert (Reason.APPLY_REFUSED, f"Deployment {NAME}: 403: quota exceeded") == (trouble.reason, trouble.says)
+    failure = stand(decided).failure
+    assert failure is not None
+    assert (Reason.APPLY_REFUSED, f"Deployment {NAME}: 403: quota exceeded") == (failure.reason, failure.message)
     assert ((), NOW_US + REFUSED_AGAIN_US) == (decided.effects, decided.again_at_us)
     later_us = NOW_US + REFUSED_AGAIN_US
     assert ["ApplyObject Deployment"] == kinds_of(
@@ -189,22 +189,22 @@ def test_a_refused_document_is_told_and_tried_again_after_a_minute_or_when_it_is
     assert ["ApplyObject Deployment"] == kinds_of(decide(wanted=4, live=there(), answers={DEPLOYMENT: refused}))
 
 
-def test_a_template_that_can_not_be_merged_is_told_and_what_runs_goes_on() -> None:
+def test_a_template_that_cannot_be_merged_is_reported_and_what_runs_continues() -> None:
     broken = {**PYTHON, "template": {"spec": {"containers": [{"image": "x"}]}}}
     decided = decide([broken], live=there())
-    trouble = stand(decided).trouble
-    assert trouble is not None
-    assert Reason.APPLY_REFUSED == trouble.reason
-    assert "consumer mailer: template: spec.containers[0]: needs name" in trouble.says
+    failure = stand(decided).failure
+    assert failure is not None
+    assert Reason.APPLY_REFUSED == failure.reason
+    assert "consumer mailer: template: spec.containers[0]: needs name" in failure.message
     assert () == decided.effects
 
 
 # ---- fights
 
 
-def fought(times: int, every_us: int = MINUTE_US // 2) -> tuple[Children, Memory, int]:
+def fought(times: int, every_us: int = MINUTE_US // 2) -> tuple[ChildrenPlan, DecisionMemory, int]:
     """Another client sets replicas again each time; the decision at the last of it."""
-    memory, now_us = Memory(), NOW_US
+    memory, now_us = DecisionMemory(), NOW_US
     for number in range(times):
         now_us = NOW_US + number * every_us
         decided = decide(live=changed(there(), replicas=10 + number), memory=memory, now_us=now_us)
@@ -212,7 +212,7 @@ def fought(times: int, every_us: int = MINUTE_US // 2) -> tuple[Children, Memory
     return decided, memory, now_us
 
 
-def test_a_field_is_set_back_at_once_five_times_then_an_event_tells_that_it_is_fought_over() -> None:
+def test_a_field_is_set_back_at_once_five_times_then_an_event_reports_that_it_is_fought_over() -> None:
     assert [] == [effect for effect in fought(5)[0].effects if isinstance(effect, Emit)]
     decided, memory, now_us = fought(6)
     (event,) = (effect for effect in decided.effects if isinstance(effect, Emit))
@@ -222,7 +222,7 @@ def test_a_field_is_set_back_at_once_five_times_then_an_event_tells_that_it_is_f
     assert ((), now_us + FOUGHT_AGAIN_US) == (after.effects, after.again_at_us)
 
 
-def test_a_fought_field_is_set_back_every_five_minutes_and_told_of_once() -> None:
+def test_a_fought_field_is_set_back_every_five_minutes_and_reported_of_once() -> None:
     _, memory, now_us = fought(6)
     for number in range(4):
         now_us += FOUGHT_AGAIN_US
@@ -249,12 +249,12 @@ def test_slow_drift_is_no_fight() -> None:
 
 
 def test_one_finding_that_is_decided_about_again_counts_once() -> None:
-    edited, memory = changed(there(), replicas=9), Memory()
+    edited, memory = changed(there(), replicas=9), DecisionMemory()
     for number in range(8):
         decided = decide(live=edited, memory=memory, now_us=NOW_US + number)
         memory = decided.memory
     assert ["ApplyObject Deployment"] == kinds_of(decided)
-    assert [1] == [len(one.at_us) for one in memory.mended]
+    assert [1] == [len(one.at_us) for one in memory.reverts]
 
 
 def test_another_field_that_drifts_is_set_back_at_once_beside_a_fought_one() -> None:
@@ -266,7 +266,7 @@ def test_another_field_that_drifts_is_set_back_at_once_beside_a_fought_one() -> 
 # ---- replicas
 
 
-def test_replicas_are_as_told_else_as_they_are_else_as_few_as_may_be() -> None:
+def test_replicas_are_as_reported_else_as_they_are_else_as_few_as_may_be() -> None:
     assert 5 == applied(decide(wanted=5, live=there())).document["spec"]["replicas"]
     assert () == decide(wanted=None, live=there()).effects
     free = frozenset((DEPLOYMENT, BUDGET))
@@ -274,13 +274,13 @@ def test_replicas_are_as_told_else_as_they_are_else_as_few_as_may_be() -> None:
     assert 1 == applied(decide(few, wanted=None, checked=free)).document["spec"]["replicas"]
 
 
-def test_while_the_shards_are_not_known_a_missing_deployment_has_as_many_as_the_status_told() -> None:
+def test_while_the_shards_are_not_known_a_missing_deployment_has_as_many_as_the_status_reported() -> None:
     free, resource = frozenset((DEPLOYMENT, BUDGET)), queue(PYTHON, shards=5)
     for status, expected in (({}, 5), ({"status": {"replicas": 3}}, 3)):
         around = world(resource, checked=free)
         assert around.resource is not None
         around = replace(around, resource=replace(around.resource, document=status))
-        (effect,) = children(around, CONNECTION, {}, Memory(), NOW_US).effects
+        (effect,) = decide_children(around, CONNECTION, {}, DecisionMemory(), NOW_US).effects
         assert isinstance(effect, ApplyObject)
         assert expected == effect.document["spec"]["replicas"]
 
@@ -295,15 +295,15 @@ EXTERNAL = [CONSUMERS["external"]]
 
 def owned(found: dict[ChildName, Any], *managers: str, replicas: int = 2) -> dict[ChildName, Any]:
     """The same with managed fields: the managers that set the number of replicas."""
-    told = copy.deepcopy(found)
-    told[DEPLOYMENT]["spec"]["replicas"] = replicas
-    told[DEPLOYMENT]["metadata"]["managedFields"] = [
+    document = copy.deepcopy(found)
+    document[DEPLOYMENT]["spec"]["replicas"] = replicas
+    document[DEPLOYMENT]["metadata"]["managedFields"] = [
         {"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}} for manager in managers
     ]
-    return told
+    return document
 
 
-def handed(decided: Children) -> list[tuple[str, Any]]:
+def handed(decided: ChildrenPlan) -> list[tuple[str, Any]]:
     """The managers that apply a number of replicas, in this order."""
     return [
         (effect.manager, effect.document.get("spec", {}).get("replicas"))
@@ -333,12 +333,12 @@ def test_in_mode_external_the_number_is_nobody_s_business_here() -> None:
         assert ((), 9) == (decided.effects, stand(decided).replicas)
 
 
-def test_in_mode_external_the_rest_is_mended_without_a_number() -> None:
+def test_in_mode_external_the_rest_is_fixed_without_a_number() -> None:
     external = changed(owned(there("external", replicas=None), REPLICAS_MANAGER, replicas=9), paused=True)
     assert [(MANAGER, None)] == handed(decide(EXTERNAL, live=external))
 
 
-def test_where_nobody_tells_who_has_the_number_it_is_kept_before_it_is_left_out() -> None:
+def test_where_nobody_reports_which_process_has_the_number_it_is_kept_before_it_is_left_out() -> None:
     assert [(REPLICAS_MANAGER, 2), (MANAGER, None)] == handed(decide(EXTERNAL, live=there()))
 
 
@@ -369,8 +369,11 @@ def test_a_budget_comes_with_the_second_worker_and_stays_while_there_may_be_two(
 
 def test_children_of_a_consumer_that_is_gone_are_deleted_by_uid_and_others_are_not() -> None:
     run = ChildName("SparkApplication", "emails-nightly-x")
-    found = {**there(), run: live({"kind": "SparkApplication", "metadata": {"name": run.name, "namespace": "shop"}})}
-    decided = decide([], live=found)
+    entries = {
+        **there(),
+        run: live({"kind": "SparkApplication", "metadata": {"name": run.name, "namespace": "shop"}}),
+    }
+    decided = decide([], live=entries)
     assert [
         DeleteObject("Deployment", "shop", NAME, "uid-Deployment"),
         DeleteObject("PodDisruptionBudget", "shop", NAME, "uid-PodDisruptionBudget"),
@@ -379,42 +382,42 @@ def test_children_of_a_consumer_that_is_gone_are_deleted_by_uid_and_others_are_n
 
 
 def test_what_is_being_deleted_already_is_not_deleted_again() -> None:
-    found = there(budget=False)
-    found[DEPLOYMENT]["metadata"]["deletionTimestamp"] = "2026-11-18T09:00:00Z"
-    assert () == decide([], live=found).effects
+    result = there(budget=False)
+    result[DEPLOYMENT]["metadata"]["deletionTimestamp"] = "2026-11-18T09:00:00Z"
+    assert () == decide([], live=result).effects
 
 
 def test_with_the_resource_all_its_workers_go() -> None:
     around = world(queue(PYTHON), live=there())
     assert ["DeleteObject Deployment", "DeleteObject PodDisruptionBudget"] == kinds_of(
-        all_removed(around, Memory(), "the queue is deleted")
+        all_removed(around, DecisionMemory(), "the queue is deleted")
     )
 
 
 def test_an_invalid_or_absent_resource_changes_nothing() -> None:
     absent = replace(world(queue(PYTHON), live=there()), resource=None)
-    assert Children(Memory()) == children(absent, CONNECTION, {}, Memory(), NOW_US)
+    assert ChildrenPlan(DecisionMemory()) == decide_children(absent, CONNECTION, {}, DecisionMemory(), NOW_US)
 
 
 def test_what_is_remembered_of_a_child_goes_with_it() -> None:
     memory = decide(live=changed(there(), replicas=9)).memory
-    assert memory.mended
-    assert () == decide([], live=there(), memory=memory).memory.mended
+    assert memory.reverts
+    assert () == decide([], live=there(), memory=memory).memory.reverts
 
 
 # ---- reports
 
 
 def test_a_consumer_that_runs_as_it_should_is_rolled_out_and_not_short() -> None:
-    found = stand(decide(live=there()))
+    result = stand(decide(live=there()))
     assert (2, 2, 2, True, None, "", None) == (
-        found.replicas,
-        found.required,
-        found.ready,
-        found.rolled_out,
-        found.short_since_us,
-        found.says,
-        found.trouble,
+        result.replicas,
+        result.required,
+        result.ready,
+        result.rolled_out,
+        result.short_since_us,
+        result.message,
+        result.failure,
     )
 
 
@@ -424,7 +427,7 @@ def test_without_scaling_all_are_required_with_it_only_min() -> None:
     assert 5 == stand(decide(wanted=5, live=there(replicas=5))).required
 
 
-def test_a_rollout_is_seen_while_old_pods_are_there_or_the_controller_has_not_looked() -> None:
+def test_a_rollout_is_seen_while_old_pods_are_there_or_the_controller_has_not_checked() -> None:
     old = stand(decide(live=there(status={**RUNS, "replicas": 3})))
     unseen = stand(decide(live=there(status={**RUNS, "observedGeneration": 0})))
     changing = stand(decide(wanted=3, live=there()))
@@ -448,11 +451,11 @@ def test_since_when_a_consumer_is_short_is_remembered_until_it_is_not() -> None:
     assert (None, ()) == (stand(well).short_since_us, well.memory.not_ready_since_us)
 
 
-def test_why_a_deployment_does_not_get_on_is_told_in_its_own_words() -> None:
+def test_why_a_deployment_does_not_get_on_is_reported_in_its_own_words() -> None:
     quota = [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}]
     late = [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]
     fine = [{"type": "Progressing", "status": "True", "message": "all is well"}]
     assert ["exceeded quota", "ProgressDeadlineExceeded", ""] == [
-        stand(decide(live=there(status={**RUNS, "conditions": conditions}))).says
+        stand(decide(live=there(status={**RUNS, "conditions": conditions}))).message
         for conditions in (quota, late, fine)
     ]

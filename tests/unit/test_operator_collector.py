@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 from headgate.testing.world import World
-from headgate_operator import collector
-from headgate_operator.collector import LOOK_EVERY_S, ROUNDS, ROUNDS_MAX, THRESHOLDS, collect_at_rest
+from headgate_operator import gc_tuning
+from headgate_operator.gc_tuning import POLL_EVERY_S, ROUNDS, ROUNDS_MAX, THRESHOLDS, collect_at_rest
 
 
 class Collector:
@@ -20,18 +20,18 @@ class Collector:
 
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
-        self.looks = 0
+        self.checks = 0
 
     def get_count(self) -> tuple[int, int, int]:
         return 0, 0, self.rounds
 
     def collect(self) -> int:
-        self.looks, self.rounds = self.looks + 1, 0
+        self.checks, self.rounds = self.checks + 1, 0
         return 0
 
 
 @pytest.mark.parametrize(
-    ("rounds", "is_idle", "looks"),
+    ("rounds", "is_idle", "checks"),
     [
         (ROUNDS - 1, True, 0),
         (ROUNDS, True, 1),
@@ -39,34 +39,34 @@ class Collector:
         (ROUNDS_MAX, False, 1),
     ],
 )
-def test_it_looks_at_everything_when_it_is_owed_and_nobody_waits(
-    monkeypatch: pytest.MonkeyPatch, rounds: int, is_idle: bool, looks: int
+def test_it_checks_everything_when_it_is_owed_and_nobody_waits(
+    monkeypatch: pytest.MonkeyPatch, rounds: int, is_idle: bool, checks: int
 ) -> None:
     asked = Collector(rounds)
-    monkeypatch.setattr(collector, "gc", asked)
+    monkeypatch.setattr(gc_tuning, "gc", asked)
 
     async def work() -> None:
         going = asyncio.get_running_loop().create_task(collect_at_rest(lambda: is_idle))
-        await asyncio.sleep(3 * LOOK_EVERY_S + 1)
+        await asyncio.sleep(3 * POLL_EVERY_S + 1)
         going.cancel()
         with suppress(asyncio.CancelledError):
             await going
 
     with World(1) as world:
         world.run(work())
-    assert looks == asked.looks
+    assert checks == asked.checks
 
 
-def test_python_counts_the_rounds_by_which_a_look_is_owed() -> None:
+def test_python_counts_the_rounds_by_which_a_check_is_owed() -> None:
     gc.collect()
     gc.collect(1)
     gc.collect(1)
     assert 2 == gc.get_count()[2]
 
 
-def test_a_leader_never_looks_at_everything_by_itself() -> None:
+def test_a_leader_never_checks_everything_by_itself() -> None:
     program = (
-        "import gc; from headgate_operator.collector import let_changes_pass; let_changes_pass()\n"
+        "import gc; from headgate_operator.gc_tuning import let_changes_pass; let_changes_pass()\n"
         "print(gc.get_threshold(), gc.get_freeze_count() > 1000)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -9,15 +9,15 @@ import pytest
 from headgate.api.status import Reason
 from headgate.applying.decide_steps import DropTable, Forget, ForgetRows, MarkDeleting
 from headgate.expiry import SECOND_US
-from headgate.store.catalogue_entry import State
-from headgate_operator.effects import ApplyObject, DeleteObject, Plan, StoreStep
+from headgate.store.catalogue_entry import EntryState
+from headgate_operator.effects import ApplyObject, DeleteObject, ReconcilePlan, StoreStep
 from headgate_operator.names import FINALIZER
-from headgate_operator.world import UNKNOWN, ChildName, NamespaceStand, Trouble
+from headgate_operator.world import UNKNOWN, ChildName, NamespaceState, ResourceFailure
 from tests.unit.operator_world import TinyWorld, has_finalizer, resource_document, told_at
 
 CONSUMER = {"name": "mailer", "image": "m:1", "handler": "a:b", "scaling": {"min": 1, "max": 4}}
 DELETE = {"consumers": [CONSUMER], "deletionPolicy": "Delete"}
-AWAY = Trouble(Reason.CASSANDRA_UNAVAILABLE, "no answer", 1)
+AWAY = ResourceFailure(Reason.CASSANDRA_UNAVAILABLE, "no answer", 1)
 LONG_US = 600 * SECOND_US
 
 
@@ -36,20 +36,20 @@ def deleted(**spec: Any) -> TinyWorld:
     return world
 
 
-def order(plans: list[Plan]) -> list[str]:
+def order(plans: list[ReconcilePlan]) -> list[str]:
     """What was done, in short and each kind once where it is repeated."""
-    found: list[str] = []
+    matches: list[str] = []
     for effect in (effect for plan in plans for effect in plan.effects):
-        told = ""
+        text = ""
         if isinstance(effect, StoreStep):
-            told = type(effect.step).__name__
+            text = type(effect.step).__name__
         elif isinstance(effect, DeleteObject):
-            told = f"delete {effect.kind} {effect.propagation}"
+            text = f"delete {effect.kind} {effect.propagation}"
         elif isinstance(effect, ApplyObject):
-            told = "finalizer away" if effect.merges else f"apply {effect.document['kind']}"
-        if told and found[-1:] != [told]:
-            found.append(told)
-    return found
+            text = "finalizer away" if effect.merges else f"apply {effect.document['kind']}"
+        if text and matches[-1:] != [text]:
+            matches.append(text)
+    return matches
 
 
 def message(world: TinyWorld) -> str:
@@ -79,12 +79,12 @@ def test_under_retain_nothing_is_done_before_it_goes() -> None:
     assert plan.is_settled
 
 
-def test_what_is_away_is_kept_as_retained_and_only_if_it_was_ours() -> None:
+def test_what_is_gone_is_kept_as_retained_and_only_if_it_was_ours() -> None:
     world = settled(consumers=[CONSUMER])
     world.document = None
     world.settle()
     assert world.entry is not None
-    assert world.entry.state is State.RETAINED
+    assert world.entry.state is EntryState.RETAINED
     theirs = settled(consumers=[CONSUMER])
     theirs.make_entry(owner="operator/c2/u9")
     theirs.document = None
@@ -92,7 +92,7 @@ def test_what_is_away_is_kept_as_retained_and_only_if_it_was_ours() -> None:
 
 
 @pytest.mark.parametrize("unread", [UNKNOWN, AWAY])
-def test_what_is_away_while_cassandra_is_away_too_is_left_to_the_sweep(unread: Any) -> None:
+def test_what_is_gone_while_cassandra_is_unavailable_too_is_left_to_the_sweep(unread: Any) -> None:
     world = settled()
     world.document = None
     world.unread_store = unread
@@ -100,7 +100,7 @@ def test_what_is_away_while_cassandra_is_away_too_is_left_to_the_sweep(unread: A
 
 
 @pytest.mark.parametrize("name", ["connection", "unread_store"])
-def test_without_cassandra_it_waits_and_says_why_and_retain_lets_it_go(name: str) -> None:
+def test_without_cassandra_it_waits_and_gives_the_reason_and_retain_lets_it_go(name: str) -> None:
     world = deleted(**DELETE)
     setattr(world, name, AWAY)
     world.settle()
@@ -108,13 +108,13 @@ def test_without_cassandra_it_waits_and_says_why_and_retain_lets_it_go(name: str
     assert has_finalizer(world)
     world.edit({**DELETE, "deletionPolicy": "Retain"})
     assert order(world.settle()) == ["finalizer away"]
-    assert (world.document, world.entry and world.entry.state) == (None, State.ACTIVE)
+    assert (world.document, world.entry and world.entry.state) == (None, EntryState.ACTIVE)
 
 
 def test_a_namespace_that_terminates_is_let_go_after_one_try_of_ten_seconds() -> None:
     world = deleted(**DELETE)
     world.unread_store = UNKNOWN
-    world.namespace = NamespaceStand(terminating=True)
+    world.namespace = NamespaceState(terminating=True)
     began_us = world.now_us
     plans = world.settle(world.now_us + LONG_US)
     assert (world.document, (world.now_us - began_us) // SECOND_US) == (None, 10)
@@ -124,9 +124,9 @@ def test_a_namespace_that_terminates_is_let_go_after_one_try_of_ten_seconds() ->
 
 def test_a_namespace_that_terminates_with_cassandra_there_is_dropped_as_asked() -> None:
     world = deleted(**DELETE)
-    world.namespace = NamespaceStand(terminating=True)
+    world.namespace = NamespaceState(terminating=True)
     world.settle(world.now_us + LONG_US)
-    assert (world.document, world.entry and world.entry.state) == (None, State.GONE)
+    assert (world.document, world.entry and world.entry.state) == (None, EntryState.GONE)
 
 
 def test_workers_that_do_not_end_hold_it_for_ninety_seconds() -> None:
@@ -140,7 +140,7 @@ def test_workers_that_do_not_end_hold_it_for_ninety_seconds() -> None:
     assert (world.document, (world.now_us - began_us) // SECOND_US) == (None, 90)
 
 
-def test_a_spec_that_is_wrong_can_be_deleted_and_says_what_becomes_of_its_data() -> None:
+def test_a_spec_that_is_wrong_can_be_deleted_and_names_what_becomes_of_its_data() -> None:
     for policy, dropped in (("Delete", True), ("Retain", False)):
         world = settled(**DELETE)
         world.edit({**DELETE, "shards": 0, "deletionPolicy": policy})
@@ -149,7 +149,7 @@ def test_a_spec_that_is_wrong_can_be_deleted_and_says_what_becomes_of_its_data()
         assert (world.document, bool(world.dropped)) == (None, dropped)
 
 
-def test_finalizers_of_others_stay_and_ours_goes_whoever_put_it_there() -> None:
+def test_finalizers_of_others_stay_and_ours_goes_whichever_process_put_it_there() -> None:
     world = deleted(**DELETE)
     assert world.document is not None
     world.document["metadata"] |= {"finalizers": ["example.org/audit", FINALIZER], "resourceVersion": "7"}
@@ -172,7 +172,7 @@ def test_an_entry_of_another_owner_is_not_dropped_though_the_finalizer_is_there(
     world.make_entry(owner="cli/headgate")
     assert order(world.settle(world.now_us + LONG_US)) == ["finalizer away"]
     assert world.entry is not None
-    assert world.entry.state is State.ACTIVE
+    assert world.entry.state is EntryState.ACTIVE
 
 
 def test_it_is_heard_by_everybody_before_anything_is_dropped() -> None:
@@ -196,4 +196,4 @@ def test_no_child_comes_back_while_it_is_being_deleted() -> None:
         world = deleted(**spec)
         world.live.clear()
         plans = world.settle(world.now_us + LONG_US)
-        assert [told for told in order(plans) if told.startswith("apply")] == []
+        assert [report for report in order(plans) if report.startswith("apply")] == []

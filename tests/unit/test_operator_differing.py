@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate_operator.differing import STAMP_PATH, differences, digest_of, quantity, stamp_of, stamped
-from headgate_operator.merging import merge
+from headgate_operator.document_diff import STAMP_PATH, differences, digest_of, quantity, stamp_of, stamped
+from headgate_operator.strategic_merge import merge
 from tests.unit.test_operator_merging import few, maps
 
 APPLIED: dict[str, Any] = {
@@ -102,7 +102,7 @@ WORKER = f"{POD}.containers[worker]"
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "found"),
+    ("path", "value", "result"),
     [
         ("image", "z", {f"{WORKER}.image": "z"}),
         ("image", None, {f"{WORKER}.image": None}),
@@ -121,15 +121,15 @@ WORKER = f"{POD}.containers[worker]"
     ],
 )
 def test_what_was_changed_is_found_with_its_path_and_what_stands_there(
-    path: str, value: Any, found: dict[str, Any]
+    path: str, value: Any, result: dict[str, Any]
 ) -> None:
-    assert found == differences(APPLIED, changed(path, value))
+    assert result == differences(APPLIED, changed(path, value))
 
 
 def test_each_leaf_below_what_is_gone_is_named() -> None:
-    found = differences(APPLIED, changed("template", None))
-    assert {WORKER, f"{POD}.tolerations", f"{POD}.volumes[tmp]"} == set(found)
-    assert {None} == set(found.values())
+    result = differences(APPLIED, changed("template", None))
+    assert {WORKER, f"{POD}.tolerations", f"{POD}.volumes[tmp]"} == set(result)
+    assert {None} == set(result.values())
 
 
 def test_true_is_not_one_and_a_number_is_not_its_text() -> None:
@@ -165,7 +165,7 @@ def test_a_quantity_is_exact() -> None:
     assert Decimal("0.1") == quantity("100m")
 
 
-def test_of_items_that_the_server_tells_apart_by_more_the_closest_counts() -> None:
+def test_of_items_that_the_server_distinguishes_by_more_the_closest_counts() -> None:
     applied = {"topologySpreadConstraints": [{"topologyKey": "host", "whenUnsatisfiable": "ScheduleAnyway"}]}
     other = {"topologyKey": "host", "whenUnsatisfiable": "DoNotSchedule"}
     shown = {"topologySpreadConstraints": [other, *applied["topologySpreadConstraints"]]}
@@ -197,7 +197,7 @@ def test_after_applying_nothing_differs_whatever_was_there(document: dict[str, A
 
 @few
 @given(maps(), st.data())
-def test_any_leaf_that_is_taken_away_or_changed_is_found(document: dict[str, Any], data: st.DataObject) -> None:
+def test_any_leaf_that_is_removed_or_changed_is_found(document: dict[str, Any], data: st.DataObject) -> None:
     ways = list(_leaves(document))
     if not ways:
         return

@@ -10,7 +10,7 @@ import pytest
 
 from headgate.api.reasons import REASONS_OF
 from headgate.api.status import COUNTER_CONDITIONS, QUEUE_CONDITIONS, CounterStatus, QueueStatus, Reason
-from headgate_operator.effects import PatchStatus, Plan
+from headgate_operator.effects import PatchStatus, ReconcilePlan
 from tests.golden.operator.running import CASES, read_case, run, told_of
 from tests.unit.operator_world import TinyWorld
 
@@ -21,22 +21,22 @@ FILES = {path.stem: read_case(path) for path in CASES}
 
 
 @cache
-def ran(name: str) -> tuple[TinyWorld, list[Plan], int]:
+def ran(name: str) -> tuple[TinyWorld, list[ReconcilePlan], int]:
     """A case, run once for all tests; none of them changes the world any more."""
     return run(FILES[name])
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_golden_file_is_as_it_would_be_written(name: str) -> None:
-    found = told_of(FILES[name], *ran(name))
-    assert FILES[name]["then"] == found, "run `python -m tests.golden.operator --write`; read the diff"
+    result = told_of(FILES[name], *ran(name))
+    assert FILES[name]["then"] == result, "run `python -m tests.golden.operator --write`; read the diff"
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_after_its_plans_a_case_has_nothing_left_to_do(name: str) -> None:
     world, _, _ = ran(name)
     plan = world.decide()
-    if world.step_trouble is None:
+    if world.step_failure is None:
         assert plan.is_settled
     else:
         assert not any(isinstance(effect, PatchStatus) for effect in plan.effects)
@@ -53,8 +53,8 @@ STATUSES = list(statuses())
 
 @pytest.mark.parametrize(("name", "kind", "status"), STATUSES, ids=[name for name, _, _ in STATUSES])
 def test_a_status_is_one_that_the_crd_takes(name: str, kind: str, status: dict[str, Any]) -> None:
-    found = (QueueStatus if kind == "Queue" else CounterStatus).model_validate(status, by_alias=True, by_name=False)
-    types = [condition.type for condition in found.conditions or ()]
+    result = (QueueStatus if kind == "Queue" else CounterStatus).model_validate(status, by_alias=True, by_name=False)
+    types = [condition.type for condition in result.conditions or ()]
     known = QUEUE_CONDITIONS if kind == "Queue" else COUNTER_CONDITIONS
     assert sorted(types, key=known.index) == types
     assert set(known) - set(types) <= {"Reconciling", "Stalled"}
@@ -80,7 +80,7 @@ def shown() -> Iterator[tuple[str, str]]:
         for decision in then["decisions"]:
             for effect in decision.get("effects", ()):
                 if isinstance(effect, dict) and isinstance(effect.get("status"), dict):
-                    yield from ((type_, said.split()[1]) for type_, said in effect["status"].items())
+                    yield from ((type_, message.split()[1]) for type_, message in effect["status"].items())
 
 
 def test_golden_files_show_every_reason() -> None:
@@ -92,6 +92,6 @@ def test_a_condition_has_the_reasons_that_its_page_lists() -> None:
     assert set(shown()) - listed == set()
 
 
-def test_there_are_enough_of_them_and_each_says_what_it_is_about() -> None:
+def test_there_are_enough_of_them_and_each_names_what_it_is_about() -> None:
     assert len(CASES) >= CASES_MIN
     assert [name for name, case in FILES.items() if not str(case.get("about", "")).endswith(".")] == []

@@ -15,18 +15,18 @@ from click.testing import CliRunner
 
 from headgate.errors import Unavailable
 from headgate.testing.world import World
-from headgate_operator import beside, process
-from headgate_operator.beside import PAUSE_S, WELL_AFTER_S, keep_going
-from headgate_operator.health import Health
-from headgate_operator.intake import Intake
+from headgate_operator import process, supervise
+from headgate_operator.event_ingest import EventIngest
 from headgate_operator.kinds import QUEUE
+from headgate_operator.lane_health import Health
+from headgate_operator.lane_inspector import LaneReport
 from headgate_operator.names import Key
-from headgate_operator.observe import Observer, Sources
-from headgate_operator.reconciling import BUG_PAUSE_S, Deciders, Reading, Reconciler
-from headgate_operator.seen import Seen
-from headgate_operator.timeline_looks import Lane
+from headgate_operator.object_cache import ObjectCache
+from headgate_operator.reconciler import BUG_PAUSE_S, Deciders, ReconcileInputs, Reconciler
+from headgate_operator.supervise import PAUSE_S, WELL_AFTER_S, keep_going
 from headgate_operator.work_queue import RETRY_S, Class, WorkQueue
-from headgate_operator.world import Figures
+from headgate_operator.world import QueueLoad
+from headgate_operator.world_builder import Observer, Sources
 from tests.unit.loop_turns import turns_meanwhile
 from tests.unit.operator_world import NOW_US, SETTINGS, resource_document
 
@@ -43,7 +43,7 @@ class Observing:
     """One reconciler alone; of the key that is ill nothing can be observed at first."""
 
     def __init__(self, error: BaseException) -> None:
-        self.queue = WorkQueue(chance=Random(1))
+        self.queue = WorkQueue(rng=Random(1))
         self.error: BaseException | None = error
         self.observed: list[Key] = []
 
@@ -56,7 +56,7 @@ class Observing:
     async def play(self, scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
         reconciler = Reconciler(
             self.queue,
-            Reading(cast(Any, self), cast(Any, None)),
+            ReconcileInputs(cast(Any, self), cast(Any, None)),
             cast(Any, None),
             cast(Any, None),
             Deciders(cast(Any, None), cast(Any, None)),
@@ -109,7 +109,7 @@ def test_a_wait_that_somebody_else_cancelled_ends_no_reconciler_and_is_tried_aga
     run(observing.play(scenario))
 
 
-def test_what_goes_on_beside_is_begun_again_after_pauses_that_double_until_it_goes_well() -> None:
+def test_what_continues_beside_is_restarted_after_pauses_that_double_until_it_goes_well() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         began_s: list[float] = []
@@ -131,7 +131,7 @@ def test_what_goes_on_beside_is_begun_again_after_pauses_that_double_until_it_go
     run(scenario())
 
 
-def test_what_goes_on_beside_outlives_a_wait_that_was_cancelled_and_ends_when_it_is_cancelled_itself() -> None:
+def test_what_continues_beside_outlives_a_wait_that_was_cancelled_and_ends_when_it_is_cancelled_itself() -> None:
     async def scenario() -> None:
         begun = 0
 
@@ -143,7 +143,7 @@ def test_what_goes_on_beside_outlives_a_wait_that_was_cancelled_and_ends_when_it
             await asyncio.Event().wait()
 
         going = asyncio.get_running_loop().create_task(keep_going("a look", work))
-        await asyncio.sleep(10 * beside.PAUSE_S)
+        await asyncio.sleep(10 * supervise.PAUSE_S)
         assert (2, False) == (begun, going.done())
         going.cancel()
         with suppress(asyncio.CancelledError):
@@ -158,19 +158,19 @@ class Followed:
 
     has_nothing = False
     lanes = 1
-    figures = Figures(at_us=1, awake=True, counted=3)
+    figures = QueueLoad(at_us=1, awake=True, counted=3)
 
     def __init__(self, key: Key) -> None:
         self.key = key
-        self.looks = self
+        self.inspector = self
 
-    async def look(self) -> list[Lane]:
+    async def inspect(self) -> list[LaneReport]:
         if self.key == ILL:
             raise ValueError("a lane that can not be read")
-        return [Lane((1, 0), 1, leased=True, unprocessed=False, suspicious=False, due_us=0)]
+        return [LaneReport((1, 0), 1, leased=True, unprocessed=False, suspicious=False, due_us=0)]
 
 
-def test_a_look_that_fails_at_one_queue_is_taken_of_the_others() -> None:
+def test_a_check_that_fails_at_one_queue_is_taken_of_the_others() -> None:
     async def scenario() -> None:
         board = SimpleNamespace(all=lambda: (Followed(ILL), Followed(WELL)))
         health = Health(cast(Any, board), lambda *_: None)
@@ -187,15 +187,15 @@ def documents(count: int) -> list[dict[str, Any]]:
     return made
 
 
-def test_an_object_that_can_not_be_taken_in_keeps_no_other_from_being_heard_of() -> None:
+def test_an_object_that_cannot_be_taken_in_keeps_no_other_from_being_heard_of() -> None:
     async def scenario() -> None:
-        seen = Seen()
-        intake = Intake(seen, WorkQueue(chance=Random(1)))
+        objects = ObjectCache()
+        intake = EventIngest(objects, WorkQueue(rng=Random(1)))
         first, ill, last = documents(3)
         ill["metadata"]["generation"] = "no number"
         intake.listed(QUEUE, [first, ill, last])
         intake.changed(ill)
-        assert ["q0", "q2"] == seen.names_in("Queue", "shop")
+        assert ["q0", "q2"] == objects.names_in("Queue", "shop")
 
     run(scenario())
 
@@ -204,9 +204,9 @@ def test_while_a_namespace_s_resources_are_parsed_others_have_their_turn() -> No
     count = 30
 
     async def scenario() -> None:
-        seen = Seen()
+        objects = ObjectCache()
         for document in documents(count):
-            seen.hear(document)
+            objects.update(document)
 
         async def nothing(*_: Any) -> None: ...
 
@@ -214,15 +214,15 @@ def test_while_a_namespace_s_resources_are_parsed_others_have_their_turn() -> No
             return True
 
         sources = SimpleNamespace(
-            seen=seen,
+            cache=objects,
             store=SimpleNamespace(is_active=lambda *_: None),
             connections=SimpleNamespace(source=nothing, has_own=own),
             secrets=SimpleNamespace(known=lambda *_: SimpleNamespace(document=None)),
         )
         observer = Observer(cast(Sources, sources), SETTINGS, now_us=lambda: NOW_US)
-        looked = cast(Any, SimpleNamespace(foreign={}, checked=set()))
+        checked_value = cast(Any, SimpleNamespace(foreign={}, checked=set()))
         with turns_meanwhile() as turns:
-            world = await observer.namespace(Key("Namespace", "shop", "shop"), looked, {})
+            world = await observer.namespace(Key("Namespace", "shop", "shop"), checked_value, {})
         assert (True, True) == (world.wants_workers, turns.count >= count)
 
     run(scenario())
@@ -246,7 +246,7 @@ def test_what_ended_tasks_that_run_together_is_one_line_and_a_bug_is_none(monkey
         monkeypatch.setattr(process, "run", ends)
         return CliRunner().invoke(process.main, [])
 
-    told, bug = ended_by(Unavailable("The kopf framework has ended by itself")), ended_by(KeyError("a bug"))
-    lines = told.output.strip().splitlines()
-    assert (process.EXIT_FAILED, ["The kopf framework has ended by itself"]) == (told.exit_code, lines)
+    report, bug = ended_by(Unavailable("The kopf framework has ended by itself")), ended_by(KeyError("a bug"))
+    lines = report.output.strip().splitlines()
+    assert (process.EXIT_FAILED, ["The kopf framework has ended by itself"]) == (report.exit_code, lines)
     assert isinstance(bug.exception, ExceptionGroup)

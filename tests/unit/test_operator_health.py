@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from headgate_operator.health import Health
+from headgate_operator.lane_health import Health
+from headgate_operator.lane_inspector import LaneReport
 from headgate_operator.names import Key
-from headgate_operator.timeline_looks import Lane
-from headgate_operator.world import Figures
+from headgate_operator.world import QueueLoad
 
 KEY = Key("Queue", "shop", "emails")
-WAITING = Figures(at_us=1, awake=True, counted=3)
-NOTHING = Figures(at_us=1)
+WAITING = QueueLoad(at_us=1, awake=True, counted=3)
+NOTHING = QueueLoad(at_us=1)
 
 
 class Queue:
@@ -20,26 +20,26 @@ class Queue:
 
     def __init__(self) -> None:
         self.key = KEY
-        self.looks = self
+        self.inspector = self
         self.lanes = 1
         self.has_nothing = False
         self.unprocessed = False
-        self.asked = self.looked = 0
+        self.asked = self.inspections = 0
         self.now = WAITING
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> QueueLoad:
         self.asked += 1
         return self.now
 
-    async def look(self) -> list[Lane]:
-        self.looked += 1
-        return [Lane((1, 0), 1, not self.unprocessed, self.unprocessed, suspicious=False, due_us=0)]
+    async def inspect(self) -> list[LaneReport]:
+        self.inspections += 1
+        return [LaneReport((1, 0), 1, not self.unprocessed, self.unprocessed, suspicious=False, due_us=0)]
 
     def ends(self) -> None:
         """All that waited is done."""
         self.now, self.has_nothing = NOTHING, True
-        self.asked = self.looked = 0
+        self.asked = self.inspections = 0
 
 
 class Board:
@@ -59,21 +59,21 @@ def test_a_queue_that_had_something_and_is_well_costs_nothing_afterwards() -> No
     queue = Queue()
     health = Health(cast(Any, Board(queue)), lambda *_: None)
     asyncio.run(turned(health))
-    assert 1 == queue.looked
+    assert 1 == queue.inspections
     queue.ends()
     asyncio.run(turned(health, 3))
-    assert (0, 0) == (queue.asked, queue.looked)
+    assert (0, 0) == (queue.asked, queue.inspections)
 
 
-def test_one_that_was_found_bad_is_looked_at_until_it_is_well_though_nothing_waits_any_more() -> None:
-    told: list[Key] = []
+def test_one_that_was_found_bad_is_checked_until_it_is_well_though_nothing_waits_any_more() -> None:
+    reports: list[Key] = []
     queue = Queue()
     queue.unprocessed = True
-    health = Health(cast(Any, Board(queue)), lambda key, _: told.append(key))
+    health = Health(cast(Any, Board(queue)), lambda key, _: reports.append(key))
     asyncio.run(turned(health))
     queue.ends()
     asyncio.run(turned(health, 2))
-    assert (2, [KEY]) == (queue.looked, told)
+    assert (2, [KEY]) == (queue.inspections, reports)
     queue.unprocessed = False
     asyncio.run(turned(health, 3))
-    assert (3, [KEY, KEY]) == (queue.looked, told)
+    assert (3, [KEY, KEY]) == (queue.inspections, reports)

@@ -13,14 +13,14 @@ from click.testing import CliRunner
 
 from headgate.api.bounds import SPEC_BYTES_MAX
 from headgate.api.parse import check_resource
-from headgate.errors import SpecError, Unavailable
+from headgate.errors import InvalidRequest, Unavailable
 from headgate.telemetry.metrics import Registry
 from headgate_operator import process
-from headgate_operator.asking import Answer, Client, Request, escape_step
-from headgate_operator.http import Answers, Doors
+from headgate_operator.http_server import OperatorHttpServer, ProbeAnswers
 from headgate_operator.inspection import BODY_MAX, Explanations, InspectionServer, key_of, key_of_document
-from headgate_operator.kinds import QUEUE, SECRET, Address
+from headgate_operator.kinds import QUEUE, SECRET, ObjectAddress
 from headgate_operator.names import Key
+from headgate_operator.requests import ApiClient, ApiRequest, ApiResponse, escape_step
 
 ELSEWHERE = (
     "../../../apis/apps/v1/deployments?limit=500&x=", "a/../../b?x=", "..", ".", "shop%2F..", "Shop", "shop mail",
@@ -95,9 +95,9 @@ def test_they_listen_on_loopback_unless_another_address_is_given() -> None:
 @pytest.mark.parametrize("path", ["/why/queue/shop/emails", "/plan/queue/shop/emails", "/plan"])
 def test_the_port_of_probes_does_not_answer_them(path: str) -> None:
     async def work() -> list[int]:
-        doors = Doors(Answers(Registry(), lambda: None, lambda: None))
-        await doors.open("127.0.0.1", 0)
-        url = f"http://127.0.0.1:{doors.port}"
+        server = OperatorHttpServer(ProbeAnswers(Registry(), lambda: None, lambda: None))
+        await server.open("127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.port}"
         try:
             async with (
                 aiohttp.ClientSession() as session,
@@ -106,28 +106,28 @@ def test_the_port_of_probes_does_not_answer_them(path: str) -> None:
             ):
                 return [got.status, sent.status]
         finally:
-            await doors.close()
+            await server.close()
 
     assert [404, 404] == asyncio.run(work())
 
 
 @pytest.mark.parametrize("namespace", ELSEWHERE)
 def test_a_namespace_that_none_can_have_is_refused_before_anything_is_read(namespace: str) -> None:
-    with pytest.raises(SpecError, match="namespace is not a valid name of a resource"):
+    with pytest.raises(InvalidRequest, match="namespace is not a valid name of a resource"):
         key_of({"kind": "queue", "namespace": namespace, "name": "emails"})
     if not namespace:  # then it is the default one
         return
-    with pytest.raises(SpecError, match=r"metadata\.namespace is not a valid name of a resource"):
+    with pytest.raises(InvalidRequest, match=r"metadata\.namespace is not a valid name of a resource"):
         key_of_document(queue(namespace=namespace))
-    status, told, asked = posted(json.dumps(queue(namespace=namespace)).encode())
+    status, report, asked = posted(json.dumps(queue(namespace=namespace)).encode())
     assert (400, [], []) == (status, asked.keys, asked.documents)
-    assert "metadata.namespace" in told["error"]
+    assert "metadata.namespace" in report["error"]
     assert isinstance(check_resource(queue(namespace=namespace)), list), "`headgate validate` refuses it too"
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", "Emails", "a" * 64, 7, None, ["a"], {"a": 1}])
 def test_a_name_that_none_can_have_is_refused_before_anything_is_read(name: Any) -> None:
-    with pytest.raises(SpecError, match=r"metadata\.name is not a valid name of a resource"):
+    with pytest.raises(InvalidRequest, match=r"metadata\.name is not a valid name of a resource"):
         key_of_document(queue(name=name))
     assert (400, []) == (posted(json.dumps(queue(name=name)).encode())[0], posted(b"{}")[2].keys)
 
@@ -141,7 +141,7 @@ def test_names_that_resources_have_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "says"),
+    ("body", "status", "message"),
     [
         (b"{", 400, "Expecting property name"),
         (b"[]", 400, "The document is not a Queue and not a Counter"),
@@ -151,32 +151,32 @@ def test_names_that_resources_have_are_taken() -> None:
         (b" " * (BODY_MAX + 1), 413, "the document is larger than 48 KiB, and so than any valid resource"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_planned_is_one_line(body: bytes, status: int, says: str) -> None:
-    found, told, _ = posted(body)
-    assert (status, True) == (found, told["error"].startswith(says))
+def test_what_cannot_be_planned_is_one_line(body: bytes, status: int, message: str) -> None:
+    result, report, _ = posted(body)
+    assert (status, True) == (result, report["error"].startswith(message))
 
 
 def test_the_largest_resource_can_be_planned() -> None:
     document = queue()
     document["spec"] = {"bulk": [], "x": "y" * (SPEC_BYTES_MAX - 20)}
-    status, told, asked = posted(json.dumps(document).encode())
-    assert (200, {"effects": []}, [document]) == (status, told, asked.documents)
+    status, report, asked = posted(json.dumps(document).encode())
+    assert (200, {"effects": []}, [document]) == (status, report, asked.documents)
 
 
 # ---- what is asked of the API server
 
 
-class Recording(Client):
+class Recording(ApiClient):
     """An API server that notes the paths that are asked for."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
 
-    async def send(self, request: Request, within_s: float) -> Answer:
+    async def send(self, request: ApiRequest, within_s: float) -> ApiResponse:
         self.paths.append(request.path)
-        return Answer(404, {})
+        return ApiResponse(404, {})
 
-    def follow(self, request: Request, within_s: float) -> Any:
+    def follow(self, request: ApiRequest, within_s: float) -> Any:
         raise NotImplementedError
 
     async def close(self) -> None: ...
@@ -184,13 +184,13 @@ class Recording(Client):
 
 def test_no_name_leads_to_another_path_of_the_api_server() -> None:
     client = Recording()
-    asyncio.run(client.get(Address(SECRET, "../../../apis/apps/v1/deployments?limit=500&x=", "a#b%2f")))
+    asyncio.run(client.get(ObjectAddress(SECRET, "../../../apis/apps/v1/deployments?limit=500&x=", "a#b%2f")))
     assert [
         "/api/v1/namespaces/..%2F..%2F..%2Fapis%2Fapps%2Fv1%2Fdeployments%3Flimit%3D500%26x%3D/secrets/a%23b%252f"
     ] == (client.paths)
     assert "/apis/headgate.io/v1beta1/namespaces/shop/queues/emails.dead/status" == (
-        Request("get", QUEUE, "shop", "emails.dead", "status").path
+        ApiRequest("get", QUEUE, "shop", "emails.dead", "status").path
     )
     for step in (".", ".."):
-        with pytest.raises(SpecError, match="The object has an invalid name"):
+        with pytest.raises(InvalidRequest, match="The object has an invalid name"):
             escape_step(step)

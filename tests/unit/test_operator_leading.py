@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from headgate.testing.world import Process, World
-from headgate_operator.asking import Request
 from headgate_operator.kinds import NAMESPACE
-from headgate_operator.leading import LOOK_EVERY_S, MARGIN_S, TTL_S, Leading
+from headgate_operator.leader_election import MARGIN_S, POLL_EVERY_S, TTL_S, LeaderElection
+from headgate_operator.requests import ApiRequest
 from headgate_operator.simulated.api import SimulatedApi
 from headgate_operator.simulated.client import SimulatedCluster
 
@@ -23,22 +23,22 @@ class Candidates:
         self.world = world
         self.api = SimulatedApi(world)
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}
-        self.api.server.must(Request("create", NAMESPACE, body=body, query={"fieldManager": "test"}))
+        self.api.server.must(ApiRequest("create", NAMESPACE, body=body, query={"fieldManager": "test"}))
 
     def cut(self, name: str, *, for_s: float) -> None:
         network, server = self.world.network, self.api.process.name
         network.cut(name, server)
         self.world.outside(for_s, lambda: network.heal(name, [server]))
 
-    def start(self, name: str) -> tuple[Process, Leading]:
+    def start(self, name: str) -> tuple[Process, LeaderElection]:
         process = self.world.process(name)
-        leading = Leading(
+        leading = LeaderElection(
             SimulatedCluster(self.api, process),
             namespace=SYSTEM,
             identity=name,
             boot_s=process.clock.boottime_s,
             wall_us=process.clock.wall_us,
-            chance=process.chance,
+            rng=process.rng,
         )
         process.start(leading.keep())
         return process, leading
@@ -57,7 +57,7 @@ async def until(world: World, holds: Callable[[], bool], within_s: float) -> flo
     return world.now_s() - began_s
 
 
-def test_of_two_one_leads_and_goes_on_leading() -> None:
+def test_of_two_one_leads_and_continues_leading() -> None:
     async def scenario(candidates: Candidates) -> None:
         (_, one), (_, two) = candidates.start("one"), candidates.start("two")
         await until(candidates.world, lambda: one.may_act() or two.may_act(), 5)
@@ -69,20 +69,20 @@ def test_of_two_one_leads_and_goes_on_leading() -> None:
     run(scenario)
 
 
-def test_who_is_killed_is_followed_within_the_length_of_the_lease_and_a_look() -> None:
+def test_a_process_that_is_killed_is_followed_within_the_length_of_the_lease_and_a_check() -> None:
     async def scenario(candidates: Candidates) -> None:
         process, one = candidates.start("one")
         await until(candidates.world, one.may_act, 5)
         _, two = candidates.start("two")
         await asyncio.sleep(10)
         process.kill()
-        waited_s = await until(candidates.world, two.may_act, TTL_S + 2 * LOOK_EVERY_S)
+        waited_s = await until(candidates.world, two.may_act, TTL_S + 2 * POLL_EVERY_S)
         assert waited_s > MARGIN_S
 
     run(scenario)
 
 
-def test_who_gives_up_is_followed_at_once() -> None:
+def test_a_process_that_gives_up_is_followed_at_once() -> None:
     async def scenario(candidates: Candidates) -> None:
         process, one = candidates.start("one")
         await until(candidates.world, one.may_act, 5)
@@ -91,12 +91,12 @@ def test_who_gives_up_is_followed_at_once() -> None:
         await process.start(one.give_up())
         assert not one.may_act()
         process.kill()
-        await until(candidates.world, two.may_act, LOOK_EVERY_S + 0.5)
+        await until(candidates.world, two.may_act, POLL_EVERY_S + 0.5)
 
     run(scenario)
 
 
-def test_cut_from_the_api_nothing_is_begun_once_the_promise_is_over_and_goes_on_after_it() -> None:
+def test_cut_from_the_api_nothing_is_begun_once_the_promise_is_over_and_continues_after_it() -> None:
     async def scenario(candidates: Candidates) -> None:
         _, one = candidates.start("one")
         await until(candidates.world, one.may_act, 5)
@@ -112,27 +112,27 @@ def test_cut_from_the_api_nothing_is_begun_once_the_promise_is_over_and_goes_on_
 def test_two_never_act_at_once_whatever_is_cut_and_paused() -> None:
     async def scenario(candidates: Candidates) -> None:
         (first, one), (second, two) = candidates.start("one"), candidates.start("two")
-        chance = candidates.world.chance("pauses")
+        rng = candidates.world.rng("pauses")
         for _ in range(200):
-            await asyncio.sleep(chance.uniform(0.1, 3))
+            await asyncio.sleep(rng.uniform(0.1, 3))
             assert one.may_act() + two.may_act() <= 1
-            struck = chance.choice((first, second))
-            if chance.random() < 0.2:
-                struck.pause(for_s=chance.uniform(1, 25))
-            elif chance.random() < 0.2:
+            struck = rng.choice((first, second))
+            if rng.random() < 0.2:
+                struck.pause(for_s=rng.uniform(1, 25))
+            elif rng.random() < 0.2:
                 candidates.cut(struck.name, for_s=10)
 
     run(scenario)
 
 
-def test_who_lost_it_to_another_says_so() -> None:
+def test_a_process_that_lost_it_to_another_reports_it() -> None:
     async def scenario(candidates: Candidates) -> None:
         process, one = candidates.start("one")
         await until(candidates.world, one.may_act, 5)
         _, two = candidates.start("two")
         await asyncio.sleep(5)
         process.pause(for_s=40)
-        await until(candidates.world, two.may_act, TTL_S + 2 * LOOK_EVERY_S)
+        await until(candidates.world, two.may_act, TTL_S + 2 * POLL_EVERY_S)
         await until(candidates.world, one.lost.is_set, 45)
         assert not one.may_act()
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate_operator import long_answers
-from headgate_operator.long_answers import LONG, PIECE, parse
+from headgate_operator import json_stream
+from headgate_operator.json_stream import LONG, PIECE, parse
 from tests.unit.loop_turns import turns_meanwhile
 
 values = st.recursive(
@@ -27,10 +27,10 @@ def parsed(body: bytes) -> Any:
 
 
 @given(st.dictionaries(st.text(), values, max_size=5), indents)
-def test_in_pieces_it_says_what_it_says_at_once(told: dict[str, Any], indent: int | None) -> None:
+def test_in_pieces_it_names_its_text_at_once(told: dict[str, Any], indent: int | None) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(long_answers, "LONG", 0)
-        patch.setattr(long_answers, "PIECE", 1)
+        patch.setattr(json_stream, "LONG", 0)
+        patch.setattr(json_stream, "PIECE", 1)
         assert told == parsed(json.dumps(told, indent=indent).encode())
 
 
@@ -39,7 +39,7 @@ def test_in_pieces_it_says_what_it_says_at_once(told: dict[str, Any], indent: in
     [b'{"a": [1, 2', b'{"a": [1 2]}', b'{"a" 1}', b"{1: 2}", b'{"a": 1} x', b'{"a": 1,}', b"\xff{}", b"<html>"],
 )
 def test_what_is_no_json_is_an_error_of_value(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_answers, "LONG", 0)
+    monkeypatch.setattr(json_stream, "LONG", 0)
     with pytest.raises(ValueError):
         parsed(body)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate_operator.differing import differences
-from headgate_operator.merging import KEYS, PatchInvalid, key_of, merge
+from headgate_operator.document_diff import differences
+from headgate_operator.strategic_merge import KEYS, PatchInvalid, key_of, merge
 
 POD: dict[str, Any] = {
     "metadata": {"labels": {"a": "1"}},
@@ -40,13 +40,13 @@ POD: dict[str, Any] = {
 def worker_after(**patch: Any) -> dict[str, Any]:
     """The container `worker`, with these fields set."""
     merged = merge(POD, {"spec": {"containers": [{"name": "worker", **patch}]}})
-    found: dict[str, Any] = merged["spec"]["containers"][0]
-    return found
+    entries: dict[str, Any] = merged["spec"]["containers"][0]
+    return entries
 
 
 def spec_after(**patch: Any) -> dict[str, Any]:
-    found: dict[str, Any] = merge(POD, {"spec": patch})["spec"]
-    return found
+    entries: dict[str, Any] = merge(POD, {"spec": patch})["spec"]
+    return entries
 
 
 def test_containers_merge_by_name_and_a_new_one_is_added() -> None:
@@ -83,8 +83,8 @@ def test_lists_without_a_key_are_taken_as_a_whole() -> None:
 
 
 def test_spread_merges_by_the_key_of_the_topology() -> None:
-    told = {"topologyKey": "host", "whenUnsatisfiable": "DoNotSchedule"}
-    assert [{**told, "maxSkew": 1}] == spec_after(topologySpreadConstraints=[told])["topologySpreadConstraints"]
+    values = {"topologyKey": "host", "whenUnsatisfiable": "DoNotSchedule"}
+    assert [{**values, "maxSkew": 1}] == spec_after(topologySpreadConstraints=[values])["topologySpreadConstraints"]
 
 
 def test_patch_delete_removes_an_item_a_map_and_nothing_that_is_not_there() -> None:
@@ -109,7 +109,7 @@ def test_retain_keys_keeps_those_fields_alone() -> None:
     ]["requests"]
 
 
-def test_of_fields_of_which_there_may_be_one_the_patch_s_choice_takes_ours_away() -> None:
+def test_of_fields_of_which_there_may_be_one_the_patch_s_choice_removes_ours() -> None:
     assert {"name": "USERNAME", "value": "me"} in worker_after(env=[{"name": "USERNAME", "value": "me"}])["env"]
     assert {"exec": {"command": ["true"]}, "periodSeconds": 2} == worker_after(
         readinessProbe={"exec": {"command": ["true"]}}
@@ -122,7 +122,7 @@ def test_of_fields_of_which_there_may_be_one_the_patch_s_choice_takes_ours_away(
 
 
 @pytest.mark.parametrize(
-    ("patch", "says"),
+    ("patch", "message"),
     [
         ({"spec": {"containers": [{"image": "x"}]}}, "spec.containers[0]: needs name"),
         ({"spec": {"containers": {"name": "x"}}}, "spec.containers: holds no fields of its own"),
@@ -135,10 +135,10 @@ def test_of_fields_of_which_there_may_be_one_the_patch_s_choice_takes_ours_away(
         ({"spec": {"containers": [{"name": "worker", "env": [{"value": "1"}]}]}}, "spec.containers[worker].env[0]: "),
     ],
 )
-def test_what_can_not_be_merged_is_said_with_the_way_to_it(patch: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_merged_is_reported_with_the_way_to_it(patch: dict[str, Any], message: str) -> None:
     with pytest.raises(PatchInvalid) as caught:
         merge(POD, patch)
-    assert str(caught.value).startswith(says)
+    assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 
@@ -220,7 +220,7 @@ def test_a_patch_merged_twice_is_merged_once_and_changes_neither_argument(
 
 @few
 @given(maps(), maps(), maps())
-def test_what_a_patch_says_is_in_the_result_and_patches_can_be_merged_first(
+def test_what_a_patch_states_is_in_the_result_and_patches_can_be_merged_first(
     base: dict[str, Any], first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     merged = merge(merge(base, first), second)

@@ -7,9 +7,17 @@ from typing import Any
 from headgate.api.status import Reason
 from headgate_operator.build_cronjob import name_of
 from headgate_operator.decide_namespace import decide_namespace
-from headgate_operator.effects import ApplyObject, DeleteObject, Plan
+from headgate_operator.effects import ApplyObject, DeleteObject, ReconcilePlan
 from headgate_operator.names import CONNECTION_COPY
-from headgate_operator.world import UNKNOWN, Answer, ChildName, JobGroup, NamespaceStand, NamespaceWorld, Settings
+from headgate_operator.world import (
+    UNKNOWN,
+    ChildName,
+    JobGroup,
+    LastApply,
+    NamespaceState,
+    NamespaceWorld,
+    OperatorSettings,
+)
 from tests.unit.operator_children_cases import GROUPS, SETTINGS, live
 
 NOW_US = 1_800_000_000_000_000
@@ -23,7 +31,7 @@ SPARK = [ChildName("ServiceAccount", "headgate-spark"), ChildName("RoleBinding",
 
 def around(**parts: Any) -> NamespaceWorld:
     """A namespace with a queue in it, of which nothing is made yet, unless parts say else."""
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "namespace": "shop",
         "settings": SETTINGS,
         "present": True,
@@ -34,10 +42,10 @@ def around(**parts: Any) -> NamespaceWorld:
         "groups": frozenset((REPAIR,)),
         "source": SOURCE,
     }
-    return NamespaceWorld(**{**told, **parts})
+    return NamespaceWorld(**{**document, **parts})
 
 
-def decide(**parts: Any) -> Plan:
+def decide(**parts: Any) -> ReconcilePlan:
     return decide_namespace(around(**parts), NOW_US)
 
 
@@ -45,14 +53,14 @@ def settled(**parts: Any) -> dict[ChildName, Any]:
     """All its wanted children, in the form that they have once applied."""
     plan = decide(**parts)
     plan = decide(**parts, checked=plan.ask)
-    found: dict[ChildName, Any] = {}
+    entries: dict[ChildName, Any] = {}
     for effect in plan.effects:
         assert isinstance(effect, ApplyObject)
-        found[ChildName(effect.document["kind"], effect.document["metadata"]["name"])] = live(effect.document)
-    return found
+        entries[ChildName(effect.document["kind"], effect.document["metadata"]["name"])] = live(effect.document)
+    return entries
 
 
-def touched(plan: Plan) -> list[ChildName]:
+def touched(plan: ReconcilePlan) -> list[ChildName]:
     """What is applied or deleted, in this order."""
     return [
         ChildName(effect.document["kind"], effect.document["metadata"]["name"])
@@ -63,10 +71,10 @@ def touched(plan: Plan) -> list[ChildName]:
     ]
 
 
-def stand(plan: Plan) -> NamespaceStand:
-    found = plan.notes["stand"]
-    assert isinstance(found, NamespaceStand)
-    return found
+def stand(plan: ReconcilePlan) -> NamespaceState:
+    result = plan.notes["stand"]
+    assert isinstance(result, NamespaceState)
+    return result
 
 
 NOBODY: dict[str, Any] = {"wants_workers": False, "wants_copy": False, "groups": frozenset()}
@@ -81,14 +89,14 @@ def test_places_are_asked_for_then_account_and_secret_are_made_before_the_jobs()
 def test_once_all_is_there_nothing_is_to_do_and_pods_can_start() -> None:
     plan = decide(live=settled())
     assert plan.is_settled
-    assert NamespaceStand(ready=True) == stand(plan)
+    assert NamespaceState(ready=True) == stand(plan)
 
 
 def test_until_account_and_secret_are_there_pods_wait_but_not_for_the_jobs() -> None:
-    found = settled()
+    result = settled()
     assert not stand(decide()).ready
-    assert not stand(decide(live={ACCOUNT: found[ACCOUNT]})).ready
-    assert stand(decide(live={ACCOUNT: found[ACCOUNT], COPY: found[COPY]})).ready
+    assert not stand(decide(live={ACCOUNT: result[ACCOUNT]})).ready
+    assert stand(decide(live={ACCOUNT: result[ACCOUNT], COPY: result[COPY]})).ready
 
 
 def test_for_bulk_work_there_is_an_account_with_the_chart_s_role() -> None:
@@ -134,19 +142,19 @@ def test_while_the_groups_are_not_known_no_job_and_no_account_goes() -> None:
     assert [COPY] == touched(plan)
 
 
-def test_a_source_that_is_away_or_was_not_read_leaves_its_copies() -> None:
+def test_a_source_that_is_unavailable_or_was_not_read_leaves_its_copies() -> None:
     for source in (None, UNKNOWN):
         plan = decide(live=settled(), source=source)
         assert plan.is_settled
         assert stand(plan).ready
 
 
-def test_without_a_source_and_a_copy_it_is_told_which_secret_is_missing() -> None:
-    trouble = stand(decide(source=None)).trouble
-    assert trouble is not None
-    assert Reason.CONNECTION_MISSING == trouble.reason
-    assert "no Secret headgate-connection in namespace headgate-system" in trouble.says
-    assert NamespaceStand() == stand(decide(source=UNKNOWN))
+def test_without_a_source_and_a_copy_it_is_reported_which_secret_is_missing() -> None:
+    failure = stand(decide(source=None)).failure
+    assert failure is not None
+    assert Reason.CONNECTION_MISSING == failure.reason
+    assert "no Secret headgate-connection in namespace headgate-system" in failure.message
+    assert NamespaceState() == stand(decide(source=UNKNOWN))
 
 
 def test_in_the_operator_s_own_namespace_the_source_is_neither_copied_over_itself_nor_deleted() -> None:
@@ -154,13 +162,13 @@ def test_in_the_operator_s_own_namespace_the_source_is_neither_copied_over_itsel
     source = live({"kind": "Secret", "metadata": {"name": CONNECTION_COPY, "namespace": SETTINGS.namespace}})
     assert [ACCOUNT, JOB] == touched(decide(**home, checked=frozenset((ACCOUNT, COPY, JOB))))
     account = live({"kind": "ServiceAccount", "metadata": {"name": ACCOUNT.name, "namespace": SETTINGS.namespace}})
-    found = {ACCOUNT: account, COPY: source}
-    assert stand(decide(**home, live=found)).ready
-    assert COPY not in touched(decide(**home, **NOBODY, live=found))
+    entries = {ACCOUNT: account, COPY: source}
+    assert stand(decide(**home, live=entries)).ready
+    assert COPY not in touched(decide(**home, **NOBODY, live=entries))
 
 
 def test_elsewhere_a_chart_s_secret_of_another_name_is_copied_also_beside_the_operator() -> None:
-    settings = Settings(cluster="c", version="1", image="i", connection_secret="cassandra")
+    settings = OperatorSettings(cluster="c", version="1", image="i", connection_secret="cassandra")
     plan = decide(namespace=settings.namespace, settings=settings)
     assert COPY in plan.ask
 
@@ -168,9 +176,9 @@ def test_elsewhere_a_chart_s_secret_of_another_name_is_copied_also_beside_the_op
 def test_a_stranger_s_account_is_not_used_and_pods_are_not_started_on_it() -> None:
     plan = decide(foreign={ACCOUNT: "not Headgate's"}, checked=frozenset((COPY, JOB)))
     assert ACCOUNT not in touched(plan)
-    trouble = stand(plan).trouble
-    assert trouble is not None
-    assert Reason.NAME_TAKEN == trouble.reason
+    failure = stand(plan).failure
+    assert failure is not None
+    assert Reason.NAME_TAKEN == failure.reason
     assert plan.again_at_us is not None
 
 
@@ -181,22 +189,22 @@ def test_a_namespace_that_ends_or_is_gone_is_left_to_its_end() -> None:
 
 
 def test_a_job_that_was_suspended_by_hand_runs_again() -> None:
-    found = settled()
-    found[JOB] = {**found[JOB], "spec": {**found[JOB]["spec"], "suspend": True}}
-    plan = decide(live=found)
+    result = settled()
+    result[JOB] = {**result[JOB], "spec": {**result[JOB]["spec"], "suspend": True}}
+    plan = decide(live=result)
     assert [JOB] == touched(plan)
-    assert 1 == len(plan.memory.mended)
+    assert 1 == len(plan.memory.reverts)
 
 
 def test_what_was_refused_does_not_hold_up_the_rest() -> None:
-    refused = Answer(_stamp(ACCOUNT), None, "403: quota", NOW_US)
+    refused = LastApply(_stamp(ACCOUNT), None, "403: quota", NOW_US)
     plan = decide(answers={ACCOUNT: refused}, checked=frozenset((ACCOUNT, COPY, JOB)))
     assert [COPY, JOB] == touched(plan)
-    trouble = stand(plan).trouble
-    assert trouble is not None
-    assert Reason.APPLY_REFUSED == trouble.reason
+    failure = stand(plan).failure
+    assert failure is not None
+    assert Reason.APPLY_REFUSED == failure.reason
 
 
 def _stamp(child: ChildName) -> str:
-    found: str = settled()[child]["metadata"]["annotations"]["headgate.io/applied"]
-    return found
+    result: str = settled()[child]["metadata"]["annotations"]["headgate.io/applied"]
+    return result

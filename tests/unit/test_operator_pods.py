@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate_operator.observe_pods import pod_seen
+from headgate_operator.observe_pods import pod_status
 
 ENDED = {"exitCode": 2, "reason": "Error", "message": "loading\nno module named shop\n"}
 
@@ -28,29 +28,34 @@ def container(name: str, *, restarts: int = 0, started: bool = False, **state: A
 WAITING = container("worker", state={"waiting": {"reason": "PodInitializing"}})
 
 
-def test_a_worker_that_ended_tells_its_code_and_its_last_line() -> None:
-    seen = pod_seen(pod(container("worker", restarts=3, lastState={"terminated": ENDED})))
-    assert (2, 3, "no module named shop", "mailer") == (seen.exit_code, seen.restarts, seen.says, seen.consumer)
+def test_a_worker_that_ended_reports_its_code_and_its_last_line() -> None:
+    observation = pod_status(pod(container("worker", restarts=3, lastState={"terminated": ENDED})))
+    assert (2, 3, "no module named shop", "mailer") == (
+        observation.exit_code,
+        observation.restarts,
+        observation.message,
+        observation.consumer,
+    )
 
 
 def test_the_code_of_somebody_else_s_handler_is_no_refusal_of_ours() -> None:
     """A Go program that panics ends with 2 as well."""
-    seen = pod_seen(pod(container("handler", restarts=1, lastState={"terminated": ENDED}), WAITING))
-    assert (None, "no module named shop") == (seen.exit_code, seen.says)
+    observation = pod_status(pod(container("handler", restarts=1, lastState={"terminated": ENDED}), WAITING))
+    assert (None, "no module named shop") == (observation.exit_code, observation.message)
 
 
-def test_a_handler_that_listens_where_nobody_sees_it_is_told() -> None:
+def test_a_handler_that_listens_where_nobody_sees_it_is_reported() -> None:
     handler = container("handler", restarts=1, state={"running": {}}, lastState={"terminated": {"exitCode": 0}})
-    assert "does not listen at its port on the pod's address" in pod_seen(pod(handler, WAITING)).says
-    assert "" == pod_seen(pod({**handler, "restartCount": 0}, WAITING)).says
+    assert "does not listen at its port on the pod's address" in pod_status(pod(handler, WAITING)).message
+    assert "" == pod_status(pod({**handler, "restartCount": 0}, WAITING)).message
 
 
-def test_why_a_pod_waits_is_told_in_the_kubelet_s_words() -> None:
+def test_why_a_pod_waits_is_reported_in_the_kubelet_s_words() -> None:
     waiting = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
-    assert "ErrImagePull not found" == pod_seen(pod(container("worker", state=waiting))).says
+    assert "ErrImagePull not found" == pod_status(pod(container("worker", state=waiting))).message
     nowhere = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
-    assert "0/3 nodes are available" == pod_seen(pod(conditions=[nowhere])).says
+    assert "0/3 nodes are available" == pod_status(pod(conditions=[nowhere])).message
 
 
 def test_a_ready_pod_is_ready() -> None:
-    assert pod_seen(pod(conditions=[{"type": "Ready", "status": "True"}])).ready
+    assert pod_status(pod(conditions=[{"type": "Ready", "status": "True"}])).ready

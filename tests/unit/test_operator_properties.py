@@ -15,22 +15,22 @@ from hypothesis import strategies as st
 from headgate.api.status import Reason
 from headgate.applying.decide_steps import DropTable, Forget, ForgetRows, MarkDeleting
 from headgate.expiry import SECOND_US
-from headgate.store.catalogue_entry import State
-from headgate_operator.effects import ApplyObject, DeleteObject, Emit, PatchStatus, Plan, StopLane, StoreStep
+from headgate.store.catalogue_entry import EntryState
+from headgate_operator.effects import ApplyObject, DeleteObject, Emit, PatchStatus, ReconcilePlan, StopLane, StoreStep
 from headgate_operator.names import ADOPT, FINALIZER
 from headgate_operator.world import (
     UNKNOWN,
     BulkRun,
     ChildName,
-    Figures,
-    Lanes,
-    LaneTrouble,
-    LaterMark,
-    Memory,
+    DecisionMemory,
+    DueMark,
+    LaneHealth,
+    LaneProblem,
     Passes,
-    PodSeen,
+    PodStatus,
+    QueueLoad,
+    ResourceFailure,
     Sibling,
-    Trouble,
 )
 from tests.unit.operator_world import NOW_US, TinyWorld, resource_document
 
@@ -62,14 +62,14 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
     return spec
 
 
-def figures_at(now_us: int) -> st.SearchStrategy[Figures]:
+def figures_at(now_us: int) -> st.SearchStrategy[QueueLoad]:
     """Figures that were read just now, or too long ago."""
     number = st.one_of(st.none(), st.integers(0, 2000))
     marks = st.builds(
-        lambda due_s: LaterMark(now_us + due_s * SECOND_US, now_us + (due_s + 60) * SECOND_US), st.integers(-90, 90)
+        lambda due_s: DueMark(now_us + due_s * SECOND_US, now_us + (due_s + 60) * SECOND_US), st.integers(-90, 90)
     )
     return st.builds(
-        Figures,
+        QueueLoad,
         at_us=st.sampled_from((now_us, now_us - 10 * SECOND_US, now_us - 20 * SECOND_US)),
         backlog=number,
         counted=number,
@@ -83,16 +83,16 @@ def figures_at(now_us: int) -> st.SearchStrategy[Figures]:
     )
 
 
-LANE = st.builds(LaneTrouble, st.sampled_from(("1/0", "1/1")), st.integers(1, 3), st.just("stands"))
+LANE = st.builds(LaneProblem, st.sampled_from(("1/0", "1/1")), st.integers(1, 3), st.just("stands"))
 LANES = st.builds(
-    lambda age_s, **troubles: (age_s, troubles),
+    lambda age_s, **problems: (age_s, problems),
     st.integers(0, 90),
     unprocessed=st.lists(LANE, max_size=2).map(tuple),
     suspicious=st.lists(LANE, max_size=2).map(tuple),
     held=st.lists(LANE, max_size=1).map(tuple),
 )
 TROUBLES = st.builds(
-    Trouble,
+    ResourceFailure,
     st.sampled_from((Reason.CASSANDRA_UNAVAILABLE, Reason.CLOCK_OUT_OF_BOUNDS, Reason.CONNECTION_MISSING)),
     st.just("it says why"),
     st.sampled_from((0, NOW_US, NOW_US + MINUTE_US)),
@@ -154,7 +154,7 @@ def _entry(world: TinyWorld, draw: st.DrawFn) -> None:
         world.make_entry()
     assert world.entry is not None
     owner = draw(st.sampled_from((world.entry.owner, "operator/c1/u0", "operator/c2/u1", "cli/headgate")))
-    state = draw(st.sampled_from((State.ACTIVE, State.RETAINED, State.DELETING, State.MAKING)))
+    state = draw(st.sampled_from((EntryState.ACTIVE, EntryState.RETAINED, EntryState.DELETING, EntryState.MAKING)))
     world.entry = replace(world.entry, owner=owner, state=state)
     world.owner_lives = draw(st.sampled_from((True, False, UNKNOWN)))
 
@@ -169,21 +169,21 @@ def _figures(world: TinyWorld, draw: st.DrawFn) -> None:
 
 
 def _lanes(world: TinyWorld, draw: st.DrawFn) -> None:
-    age_s, troubles = draw(LANES)
-    world.lanes = Lanes(world.now_us - age_s * SECOND_US, 4, 4, **troubles)
+    age_s, failures = draw(LANES)
+    world.lanes = LaneHealth(world.now_us - age_s * SECOND_US, 4, 4, **failures)
 
 
 def _pods(world: TinyWorld, draw: st.DrawFn) -> None:
     code = draw(st.sampled_from((None, 1, 2, 137)))
-    world.pods = (PodSeen("mailer", "pod", False, draw(st.integers(0, 2)), code, "last words"),)
+    world.pods = (PodStatus("mailer", "pod", False, draw(st.integers(0, 2)), code, "last words"),)
 
 
 def _passes(world: TinyWorld, draw: st.DrawFn) -> None:
-    moment = st.one_of(st.none(), st.sampled_from((NOW_US, NOW_US - 100 * MINUTE_US, NOW_US - 3000 * MINUTE_US)))
+    time = st.one_of(st.none(), st.sampled_from((NOW_US, NOW_US - 100 * MINUTE_US, NOW_US - 3000 * MINUTE_US)))
     world.passes = Passes(
-        ended_us=draw(moment),
-        owed_us=draw(moment),
-        waits_for_all_us=draw(moment),
+        ended_us=draw(time),
+        owed_us=draw(time),
+        waits_for_all_us=draw(time),
         failed_runs=draw(st.integers(0, 3)),
     )
 
@@ -208,7 +208,7 @@ def _away(world: TinyWorld, draw: st.DrawFn) -> None:
 
 
 def _forget(world: TinyWorld, _draw: st.DrawFn) -> None:
-    world.memory = Memory()
+    world.memory = DecisionMemory()
 
 
 Change = Callable[[TinyWorld, st.DrawFn], None]
@@ -218,7 +218,7 @@ CHANGES: tuple[Change, ...] = (
 )  # fmt: skip
 
 
-def replicas_of(plan: Plan) -> dict[str, int]:
+def replicas_of(plan: ReconcilePlan) -> dict[str, int]:
     """The replicas that a plan sets, by Deployment."""
     return {
         effect.document["metadata"]["name"]: effect.document["spec"]["replicas"]
@@ -231,22 +231,22 @@ def live_replicas(world: TinyWorld) -> dict[str, int]:
     return {child.name: live["spec"]["replicas"] for child, live in world.live.items() if child.kind == "Deployment"}
 
 
-def all_plans(world: TinyWorld) -> list[tuple[TinyWorld, Plan]]:
+def all_plans(world: TinyWorld) -> list[tuple[TinyWorld, ReconcilePlan]]:
     """Each plan up to the fixed point, with the world that it was made for."""
-    found = []
+    matches = []
     for _ in range(24):
         before = copy.deepcopy(world)
         plan = world.decide()
-        found.append((before, plan))
+        matches.append((before, plan))
         world.perform(plan)
         if plan.is_settled:
-            return found
-    raise AssertionError(f"it does not settle: {found[-1][1].trail}")
+            return matches
+    raise AssertionError(f"it does not settle: {matches[-1][1].trail}")
 
 
 @EXAMPLES
 @given(worlds())
-def test_decisions_are_total_and_depend_on_nothing_but_what_they_are_told(world: TinyWorld) -> None:
+def test_decisions_are_total_and_depend_on_nothing_but_what_they_are_reported(world: TinyWorld) -> None:
     assert world.decide() == world.decide()
 
 
@@ -255,7 +255,7 @@ def test_decisions_are_total_and_depend_on_nothing_but_what_they_are_told(world:
 def test_a_world_after_its_plans_has_nothing_left_to_do(world: TinyWorld) -> None:
     all_plans(world)
     assert world.decide().is_settled
-    world.memory = Memory()
+    world.memory = DecisionMemory()
     assert [
         type(effect) for effect in world.decide().effects if not isinstance(effect, StopLane | PatchStatus | Emit)
     ] == []
@@ -263,7 +263,7 @@ def test_a_world_after_its_plans_has_nothing_left_to_do(world: TinyWorld) -> Non
 
 @EXAMPLES
 @given(worlds())
-def test_a_paused_resource_is_only_told_about(world: TinyWorld) -> None:
+def test_a_paused_resource_is_only_reported_about(world: TinyWorld) -> None:
     assert world.document is not None
     if "deletionTimestamp" not in world.document["metadata"]:
         _pause(world, None)  # type: ignore[arg-type]
@@ -290,7 +290,7 @@ def worlds_that_end(draw: st.DrawFn) -> TinyWorld:
 
 @EXAMPLES
 @given(worlds_that_end())
-def test_data_are_dropped_only_under_delete_with_our_finalizer_in_hand(world: TinyWorld) -> None:
+def test_data_are_dropped_only_under_delete_with_our_finalizer_in_flight(world: TinyWorld) -> None:
     for _ in range(4):
         for before, plan in all_plans(world):
             steps = [effect.step for effect in plan.effects if isinstance(effect, StoreStep)]
@@ -336,9 +336,9 @@ def test_replicas_never_go_down_while_nobody_knows_what_is_behind(
             if child.kind == "Deployment":
                 live["spec"]["replicas"] = replicas
         world.now_us += pause_s * SECOND_US
-        world.memory = Memory() if forgets else world.memory
+        world.memory = DecisionMemory() if forgets else world.memory
         old_us = world.now_us - data.draw(st.integers(16, 60)) * SECOND_US
-        world.figures = data.draw(st.sampled_from((UNKNOWN, Figures(old_us, backlog=0, owners=1))))
+        world.figures = data.draw(st.sampled_from((UNKNOWN, QueueLoad(old_us, backlog=0, owners=1))))
         all_plans(world)
         kept = min(replicas, scaling["max"], 4)
         assert all(after >= kept for after in live_replicas(world).values())
@@ -369,11 +369,13 @@ def test_from_what_was_not_read_nothing_follows(world: TinyWorld, parts: list[Ca
     world.now_us += 6 * SECOND_US
     for part in parts:
         part(world)
-    for seen, plan in all_plans(world):
+    for observation, plan in all_plans(world):
         assert [effect for effect in plan.effects if isinstance(effect, DeleteObject)] == []
-        lowered = {name for name, number in replicas_of(plan).items() if number < live_replicas(seen).get(name, 0)}
-        assert lowered == set() or seen.figures is not UNKNOWN
-        if seen.unread_store is UNKNOWN or seen.connection is UNKNOWN:
+        lowered = {
+            name for name, number in replicas_of(plan).items() if number < live_replicas(observation).get(name, 0)
+        }
+        assert lowered == set() or observation.figures is not UNKNOWN
+        if observation.unread_store is UNKNOWN or observation.connection is UNKNOWN:
             assert [effect for effect in plan.effects if isinstance(effect, StoreStep)] == []
     assert world.document is not None
     after = {one["type"]: one for one in world.document.get("status", {}).get("conditions", ())}
@@ -393,16 +395,16 @@ def test_from_what_was_not_read_nothing_follows(world: TinyWorld, parts: list[Ca
 @given(worlds(), st.lists(st.integers(0, 5), min_size=1, max_size=12))
 def test_being_killed_between_any_two_effects_leads_to_the_same_world(world: TinyWorld, cuts: list[int]) -> None:
     undisturbed = copy.deepcopy(world)
-    undisturbed.memory = Memory()
+    undisturbed.memory = DecisionMemory()
     all_plans(undisturbed)
     for cut in cuts:
-        world.memory = Memory()
+        world.memory = DecisionMemory()
         plan = world.decide()
         if cut == 0:
             world.checked |= plan.ask
         for effect in plan.effects[:cut]:
             world.do(effect)
-    world.memory = Memory()
+    world.memory = DecisionMemory()
     all_plans(world)
     assert (undisturbed.entry and undisturbed.entry.state) == (world.entry and world.entry.state)
     assert undisturbed.there == world.there
@@ -414,7 +416,7 @@ def test_being_killed_between_any_two_effects_leads_to_the_same_world(world: Tin
 @EXAMPLES
 @given(worlds(), st.lists(st.integers(0, 4), min_size=5, max_size=30), st.data())
 def test_a_status_is_written_at_most_once_in_five_seconds(world: TinyWorld, pauses: list[int], data: Any) -> None:
-    world.memory = Memory()
+    world.memory = DecisionMemory()
     written: list[int] = []
     for pause_s in pauses:
         world.now_us += pause_s * SECOND_US

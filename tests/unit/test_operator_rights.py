@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headgate_operator.kinds import CONFIG_MAP, KINDS, LEASE, POD, REPLICA_SET, SECRET
-from headgate_operator.operating import CHILDREN, RESOURCES
-from headgate_operator.rights import AT_HOME, CLUSTER_ROLE, EVERYWHERE, bindings, cluster_role, role, rules
+from headgate_operator.rbac import AT_HOME, CLUSTER_ROLE, EVERYWHERE, bindings, cluster_role, role, rules
+from headgate_operator.wiring import CHILDREN, RESOURCES
 
 ONLY_SIMULATED = {CONFIG_MAP, REPLICA_SET}
 """Kinds that the API server in memory knows, and the operator does not speak of."""
@@ -24,8 +24,8 @@ def test_whatever_is_watched_may_be_listed_and_watched() -> None:
 
 
 def test_no_rule_is_for_everything_and_secrets_are_never_listed() -> None:
-    told = [*cluster_role()["rules"], *role("headgate-system")["rules"]]
-    assert not [rule for rule in told if "*" in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}]
+    reports = [*cluster_role()["rules"], *role("headgate-system")["rules"]]
+    assert not [rule for rule in reports if "*" in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}]
     assert {"get", "create", "patch", "delete"} == verbs(SECRET)
     assert {"list"} == verbs(POD)
 

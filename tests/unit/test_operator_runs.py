@@ -10,8 +10,8 @@ import pytest
 
 from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS
 from headgate.expiry import SECOND_US
+from headgate_operator.bulk_runs import CLOCK_SKEW_MAX_US, JobReport, job_id, job_ids_of, runs_of
 from headgate_operator.names import GROUP, application_name
-from headgate_operator.observe_runs import CLOCKS_APART_US, JobTold, job_id, job_ids_of, runs_of
 from headgate_operator.world import BulkRun
 
 OWNER = "0b2c1a6e-9b53-4d4c-8a7e-3f1f0c9a7d11"
@@ -37,31 +37,31 @@ def application(state: str, minute: int = MINUTE, *, why: str = "", bulk: str = 
     }
 
 
-def only(document: dict[str, Any], told: JobTold | None) -> BulkRun:
+def only(document: dict[str, Any], told: JobReport | None) -> BulkRun:
     (run,) = runs_of([document], {} if told is None else {NIGHTLY: told})
     return run
 
 
-def test_figures_of_a_run_are_those_that_the_job_told_since_the_run_was_made() -> None:
-    told = JobTold(MADE_US + SECOND_US, 70, 5, BULK_RUNS)
-    run = only(application("RUNNING"), told)
+def test_figures_of_a_run_are_those_that_the_job_reported_since_the_run_was_made() -> None:
+    record = JobReport(MADE_US + SECOND_US, 70, 5, BULK_RUNS)
+    run = only(application("RUNNING"), record)
     assert ("Running", 70, 5, "") == (run.state, run.done, run.failed, run.message)
 
 
 @pytest.mark.parametrize(
-    ("told_us", "done"), [(MADE_US - CLOCKS_APART_US, None), (MADE_US - CLOCKS_APART_US + 1, 9), (MADE_US, 9)]
+    ("reported_us", "done"), [(MADE_US - CLOCK_SKEW_MAX_US, None), (MADE_US - CLOCK_SKEW_MAX_US + 1, 9), (MADE_US, 9)]
 )
-def test_what_an_earlier_run_told_is_not_this_ones_and_clocks_may_be_a_little_apart(
-    told_us: int, done: int | None
+def test_what_an_earlier_run_reported_is_not_this_ones_and_clocks_may_be_a_little_apart(
+    reported_us: int, done: int | None
 ) -> None:
-    run = only(application("SUBMITTED"), JobTold(told_us, 9, 0, BULK_DONE))
+    run = only(application("SUBMITTED"), JobReport(reported_us, 9, 0, BULK_DONE))
     assert ("Pending", done) == (run.state, run.done)
 
 
 def test_of_several_runs_the_last_has_the_figures() -> None:
-    told = {NIGHTLY: JobTold(MADE_US + 200 * SECOND_US, 9, 1, BULK_DONE)}
+    values = {NIGHTLY: JobReport(MADE_US + 200 * SECOND_US, 9, 1, BULK_DONE)}
     runs = runs_of(
-        [application("RUNNING", MINUTE + 2), application("COMPLETED"), application("FAILED", bulk="x")], told
+        [application("RUNNING", MINUTE + 2), application("COMPLETED"), application("FAILED", bulk="x")], values
     )
     assert [("nightly", "Succeeded", None), ("x", "Failed", None), ("nightly", "Running", 9)] == [
         (run.bulk, run.state, run.done) for run in runs
@@ -69,7 +69,7 @@ def test_of_several_runs_the_last_has_the_figures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "says", "message"),
+    ("state", "words", "message"),
     [
         ("FAILED", "the sink can not be written (path=/x)", "the sink can not be written (path=/x)"),
         ("FAILED", BULK_RUNS, EXITED),
@@ -80,11 +80,11 @@ def test_of_several_runs_the_last_has_the_figures() -> None:
         ("COMPLETED", BULK_DONE, ""),
     ],
 )
-def test_a_run_says_why_it_failed_or_is_held_up_by_the_jobs_own_line_where_there_is_one(
-    state: str, says: str | None, message: str
+def test_a_run_gives_the_reason_it_failed_or_is_held_up_by_the_jobs_own_line_where_there_is_one(
+    state: str, words: str | None, message: str
 ) -> None:
-    told = None if says is None else JobTold(MADE_US + SECOND_US, 0, 0, says)
-    assert message == only(application(state, why=EXITED if state == "FAILED" else ""), told).message
+    report = None if words is None else JobReport(MADE_US + SECOND_US, 0, 0, words)
+    assert message == only(application(state, why=EXITED if state == "FAILED" else ""), report).message
 
 
 def test_the_rows_to_read_are_those_of_the_jobs_that_have_runs() -> None:

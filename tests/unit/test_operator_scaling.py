@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headgate.expiry import SECOND_US
-from headgate_operator.decide_scaling import Scaled, scaled
+from headgate_operator.decide_scaling import ScalingDecision, decide_scaling
 from headgate_operator.names import consumer_name
-from headgate_operator.world import UNKNOWN, ChildName, Figures, Lanes, LaneTrouble, LaterMark, Memory
+from headgate_operator.world import UNKNOWN, ChildName, DecisionMemory, DueMark, LaneHealth, LaneProblem, QueueLoad
 from tests.unit.operator_world import NOW_US, TinyWorld, resource_document
 
 DEPLOYMENT = ChildName("Deployment", consumer_name("emails", "mailer"))
@@ -23,7 +23,7 @@ class Load:
         consumer = {"name": "mailer", "image": "m:1", "handler": "a:b", "scaling": {"min": 0, "max": 12, **scaling}}
         self.tiny = TinyWorld(resource_document("Queue", {"shards": lanes, "consumers": [consumer]}))
         self.lanes: int | None = lanes
-        self.memory = Memory()
+        self.memory = DecisionMemory()
         self.now_us = NOW_US
         self.set(replicas)
 
@@ -38,17 +38,17 @@ class Load:
         self.set(decided.wanted["mailer"])
         return decided.wanted["mailer"]
 
-    def decide(self, seconds: float = 0, **figures: Any) -> Scaled:
+    def decide(self, seconds: float = 0, **figures: Any) -> ScalingDecision:
         """The same, without their running."""
         self.now_us += round(seconds * SECOND_US)
         read_us = self.now_us - round(figures.pop("age_s", 0) * SECOND_US)
-        self.tiny.figures = Figures(at_us=read_us, **figures) if figures.pop("known", True) else UNKNOWN
-        decided = scaled(self.tiny.world(), self.lanes, self.lanes, self.memory, self.now_us)
+        self.tiny.figures = QueueLoad(at_us=read_us, **figures) if figures.pop("known", True) else UNKNOWN
+        decided = decide_scaling(self.tiny.world(), self.lanes, self.lanes, self.memory, self.now_us)
         self.memory = decided.memory
         return decided
 
 
-def test_a_first_message_wakes_one_worker_at_once_and_the_count_says_how_many() -> None:
+def test_a_first_message_wakes_one_worker_at_once_and_the_count_shows_how_many() -> None:
     load = Load()
     assert [load.after(0), load.after(1, awake=True), load.after(1, awake=True, counted=4500)] == [0, 1, 5]
 
@@ -85,7 +85,7 @@ def test_whatever_is_in_flight_held_or_behind_keeps_one(held: dict[str, int]) ->
 
 
 def test_what_is_due_within_thirty_seconds_keeps_one_and_wakes_none() -> None:
-    soon = LaterMark(NOW_US + 100 * SECOND_US, NOW_US + 160 * SECOND_US)
+    soon = DueMark(NOW_US + 100 * SECOND_US, NOW_US + 160 * SECOND_US)
     awake, asleep = Load(1), Load(0)
     assert [awake.after(0, later=(soon,)), awake.after(40, later=(soon,)), awake.after(35, later=(soon,))] == [
         1,
@@ -135,7 +135,7 @@ def test_figures_that_are_not_known_or_too_old_leave_it_as_it_is() -> None:
 
 def test_a_process_that_remembers_nothing_takes_what_runs_for_wanted() -> None:
     load = Load(5)
-    load.memory = Memory()
+    load.memory = DecisionMemory()
     assert load.after(0, backlog=0, owners=1) == 5
     assert load.after(31, backlog=0, owners=1) == 0
 
@@ -153,7 +153,7 @@ def test_the_extra_worker_goes_with_the_last_message_unless_a_lane_still_wants_o
     load.memory = replace(load.memory, unwell_until_us=NOW_US + 300 * SECOND_US)
     assert load.after(1, backlog=500, owners=2) == 2
     assert [load.after(10, backlog=0, owners=2), load.after(31, backlog=0, owners=2)] == [2, 0]
-    load.tiny.lanes = Lanes(load.now_us, 8, 0, unprocessed=(LaneTrouble("1/0", 1, "work is due"),))
+    load.tiny.lanes = LaneHealth(load.now_us, 8, 0, unprocessed=(LaneProblem("1/0", 1, "work is due"),))
     assert load.after(1, backlog=0) == 1
 
 
@@ -163,5 +163,5 @@ def test_a_queue_that_is_busy_is_decided_again_within_five_seconds_and_a_sleepin
     assert Load().decide(0).again_at_us is None
 
 
-def test_mode_external_is_told_no_number() -> None:
+def test_mode_external_is_reported_no_number() -> None:
     assert Load(mode="external").decide(0, backlog=10**6, owners=1).wanted == {}

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from headgate_operator.intake import Intake, urgency_of
+from headgate_operator.event_ingest import EventIngest, urgency_of
 from headgate_operator.kinds import QUEUE
 from headgate_operator.names import Key, namespace_key
-from headgate_operator.seen import Seen, place_of
+from headgate_operator.object_cache import ObjectCache, place_of
 from headgate_operator.work_queue import Class
 
 EMAILS = Key("Queue", "shop", "emails")
@@ -25,10 +25,10 @@ def queue(name: str = "emails", *, uid: str = "u1", version: int = 1, **more: An
 
 def deployment(*, owner: str | None = "u1", version: int = 5, uid: str = "d1", **metadata: Any) -> dict[str, Any]:
     reference = {"apiVersion": "headgate.io/v1beta1", "kind": "Queue", "name": "emails", "uid": owner}
-    told = {"name": "emails-mailer", "namespace": "shop", "uid": uid, "resourceVersion": str(version), **metadata}
+    values = {"name": "emails-mailer", "namespace": "shop", "uid": uid, "resourceVersion": str(version), **metadata}
     if owner is not None:
-        told["ownerReferences"] = [reference]
-    return {"kind": "Deployment", "apiVersion": "apps/v1", "metadata": told, "spec": {"replicas": 1}}
+        values["ownerReferences"] = [reference]
+    return {"kind": "Deployment", "apiVersion": "apps/v1", "metadata": values, "spec": {"replicas": 1}}
 
 
 def keys_of(news: Any) -> set[Key]:
@@ -36,99 +36,99 @@ def keys_of(news: Any) -> set[Key]:
 
 
 def test_a_resource_concerns_itself_and_its_namespace() -> None:
-    assert {EMAILS, namespace_key("shop")} == keys_of(Seen().hear(queue()))
+    assert {EMAILS, namespace_key("shop")} == keys_of(ObjectCache().update(queue()))
 
 
 def test_the_same_version_twice_is_no_news() -> None:
-    seen = Seen()
-    seen.hear(queue())
-    assert seen.hear(queue()) is None
+    objects = ObjectCache()
+    objects.update(queue())
+    assert objects.update(queue()) is None
 
 
 def test_an_older_version_never_replaces_a_newer_one() -> None:
-    seen = Seen()
-    seen.hear(queue(version=10))
-    assert seen.hear(queue(version=9, spec={"shards": 3})) is None
-    assert {} == (seen.get("Queue", "shop", "emails") or {})["spec"]
+    objects = ObjectCache()
+    objects.update(queue(version=10))
+    assert objects.update(queue(version=9, spec={"shards": 3})) is None
+    assert {} == (objects.get("Queue", "shop", "emails") or {})["spec"]
 
 
 def test_what_was_deleted_does_not_come_back_by_a_late_answer() -> None:
-    seen = Seen()
-    seen.hear(queue(version=3))
-    assert EMAILS in keys_of(seen.hear(queue(version=8), deleted=True))
-    assert seen.hear(queue(version=7)) is None
-    assert not seen.is_there("u1")
+    objects = ObjectCache()
+    objects.update(queue(version=3))
+    assert EMAILS in keys_of(objects.update(queue(version=8), deleted=True))
+    assert objects.update(queue(version=7)) is None
+    assert not objects.is_there("u1")
 
 
 def test_what_had_only_lost_our_label_comes_back() -> None:
-    seen = Seen()
-    seen.hear(deployment(version=3))
-    seen.hear(deployment(version=8), deleted=True)
-    assert {EMAILS} == keys_of(seen.hear(deployment(version=8)))
+    objects = ObjectCache()
+    objects.update(deployment(version=3))
+    objects.update(deployment(version=8), deleted=True)
+    assert {EMAILS} == keys_of(objects.update(deployment(version=8)))
 
 
-def test_a_resource_made_again_takes_its_place_before_the_end_of_the_first_was_told() -> None:
-    seen = Seen()
-    seen.hear(queue(uid="u1", version=3))
-    seen.hear(queue(uid="u2", version=5))
-    assert seen.hear(queue(uid="u1", version=3), deleted=True) is None
-    assert "u2" == (seen.get("Queue", "shop", "emails") or {})["metadata"]["uid"]
+def test_a_resource_recreated_takes_its_place_before_the_end_of_the_first_was_reported() -> None:
+    objects = ObjectCache()
+    objects.update(queue(uid="u1", version=3))
+    objects.update(queue(uid="u2", version=5))
+    assert objects.update(queue(uid="u1", version=3), deleted=True) is None
+    assert "u2" == (objects.get("Queue", "shop", "emails") or {})["metadata"]["uid"]
 
 
 def test_a_child_concerns_its_owner_and_one_of_nobody_its_namespace() -> None:
-    seen = Seen()
-    assert {EMAILS} == keys_of(seen.hear(deployment()))
-    assert {namespace_key("shop")} == keys_of(seen.hear(deployment(owner=None, uid="d2", name="other")))
+    objects = ObjectCache()
+    assert {EMAILS} == keys_of(objects.update(deployment()))
+    assert {namespace_key("shop")} == keys_of(objects.update(deployment(owner=None, uid="d2", name="other")))
 
 
 def test_an_owner_that_was_taken_off_is_concerned_as_well() -> None:
-    seen = Seen()
-    seen.hear(deployment(version=5))
-    assert EMAILS in keys_of(seen.hear(deployment(version=6, owner=None)))
+    objects = ObjectCache()
+    objects.update(deployment(version=5))
+    assert EMAILS in keys_of(objects.update(deployment(version=6, owner=None)))
 
 
 def test_children_are_found_by_the_uid_of_their_owner() -> None:
-    seen = Seen()
-    seen.hear(deployment())
-    assert ["emails-mailer"] == [each["metadata"]["name"] for each in seen.children_of("u1")]
-    assert [] == seen.children_of("u2")
+    objects = ObjectCache()
+    objects.update(deployment())
+    assert ["emails-mailer"] == [each["metadata"]["name"] for each in objects.children_of("u1")]
+    assert [] == objects.children_of("u2")
 
 
-def test_whoever_names_a_queue_for_dead_letters_is_concerned_by_its_making_and_its_end() -> None:
-    seen = Seen()
-    seen.hear(queue("orders", uid="o", spec={"deadLetter": "emails"}))
+def test_a_process_that_names_a_queue_for_dead_letters_is_concerned_by_its_making_and_its_end() -> None:
+    objects = ObjectCache()
+    objects.update(queue("orders", uid="o", spec={"deadLetter": "emails"}))
     orders = Key("Queue", "shop", "orders")
-    assert orders in keys_of(seen.hear(queue()))
-    assert orders not in keys_of(seen.hear(queue(version=2, status={"observedGeneration": 1})))
-    assert orders in keys_of(seen.hear(queue(version=3), deleted=True))
-    assert frozenset({"emails"}) == seen.dead_letters_of("shop", "orders")
+    assert orders in keys_of(objects.update(queue()))
+    assert orders not in keys_of(objects.update(queue(version=2, status={"observedGeneration": 1})))
+    assert orders in keys_of(objects.update(queue(version=3), deleted=True))
+    assert frozenset({"emails"}) == objects.dead_letters_of("shop", "orders")
 
 
 def test_a_namespace_that_ends_concerns_all_in_it() -> None:
-    seen = Seen()
-    seen.hear(queue())
+    objects = ObjectCache()
+    objects.update(queue())
     namespace = {"kind": "Namespace", "metadata": {"name": "shop", "uid": "n", "resourceVersion": "9"}}
-    assert {namespace_key("shop")} == keys_of(seen.hear(namespace))
+    assert {namespace_key("shop")} == keys_of(objects.update(namespace))
     ending = {"name": "shop", "uid": "n", "resourceVersion": "10", "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    assert {EMAILS, namespace_key("shop")} == keys_of(seen.hear({"kind": "Namespace", "metadata": ending}))
+    assert {EMAILS, namespace_key("shop")} == keys_of(objects.update({"kind": "Namespace", "metadata": ending}))
 
 
-def test_of_managed_fields_only_who_has_the_replicas_is_kept() -> None:
-    seen = Seen()
+def test_of_managed_fields_only_that_has_the_replicas_is_kept() -> None:
+    objects = ObjectCache()
     fields = [
         {"manager": "headgate", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}, "f:selector": {}}}},
         {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:status": {}}},
     ]
-    seen.hear(deployment(managedFields=fields))
-    found = (seen.get("Deployment", "shop", "emails-mailer") or {})["metadata"]["managedFields"]
-    assert [("headgate", {"f:spec": {"f:replicas": {}}})] == [(each["manager"], each["fieldsV1"]) for each in found]
+    objects.update(deployment(managedFields=fields))
+    result = (objects.get("Deployment", "shop", "emails-mailer") or {})["metadata"]["managedFields"]
+    assert [("headgate", {"f:spec": {"f:replicas": {}}})] == [(each["manager"], each["fieldsV1"]) for each in result]
 
 
 def test_what_a_whole_list_lacks_is_missing_from_it() -> None:
-    seen = Seen()
-    seen.hear(queue(uid="u1"))
-    seen.hear(queue("orders", uid="u2"))
-    assert ["u1"] == seen.missing_from(QUEUE, {"u2"})
+    objects = ObjectCache()
+    objects.update(queue(uid="u1"))
+    objects.update(queue("orders", uid="u2"))
+    assert ["u1"] == objects.missing_from(QUEUE, {"u2"})
 
 
 class Keys:
@@ -142,8 +142,8 @@ class Keys:
 
 
 def test_an_echo_of_our_own_write_gives_no_key() -> None:
-    keys, seen = Keys(), Seen()
-    intake = Intake(seen, keys)  # type: ignore[arg-type]
+    keys, objects = Keys(), ObjectCache()
+    intake = EventIngest(objects, keys)  # type: ignore[arg-type]
     intake.changed(queue(version=2))
     keys.added.clear()
     intake.wrote(queue(version=4, status={"shards": 1}))
@@ -155,13 +155,13 @@ def test_an_echo_of_our_own_write_gives_no_key() -> None:
 
 
 def test_what_changed_in_nothing_but_its_version_gives_no_key_and_is_known_at_that_version() -> None:
-    keys, seen = Keys(), Seen()
-    intake = Intake(seen, keys)  # type: ignore[arg-type]
+    keys, objects = Keys(), ObjectCache()
+    intake = EventIngest(objects, keys)  # type: ignore[arg-type]
     intake.changed(deployment(version=5, managedFields=[]))
     keys.added.clear()
     intake.changed(deployment(version=6, managedFields=[{"manager": "kubelet"}]))
-    assert ([], "6") == (keys.added, seen.version_of("d1"))
-    assert "6" == (seen.get("Deployment", "shop", "emails-mailer") or {})["metadata"]["resourceVersion"]
+    assert ([], "6") == (keys.added, objects.version_of("d1"))
+    assert "6" == (objects.get("Deployment", "shop", "emails-mailer") or {})["metadata"]["resourceVersion"]
 
 
 @pytest.mark.parametrize(
@@ -176,15 +176,15 @@ def test_what_changed_in_nothing_but_its_version_gives_no_key_and_is_known_at_th
 def test_the_status_of_a_deployment_without_pods_is_news_only_if_something_is_there_or_fails(
     status: dict[str, Any], is_news: bool
 ) -> None:
-    seen = Seen()
+    objects = ObjectCache()
     asleep = {"spec": {"replicas": 0}}
-    seen.hear({**deployment(version=5), **asleep})
-    assert is_news is (seen.hear({**deployment(version=6), **asleep, "status": status}) is not None)
+    objects.update({**deployment(version=5), **asleep})
+    assert is_news is (objects.update({**deployment(version=6), **asleep, "status": status}) is not None)
 
 
 def test_an_echo_that_comes_before_the_answer_gives_no_key() -> None:
-    keys, seen = Keys(), Seen()
-    intake = Intake(seen, keys)  # type: ignore[arg-type]
+    keys, objects = Keys(), ObjectCache()
+    intake = EventIngest(objects, keys)  # type: ignore[arg-type]
     with intake.writing(place_of(queue())):
         intake.changed(queue(version=4))
         intake.wrote(queue(version=4))
@@ -192,9 +192,9 @@ def test_an_echo_that_comes_before_the_answer_gives_no_key() -> None:
 
 
 @pytest.mark.parametrize("theirs", [3, 5])
-def test_what_others_did_while_we_wrote_is_told_once_we_know_what_was_ours(theirs: int) -> None:
-    keys, seen = Keys(), Seen()
-    intake = Intake(seen, keys)  # type: ignore[arg-type]
+def test_what_others_did_while_we_wrote_is_reported_once_we_know_what_was_ours(theirs: int) -> None:
+    keys, objects = Keys(), ObjectCache()
+    intake = EventIngest(objects, keys)  # type: ignore[arg-type]
     with intake.writing(place_of(queue())):
         for version in sorted((4, theirs)):
             intake.changed(queue(version=version, metadata={} if version == 4 else THEIRS))
@@ -203,9 +203,9 @@ def test_what_others_did_while_we_wrote_is_told_once_we_know_what_was_ours(their
     assert (EMAILS, Class.NEW) in keys.added
 
 
-def test_a_write_that_nobody_answered_tells_all_that_was_seen() -> None:
-    keys, seen = Keys(), Seen()
-    intake = Intake(seen, keys)  # type: ignore[arg-type]
+def test_a_write_that_nobody_answered_reports_all_that_was_seen() -> None:
+    keys, objects = Keys(), ObjectCache()
+    intake = EventIngest(objects, keys)  # type: ignore[arg-type]
     with intake.writing(place_of(queue())):
         intake.changed(queue("other", uid="u2", version=3))
         assert Key("Queue", "shop", "other") in {key for key, _ in keys.added}
@@ -214,20 +214,20 @@ def test_a_write_that_nobody_answered_tells_all_that_was_seen() -> None:
     assert EMAILS in {key for key, _ in keys.added}
 
 
-def test_what_we_deleted_does_not_come_back_by_a_watch_that_tells_its_making_late() -> None:
-    keys, seen = Keys(), Seen()
-    intake = Intake(seen, keys)  # type: ignore[arg-type]
+def test_what_we_deleted_does_not_come_back_by_a_watch_that_reports_its_making_late() -> None:
+    keys, objects = Keys(), ObjectCache()
+    intake = EventIngest(objects, keys)  # type: ignore[arg-type]
     made = deployment(version=4)
     intake.wrote(made)
     intake.gone(made["metadata"]["uid"])
     intake.changed(made)
-    assert not seen.is_there(made["metadata"]["uid"])
+    assert not objects.is_there(made["metadata"]["uid"])
     assert [] == keys.added
 
 
-def test_a_spec_that_an_answer_told_before_the_watch_is_told_to_all_but_who_asked() -> None:
-    keys, seen = Keys(), Seen()
-    intake = Intake(seen, keys)  # type: ignore[arg-type]
+def test_a_spec_that_an_answer_reported_before_the_watch_is_reported_to_all_but_which_process_asked() -> None:
+    keys, objects = Keys(), ObjectCache()
+    intake = EventIngest(objects, keys)  # type: ignore[arg-type]
     intake.changed(queue("orders", uid="u2", spec={"deadLetter": "emails"}))
     intake.changed(queue(version=3))
     keys.added.clear()
@@ -238,9 +238,9 @@ def test_a_spec_that_an_answer_told_before_the_watch_is_told_to_all_but_who_aske
     assert others == set(keys.added)
 
 
-def test_an_end_that_an_answer_told_before_the_watch_is_told_to_all_but_who_asked() -> None:
-    keys, seen = Keys(), Seen()
-    intake = Intake(seen, keys)  # type: ignore[arg-type]
+def test_an_end_that_an_answer_reported_before_the_watch_is_reported_to_all_but_which_process_asked() -> None:
+    keys, objects = Keys(), ObjectCache()
+    intake = EventIngest(objects, keys)  # type: ignore[arg-type]
     intake.changed(queue(version=3))
     keys.added.clear()
     intake.gone("u1")
@@ -248,24 +248,24 @@ def test_an_end_that_an_answer_told_before_the_watch_is_told_to_all_but_who_aske
     assert [(namespace_key("shop"), Class.CHANGED)] == keys.added
 
 
-def test_what_a_list_of_before_did_not_have_is_there_again_once_the_watch_tells_it() -> None:
-    seen = Seen()
-    intake = Intake(seen, Keys())  # type: ignore[arg-type]
+def test_what_a_list_of_before_did_not_have_is_there_again_once_the_watch_reports_it() -> None:
+    objects = ObjectCache()
+    intake = EventIngest(objects, Keys())  # type: ignore[arg-type]
     made = queue(version=4)
     intake.wrote(made)
     intake.listed(QUEUE, [])
     intake.changed(made)
-    assert seen.is_there(made["metadata"]["uid"])
+    assert objects.is_there(made["metadata"]["uid"])
 
 
-def test_what_a_list_no_longer_has_is_told_as_gone() -> None:
-    keys, seen = Keys(), Seen()
-    intake = Intake(seen, keys)  # type: ignore[arg-type]
+def test_what_a_list_no_longer_has_is_reported_as_gone() -> None:
+    keys, objects = Keys(), ObjectCache()
+    intake = EventIngest(objects, keys)  # type: ignore[arg-type]
     intake.listed(QUEUE, [queue()])
     keys.added.clear()
     intake.listed(QUEUE, [])
     assert (EMAILS, Class.CHANGED) in keys.added
-    assert not seen.is_there("u1")
+    assert not objects.is_there("u1")
 
 
 def test_how_urgent_news_are() -> None:

@@ -18,16 +18,16 @@ import pytest
 from headgate.api.status import Reason
 from headgate.applying.decide_steps import TooManyTables
 from headgate.errors import HeadgateError, Unavailable
-from headgate.store.cassandra_settings import ConnectionSettings, SettingsBroken
-from headgate.store.catalogue_entry import ElsewhereAtHome, OwnedByAnother
+from headgate.store.cassandra_settings import ConnectionSettings, InvalidConnectionSettings
+from headgate.store.catalogue_entry import OwnedByAnother, WrongDataCenter
 from headgate.store.clocks import ClockNotTrusted
 from headgate.store.schema import KeyspaceUnfit, SchemaRightsMissing
 from headgate.testing.world import World
 from headgate_operator.build_pod import CONNECTION_FILES, CONNECTION_KEYS
-from headgate_operator.port import Applied, Denial, Denied
-from headgate_operator.secrets_read import BELIEVED_S, FRESH_S, SecretRead, Secrets, digest_of, plain_values
+from headgate_operator.failure_reasons import failure_of
+from headgate_operator.port import ApiObject, Denial, Denied
+from headgate_operator.secret_cache import BELIEVED_S, FRESH_S, SecretRead, Secrets, digest_of, plain_values
 from headgate_operator.sessions import AGAIN_S, IDLE_S, Sessions, TooManyConnections
-from headgate_operator.troubles import trouble_of
 
 VALUES = {"CONTACT_POINTS": "10.0.0.1"}
 
@@ -63,12 +63,12 @@ def sessions_of(cassandras: Cassandras, **how: Any) -> Sessions:
     return Sessions(cassandras.open, now_s=lambda: asyncio.get_running_loop().time(), **how)
 
 
-def test_many_who_ask_for_one_content_are_one_attempt() -> None:
+def test_many_that_ask_for_one_content_are_one_attempt() -> None:
     async def work() -> None:
         cassandras = Cassandras()
         sessions = sessions_of(cassandras)
-        found = await asyncio.gather(*(sessions.reach("a", VALUES) for _ in range(50)))
-        assert (1, 1, 3) == (len(cassandras.opened), len({id(each) for each in found}), found[0].nodes)
+        result = await asyncio.gather(*(sessions.reach("a", VALUES) for _ in range(50)))
+        assert (1, 1, 3) == (len(cassandras.opened), len({id(each) for each in result}), result[0].nodes)
 
     run(work())
 
@@ -111,7 +111,7 @@ def test_certificates_become_files_that_nobody_else_may_read(tmp_path: Path) -> 
         cassandras = Cassandras()
         sessions = sessions_of(cassandras, folder=tmp_path)
         pem = "no certificate"
-        with pytest.raises(SettingsBroken):  # it is a file, and holds no certificate
+        with pytest.raises(InvalidConnectionSettings):  # it is a file, and holds no certificate
             await sessions.reach("a", {**VALUES, "USE_SSL": "true", "ca.crt": pem})
         written = tmp_path / "a" / "ca.crt"
         assert (pem, 0o600) == (written.read_text(), stat.S_IMODE(written.stat().st_mode))
@@ -174,16 +174,16 @@ class Port:
         self.denial: Denial | None = None
         self.values = dict(VALUES)
 
-    async def get(self, at: Any, **_: Any) -> Applied | Denied:
+    async def get(self, at: Any, **_: Any) -> ApiObject | Denied:
         self.asked += 1
         await asyncio.sleep(0.1)
         if self.denial is not None:
             return Denied(self.denial, 0, "", "")
         data = {name: base64.b64encode(value.encode()).decode() for name, value in self.values.items()}
-        return Applied({"metadata": {"namespace": at.namespace, "name": at.name}, "data": data})
+        return ApiObject({"metadata": {"namespace": at.namespace, "name": at.name}, "data": data})
 
 
-def test_a_secret_is_read_once_for_all_who_ask_and_again_when_it_is_old() -> None:
+def test_a_secret_is_read_once_for_all_that_ask_and_again_when_it_is_old() -> None:
     async def work() -> None:
         port = Port()
         secrets = Secrets(cast(Any, port), now_s=lambda: asyncio.get_running_loop().time())
@@ -211,26 +211,26 @@ class Told:
         )
 
     async def look(self) -> SecretRead:
-        found = await self.secrets.look("shop", "cassandra")
-        assert not isinstance(found, Denied)
-        return found
+        result = await self.secrets.read_cached("shop", "cassandra")
+        assert not isinstance(result, Denied)
+        return result
 
 
-def test_a_decision_does_not_wait_for_a_secret_that_is_known_and_is_told_when_it_says_something_else() -> None:
+def test_a_decision_does_not_wait_for_a_secret_that_is_known_and_is_reported_when_it_states_something_else() -> None:
     async def work() -> None:
-        told = Told()
-        first = await told.look()
-        told.port.values["PASSWORD"] = "new"
+        record = Told()
+        first = await record.look()
+        record.port.values["PASSWORD"] = "new"
         await asyncio.sleep(FRESH_S)
         began_s = asyncio.get_running_loop().time()
-        meanwhile = [await told.look() for _ in range(20)]
+        meanwhile = [await record.look() for _ in range(20)]
         assert (0.0, {first.digest}) == (
             asyncio.get_running_loop().time() - began_s, {each.digest for each in meanwhile},
         )  # fmt: skip
-        assert [] == told.changed
+        assert [] == record.changed
         await asyncio.sleep(1)
-        after = await told.look()
-        assert (2, [("shop", "cassandra")]) == (told.port.asked, told.changed)
+        after = await record.look()
+        assert (2, [("shop", "cassandra")]) == (record.port.asked, record.changed)
         assert first.digest != after.digest
 
     run(work())
@@ -238,11 +238,11 @@ def test_a_decision_does_not_wait_for_a_secret_that_is_known_and_is_told_when_it
 
 def test_what_was_read_too_long_ago_is_waited_for() -> None:
     async def work() -> None:
-        told = Told()
-        first = await told.look()
-        told.port.values["PASSWORD"] = "new"
+        record = Told()
+        first = await record.look()
+        record.port.values["PASSWORD"] = "new"
         await asyncio.sleep(BELIEVED_S)
-        after = await told.look()
+        after = await record.look()
         assert first.digest != after.digest
 
     run(work())
@@ -250,20 +250,20 @@ def test_what_was_read_too_long_ago_is_waited_for() -> None:
 
 def test_what_was_asked_for_before_a_write_of_our_own_does_not_take_its_place() -> None:
     async def work() -> None:
-        told = Told()
-        await told.look()
+        record = Told()
+        await record.look()
         await asyncio.sleep(FRESH_S)
-        await told.look()  # and it is read again, by a request older than the following
+        await record.look()  # and it is read again, by a request older than the following
         data = {"CONTACT_POINTS": base64.b64encode(b"10.0.0.2").decode()}
-        told.secrets.note({"metadata": {"namespace": "shop", "name": "cassandra"}, "data": data})
+        record.secrets.note({"metadata": {"namespace": "shop", "name": "cassandra"}, "data": data})
         await asyncio.sleep(1)
-        after = await told.look()
-        assert ({"CONTACT_POINTS": "10.0.0.2"}, []) == (after.values, told.changed)
+        after = await record.look()
+        assert ({"CONTACT_POINTS": "10.0.0.2"}, []) == (after.values, record.changed)
 
     run(work())
 
 
-def test_a_secret_that_can_not_be_read_is_not_taken_for_missing() -> None:
+def test_a_secret_that_cannot_be_read_is_not_taken_for_missing() -> None:
     async def work() -> None:
         port = Port()
         secrets = Secrets(cast(Any, port), now_s=lambda: asyncio.get_running_loop().time())
@@ -294,11 +294,11 @@ def test_values_of_a_secret_are_decoded_and_what_is_no_text_is_left_out() -> Non
         (ClockNotTrusted(), Reason.CLOCK_OUT_OF_BOUNDS),
         (SchemaRightsMissing(("CREATE TABLE a",), "no"), Reason.RIGHTS_MISSING),
         (KeyspaceUnfit(), Reason.WRONG_DATA_CENTER),
-        (ElsewhereAtHome(), Reason.WRONG_DATA_CENTER),
+        (WrongDataCenter(), Reason.WRONG_DATA_CENTER),
         (OwnedByAnother(), Reason.NAME_TAKEN),
         (TooManyTables(), Reason.TOO_MANY_TABLES),
-        (SettingsBroken(("CONTACT_POINTS is not set",)), Reason.CONNECTION_MISSING),
+        (InvalidConnectionSettings(("CONTACT_POINTS is not set",)), Reason.CONNECTION_MISSING),
     ],
 )
 def test_what_goes_wrong_with_cassandra_has_a_reason(error: HeadgateError, reason: Reason) -> None:
-    assert reason is trouble_of(error).reason
+    assert reason is failure_of(error).reason

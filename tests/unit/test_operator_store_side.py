@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from headgate.store.catalogue_entry import Name
-from headgate_operator.store_side import StoreSide
+from headgate_operator.store_catalogue import StoreSide
 from tests.unit.operator_world import CLUSTER, EMAILS, NOW_US, UID, TinyWorld, resource_document
 
 
@@ -29,12 +29,12 @@ def test_an_entry_is_believed_for_the_connection_alone_by_which_it_was_read() ->
         store = StoreSide(
             cast(Any, None), cluster=CLUSTER, lives=lambda _: True, now_us=lambda: NOW_US, now_s=lambda: 0.0
         )
-        here, elsewhere = Catalogue(has_entry=True), Catalogue(has_entry=False)
-        found = [
+        local, elsewhere = Catalogue(has_entry=True), Catalogue(has_entry=False)
+        matches = [
             await store._entry(EMAILS, UID, digest, cast(Any, of)) is not None
-            for digest, of in (("d1", here), ("d1", here), ("d2", elsewhere), ("d1", here))
+            for digest, of in (("d1", local), ("d1", local), ("d2", elsewhere), ("d1", local))
         ]
-        assert (2, 1) == (here.reads, elsewhere.reads)
-        return found
+        assert (2, 1) == (local.reads, elsewhere.reads)
+        return matches
 
     assert [True, True, False, True] == asyncio.run(reads())

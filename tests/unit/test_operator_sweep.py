@@ -10,17 +10,17 @@ from uuid import UUID
 import pytest
 
 from headgate.applying.decide_steps import Retain, Step
-from headgate.store.catalogue_entry import Entry, Name, Place, State
+from headgate.store.catalogue_entry import Entry, EntryState, Name, StoragePlace
 from headgate.store.decide_generation import first
 from headgate.testing.world import World
-from headgate_operator.port import Denial, Denied, Page
-from headgate_operator.seen import Seen
-from headgate_operator.sweep import Sweep
+from headgate_operator.object_cache import ObjectCache
+from headgate_operator.orphans import OrphanSweep
+from headgate_operator.port import Denial, Denied, ListPage
 
 OURS = "operator/this-cluster/u1"
 
 
-def entry(owner: str = OURS, state: State = State.ACTIVE) -> Entry:
+def entry(owner: str = OURS, state: EntryState = EntryState.ACTIVE) -> Entry:
     return Entry(
         name=Name("Queue", "shop", "emails"),
         id=UUID(int=7),
@@ -28,7 +28,7 @@ def entry(owner: str = OURS, state: State = State.ACTIVE) -> Entry:
         state=state,
         revision=1,
         document={},
-        place=Place("dc1", "headgate", "shared"),
+        place=StoragePlace("dc1", "headgate", "shared"),
         generations=first(2),
         changed_us=0,
     )
@@ -37,21 +37,21 @@ def entry(owner: str = OURS, state: State = State.ACTIVE) -> Entry:
 class Scene:
     """Entries, and the server's listings at each sweep: Queues, then Counters."""
 
-    def __init__(self, *looks: set[str] | None, found: Entry | None = None) -> None:
-        self.looks = [*looks]
+    def __init__(self, *checks: set[str] | None, found: Entry | None = None) -> None:
+        self.checks = [*checks]
         self.entries = [found or entry()]
         self.taken: list[Step] = []
         self.asked = 0
         self.may_act = True
-        self.seen = Seen()
+        self.seen = ObjectCache()
 
-    async def list(self, kind: Any, **_: Any) -> Page | Denied:
-        look = self.looks[min(self.asked // 2, len(self.looks) - 1)]
+    async def list(self, kind: Any, **_: Any) -> ListPage | Denied:
+        check = self.checks[min(self.asked // 2, len(self.checks) - 1)]
         self.asked += 1
-        if look is None:
+        if check is None:
             return Denied(Denial.UNKNOWN, 0, "", "")
-        items = [{"kind": kind.kind, "metadata": {"uid": uid}} for uid in sorted(look)]
-        return Page(tuple(items) if kind.kind == "Queue" else (), "1")
+        items = [{"kind": kind.kind, "metadata": {"uid": uid}} for uid in sorted(check)]
+        return ListPage(tuple(items) if kind.kind == "Queue" else (), "1")
 
     async def owned(self) -> Any:
         return [(object(), each) for each in self.entries]
@@ -67,7 +67,9 @@ class Scene:
 
     def turn(self) -> list[Step]:
         with World(1) as world:
-            sweep = Sweep(cast(Any, self), self.seen, cast(Any, self), cast(Any, self), may_act=lambda: self.may_act)
+            sweep = OrphanSweep(
+                cast(Any, self), self.seen, cast(Any, self), cast(Any, self), may_act=lambda: self.may_act
+            )
             world.run(sweep.turn())
         return self.taken
 
@@ -84,7 +86,7 @@ def test_what_one_list_has_is_left_alone() -> None:
 def test_what_the_watches_know_is_left_alone() -> None:
     scene = Scene(set(), set())
     metadata = {"name": "emails", "namespace": "shop", "uid": "u1", "resourceVersion": "1"}
-    scene.seen.hear({"kind": "Queue", "metadata": metadata})
+    scene.seen.update({"kind": "Queue", "metadata": metadata})
     assert [] == scene.turn()
 
 
@@ -93,8 +95,8 @@ def test_without_a_list_nothing_is_judged() -> None:
     assert [] == Scene(set(), None).turn()
 
 
-@pytest.mark.parametrize("state", [State.RETAINED, State.GONE])
-def test_what_is_retained_or_gone_stays(state: State) -> None:
+@pytest.mark.parametrize("state", [EntryState.RETAINED, EntryState.GONE])
+def test_what_is_retained_or_gone_stays(state: EntryState) -> None:
     assert [] == Scene(set(), set(), found=entry(state=state)).turn()
 
 
@@ -104,14 +106,14 @@ def test_nothing_is_marked_once_another_leads() -> None:
     assert [] == scene.turn()
 
 
-def test_a_creation_that_came_between_the_looks_is_another() -> None:
+def test_a_creation_that_came_between_the_checks_is_another() -> None:
     scene = Scene(set(), set())
     whole = scene.owned
 
     async def changing() -> Any:
-        found = await whole()
+        result = await whole()
         scene.entries = [replace(entry(), id=UUID(int=8))]
-        return found
+        return result
 
     scene.owned = changing  # type: ignore[method-assign]
     assert [] == scene.turn()

@@ -8,11 +8,11 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from headgate_operator.effects import Plan
+from headgate_operator.effects import ReconcilePlan
 from headgate_operator.names import Key
-from headgate_operator.reconciling import Deciders, Reading, Reconciler
+from headgate_operator.reconciler import Deciders, ReconcileInputs, Reconciler
 from headgate_operator.work_queue import Class, WorkQueue
-from headgate_operator.world import Memory, NamespaceStand
+from headgate_operator.world import DecisionMemory, NamespaceState
 from tests.unit.operator_world import NOW_US, TinyWorld, resource_document
 
 NEW = [Key("Queue", "shop", f"new-{number}") for number in range(100)]
@@ -25,33 +25,33 @@ class Deciding:
     """Decisions in their order; at the tenth somebody changes a resource."""
 
     def __init__(self) -> None:
-        self.queue = WorkQueue(chance=Random(1))
+        self.queue = WorkQueue(rng=Random(1))
         self.order: list[Key] = []
         self.changed_at = 0
         self.all_decided = asyncio.Event()
 
-    def decide(self, world: Any, _memory: Memory, _now_us: int) -> Plan:
+    def decide(self, world: Any, _memory: DecisionMemory, _now_us: int) -> ReconcilePlan:
         self.order.append(world.key)
         if len(self.order) == 10:
             self.changed_at = len(self.order)
             self.queue.add(CHANGED, Class.CHANGED)
         if len(self.order) == len(NEW) + 1:
             self.all_decided.set()
-        return Plan()
+        return ReconcilePlan()
 
     async def run(self) -> None:
         world = TinyWorld(resource_document("Queue", {"shards": 1}))
 
         async def observed(key: Key, *_: Any) -> Any:
             world.key = key
-            seen = world.world()
+            observation = world.world()
             await asyncio.sleep(0)
-            return seen
+            return observation
 
         async def performed(*_: Any) -> None: ...
 
         observer = SimpleNamespace(
-            resource=observed, stands={"shop": NamespaceStand(ready=True)}, present=lambda _: world
+            resource=observed, stands={"shop": NamespaceState(ready=True)}, present=lambda _: world
         )
 
         async def recorded(_: Key, found: Any) -> Any:
@@ -59,7 +59,7 @@ class Deciding:
 
         reconciler = Reconciler(
             self.queue,
-            Reading(cast(Any, observer), cast(Any, SimpleNamespace(record=recorded))),
+            ReconcileInputs(cast(Any, observer), cast(Any, SimpleNamespace(record=recorded))),
             cast(Any, SimpleNamespace(perform=performed)),
             cast(Any, SimpleNamespace(add=lambda *_, **__: None)),
             Deciders(self.decide, cast(Any, None)),

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from headgate.testing.world import World
 from headgate_operator.kinds import QUEUE
-from headgate_operator.port import Change, Page
-from headgate_operator.watching import PAUSE_S_MAX, SHORT_S, Watch
+from headgate_operator.object_watch import PAUSE_S_MAX, SHORT_S, ObjectWatch
+from headgate_operator.port import ListPage, WatchEvent
 
 
 class Ending:
@@ -21,11 +21,11 @@ class Ending:
         self.after_s = after_s
         self.lists = self.watches = 0
 
-    async def list(self, *_: Any, **__: Any) -> Page:
+    async def list(self, *_: Any, **__: Any) -> ListPage:
         self.lists += 1
-        return Page((), "1")
+        return ListPage((), "1")
 
-    async def watch(self, *_: Any, **__: Any) -> AsyncIterator[Change]:
+    async def watch(self, *_: Any, **__: Any) -> AsyncIterator[WatchEvent]:
         self.watches += 1
         await asyncio.sleep(self.after_s)
         for change in ():
@@ -44,7 +44,7 @@ def asked(server: Ending, for_s: float) -> Ending:
     """The server, after this time with a watch of ours."""
 
     async def work() -> None:
-        watch = Watch(cast(Any, server), QUEUE, Listener(), chance=Random(1))
+        watch = ObjectWatch(cast(Any, server), QUEUE, Listener(), rng=Random(1))
         following = asyncio.get_running_loop().create_task(watch.run())
         await asyncio.sleep(for_s)
         following.cancel()
@@ -56,10 +56,10 @@ def asked(server: Ending, for_s: float) -> Ending:
     return server
 
 
-def test_watches_that_are_ended_at_once_are_begun_again_more_and_more_seldom() -> None:
+def test_watches_that_are_ended_at_once_are_restarted_more_and_more_seldom() -> None:
     server = asked(Ending(0.01), 600)
     assert (1, True) == (server.lists, 10 <= server.watches <= 600 / PAUSE_S_MAX / 0.8 + 8)
 
 
-def test_a_watch_that_has_lasted_is_begun_again_at_once() -> None:
+def test_a_watch_that_has_lasted_is_restarted_at_once() -> None:
     assert 600 / SHORT_S <= asked(Ending(SHORT_S), 600).watches

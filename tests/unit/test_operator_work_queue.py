@@ -13,7 +13,7 @@ import uvloop
 from headgate.telemetry.metrics import Registry
 from headgate.testing.world import World
 from headgate_operator.names import Key
-from headgate_operator.work_queue import MOMENTS_SPARE, RETRY_S, RETRY_S_MAX, Class, WorkQueue
+from headgate_operator.work_queue import DEADLINES_SPARE, RETRY_S, RETRY_S_MAX, Class, WorkQueue
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
@@ -29,17 +29,17 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 def queue(**how: Any) -> WorkQueue:
-    return WorkQueue(chance=Random(1), **how)
+    return WorkQueue(rng=Random(1), **how)
 
 
 async def taken(keys: WorkQueue, count: int) -> list[str]:
     """The next keys, each done at once."""
-    found = []
+    matches = []
     for _ in range(count):
         got = await keys.get()
         keys.done(got)
-        found.append(got.name)
-    return found
+        matches.append(got.name)
+    return matches
 
 
 def test_a_key_waits_once_and_the_most_urgent_class_counts() -> None:
@@ -111,7 +111,7 @@ def test_a_change_wakes_a_reserved_reconciler_and_leaves_the_others_asleep() -> 
     run(work())
 
 
-def test_what_comes_while_a_change_waits_wakes_somebody_who_may_take_it() -> None:
+def test_what_comes_while_a_change_waits_wakes_somebody_that_may_take_it() -> None:
     async def work() -> None:
         keys = queue()
         reserved = [asyncio.ensure_future(keys.get(reserved=True)) for _ in range(2)]
@@ -154,7 +154,7 @@ def test_a_getter_that_is_cancelled_passes_its_wake_up_on() -> None:
     run(work())
 
 
-def test_retries_double_to_five_minutes_and_begin_anew_once_it_went_well() -> None:
+def test_retries_double_to_five_minutes_and_begin_again_once_it_went_well() -> None:
     async def work() -> None:
         keys = queue()
         pauses = [keys.retry(key("a")) for _ in range(14)]
@@ -166,7 +166,7 @@ def test_retries_double_to_five_minutes_and_begin_anew_once_it_went_well() -> No
     run(work())
 
 
-def test_of_several_moments_the_earliest_counts_and_a_take_forgets_them() -> None:
+def test_of_several_times_the_earliest_counts_and_a_take_forgets_them() -> None:
     async def work() -> None:
         keys = queue()
         loop = asyncio.get_running_loop()
@@ -177,13 +177,13 @@ def test_of_several_moments_the_earliest_counts_and_a_take_forgets_them() -> Non
         got = await keys.get()
         assert (10.0, Class.FAILED) == (pytest.approx(loop.time() - began_s), keys.class_of(got))
         keys.done(got)
-        assert keys.next_moment_in_s() is None
+        assert keys.next_due_in_s() is None
 
     run(work())
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_a_moment_that_is_now_or_past_is_as_good_as_another_on_either_loop(new_loop: NewLoop) -> None:
+def test_a_time_that_is_now_or_past_is_as_good_as_another_on_either_loop(new_loop: NewLoop) -> None:
     async def work() -> None:
         keys = queue()
         keys.add_in(key("past"), -1)
@@ -195,38 +195,38 @@ def test_a_moment_that_is_now_or_past_is_as_good_as_another_on_either_loop(new_l
         runner.run(work())
 
 
-def test_a_moment_within_the_next_millisecond_is_not_looked_for_again_and_again(
+def test_a_time_within_the_next_millisecond_is_not_searched_for_again_and_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def work() -> None:
         keys = queue()
-        looks = 0
+        checks = 0
         fall_due = keys._fall_due
 
         def counted() -> None:
-            nonlocal looks
-            looks += 1
+            nonlocal checks
+            checks += 1
             fall_due()
 
         monkeypatch.setattr(keys, "_fall_due", counted)
         for number in range(20):
             keys.add_in(key(f"{number}"), 0.0004)  # uvloop calls at once what is due in less than half of one
             await taken(keys, 1)
-        assert looks <= 2 * 20
+        assert checks <= 2 * 20
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(work())
 
 
-def test_moments_that_nobody_waits_for_any_more_are_not_kept() -> None:
+def test_times_that_nobody_waits_for_any_more_are_not_kept() -> None:
     async def work() -> None:
         keys = queue()
         keys.add_in(key("rare"), 5_000)
-        for number in range(5 * MOMENTS_SPARE):
+        for number in range(5 * DEADLINES_SPARE):
             keys.add_in(key("often"), 10_000 - number)
             keys.add(key("often"), Class.CHANGED)
             await taken(keys, 1)
-        assert len(keys._moments) <= MOMENTS_SPARE + 4
+        assert len(keys._deadlines) <= DEADLINES_SPARE + 4
         keys.add_in(key("often"), 6_000)
         assert ["rare", "often"] == await taken(keys, 2)
 
@@ -276,13 +276,13 @@ def test_metrics_are_those_of_controller_runtime() -> None:
         keys.add(key("b"), Class.NEW)
         await keys.get()
         await asyncio.sleep(3)
-        told = {sample.name: sample for sample in registry.samples()}
-        assert {"name": "headgate"} == dict(told["workqueue_depth"].labels)
-        assert (1.0, 2.0) == (told["workqueue_depth"].value, told["workqueue_adds"].value)
-        assert pytest.approx(3.0) == told["workqueue_longest_running_processor_seconds"].value
-        assert pytest.approx(3.0) == told["workqueue_unfinished_work_seconds"].value
+        values = {sample.name: sample for sample in registry.samples()}
+        assert {"name": "headgate"} == dict(values["workqueue_depth"].labels)
+        assert (1.0, 2.0) == (values["workqueue_depth"].value, values["workqueue_adds"].value)
+        assert pytest.approx(3.0) == values["workqueue_longest_running_processor_seconds"].value
+        assert pytest.approx(3.0) == values["workqueue_unfinished_work_seconds"].value
         assert {"workqueue_retries", "workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"} <= set(
-            told
+            values
         )
 
     run(work())

@@ -101,7 +101,7 @@ def test_a_row_that_repeats_itself_is_stored_smaller() -> None:
     assert len(pack(run)) < sum(map(len, run.payload)) / 4
 
 
-def test_what_a_row_takes_in_memory_is_told_of_its_content_however_small_it_is_stored() -> None:
+def test_what_a_row_takes_in_memory_is_reported_of_its_content_however_small_it_is_stored() -> None:
     few, many = (pack(PackedRun([1] * 100, [1] * 100, [bytes(size)] * 100)) for size in (100, 10_000))
     assert len(many) < 10_000
     assert 9_900 * 100 <= memory_of(many) - memory_of(few) < 10_000 * 100
@@ -122,7 +122,7 @@ def test_one_message_alone_is_packed_to_the_same_bytes_as_among_columns(payload:
 
 
 @given(st.binary(max_size=700), numbers, numbers)
-def test_a_message_alone_is_packed_and_read_as_its_columns_say(payload: bytes, due_us: int, put_us: int) -> None:
+def test_a_message_alone_is_packed_and_read_as_its_columns_state(payload: bytes, due_us: int, put_us: int) -> None:
     cell = packed.pack_alone(payload, due_us=due_us, put_us=put_us)
     run = PackedRun([due_us], [put_us], [payload])
     count, body = open_row(cell)

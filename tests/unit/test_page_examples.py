@@ -19,7 +19,7 @@ from headgate.api.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
 from headgate.api.parse import check_resource
 from headgate.api.passed_on import ITEMS_MAX
 from headgate.applying.decide_steps import TABLES_MAX
-from headgate.engines.registry import CARRIED, tables_of
+from headgate.engines.registry import ENGINE_MODULES, tables_of
 from headgate.engines.rows import HOLES_MAX
 from headgate.engines.timeline.decide_flush import ROW_BYTES_MAX, ROW_MESSAGES_MAX
 from headgate.engines.timeline.engine import LANES_MAX
@@ -37,7 +37,7 @@ YEAR_S = 365 * 86_400
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
-def test_an_example_says_what_can_be_done(example: Example) -> None:
+def test_an_example_names_what_can_be_done(example: Example) -> None:
     assert [] == faults_of(example)
 
 
@@ -106,7 +106,7 @@ def test_an_indented_block_of_commands_is_an_example() -> None:
         ("ruby", "puts 1", "a block is one of"),
     ],
 )
-def test_an_example_that_can_not_be_done_is_found(language: str, text: str, fault: str) -> None:
+def test_an_example_that_cannot_be_done_is_found(language: str, text: str, fault: str) -> None:
     (example,) = examples_of("page.md", f"# Page\n\n```{language}\n{text}\n```\n")
     assert fault in " ".join(faults_of(example))
 
@@ -118,13 +118,13 @@ def test_a_program_that_is_none_is_found() -> None:
 
 
 def test_commands_are_found_behind_pipes_and_on_continued_lines() -> None:
-    told = "A=1 headgate top --snapshot | grep x && make demo  # not this\nkubectl get \\\n  queues"
+    text = "A=1 headgate top --snapshot | grep x && make demo  # not this\nkubectl get \\\n  queues"
     assert [
         ["A=1", "headgate", "top", "--snapshot"],
         ["grep", "x"],
         ["make", "demo"],
         ["kubectl", "get", "queues"],
-    ] == list(commands_of(told))
+    ] == list(commands_of(text))
 
 
 def test_the_programs_of_sizing_are_right() -> None:
@@ -143,18 +143,20 @@ def between(page: str, mark: str) -> str:
     return text.partition(f"<!-- {mark}")[2].partition("<!-- end of")[0]
 
 
-def test_the_page_of_engines_says_which_are_carried() -> None:
+def test_the_page_of_engines_states_which_are_supported() -> None:
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in between("internals/engines.md", "engines").splitlines()
     ]
-    head, _, carried = [row for row in rows if len(row) > 1][:3]
-    told = dict(zip((engine.partition(" ")[0] for engine in head[1:]), carried[1:], strict=True))
-    assert {engine: "yes" if engine in CARRIED else "no" for engine in ("timeline", "bucket", "extent")} == told
+    head, _, supported = [row for row in rows if len(row) > 1][:3]
+    values = dict(zip((engine.partition(" ")[0] for engine in head[1:]), supported[1:], strict=True))
+    assert {
+        engine: "yes" if engine in ENGINE_MODULES else "no" for engine in ("timeline", "bucket", "extent")
+    } == values
 
 
 @pytest.mark.parametrize(
-    ("said", "figure"),
+    ("message", "figure"),
     [
         ("20 years", lambda: f"{TTL_S_MAX // YEAR_S} years"),
         ("512 messages or 128 KiB", lambda: f"{ROW_MESSAGES_MAX} messages or {ROW_BYTES_MAX // 1024} KiB"),
@@ -174,9 +176,9 @@ def test_the_page_of_engines_says_which_are_carried() -> None:
         ("8 MiB; default 1 MiB", lambda: sizes_of(spec_of("queues")["maxMessageSize"])),
     ],
 )
-def test_a_limit_is_as_the_code_has_it(said: str, figure: Callable[[], str]) -> None:
-    assert said in between("figures.md", "limits")
-    assert said == figure()
+def test_a_limit_is_as_the_code_has_it(message: str, figure: Callable[[], str]) -> None:
+    assert message in between("figures.md", "limits")
+    assert message == figure()
 
 
 def test_the_numbers_of_tables_are_as_the_code_has_them() -> None:

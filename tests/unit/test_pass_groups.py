@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from headgate.cli.passes import Group
-from headgate.store.catalogue_entry import Entry, Name, Place, State
+from headgate.cli.passes import PassGroup
+from headgate.store.catalogue_entry import Entry, EntryState, Name, StoragePlace
 from headgate.store.decide_generation import first
 
 NAMES_NONE: dict[str, Any] = {}
@@ -20,8 +20,8 @@ OURS = {"HEADGATE_CONNECTION": "headgate-connection", "HEADGATE_IMAGE": "headgat
 def entry(spec: dict[str, Any]) -> Entry:
     """A counter with this spec."""
     name = Name("Counter", "shop", "views")
-    place = Place("dc1", "headgate", "shared")
-    return Entry(name, UUID(int=1), "operator/c/u", State.ACTIVE, 1, {"spec": spec}, place, first(1), 0)
+    place = StoragePlace("dc1", "headgate", "shared")
+    return Entry(name, UUID(int=1), "operator/c/u", EntryState.ACTIVE, 1, {"spec": spec}, place, first(1), 0)
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def entry(spec: dict[str, Any]) -> Entry:
 def test_a_group_has_those_that_name_its_secret_and_image_and_in_doubt_one_more(
     environment: dict[str, str], spec: dict[str, Any], expected: bool
 ) -> None:
-    assert expected == Group.of(environment).has(entry(spec), "gc")
+    assert expected == PassGroup.of(environment).has(entry(spec), "gc")

@@ -9,30 +9,30 @@ import pytest
 
 from headgate.applying.decide_steps import CreateKeyspace
 from headgate.applying.perform_steps import StepPerformer
-from headgate.store.schema import FoundKeyspace
+from headgate.store.schema import ActualKeyspace
 from headgate.store.table import Keyspace
 
 KEYSPACE = Keyspace("headgate", (("dc1", 3),))
-THERE = FoundKeyspace("headgate", "NetworkTopologyStrategy", {"dc1": 3})
+THERE = ActualKeyspace("headgate", "NetworkTopologyStrategy", {"dc1": 3})
 
 
 class Schema:
     """A server that has one keyspace or none, and notes what it was asked to change."""
 
-    def __init__(self, found: FoundKeyspace | None) -> None:
+    def __init__(self, found: ActualKeyspace | None) -> None:
         self.found = found
         self.changes: list[str] = []
 
-    async def read_keyspace(self, name: str) -> FoundKeyspace | None:
+    async def read_keyspace(self, name: str) -> ActualKeyspace | None:
         return self.found if name == KEYSPACE.name else None
 
     async def change(self, cql: str) -> None:
         self.changes.append(cql)
 
 
-@pytest.mark.parametrize(("found", "asked"), [(THERE, 0), (None, 1)], ids=["there", "missing"])
-def test_a_keyspace_is_asked_for_only_where_it_is_missing(found: FoundKeyspace | None, asked: int) -> None:
-    schema, nobody = Schema(found), cast(Any, None)
+@pytest.mark.parametrize(("result", "asked"), [(THERE, 0), (None, 1)], ids=["there", "missing"])
+def test_a_keyspace_is_asked_for_only_where_it_is_missing(result: ActualKeyspace | None, asked: int) -> None:
+    schema, nobody = Schema(result), cast(Any, None)
     performer = StepPerformer(cast(Any, schema), catalogue=nobody, store_in=nobody)
     asyncio.run(performer.perform(CreateKeyspace(KEYSPACE)))
     assert [CreateKeyspace(KEYSPACE).cql] * asked == schema.changes

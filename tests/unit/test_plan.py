@@ -19,12 +19,12 @@ from headgate.api.loader import load_files
 from headgate.api.parse import parse_resource
 from headgate.cli import main as door
 from headgate.cli.main import main
-from headgate_operator.differing import stamped
+from headgate_operator.document_diff import stamped
 from headgate_operator.effects import ApplyObject
 from headgate_operator.names import APPLIED
-from headgate_operator.plan_ahead import Ahead
+from headgate_operator.plan_json import build_plan_document
 from headgate_operator.plan_offline import empty_ahead, settings_of
-from headgate_operator.plan_telling import tell
+from headgate_operator.plan_projection import PlanProjection
 from tests.golden.plan.running import PLANS, planned
 from tests.unit.api_cases import ACCEPTED, ROOT, document
 
@@ -53,10 +53,10 @@ def written(folder: Path, *specs: tuple[str, str, Mapping[str, Any]]) -> str:
 
 
 def told_of(path: str, *, code: int = 0) -> dict[str, Any]:
-    found, out, err = run("-f", path, "-o", "json")
-    assert (found, err) == (code, "")
-    told: dict[str, Any] = json.loads(out)
-    return told
+    result, out, err = run("-f", path, "-o", "json")
+    assert (result, err) == (code, "")
+    decoded: dict[str, Any] = json.loads(out)
+    return decoded
 
 
 def says(told: Mapping[str, Any]) -> list[str]:
@@ -64,12 +64,12 @@ def says(told: Mapping[str, Any]) -> list[str]:
 
 
 def at(sentences: Sequence[str], start: str) -> int:
-    found = [number for number, sentence in enumerate(sentences) if sentence.startswith(start)]
-    assert found, f"nothing begins with {start!r}: {sentences}"
-    return found[0]
+    matches = [number for number, sentence in enumerate(sentences) if sentence.startswith(start)]
+    assert matches, f"nothing begins with {start!r}: {sentences}"
+    return matches[0]
 
 
-def ahead_of(path: Path | str) -> Ahead:
+def ahead_of(path: Path | str) -> PlanProjection:
     ahead = empty_ahead(load_files([Path(path)]), settings_of("0.1.0"), NOW_US)
     while ahead.turn():
         pass
@@ -92,8 +92,8 @@ def test_after_the_plan_nothing_is_left_to_decide() -> None:
 
 
 def test_objects_are_shown_word_for_word_but_for_secrets_and_digests_of_what_is_not_known() -> None:
-    told = told_of(str(ROOT / "examples/shop.yaml"))
-    shown = {each["object"]["metadata"]["name"]: each["object"] for each in told["effects"] if "object" in each}
+    decoded = told_of(str(ROOT / "examples/shop.yaml"))
+    shown = {each["object"]["metadata"]["name"]: each["object"] for each in decoded["effects"] if "object" in each}
     effects = [one.effect for one in ahead_of(ROOT / "examples/shop.yaml").done]
     for made in (effect.document for effect in effects if isinstance(effect, ApplyObject)):
         metadata = made["metadata"]
@@ -127,12 +127,12 @@ def test_files_may_be_named_like_kubectl_names_them_or_one_after_the_other(tmp_p
 
 def test_what_several_resources_share_is_made_once(tmp_path: Path) -> None:
     shared = {"storage": {"tables": "shared"}}
-    told = told_of(written(tmp_path, ("Queue", "a", shared), ("Queue", "b", shared)))
-    sentences = says(told)
+    decoded = told_of(written(tmp_path, ("Queue", "a", shared), ("Queue", "b", shared)))
+    sentences = says(decoded)
     made = [each for each in sentences if each.startswith(("create table", "create keyspace", "create CronJob"))]
     assert len(made) == len({*made})
-    assert "<id of" not in json.dumps([each.get("cql") for each in told["effects"]])
-    assert not any(each.startswith("the ids that name") for each in told["unknown"])
+    assert "<id of" not in json.dumps([each.get("cql") for each in decoded["effects"]])
+    assert not any(each.startswith("the ids that name") for each in decoded["unknown"])
 
 
 def test_a_finalizer_comes_before_the_first_table(tmp_path: Path) -> None:
@@ -148,18 +148,18 @@ def test_without_scaling_there_is_a_worker_for_each_shard_and_a_budget_that_prot
 
 def test_replicas_that_are_somebody_elses_are_left_out(tmp_path: Path) -> None:
     consumer = {**CONSUMER, "scaling": {"mode": "external"}}
-    told = told_of(written(tmp_path, ("Queue", "a", {"consumers": [consumer]})))
-    documents = [each["object"] for each in told["effects"] if each.get("object", {}).get("kind") == "Deployment"]
+    decoded = told_of(written(tmp_path, ("Queue", "a", {"consumers": [consumer]})))
+    documents = [each["object"] for each in decoded["effects"] if each.get("object", {}).get("kind") == "Deployment"]
     assert [False] == ["replicas" in document["spec"] for document in documents]
 
 
 def test_a_secret_of_its_own_is_named_and_none_is_copied(tmp_path: Path) -> None:
     storage = {"connectionSecret": "mine", "dataCenter": "dc7", "keyspace": "ks7", "replication": 2}
-    told = told_of(written(tmp_path, ("Queue", "a", {"storage": storage, "consumers": [CONSUMER]})))
-    assert not any(each.startswith("create Secret") for each in says(told))
-    cql = [each["cql"] for each in told["effects"] if "cql" in each]
+    decoded = told_of(written(tmp_path, ("Queue", "a", {"storage": storage, "consumers": [CONSUMER]})))
+    assert not any(each.startswith("create Secret") for each in says(decoded))
+    cql = [each["cql"] for each in decoded["effects"] if "cql" in each]
     assert any("CREATE KEYSPACE" in each and "ks7" in each and "'dc7': '2'" in each for each in cql)
-    assert "whether Secret mine exists, and whether it leads to a Cassandra" in told["unknown"]
+    assert "whether Secret mine exists, and whether it leads to a Cassandra" in decoded["unknown"]
 
 
 @pytest.mark.parametrize(
@@ -169,19 +169,19 @@ def test_a_secret_of_its_own_is_named_and_none_is_copied(tmp_path: Path) -> None
         ([("Queue", "a", {"deadLetter": "b"}), ("Queue", "b", {"deadLetter": "a"})], "DeadLetterCycle"),
     ],
 )
-def test_what_only_its_author_can_mend_is_told_with_exit_code_2(
+def test_what_only_its_author_can_fix_is_reported_with_exit_code_2(
     tmp_path: Path, specs: list[tuple[str, str, dict[str, Any]]], reason: str
 ) -> None:
-    told = told_of(written(tmp_path, *specs), code=2)
-    assert all(end["stalled"] and reason in end["message"] for end in told["ends"])
+    decoded = told_of(written(tmp_path, *specs), code=2)
+    assert all(end["stalled"] and reason in end["message"] for end in decoded["ends"])
 
 
-def test_for_an_engine_that_is_not_carried_nothing_is_made(tmp_path: Path) -> None:
+def test_for_an_engine_that_is_not_supported_nothing_is_made(tmp_path: Path) -> None:
     sentences = says(told_of(written(tmp_path, ("Queue", "a", {"engine": "bucket"})), code=2))
     assert [True] == [each.startswith("write the status: not Ready, EngineUnavailable") for each in sentences]
 
 
-def test_a_dead_letter_queue_that_is_in_no_file_is_told_and_keeps_nothing_from_being_made(tmp_path: Path) -> None:
+def test_a_dead_letter_queue_that_is_in_no_file_is_reported_and_keeps_nothing_from_being_made(tmp_path: Path) -> None:
     path = written(tmp_path, ("Queue", "a", {"deadLetter": "b", "consumers": [CONSUMER]}))
     code, out, _ = run("-f", path, "--only", "order")
     assert 0 == code
@@ -189,11 +189,11 @@ def test_a_dead_letter_queue_that_is_in_no_file_is_told_and_keeps_nothing_from_b
     assert "create Deployment a-mailer" in out
 
 
-def test_a_template_that_can_not_be_merged_is_told(tmp_path: Path) -> None:
+def test_a_template_that_cannot_be_merged_is_reported(tmp_path: Path) -> None:
     consumer = {**CONSUMER, "template": {"spec": {"containers": [{"image": "no-name"}]}}}
-    told = told_of(written(tmp_path, ("Queue", "a", {"consumers": [consumer]})))
-    assert [False] == [end["ready"] for end in told["ends"]]
-    assert "template" in told["ends"][0]["message"]
+    decoded = told_of(written(tmp_path, ("Queue", "a", {"consumers": [consumer]})))
+    assert [False] == [end["ready"] for end in decoded["ends"]]
+    assert "template" in decoded["ends"][0]["message"]
 
 
 def test_documents_of_others_are_passed_over(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_documents_of_others_are_passed_over(tmp_path: Path) -> None:
     assert (2, "", f"The files have no Queue and no Counter (files={path})\n") == run("-f", str(path))
 
 
-def test_bad_files_are_told_as_by_validate(tmp_path: Path) -> None:
+def test_bad_files_are_reported_as_by_validate(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     path.write_text("apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {name: q}\nspec:\n  shards: 0\n")
     assert (2, "", f"{path}:5: document 1, Queue q: spec.shards: must be at least 1\n") == run("-f", str(path))
@@ -220,8 +220,8 @@ def joined(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setattr(door, "entry_points", lambda group: [entry] if group == door.JOINING else [])
 
 
-@pytest.mark.parametrize("value", ["headgate_nowhere.plan:command", "headgate_operator.plan_words:command"])
-def test_a_command_that_is_not_installed_whole_says_so_in_one_line_and_hides_no_other(
+@pytest.mark.parametrize("value", ["headgate_nowhere.plan:command", "headgate_operator.plan_text:command"])
+def test_a_command_that_is_not_installed_whole_reports_it_in_one_line_and_hides_no_other(
     monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     joined(monkeypatch, value)
@@ -253,7 +253,7 @@ def test_whatever_the_api_server_accepts_has_a_plan_with_an_end() -> None:
         while ahead.turn():
             pass
         assert [] == [key for key, plan in ahead.plans.items() if not plan.is_settled], spec
-        assert [True] == [bool(end["message"]) for end in tell(ahead)["ends"]], spec
+        assert [True] == [bool(end["message"]) for end in build_plan_document(ahead)["ends"]], spec
 
 
 def test_neither_plan_nor_plugin_needs_what_only_the_operators_process_needs() -> None:
@@ -261,7 +261,7 @@ def test_neither_plan_nor_plugin_needs_what_only_the_operators_process_needs() -
     program = (
         "import sys\n"
         "for name in ('kopf', 'kubernetes', 'aiohttp', 'prometheus_client', 'pyspark'): sys.modules[name] = None\n"
-        "import headgate_operator.plugin\n"
+        "import headgate_operator.kubectl_plugin\n"
         "from headgate.cli.main import main\n"
         f"main(['plan', '-f', {str(ROOT / 'examples/shop.yaml')!r}, '--only', 'order'])\n"
     )

@@ -19,8 +19,8 @@ from headgate.store.positions import (
     is_after,
     last_at,
     later_of,
-    moment_us_of,
     position_order,
+    time_us_of,
 )
 from headgate.store.types import Type
 
@@ -29,18 +29,18 @@ MOMENTS = st.integers(min_value=0, max_value=10_000_000_000_000_000)
 LOW = st.integers(min_value=0, max_value=2**64 - 1)
 
 
-def position(moment_us: int, low: int, ticks: int = 0) -> uuid.UUID:
+def position(time_us: int, low: int, ticks: int = 0) -> uuid.UUID:
     """A time uuid as anybody might make it."""
-    time = moment_us * 10 + ticks + 0x01B21DD213814000
+    time = time_us * 10 + ticks + 0x01B21DD213814000
     return uuid.UUID(int=(time & 0xFFFFFFFF) << 96 | (time >> 32 & 0xFFFF) << 80 | 1 << 76 | time >> 48 << 64 | low)
 
 
-def test_more_positions_of_one_moment_than_a_clock_sequence_can_tell_apart_are_all_different() -> None:
+def test_more_positions_of_one_time_than_a_clock_sequence_can_distinguish_are_all_different() -> None:
     positions = Positions()
     assert 100_000 == len({positions.at(NINE) for _ in range(100_000)})
 
 
-def test_the_counter_goes_on_past_its_end() -> None:
+def test_the_counter_continues_past_its_end() -> None:
     positions = Positions(lambda: 2**56 - 2)
     made = [positions.at(NINE) for _ in range(4)]
     assert 4 == len(set(made))
@@ -62,54 +62,54 @@ def test_a_forked_child_makes_other_positions_than_its_parent() -> None:
         os.write(writing, b"".join(positions.at(NINE).bytes for _ in range(100)))
         os._exit(0)
     os.waitpid(child, 0)
-    told = os.read(reading, 1600)
+    report = os.read(reading, 1600)
     os.close(reading)
     os.close(writing)
-    theirs = {uuid.UUID(bytes=told[at : at + 16]) for at in range(0, 1600, 16)}
+    theirs = {uuid.UUID(bytes=report[at : at + 16]) for at in range(0, 1600, 16)}
     ours = {positions.at(NINE) for _ in range(100)}
     assert (100, 100, set()) == (len(theirs), len(ours), theirs & ours)
 
 
 @given(MOMENTS, st.integers(0, 2**56 - 1))
-def test_every_low_byte_is_below_128(moment_us: int, start: int) -> None:
-    made = Positions(lambda: start).at(moment_us)
+def test_every_low_byte_is_below_128(time_us: int, start: int) -> None:
+    made = Positions(lambda: start).at(time_us)
     assert all(byte < 0x80 for byte in made.bytes[8:])
 
 
 @given(MOMENTS, st.integers(0, 2**56 - 1))
-def test_the_moment_of_a_position_is_the_moment_it_was_made_for(moment_us: int, start: int) -> None:
-    assert moment_us == moment_us_of(Positions(lambda: start).at(moment_us))
+def test_the_time_of_a_position_is_the_time_it_was_made_for(time_us: int, start: int) -> None:
+    assert time_us == time_us_of(Positions(lambda: start).at(time_us))
 
 
 @given(MOMENTS, LOW, st.integers(0, 9))
-def test_the_bounds_of_a_moment_hold_every_position_of_it_whoever_made_it(
-    moment_us: int, low: int, tick: int
+def test_the_bounds_of_a_time_hold_every_position_of_it_whichever_process_made_it(
+    time_us: int, low: int, tick: int
 ) -> None:
-    found = position(moment_us, low, tick)
-    assert position_order(first_at(moment_us)) <= position_order(found) <= position_order(last_at(moment_us))
+    result = position(time_us, low, tick)
+    assert position_order(first_at(time_us)) <= position_order(result) <= position_order(last_at(time_us))
 
 
 @given(MOMENTS)
-def test_the_last_of_a_moment_comes_before_the_first_of_the_next(moment_us: int) -> None:
-    assert is_after(first_at(moment_us + 1), last_at(moment_us))
+def test_the_last_of_a_time_comes_before_the_first_of_the_next(time_us: int) -> None:
+    assert is_after(first_at(time_us + 1), last_at(time_us))
 
 
 @given(MOMENTS, LOW, LOW)
-def test_low_bytes_compare_as_signed_as_in_the_store(moment_us: int, one: int, other: int) -> None:
+def test_low_bytes_compare_as_signed_as_in_the_store(time_us: int, one: int, other: int) -> None:
     signed = [int.from_bytes(low.to_bytes(8, "big")[:1], "big", signed=True) for low in (one, other)]
-    found = [position(moment_us, low) for low in (one, other)]
+    matches = [position(time_us, low) for low in (one, other)]
     if signed[0] < signed[1]:
-        assert is_after(found[1], found[0])
-        assert found[1] == later_of(*found) == later_of(*reversed(found))
+        assert is_after(matches[1], matches[0])
+        assert matches[1] == later_of(*matches) == later_of(*reversed(matches))
 
 
 def test_the_order_is_that_of_the_column_type() -> None:
-    found = [position(NINE, random.getrandbits(64)) for _ in range(200)]
-    assert sorted(found, key=Type.TIMEUUID.order) == sorted(found, key=position_order)
-    assert sorted(found) != sorted(found, key=position_order)
+    matches = [position(NINE, random.getrandbits(64)) for _ in range(200)]
+    assert sorted(matches, key=Type.TIMEUUID.order) == sorted(matches, key=position_order)
+    assert sorted(matches) != sorted(matches, key=position_order)
 
 
-def test_what_one_process_makes_for_one_moment_is_in_the_order_of_making() -> None:
+def test_what_one_process_makes_for_one_time_is_in_the_order_of_making() -> None:
     positions = Positions(lambda: 12_345)
     made = [positions.at(NINE) for _ in range(20_000)]
     assert all(is_after(later, earlier) for earlier, later in pairwise(made))
@@ -121,7 +121,7 @@ def test_a_seeded_source_makes_the_same_positions_again() -> None:
     assert runs[0] == runs[1]
 
 
-@pytest.mark.parametrize("moment_us", [-20_000_000_000_000_000, 2**60])
-def test_a_moment_outside_of_what_a_time_uuid_holds_is_a_bug(moment_us: int) -> None:
+@pytest.mark.parametrize("time_us", [-20_000_000_000_000_000, 2**60])
+def test_a_time_outside_of_what_a_time_uuid_holds_is_a_bug(time_us: int) -> None:
     with pytest.raises(PositionBroken):
-        first_at(moment_us)
+        first_at(time_us)

@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 import headgate
-from headgate.runtime.decide_retry import Reject, judge_failure
+from headgate.runtime.decide_retry import Reject, decide_retry
 
 PUBLIC_MODULES = ("headgate", "headgate.settle", "headgate.runtime")
 FOR_HANDLERS = {"REJECT", "Backoff", "Context", "Reject", "Retry", "RetryPolicy", "handler"}
@@ -24,8 +24,8 @@ def run_python(program: str) -> str:
 
 def test_reject_is_what_a_handler_raises() -> None:
     assert Reject is headgate.Reject
-    verdict = judge_failure(
-        headgate.RetryPolicy(), headgate.Reject("no address"), attempt=1, chance=0, told="no address"
+    verdict = decide_retry(
+        headgate.RetryPolicy(), headgate.Reject("no address"), attempt=1, jitter=0, reason="no address"
     )
     assert "Never" == type(verdict).__name__
 
@@ -41,7 +41,7 @@ def test_no_two_public_names_mean_different_things() -> None:
     for module in map(import_module, PUBLIC_MODULES):
         for name in module.__all__:
             meanings.setdefault(name, set()).add(id(getattr(module, name)))
-    assert [] == [name for name, found in meanings.items() if len(found) > 1]
+    assert [] == [name for name, result in meanings.items() if len(result) > 1]
 
 
 def test_the_settle_commands_are_in_a_module_of_their_own() -> None:

@@ -67,7 +67,7 @@ def test_the_walk_finds_microseconds_and_types_of_an_engine_wherever_they_are() 
 
 def test_a_peeked_message_has_times_in_utc_and_reads_its_payload() -> None:
     attributes = {"content-type": "application/json"}
-    peeked = contract.Peeked("m1", b'{"a":1}', attributes, "g", NOON_US, NOON_US - 1, 2, contract.Standing.LATER)
+    peeked = contract.Peeked("m1", b'{"a":1}', attributes, "g", NOON_US, NOON_US - 1, 2, contract.Visibility.LATER)
     assert PeekedMessage(
         "m1",
         b'{"a":1}',
@@ -83,9 +83,11 @@ def test_a_peeked_message_has_times_in_utc_and_reads_its_payload() -> None:
 
 
 def test_the_status_of_a_message_has_no_time_where_the_engine_has_none() -> None:
-    waiting = contract.Whereabouts("m1", contract.Fate.WAITING, ("1/0/5",), NOON_US, 1, NOON_US + 1_000_000)
+    waiting = contract.MessageLocation(
+        "m1", contract.MessageState.WAITING, ("1/0/5",), NOON_US, 1, NOON_US + 1_000_000
+    )
     assert (NOON, NOON + timedelta(seconds=1)) == (build_status(waiting).due, build_status(waiting).hidden_until)
-    gone = build_status(contract.Whereabouts("m1", contract.Fate.NOT_FOUND, ()))
+    gone = build_status(contract.MessageLocation("m1", contract.MessageState.NOT_FOUND, ()))
     assert (headgate.Fate.NOT_FOUND, None, None) == (gone.state, gone.due, gone.hidden_until)
 
 
@@ -150,7 +152,7 @@ def test_settle_commands_take_seconds_or_a_timedelta() -> None:
 def test_the_commands_of_an_engine_stay_as_they_are_and_nothing_else_is_taken() -> None:
     given_back = contract.Nack("a", charged=False)
     assert [given_back] == build_settles([given_back])
-    with pytest.raises(headgate.SpecError, match=r"A settle command is expected\. \(given=str\)"):
+    with pytest.raises(headgate.InvalidRequest, match=r"A settle command is expected\. \(given=str\)"):
         build_settles(["receipt"])  # type: ignore[list-item]  # that is the mistake
-    with pytest.raises(headgate.SpecError, match="delay must be a timedelta"):
+    with pytest.raises(headgate.InvalidRequest, match="delay must be a timedelta"):
         build_settles([settle.Nack("a", "5s")])  # type: ignore[arg-type]  # that is the mistake

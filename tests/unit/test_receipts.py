@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.engines import receipts as module
 from headgate.engines.receipts import Receipt, Receipts, read_receipt, receipts_of
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 QUEUE, OTHER = UUID(int=1), UUID(int=2)
 SECRET = b"secret"
@@ -32,8 +32,8 @@ def test_what_a_receipt_names_is_read_from_it_by_any_process(
     generation, shard, epoch, attempt, key = row
     named = Receipt(generation, shard, epoch, attempt, index, key)
     for reader in (Receipts(QUEUE, SECRET), receipts_of(QUEUE, SECRET)):
-        found, at = reader.read(text)
-        assert named == Receipt(found.generation, found.shard, found.epoch, found.attempt, at, found.key)
+        result, at = reader.read(text)
+        assert named == Receipt(result.generation, result.shard, result.epoch, result.attempt, at, result.key)
     assert named == read_receipt(text, queue=QUEUE, secret=SECRET)
 
 
@@ -66,36 +66,36 @@ def test_a_receipt_that_was_changed_anywhere_is_refused(remembered: bool) -> Non
     text = write.of_row(1, 2, 3, 4, b"some key of a row", count=9).text(7)
     read = write if remembered else Receipts(QUEUE, SECRET)
     assert 7 == read.read(text)[1]
-    for place, letter in enumerate(text):
+    for place, pending in enumerate(text):
         for other in "Ab-é":
-            if other != letter:
-                with pytest.raises(SpecError):
+            if other != pending:
+                with pytest.raises(InvalidRequest):
                     read.read(text[:place] + other + text[place + 1 :])
 
 
 @pytest.mark.parametrize("reader", [Receipts(OTHER, SECRET), Receipts(QUEUE, b"another secret")])
 def test_another_queue_and_another_key_refuse_it(reader: Receipts) -> None:
-    with pytest.raises(SpecError):
+    with pytest.raises(InvalidRequest):
         reader.read(Receipts(QUEUE, SECRET).of_row(1, 2, 3, 4, b"key", count=1).text(0))
 
 
 @pytest.mark.parametrize("text", ["", "x", "é" * 50, "A" * 20, "A" * 64, "=" * 64, " " * 64, "AAAA" * 100])
 def test_what_is_no_receipt_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         receipts_of(QUEUE, SECRET).read(text)
     assert 1 == len(str(refused.value).splitlines())
 
 
 @given(st.text(max_size=90))
 def test_no_text_makes_it_fail_otherwise(text: str) -> None:
-    with pytest.raises(SpecError):
+    with pytest.raises(InvalidRequest):
         receipts_of(QUEUE, SECRET).read(text)
 
 
-def test_seals_of_one_row_can_not_be_exchanged() -> None:
+def test_seals_of_one_row_cannot_be_exchanged() -> None:
     row = Receipts(QUEUE, SECRET).of_row(1, 2, 3, 4, b"key", count=2)
     first, second = row.text(0), row.text(1)
-    with pytest.raises(SpecError):
+    with pytest.raises(InvalidRequest):
         Receipts(QUEUE, SECRET).read(first[:-16] + second[-16:])
 
 

@@ -33,20 +33,20 @@ class Store:
 
 
 async def _settled_while(*, lease_holds: bool, store_answers: bool) -> None:
-    books = books_with(row(1, 1))
-    (given,) = give(books)
+    delivery_state = books_with(row(1, 1))
+    (given,) = give(delivery_state)
     store, holds = Store(), lease_holds
     store.fails = not store_answers
-    recorder = Recorder(books, cast(LaneSource, store), Record(EPOCH), may_act=lambda: holds)
+    recorder = Recorder(delivery_state, cast(LaneSource, store), Record(EPOCH), may_act=lambda: holds)
     running = asyncio.get_running_loop().create_task(recorder.run())
     try:
-        books.ack(given.row.key, given.index, given.attempt)
+        delivery_state.ack(given.row.key, given.index, given.attempt)
         assert not await recorder.flush()
-        assert books.lowest_unsettled is not None and not books.advance()
+        assert delivery_state.lowest_unsettled is not None and not delivery_state.advance()
         store.fails, holds = False, True
         assert await recorder.flush()
-        assert store.settled == 1 and books.unsettled == 0
-        assert [1] == [each.order for each in books.advance()]
+        assert store.settled == 1 and delivery_state.unsettled == 0
+        assert [1] == [each.order for each in delivery_state.advance()]
     finally:
         running.cancel()
 

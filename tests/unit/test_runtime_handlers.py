@@ -14,13 +14,13 @@ from pydantic import BaseModel
 from headgate.client.blocking import SyncMessage
 from headgate.client.message import Message, Received
 from headgate.engines.contract import Delivery
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.runtime import Context, RetryPolicy, handler
+from headgate.runtime.attempt import Attempt
 from headgate.runtime.decide_retry import Again
-from headgate.runtime.flight import Flight
 from headgate.runtime.handlers import Handler, HandlerUnusable, load_handler, understand
 from headgate.runtime.payloads import PayloadInvalid
-from headgate.runtime.performing import PythonPerformer
+from headgate.runtime.runner import PythonPerformer
 
 
 def delivery(payload: bytes) -> Delivery:
@@ -69,7 +69,7 @@ def test_a_payload_is_read_as_it_is_annotated(function: Any, payload: bytes, exp
 
 
 @pytest.mark.parametrize(
-    ("function", "payload", "said"),
+    ("function", "payload", "message"),
     [
         (as_text, b"\xff", "The payload is not UTF-8: at byte 0"),
         (as_model, b"{", "The payload is not a valid Mail\nit: Invalid JSON"),
@@ -77,10 +77,12 @@ def test_a_payload_is_read_as_it_is_annotated(function: Any, payload: bytes, exp
         (as_dict, b'{"a": "secret"}', "The payload is not a valid dict"),
     ],
 )
-def test_a_payload_that_does_not_fit_is_told_without_its_values(function: Any, payload: bytes, said: str) -> None:
+def test_a_payload_that_does_not_fit_is_reported_without_its_values(
+    function: Any, payload: bytes, message: str
+) -> None:
     with pytest.raises(PayloadInvalid) as invalid:
         understand(function, "m:f").decode(delivery(payload))
-    assert str(invalid.value).startswith(said)
+    assert str(invalid.value).startswith(message)
     assert "secret" not in str(invalid.value)
 
 
@@ -151,7 +153,7 @@ def strange(payload: Callable1) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "message"),
     [
         (two, "The handler's parameters are not supported"),
         (none, "The handler's parameters are not supported"),
@@ -164,8 +166,8 @@ def strange(payload: Callable1) -> None: ...
         (7, "A handler must be a function"),
     ],
 )
-def test_what_can_not_be_understood_is_one_clear_line(function: Any, said: str) -> None:
-    with pytest.raises(SpecError, match=said) as refused:
+def test_what_cannot_be_understood_is_one_clear_line(function: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as refused:
         understand(function, "m:f")
     assert "handler=m:f" in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -188,7 +190,7 @@ def test_an_entry_point_is_module_and_function(wrong: str) -> None:
         load_handler(wrong)
 
 
-def test_a_function_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_a_function_that_is_not_there_is_reported_with_those_that_are() -> None:
     with pytest.raises(HandlerUnusable, match="fragile"):
         load_handler("tests.runtime.killers:gone")
 
@@ -207,9 +209,9 @@ def fails_in_a_thread(payload: bytes) -> None:
 @pytest.mark.parametrize("function", [fails_on_the_loop, fails_in_a_thread])
 def test_the_traceback_of_a_failure_begins_with_the_handler(function: Callable[..., Any]) -> None:
     async def perform() -> object:
-        performer = PythonPerformer(understand(function, "m:f"), threads=1, chance=Random(1))
+        performer = PythonPerformer(understand(function, "m:f"), threads=1, rng=Random(1))
         try:
-            return await performer.perform(Flight(delivery(b"x"), 0.0))
+            return await performer.perform(Attempt(delivery(b"x"), 0.0))
         finally:
             await performer.close()
 
@@ -273,14 +275,14 @@ WITHOUT_ANNOTATION = [plain, anything, unannotated_batch, undeclared_batch]
         (b"{}", b"application/json", b"{}"),
     ],
 )
-def test_without_an_annotation_the_content_type_says_how_a_payload_is_read(
+def test_without_an_annotation_the_content_type_shows_how_a_payload_is_read(
     function: Any, payload: bytes, content_type: str | bytes, expected: object
 ) -> None:
     assert expected == understand(function, "m:f").decode(typed(payload, content_type))
 
 
 @pytest.mark.parametrize(
-    ("payload", "content_type", "said"),
+    ("payload", "content_type", "message"),
     [
         (b'{"secret": ', "application/json", "The payload is not JSON"),
         (b"\xff\xfe\xfdsecret", "application/json", "The payload is not JSON"),
@@ -288,8 +290,10 @@ def test_without_an_annotation_the_content_type_says_how_a_payload_is_read(
         (b"secret\xff", "text/plain", "The payload is not UTF-8: at byte 6"),
     ],
 )
-def test_a_payload_that_is_not_of_its_content_type_does_not_fit(payload: bytes, content_type: str, said: str) -> None:
-    with pytest.raises(PayloadInvalid, match=said) as invalid:
+def test_a_payload_that_is_not_of_its_content_type_does_not_fit(
+    payload: bytes, content_type: str, message: str
+) -> None:
+    with pytest.raises(PayloadInvalid, match=message) as invalid:
         understand(plain, "m:f").decode(typed(payload, content_type))
     assert "secret" not in str(invalid.value)
 

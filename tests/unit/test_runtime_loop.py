@@ -40,9 +40,9 @@ def test_with_the_extra_it_is_the_loop_of_the_extra(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(loop, "find_spec", lambda name: name)
     monkeypatch.setitem(sys.modules, "uvloop", SimpleNamespace(new_event_loop=new_event_loop))
-    found = loop.new_loop()
-    found.close()
-    assert made == [found]
+    result = loop.new_loop()
+    result.close()
+    assert made == [result]
 
 
 def test_importing_it_tunes_nothing() -> None:

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from headgate.client.background import BackgroundLoop, WaitsForItself
-from headgate.client.queue import ConnectionOfAnotherProcess
+from headgate.client.background import BackgroundLoop, WouldDeadlock
+from headgate.client.queue import WrongProcess
 from headgate.errors import Bug
 
 
@@ -27,7 +27,7 @@ def test_any_thread_gets_its_own_result() -> None:
     background.stop()
 
 
-def test_what_the_work_raises_is_raised_to_who_asked_for_it() -> None:
+def test_what_the_work_raises_is_raised_to_one_that_asked_for_it() -> None:
     background = BackgroundLoop("test")
 
     async def fail() -> None:
@@ -44,7 +44,7 @@ def test_work_that_would_wait_for_itself_is_refused() -> None:
     async def within() -> int:
         return background.run(double(1))
 
-    with pytest.raises(WaitsForItself):
+    with pytest.raises(WouldDeadlock):
         background.run(within())
     background.stop()
 
@@ -79,13 +79,13 @@ def test_a_child_of_a_fork_is_refused_instead_of_waiting_for_ever() -> None:
     if child == 0:
         try:
             background.run(double(1))
-        except ConnectionOfAnotherProcess as refused:
+        except WrongProcess as refused:
             os.write(write, str(refused).encode())
         finally:
             os._exit(0)
     os.close(write)
-    with os.fdopen(read) as told:
-        assert told.read().startswith("A connection does not survive a fork")
+    with os.fdopen(read) as report:
+        assert report.read().startswith("A connection does not survive a fork")
     os.waitpid(child, 0)
     assert 4 == background.run(double(2))
     background.stop()

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 
-from headgate.client.home import Home
+from headgate.client.loop_affinity import Home
 
 
 async def begun() -> Home:
@@ -16,28 +16,28 @@ async def begun() -> Home:
 
 def test_it_is_at_home_on_its_own_loop_and_nowhere_else() -> None:
     async def asked(home: Home) -> bool:
-        return home.is_here()
+        return home.is_same_loop()
 
     loop = asyncio.new_event_loop()
     home = loop.run_until_complete(begun())
     assert loop.run_until_complete(asked(home))
-    assert not home.is_here(), "no loop runs"
+    assert not home.is_same_loop(), "no loop runs"
     assert not asyncio.run(asked(home)), "another loop of the same thread"
     loop.close()
 
 
 def test_another_thread_is_not_its_home_while_its_loop_runs() -> None:
-    found: list[bool] = []
+    matches: list[bool] = []
 
     async def work() -> None:
         home = await begun()
-        other = threading.Thread(target=lambda: found.append(home.is_here()))
+        other = threading.Thread(target=lambda: matches.append(home.is_same_loop()))
         other.start()
         await asyncio.to_thread(other.join)
-        found.append(home.is_here())
+        matches.append(home.is_same_loop())
 
     asyncio.run(work())
-    assert [False, True] == found
+    assert [False, True] == matches
 
 
 def test_a_child_of_its_process_is_not_its_home_even_within_the_same_loop() -> None:
@@ -45,9 +45,9 @@ def test_a_child_of_its_process_is_not_its_home_even_within_the_same_loop() -> N
         home = await begun()
         child = os.fork()
         if child == 0:
-            os._exit(home.is_here())
+            os._exit(home.is_same_loop())
         _, status = os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once, and nothing else runs here
-        assert home.is_here()
+        assert home.is_same_loop()
         return os.waitstatus_to_exitcode(status)
 
     assert 0 == asyncio.run(work())

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from headgate import Put, PutManyFailed, PutResult, SpecError, Unavailable
+from headgate import InvalidRequest, Put, PutManyFailed, PutResult, Unavailable
 from headgate.client.background import BackgroundLoop
 from headgate.client.blocking import SyncQueue
 from headgate.client.payloads import PayloadUnfit
 from headgate.client.put_many import CHUNK_BYTES, CHUNK_MESSAGES, CHUNKS_IN_FLIGHT, READ_AHEAD_MAX, TOGETHER
 from headgate.client.queue import Queue
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from headgate.errors import HeadgateError
 from headgate.store.clocks import ClockNotTrusted
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 from headgate.testing.memory_queue import MemoryQueue
 
 MILLION = 1_000_000
@@ -38,7 +38,7 @@ class Engine(MemoryQueue):
         self.in_flight_max = 0
         self.sizes: list[int] = []
 
-    async def put_each(self, messages: Sequence[Message]) -> list[str | HeadgateError]:
+    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
         self.sizes.append(len(messages))
         self.in_flight += 1
         self.in_flight_max = max(self.in_flight, self.in_flight_max)
@@ -60,7 +60,7 @@ class Engine(MemoryQueue):
 class Forgetful(Engine):
     """Keeps nothing."""
 
-    async def put_each(self, messages: Sequence[Message]) -> list[str | HeadgateError]:
+    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
         await asyncio.sleep(0)
         return ["id"] * len(messages)
 
@@ -167,7 +167,7 @@ def test_a_chunk_ends_where_it_has_enough_bytes() -> None:
 
 @pytest.mark.parametrize("wrong", [b"bytes", "text", Put(b""), 7])
 def test_one_message_is_no_iterable_of_messages(wrong: Any) -> None:
-    with pytest.raises(SpecError, match="The messages of put_many must be an iterable"):
+    with pytest.raises(InvalidRequest, match="The messages of put_many must be an iterable"):
         asyncio.run(queue_on(Engine()).put_many(wrong))
 
 
@@ -236,13 +236,13 @@ def test_the_blocking_sdk_reads_its_source_in_the_callers_thread() -> None:
 
 def test_a_message_that_fails_does_not_stop_the_others(put_many: PutMany) -> None:
     engine = Engine()
-    engine.fails = {b"1": Unknown("no answer")}
+    engine.fails = {b"1": OutcomeUnknown("no answer")}
     messages = [b"0", b"1", object(), b"3"]
     with pytest.raises(PutManyFailed) as caught:
         put_many(queue_on(engine), messages)
     failed = caught.value
     assert ["id-0", None, None, "id-3"] == failed.ids
-    assert [(1, b"1", Unknown), (2, messages[2], PayloadUnfit)] == [
+    assert [(1, b"1", OutcomeUnknown), (2, messages[2], PayloadUnfit)] == [
         (each.index, each.message, type(each.error)) for each in failed.failures
     ]
     assert [b"0", b"3"] == engine.payloads
@@ -255,14 +255,14 @@ def test_a_message_that_fails_does_not_stop_the_others(put_many: PutMany) -> Non
 
 def test_if_all_messages_fail_the_first_error_is_raised(put_many: PutMany) -> None:
     engine = Engine()
-    engine.fails = {b"0": Unknown("no answer"), b"1": Unknown("another")}
-    with pytest.raises(Unknown, match="no answer"):
+    engine.fails = {b"0": OutcomeUnknown("no answer"), b"1": OutcomeUnknown("another")}
+    with pytest.raises(OutcomeUnknown, match="no answer"):
         put_many(queue_on(engine), [b"0", b"1"])
 
 
 def test_the_results_of_put_each_are_ids_and_errors_in_the_order_of_the_source() -> None:
     engine = Engine()
-    engine.fails = {b"1": Unknown("no answer")}
+    engine.fails = {b"1": OutcomeUnknown("no answer")}
 
     async def work() -> list[PutResult]:
         return [each async for each in queue_on(engine).put_each([b"0", b"1", Put(b"2", group="g")])]
@@ -305,7 +305,7 @@ def test_a_chunk_with_a_group_is_put_alone() -> None:
 
 def test_a_put_that_is_cancelled_leaves_no_task_behind() -> None:
     class Slow(Engine):
-        async def put_each(self, messages: Sequence[Message]) -> list[str | HeadgateError]:
+        async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
             await asyncio.sleep(3600)
             raise AssertionError
 

@@ -13,7 +13,6 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, Field
 
-from headgate.client.moments import moment_of, moment_us, span_us
 from headgate.client.outgoing import Put, message_of
 from headgate.client.payloads import (
     JSON,
@@ -25,8 +24,9 @@ from headgate.client.payloads import (
     read_model,
     read_text,
 )
-from headgate.engines.contract import Delivery, Message
-from headgate.errors import SpecError
+from headgate.client.times import datetime_of, span_us, time_us_from
+from headgate.engines.contract import Delivery, NewMessage
+from headgate.errors import InvalidRequest
 from headgate.runtime.payloads import decoder_of
 
 NOW = 1_750_000_000_000_000
@@ -71,7 +71,7 @@ NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
         (Mail(to="you", copyCount=2), b'{"to":"you","copyCount":2}', JSON),
     ],
 )
-def test_a_payload_is_encoded_and_says_how(payload: Any, encoded: bytes, form: str | None) -> None:
+def test_a_payload_is_encoded_and_shows_how(payload: Any, encoded: bytes, form: str | None) -> None:
     assert (encoded, form) == encode_payload(payload)
 
 
@@ -92,7 +92,7 @@ def test_a_payload_is_encoded_and_says_how(payload: Any, encoded: bytes, form: s
         {"x": "\ud800"},
     ],
 )
-def test_what_json_can_not_say_is_refused_in_one_line(payload: Any) -> None:
+def test_what_json_cannot_state_is_refused_in_one_line(payload: Any) -> None:
     with pytest.raises(PayloadUnfit) as refused:
         encode_payload(payload)
     assert 1 == len(str(refused.value).splitlines())
@@ -150,15 +150,15 @@ def test_what_was_put_is_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("read", "says"),
+    ("read", "message"),
     [
         (lambda: read_text(b"\xff"), "The payload is not UTF-8"),
         (lambda: read_json(b"{"), "The payload is not JSON"),
         (lambda: read_model(b'{"copyCount": "many"}', Mail), "The payload is not a Mail"),
     ],
 )
-def test_a_payload_of_another_form_is_one_line_for_its_reader(read: Any, says: str) -> None:
-    with pytest.raises(PayloadUnreadable, match=says) as refused:
+def test_a_payload_of_another_form_is_one_line_for_its_reader(read: Any, message: str) -> None:
+    with pytest.raises(PayloadUnreadable, match=message) as refused:
         read()
     assert 1 == len(str(refused.value).splitlines())
 
@@ -179,25 +179,25 @@ def test_a_length_of_time_is_seconds_or_a_timedelta(span: Any, us: int) -> None:
 
 @pytest.mark.parametrize("span", [-1, timedelta(seconds=-1), math.nan, math.inf, "5s", True, None, 1e12])
 def test_what_is_no_length_of_time_is_refused(span: Any) -> None:
-    with pytest.raises(SpecError, match="delay"):
+    with pytest.raises(InvalidRequest, match="delay"):
         span_us(span, "delay")
 
 
-def test_a_moment_is_the_same_in_every_time_zone_and_refused_without_one() -> None:
-    moment = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
-    assert moment_us(moment, "x") == moment_us(moment.astimezone(timezone(timedelta(hours=9))), "x")
-    assert moment == moment_of(moment_us(moment, "x"))
-    with pytest.raises(SpecError, match="deliver_at has no time zone"):
-        moment_us(moment.replace(tzinfo=None), "deliver_at")
-    with pytest.raises(SpecError, match="deliver_at must be a datetime"):
-        moment_us(5, "deliver_at")  # type: ignore[arg-type]  # that is the mistake
+def test_a_time_is_the_same_in_every_time_zone_and_refused_without_one() -> None:
+    time = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    assert time_us_from(time, "x") == time_us_from(time.astimezone(timezone(timedelta(hours=9))), "x")
+    assert time == datetime_of(time_us_from(time, "x"))
+    with pytest.raises(InvalidRequest, match="deliver_at has no time zone"):
+        time_us_from(time.replace(tzinfo=None), "deliver_at")
+    with pytest.raises(InvalidRequest, match="deliver_at must be a datetime"):
+        time_us_from(5, "deliver_at")  # type: ignore[arg-type]  # that is the mistake
 
 
 def test_a_put_becomes_a_message_of_the_engine() -> None:
     put = Put({"a": 1}, delay=2, group="g", once="k", once_scope="s", attributes={"n": "1"})
-    expected = Message(b'{"a":1}', NOW + 2_000_000, {"n": "1", "content-type": JSON}, "g", "k", "s")
+    expected = NewMessage(b'{"a":1}', NOW + 2_000_000, {"n": "1", "content-type": JSON}, "g", "k", "s")
     assert expected == message_of(put, NOW)
-    assert Message(b"x") == message_of(Put(b"x"), NOW)
+    assert NewMessage(b"x") == message_of(Put(b"x"), NOW)
 
 
 def test_a_content_type_of_ones_own_wins() -> None:
@@ -205,7 +205,7 @@ def test_a_content_type_of_ones_own_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("put", "says"),
+    ("put", "message"),
     [
         (Put(b"x", delay=1, deliver_at=datetime.now(UTC)), "set the delivery time"),
         (Put(b"x", once_scope="s"), "once_scope"),
@@ -213,6 +213,6 @@ def test_a_content_type_of_ones_own_wins() -> None:
         (Put(b"x", attributes=[("n", "1")]), "must map"),  # type: ignore[arg-type]  # that is the mistake
     ],
 )
-def test_a_put_that_makes_no_sense_is_refused(put: Put, says: str) -> None:
-    with pytest.raises(SpecError, match=says):
+def test_a_put_that_makes_no_sense_is_refused(put: Put, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
         message_of(put, NOW)

@@ -14,10 +14,10 @@ from headgate.engines.decide_sharing import (
     STILL_US,
     UNPROCESSED_US,
     GivingBack,
-    Look,
+    LaneObservation,
     Member,
     Watch,
-    share,
+    decide_shares,
     watchers,
 )
 
@@ -25,8 +25,8 @@ MEMBERS = st.lists(st.uuids(), min_size=1, max_size=9, unique=True)
 LANES = [(1, shard) for shard in range(24)]
 
 
-def members_of(ids: list[UUID], room: int = 1_000) -> list[Member]:
-    return [Member(each, room) for each in ids]
+def members_of(ids: list[UUID], capacity: int = 1_000) -> list[Member]:
+    return [Member(each, capacity) for each in ids]
 
 
 def counts(shared: dict[tuple[int, int], UUID]) -> list[int]:
@@ -35,7 +35,7 @@ def counts(shared: dict[tuple[int, int], UUID]) -> list[int]:
 
 @given(ids=MEMBERS, lanes=st.integers(0, 40))
 def test_shares_differ_by_one_lane_at_most_and_no_lane_is_left(ids: list[UUID], lanes: int) -> None:
-    shared = share(LANES[:lanes], members_of(ids))
+    shared = decide_shares(LANES[:lanes], members_of(ids))
     assert min(lanes, 24) == len(shared)
     held = [list(shared.values()).count(each) for each in ids]
     assert max(held) - min(held) <= 1
@@ -43,12 +43,12 @@ def test_shares_differ_by_one_lane_at_most_and_no_lane_is_left(ids: list[UUID], 
 
 @given(ids=MEMBERS, lanes=st.permutations(LANES))
 def test_the_order_of_the_lists_does_not_matter(ids: list[UUID], lanes: list[tuple[int, int]]) -> None:
-    assert share(LANES, members_of(ids)) == share(lanes, members_of(ids[::-1]))
+    assert decide_shares(LANES, members_of(ids)) == decide_shares(lanes, members_of(ids[::-1]))
 
 
 @given(ids=st.lists(st.uuids(), min_size=2, max_size=9, unique=True))
 def test_when_a_member_leaves_few_lanes_move_but_his(ids: list[UUID]) -> None:
-    before, after = share(LANES, members_of(ids)), share(LANES, members_of(ids[1:]))
+    before, after = decide_shares(LANES, members_of(ids)), decide_shares(LANES, members_of(ids[1:]))
     moved = [lane for lane in LANES if before[lane] != after[lane]]
     his = [lane for lane in LANES if before[lane] == ids[0]]
     assert set(his) <= set(moved)
@@ -57,10 +57,10 @@ def test_when_a_member_leaves_few_lanes_move_but_his(ids: list[UUID]) -> None:
 
 @given(rooms=st.lists(st.integers(0, 30), min_size=1, max_size=6))
 def test_nobody_gets_more_than_he_has_room_for_and_all_room_is_used(rooms: list[int]) -> None:
-    members = [Member(UUID(int=number + 1), room) for number, room in enumerate(rooms)]
-    shared = share(LANES, members)
+    members = [Member(UUID(int=number + 1), capacity) for number, capacity in enumerate(rooms)]
+    shared = decide_shares(LANES, members)
     assert min(len(LANES), sum(rooms)) == len(shared)
-    assert all(list(shared.values()).count(each.id) <= each.room for each in members)
+    assert all(list(shared.values()).count(each.id) <= each.capacity for each in members)
 
 
 def test_a_lane_is_given_back_only_after_it_was_anothers_without_a_break() -> None:
@@ -87,41 +87,41 @@ def test_a_lane_taken_because_its_member_did_not_is_kept_for_a_while() -> None:
     assert [lane] == giving.decide([lane], {lane: other}, me, now_us=EXTRA_KEPT_US + GIVE_BACK_AFTER_US)
 
 
-def look(at_us: int, **fields: object) -> Look:
+def observation(at_us: int, **fields: object) -> LaneObservation:
     values: dict[str, object] = {"locked": True, "epoch": 3, "progress": 7, "touched_us": at_us, "due_us": 0}
-    return Look((1, 0), at_us, **(values | fields))  # type: ignore[arg-type]
+    return LaneObservation((1, 0), at_us, **(values | fields))  # type: ignore[arg-type]
 
 
 def test_a_free_lane_with_work_due_is_unprocessed_after_fifteen_seconds() -> None:
     watch = Watch(touch_us=2 * SECOND_US)
-    assert not watch.is_unprocessed(look(20 * SECOND_US, locked=False))
-    assert not watch.is_unprocessed(look(20 * SECOND_US + UNPROCESSED_US, locked=False, due_us=None))
-    assert watch.is_unprocessed(look(20 * SECOND_US + UNPROCESSED_US, locked=False))
-    assert not watch.is_unprocessed(look(60 * SECOND_US))
-    assert not watch.is_unprocessed(look(61 * SECOND_US, locked=False))
+    assert not watch.is_unprocessed(observation(20 * SECOND_US, locked=False))
+    assert not watch.is_unprocessed(observation(20 * SECOND_US + UNPROCESSED_US, locked=False, due_us=None))
+    assert watch.is_unprocessed(observation(20 * SECOND_US + UNPROCESSED_US, locked=False))
+    assert not watch.is_unprocessed(observation(60 * SECOND_US))
+    assert not watch.is_unprocessed(observation(61 * SECOND_US, locked=False))
 
 
 def test_a_touched_lane_whose_progress_stands_still_with_work_due_is_suspicious() -> None:
     watch = Watch(touch_us=2 * SECOND_US)
-    assert not watch.is_suspicious(look(SECOND_US))
-    assert not watch.is_suspicious(look(SECOND_US + STILL_US - 1))
-    assert watch.is_suspicious(look(SECOND_US + STILL_US))
+    assert not watch.is_suspicious(observation(SECOND_US))
+    assert not watch.is_suspicious(observation(SECOND_US + STILL_US - 1))
+    assert watch.is_suspicious(observation(SECOND_US + STILL_US))
 
 
 def test_without_work_due_nobody_is_suspicious() -> None:
     watch = Watch(touch_us=2 * SECOND_US)
-    watch.is_suspicious(look(SECOND_US, due_us=None))
-    assert not watch.is_suspicious(look(SECOND_US + STILL_US, due_us=None))
-    assert not watch.is_suspicious(look(SECOND_US + STILL_US, due_us=SECOND_US + STILL_US + 1))
-    assert watch.is_suspicious(look(SECOND_US + STILL_US))
+    watch.is_suspicious(observation(SECOND_US, due_us=None))
+    assert not watch.is_suspicious(observation(SECOND_US + STILL_US, due_us=None))
+    assert not watch.is_suspicious(observation(SECOND_US + STILL_US, due_us=SECOND_US + STILL_US + 1))
+    assert watch.is_suspicious(observation(SECOND_US + STILL_US))
 
 
-def test_progress_another_epoch_or_no_touch_begin_the_count_anew() -> None:
+def test_progress_another_epoch_or_no_touch_begin_the_count_again() -> None:
     for change in ({"progress": 8}, {"epoch": 4}, {"touched_us": 0}, {"locked": False}):
         watch = Watch(touch_us=2 * SECOND_US)
-        watch.is_suspicious(look(SECOND_US))
-        assert not watch.is_suspicious(look(20 * SECOND_US, **change))
-        assert not watch.is_suspicious(look(SECOND_US + STILL_US)), change
+        watch.is_suspicious(observation(SECOND_US))
+        assert not watch.is_suspicious(observation(20 * SECOND_US, **change))
+        assert not watch.is_suspicious(observation(SECOND_US + STILL_US)), change
 
 
 @given(ids=st.lists(st.uuids(), min_size=1, max_size=9, unique=True))

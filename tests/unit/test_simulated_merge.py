@@ -18,9 +18,9 @@ from headgate.store.simulated.partition import (
     EVERYTHING,
     Cut,
     Image,
-    Partition,
+    PartitionUpdate,
+    SimulatedPartition,
     Span,
-    Update,
     images_agree,
     merge_images,
     missing_from,
@@ -42,27 +42,27 @@ ROW_CELLS = st.dictionaries(st.sampled_from("vw"), CELLS, max_size=2)
 
 
 @st.composite
-def updates(draw: st.DrawFn) -> Update:
+def updates(draw: st.DrawFn) -> PartitionUpdate:
     """One write of any kind."""
     kind = draw(st.sampled_from(["row", "row", "row", "row deletion", "range", "partition", "static"]))
     if kind == "range":
-        return Update(ranges={draw(SPANS): draw(DELETIONS)})
+        return PartitionUpdate(ranges={draw(SPANS): draw(DELETIONS)})
     if kind == "partition":
-        return Update(deletion=draw(DELETIONS))
+        return PartitionUpdate(deletion=draw(DELETIONS))
     if kind == "static":
-        return Update(static=Row((), None, None, draw(ROW_CELLS)))
+        return PartitionUpdate(static=Row((), None, None, draw(ROW_CELLS)))
     key = draw(KEYS)
     if kind == "row deletion":
-        return Update(rows={key: Row(key, None, draw(DELETIONS), {})})
+        return PartitionUpdate(rows={key: Row(key, None, draw(DELETIONS), {})})
     marker = draw(st.one_of(st.none(), CELLS.filter(lambda cell: cell.kind != 2)))
-    return Update(rows={key: Row(key, marker, None, draw(ROW_CELLS))})
+    return PartitionUpdate(rows={key: Row(key, marker, None, draw(ROW_CELLS))})
 
 
 ALL = Cut(EVERYTHING, False, None, 101, 0)
 
 
-def _image(writes: list[Update], cut: Cut = ALL) -> Image:
-    partition = Partition()
+def _image(writes: list[PartitionUpdate], cut: Cut = ALL) -> Image:
+    partition = SimulatedPartition()
     for write in writes:
         partition.apply(write)
     return partition.image(cut)
@@ -100,46 +100,50 @@ def test_what_expired_counts_as_deleted_when_it_was_written() -> None:
 
 
 @given(st.data(), st.lists(updates(), max_size=12))
-def test_a_partition_does_not_depend_on_the_order_of_writes(data: st.DataObject, writes: list[Update]) -> None:
+def test_a_partition_does_not_depend_on_the_order_of_writes(
+    data: st.DataObject, writes: list[PartitionUpdate]
+) -> None:
     other = data.draw(st.permutations(writes)) + data.draw(
-        st.lists(st.sampled_from(writes or [Update()]), max_size=3)
+        st.lists(st.sampled_from(writes or [PartitionUpdate()]), max_size=3)
     )
     assert images_agree([_image(writes), _image(other)])
 
 
 @given(st.lists(updates(), max_size=8), st.lists(updates(), max_size=8), st.booleans(), st.integers(1, 3))
 def test_replicas_merged_know_what_one_that_got_everything_knows(
-    left: list[Update], right: list[Update], backwards: bool, limit: int
+    left: list[PartitionUpdate], right: list[PartitionUpdate], backwards: bool, limit: int
 ) -> None:
     cut = Cut(EVERYTHING, backwards, limit, 101, 0)
     images = [_image(left, cut), _image(right, cut)]
     merged = merge_images(images, backwards)
     whole = _visible(_image([*left, *right], Cut(EVERYTHING, backwards, None, 101, 0)))
-    told = _visible(merged)
+    report = _visible(merged)
     if merged.truncated:
-        assert told == whole[: len(told)]
+        assert report == whole[: len(report)]
     else:
-        assert told == whole
+        assert report == whole
 
 
 @given(st.lists(updates(), max_size=8), st.lists(updates(), max_size=8))
-def test_a_replica_that_is_told_what_it_lacks_answers_like_the_others(
-    left: list[Update], right: list[Update]
+def test_a_replica_that_is_reported_what_it_lacks_answers_like_the_others(
+    left: list[PartitionUpdate], right: list[PartitionUpdate]
 ) -> None:
     merged = merge_images([_image(left), _image(right)], False)
-    mended = _image([*left, missing_from(_image(left), merged)])
-    assert _visible(mended) == _visible(merged)
-    assert images_agree([mended, merged])
+    fixed = _image([*left, missing_from(_image(left), merged)])
+    assert _visible(fixed) == _visible(merged)
+    assert images_agree([fixed, merged])
 
 
 @given(st.lists(updates(), max_size=12), st.integers(95, 160))
-def test_a_purge_changes_nothing_that_a_reader_of_that_moment_sees(writes: list[Update], gc_before_s: int) -> None:
+def test_a_purge_changes_nothing_that_a_reader_of_that_time_sees(
+    writes: list[PartitionUpdate], gc_before_s: int
+) -> None:
     now_s = max(gc_before_s, 101)
-    partition = Partition()
+    partition = SimulatedPartition()
     for write in writes:
         partition.apply(write)
     cut = Cut(EVERYTHING, False, None, now_s, gc_before_s)
-    before, told = _visible(partition.image(Cut(EVERYTHING, False, None, now_s, 0)), now_s), partition.image(cut)
+    before, report = _visible(partition.image(Cut(EVERYTHING, False, None, now_s, 0)), now_s), partition.image(cut)
     partition.purge(now_s, gc_before_s)
-    assert before == _visible(told, now_s) == _visible(partition.image(cut), now_s)
-    assert images_agree([told, partition.image(cut)]), "a purged replica answers as one that has not purged yet"
+    assert before == _visible(report, now_s) == _visible(partition.image(cut), now_s)
+    assert images_agree([report, partition.image(cut)]), "a purged replica answers as one that has not purged yet"

@@ -18,9 +18,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from headgate.client.background import BackgroundLoop
 from headgate.client.outgoing import Put, message_of
 from headgate.client.queue import Queue
-from headgate.engines.contract import Delivery, Message
-from headgate.errors import HeadgateError, SpecError
-from headgate.store.store import Unknown
+from headgate.engines.contract import Delivery, NewMessage
+from headgate.errors import HeadgateError, InvalidRequest
+from headgate.store.store import OutcomeUnknown
 from headgate.telemetry.spans import Spans, spans
 from headgate.telemetry.tracing import current_trace, read_trace, with_trace
 from headgate.testing.memory_queue import MemoryQueue
@@ -57,11 +57,11 @@ def test_a_span_continues_the_trace_of_the_message_and_what_is_put_continues_the
     made = spans()
     assert isinstance(made, Spans)
     with made.processing("shop/emails", [delivery(1, traceparent=PARENT, tracestate="a=b")]):
-        carried = with_trace({})
+        supported = with_trace({})
     (span,) = finished
     assert span.context is not None and span.parent is not None
     assert (TRACE, "b7ad6b7169203331") == (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}")
-    assert {"traceparent": f"00-{TRACE}-{span.context.span_id:016x}-01", "tracestate": "a=b"} == carried
+    assert {"traceparent": f"00-{TRACE}-{span.context.span_id:016x}-01", "tracestate": "a=b"} == supported
     assert ("process shop/emails", "CONSUMER") == (span.name, span.kind.name)
     assert "m1" == (span.attributes or {})["messaging.message.id"]
 
@@ -97,10 +97,10 @@ class KeptQueue(MemoryQueue):
 
     def __init__(self) -> None:
         super().__init__("shop/emails")
-        self.put_here: list[Message] = []
+        self.put_here: list[NewMessage] = []
         self.refuse_with: HeadgateError | None = None
 
-    async def put(self, messages: Sequence[Message]) -> list[str]:
+    async def put(self, messages: Sequence[NewMessage]) -> list[str]:
         if self.refuse_with is not None:
             raise self.refuse_with
         self.put_here += messages
@@ -110,9 +110,9 @@ class KeptQueue(MemoryQueue):
 def queue_on(engine: KeptQueue) -> Queue:
     """The SDK's queue on an engine in memory."""
     upkeep: Any = SimpleNamespace(require_usable=lambda: None, now_us=lambda: 0, batches=None)
-    found: Any = SimpleNamespace(settings=SimpleNamespace(name=engine.name))
+    result: Any = SimpleNamespace(settings=SimpleNamespace(name=engine.name))
     stand_in: Any = engine
-    return Queue(found, stand_in, upkeep, found)
+    return Queue(result, stand_in, upkeep, result)
 
 
 def traceparent_of(span: sdk.ReadableSpan) -> str:
@@ -202,14 +202,16 @@ def test_without_a_current_span_a_put_makes_none_and_writes_no_attributes(
 
 
 @pytest.mark.parametrize(
-    ("refusal", "payload"), [(Unknown("no answer"), b""), (None, object())], ids=["by the store", "of the payload"]
+    ("refusal", "payload"),
+    [(OutcomeUnknown("no answer"), b""), (None, object())],
+    ids=["by the store", "of the payload"],
 )
 def test_a_put_that_fails_is_seen_in_its_span(
     finished: list[sdk.ReadableSpan], refusal: HeadgateError | None, payload: object
 ) -> None:
     engine = KeptQueue()
     engine.refuse_with = refusal
-    with pytest.raises((Unknown, SpecError)):
+    with pytest.raises((OutcomeUnknown, InvalidRequest)):
         asyncio.run(put_in_span(engine, payload))
     assert ("send shop/emails", "ERROR") == (finished[0].name, finished[0].status.status_code.name)
 

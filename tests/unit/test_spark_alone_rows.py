@@ -15,7 +15,7 @@ from headgate.engines.packed import PackedRun, pack, pack_alone, unpack
 from headgate.engines.timeline.layout import RowPlace, row_text
 from headgate.engines.timeline.row_writes import id_suffix
 from headgate.engines.timeline.tables import WORK
-from headgate.store.positions import Positions, moment_us_of
+from headgate.store.positions import Positions, time_us_of
 from headgate.store.wired import WiredRows, wire_rows
 from headgate_spark import alone_rows
 from headgate_spark.alone_rows import CutRows, columns_of
@@ -90,10 +90,10 @@ def is_plainly_alone(row: Row) -> bool:
 @settings(deadline=None, max_examples=200)
 @given(rows_of_all_kinds)
 def test_each_row_is_given_once_and_in_order_and_alone_are_those_that_hold_one_whole_message(rows: list[Row]) -> None:
-    found = cut(rows)
-    assert [is_plainly_alone(row) for row in rows] == found.alone.tolist()
+    result = cut(rows)
+    assert [is_plainly_alone(row) for row in rows] == result.alone.tolist()
     given_: list[Any] = []
-    for piece in found.pieces(found.alone):
+    for piece in result.pieces(result.alone):
         if isinstance(piece, slice):
             assert piece.stop - piece.start >= alone_rows.TOGETHER_MIN
             given_ += [row[0] for row in rows[piece]]
@@ -107,39 +107,39 @@ def test_each_row_is_given_once_and_in_order_and_alone_are_those_that_hold_one_w
 @given(st.lists(payloads, min_size=1, max_size=50))
 def test_columns_of_rows_together_are_those_of_the_rows_one_by_one(some: list[bytes]) -> None:
     rows = [alone(payload, at * 1_000_003) for at, payload in enumerate(some)]
-    found = cut(rows)
+    result = cut(rows)
     together = BatchBuilder(tuple(TYPES), [SUFFIX])
     everything = slice(0, len(rows))
-    together.add_columns(columns_of(tuple(TYPES), found, everything, PLACE, SUFFIX, "later"), 0)
+    together.add_columns(columns_of(tuple(TYPES), result, everything, PLACE, SUFFIX, "later"), 0)
     single = BatchBuilder(tuple(TYPES), [SUFFIX])
     for due, cell, _, _ in rows:
         start = row_text(RowPlace(PLACE.generation, PLACE.sub, PLACE.shard, due))
-        about = About(start, str(due), moment_us_of(due), PLACE.generation, PLACE.shard, "later")
+        about = About(start, str(due), time_us_of(due), PLACE.generation, PLACE.shard, "later")
         single.add_alone(unpack(cell or b""), about)
     assert pa.Table.from_batches(single.take()).equals(pa.Table.from_batches(together.take()))
-    assert sum(map(len, some)) == found.payload_bytes(everything)
-    assert rows[-1][0] == found.last_due()
+    assert sum(map(len, some)) == result.payload_bytes(everything)
+    assert rows[-1][0] == result.last_due()
 
 
 def test_parts_of_an_answer_have_their_own_columns() -> None:
     rows = [alone(b"%d" % at, at) for at in range(40)]
-    found = cut(rows)
-    (payload, due) = columns_of(("payload", "due"), found, slice(10, 13), PLACE, SUFFIX, "later")
+    result = cut(rows)
+    (payload, due) = columns_of(("payload", "due"), result, slice(10, 13), PLACE, SUFFIX, "later")
     assert [b"10", b"11", b"12"] == payload.to_pylist()
     assert [NOW_US + at + 3 for at in (10, 11, 12)] == due.cast(pa.int64()).to_pylist()
-    assert [row[0].bytes for row in rows] == found.due_keys()
+    assert [row[0].bytes for row in rows] == result.due_keys()
 
 
 def test_rows_that_are_not_wanted_are_left_out_and_nothing_else() -> None:
     rows = [alone(b"%d" % at, at) for at in range(40)] + [of_another_kind("moved")]
-    found = cut(rows)
+    result = cut(rows)
     wanted = np.array([at < 20 or at == 30 for at in range(41)])
-    pieces = list(found.pieces(found.alone & wanted, found.alone & ~wanted))
+    pieces = list(result.pieces(result.alone & wanted, result.alone & ~wanted))
     assert slice(0, 20) == pieces[0]
     assert [rows[30], rows[40]] == [tuple(each) for each in pieces[1:]]
 
 
-def test_rows_are_found_at_once_unless_a_payload_looks_like_the_space_between_two() -> None:
+def test_rows_are_found_at_once_unless_a_payload_resembles_the_space_between_two() -> None:
     usual = wire_rows(COLUMNS, [alone(b"x" * at) for at in range(50)])
     guessed = alone_rows._starts_guessed(usual)
     assert guessed is not None
@@ -154,9 +154,9 @@ def test_rows_are_found_at_once_unless_a_payload_looks_like_the_space_between_tw
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_an_answer_of_next_to_nothing_is_one_too(count: int) -> None:
     rows = [alone(b"") for _ in range(count)]
-    found = cut(rows)
-    assert rows == [tuple(piece) for piece in found.pieces(found.alone)]
-    assert count == len(found)
+    result = cut(rows)
+    assert rows == [tuple(piece) for piece in result.pieces(result.alone)]
+    assert count == len(result)
 
 
 def test_an_answer_without_rows_has_no_bytes() -> None:

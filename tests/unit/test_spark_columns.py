@@ -22,7 +22,7 @@ ABOUT = About("row-", "a-position", 77, 2, 1, "ready")
 def built(cells: list[bytes], columns: tuple[str, ...] = tuple(TYPES), **options: Any) -> list[dict[str, Any]]:
     """All messages of some rows, as mappings."""
     builder = BatchBuilder(columns, SUFFIXES, **options)
-    found: list[dict[str, Any]] = []
+    matches: list[dict[str, Any]] = []
     for cell in cells:
         row = OpenRow(cell)
         if row.count == 1:
@@ -30,8 +30,8 @@ def built(cells: list[bytes], columns: tuple[str, ...] = tuple(TYPES), **options
         else:
             builder.add(row, ABOUT)
         if builder.is_full():
-            found += [each for batch in builder.take() for each in batch.to_pylist()]
-    return found + [each for batch in builder.take() for each in batch.to_pylist()]
+            matches += [each for batch in builder.take() for each in batch.to_pylist()]
+    return matches + [each for batch in builder.take() for each in batch.to_pylist()]
 
 
 def run(count: int, *, start: int = 0, bare: bool = False) -> PackedRun:
@@ -55,7 +55,7 @@ def run(count: int, *, start: int = 0, bare: bool = False) -> PackedRun:
 @given(st.lists(st.tuples(st.integers(1, 600), st.booleans()), max_size=6), st.integers(1, 700))
 def test_arrow_has_the_messages_of_the_rows_in_their_order(rows: list[tuple[int, bool]], a_batch: int) -> None:
     runs = [run(min(count, 512), start=at * 1000, bare=bare) for at, (count, bare) in enumerate(rows)]
-    found = built([pack(each) for each in runs], batch_messages=a_batch)
+    result = built([pack(each) for each in runs], batch_messages=a_batch)
     expected = [
         (payload, due, put, attempt)
         for each in runs
@@ -63,20 +63,20 @@ def test_arrow_has_the_messages_of_the_rows_in_their_order(rows: list[tuple[int,
             each.payload, each.due_us, each.put_us, each.attempt or [0] * len(each), strict=True
         )
     ]
-    assert expected == [(row["payload"], us(row["due"]), us(row["put"]), row["attempt"]) for row in found]
+    assert expected == [(row["payload"], us(row["due"]), us(row["put"]), row["attempt"]) for row in result]
 
 
-def us(moment: Any) -> int:
+def us(time: Any) -> int:
     """Microseconds since 1970."""
-    return int(pa.scalar(moment, TYPES["due"]).cast(pa.int64()).as_py())
+    return int(pa.scalar(time, TYPES["due"]).cast(pa.int64()).as_py())
 
 
-def test_what_a_row_has_in_common_is_told_of_each_message() -> None:
-    found = built([pack(run(3)), pack(run(1))])
-    assert [f"row-{SUFFIXES[at]}" for at in (0, 1, 2, 0)] == [row["id"] for row in found]
+def test_what_a_row_has_in_common_is_reported_of_each_message() -> None:
+    result = built([pack(run(3)), pack(run(1))])
+    assert [f"row-{SUFFIXES[at]}" for at in (0, 1, 2, 0)] == [row["id"] for row in result]
     assert {("a-position", 2, 1, "ready", None, 77)} == {
         (row["position"], row["generation"], row["shard"], row["standing"], row["hidden_until"], us(row["at"]))
-        for row in found
+        for row in result
     }
 
 

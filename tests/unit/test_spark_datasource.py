@@ -56,7 +56,7 @@ def test_tasks_of_one_write_share_its_name_and_two_writes_do_not() -> None:
 
 
 def test_filters_narrow_only_what_is_filtered_once_and_for_all() -> None:
-    readers = [source(queue="q", pushFilters=told).reader(schema_of(QUEUE)) for told in ("false", "true")]
+    readers = [source(queue="q", pushFilters=report).reader(schema_of(QUEUE)) for report in ("false", "true")]
     assert [False, True] == ["pushFilters" in vars(type(reader)) for reader in readers]
 
 
@@ -80,7 +80,7 @@ def test_columns_are_those_of_what_is_read() -> None:
     ],
 )
 def test_a_mistake_is_found_before_anything_is_opened(mistaken: Any) -> None:
-    with pytest.raises(HeadgateError) as told:
+    with pytest.raises(HeadgateError) as raised:
         mistaken()
-    assert 1 == len(str(told.value).splitlines())
-    assert not isinstance(told.value, PySparkException)
+    assert 1 == len(str(raised.value).splitlines())
+    assert not isinstance(raised.value, PySparkException)

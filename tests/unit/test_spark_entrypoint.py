@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate_spark.entrypoint import build_command, build_names, class_path, java_options
 
 DRIVER = {"SPARK_HOME": "/opt/spark", "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.7"}
@@ -38,9 +38,9 @@ def test_a_driver_submits_in_the_pod_it_is_in_bound_to_its_address() -> None:
     ]
 
 
-def test_an_executor_is_java_with_what_spark_has_told() -> None:
-    told = {**EXECUTOR, "SPARK_JAVA_OPT_1": "-Db=2", "SPARK_JAVA_OPT_0": "-Da=1"}
-    assert build_command(["executor"], told) == [
+def test_an_executor_is_java_with_what_spark_has_reported() -> None:
+    values = {**EXECUTOR, "SPARK_JAVA_OPT_1": "-Db=2", "SPARK_JAVA_OPT_0": "-Da=1"}
+    assert build_command(["executor"], values) == [
         *("/opt/java/bin/java", "-Da=1", "-Db=2", "-Xms1g", "-Xmx1g", "-cp", "/opt/spark/conf:/opt/spark/jars/*"),
         "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
         *("--driver-url", "spark://driver:7078", "--executor-id", "2", "--cores", "1", "--app-id", "spark-1"),
@@ -53,13 +53,13 @@ def test_javas_options_go_by_their_numbers_and_not_by_their_letters() -> None:
 
 
 def test_what_is_configured_comes_before_sparks_jars_and_what_is_added_after() -> None:
-    told = {
+    values = {
         "SPARK_HOME": "/s",
         "SPARK_CONF_DIR": "/mounted",
         "HADOOP_CONF_DIR": "/hadoop",
         "SPARK_EXTRA_CLASSPATH": "/jars/mine.jar",
     }
-    assert class_path(told) == "/hadoop:/mounted:/s/jars/*:/jars/mine.jar"
+    assert class_path(values) == "/hadoop:/mounted:/s/jars/*:/jars/mine.jar"
 
 
 def test_other_words_are_run_as_they_are() -> None:
@@ -67,14 +67,14 @@ def test_other_words_are_run_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("missing", sorted(EXECUTOR))
-def test_a_variable_that_spark_has_not_told_is_one_line(missing: str) -> None:
-    told = {name: value for name, value in EXECUTOR.items() if name != missing}
-    with pytest.raises(SpecError, match=missing):
-        build_command(["executor"], told)
+def test_a_variable_that_spark_has_not_reported_is_one_line(missing: str) -> None:
+    values = {name: value for name, value in EXECUTOR.items() if name != missing}
+    with pytest.raises(InvalidRequest, match=missing):
+        build_command(["executor"], values)
 
 
 def test_nothing_to_run_is_one_line() -> None:
-    with pytest.raises(SpecError, match="No program to run"):
+    with pytest.raises(InvalidRequest, match="No program to run"):
         build_command([], {})
 
 

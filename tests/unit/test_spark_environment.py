@@ -6,23 +6,23 @@ import pytest
 
 from headgate.store.cassandra_settings import read_settings
 from headgate.store.connection_variables import prefixed
-from headgate_spark.worker_connection import local_environment, merge_environments, told_environment
+from headgate_spark.worker_connection import local_environment, merge_environments, task_environment
 
 DRIVERS = {"CONTACT_POINTS": "c1", "USERNAME": "me", "PASSWORD": "x", "KEYSPACE": "k1"}
 
 
 def test_a_driver_passes_on_what_counts_and_never_the_password() -> None:
-    told = {"CONTACT_POINTS": "c1", "USERNAME": "me", "KEYSPACE": "k1"}
-    assert told == told_environment(DRIVERS)
-    assert prefixed(told) == told_environment(prefixed(DRIVERS))
-    assert prefixed({"CONTACT_POINTS": "c1"}) == told_environment(
+    variables = {"CONTACT_POINTS": "c1", "USERNAME": "me", "KEYSPACE": "k1"}
+    assert variables == task_environment(DRIVERS)
+    assert prefixed(variables) == task_environment(prefixed(DRIVERS))
+    assert prefixed({"CONTACT_POINTS": "c1"}) == task_environment(
         {"USERNAME": "jane", "HEADGATE_CONTACT_POINTS": "c1"}
     )
     assert prefixed(DRIVERS) == local_environment(prefixed(DRIVERS))
 
 
 @pytest.mark.parametrize(
-    ("told", "own", "over", "wanted"),
+    ("output", "own", "over", "wanted"),
     [
         ({"CONTACT_POINTS": "c1"}, {"USERNAME": "me", "PASSWORD": "x"}, {}, ("c1", "me", "headgate")),
         ({"HEADGATE_CONTACT_POINTS": "c1"}, {"USERNAME": "jane"}, {}, ("c1", None, "headgate")),
@@ -32,7 +32,7 @@ def test_a_driver_passes_on_what_counts_and_never_the_password() -> None:
     ],
 )
 def test_options_go_before_the_tasks_own_environment_and_that_before_the_drivers(
-    told: dict[str, str], own: dict[str, str], over: dict[str, str], wanted: tuple[str, str | None, str]
+    output: dict[str, str], own: dict[str, str], over: dict[str, str], wanted: tuple[str, str | None, str]
 ) -> None:
-    found = read_settings(merge_environments(told, own, over))
-    assert wanted == (found.contact_points[0].host, found.username, found.keyspace)
+    result = read_settings(merge_environments(output, own, over))
+    assert wanted == (result.contact_points[0].host, result.username, result.keyspace)

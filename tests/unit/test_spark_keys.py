@@ -13,7 +13,7 @@ from headgate_spark.decide_marks import (
     BatchTooOld,
     KeysDiffer,
     Mark,
-    Step,
+    MarkStep,
     next_step,
 )
 
@@ -29,9 +29,9 @@ def keys(rows: list[tuple[object, ...]], task: TaskName = TASK) -> list[tuple[st
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=2))), st.randoms())
-def test_rows_have_the_same_keys_in_whatever_order_they_come(rows: list[tuple[object, ...]], chance: object) -> None:
+def test_rows_have_the_same_keys_in_whatever_order_they_come(rows: list[tuple[object, ...]], rng: object) -> None:
     other = list(rows)
-    chance.shuffle(other)  # type: ignore[attr-defined]
+    rng.shuffle(other)  # type: ignore[attr-defined]
     assert sorted(keys(rows)) == sorted(keys(other))
 
 
@@ -46,29 +46,29 @@ def test_another_query_batch_or_partition_has_keys_of_its_own(other: TaskName) -
     assert not set(keys([(1, b"x")])) & set(keys([(1, b"x")], other))
 
 
-def test_a_bytes_value_is_not_the_text_that_looks_like_it() -> None:
+def test_a_bytes_value_is_not_the_text_that_resembles_it() -> None:
     assert 2 == len({key[0].split()[2] for key in keys([("b'x'",), (b"x",)])})
 
 
-def test_the_name_of_a_token_is_short_and_tells_keys_apart() -> None:
+def test_the_name_of_a_token_is_short_and_reports_keys_apart() -> None:
     made = RowKeys(TASK)
     names = {token_name("q", made.key_of(("x" * 1000,))) for _ in range(3)}
     assert (3, {32}) == (len(names), set(map(len, names)))
 
 
-def step(seen: Mark | None, mine: Mark) -> Step:
+def step(observation: Mark | None, mine: Mark) -> MarkStep:
     """With a window of an hour, and clocks within a second."""
-    return next_step(seen, mine, remembered_us=WINDOW_US, skew_us=1_000_000)
+    return next_step(observation, mine, remembered_us=WINDOW_US, skew_us=1_000_000)
 
 
-@pytest.mark.parametrize("seen", [None, Mark(2, 0)])
-def test_the_first_task_of_a_batch_sets_its_mark(seen: Mark | None) -> None:
-    assert Step.SET is step(seen, Mark(3, 50))
+@pytest.mark.parametrize("observation", [None, Mark(2, 0)])
+def test_the_first_task_of_a_batch_sets_its_mark(observation: Mark | None) -> None:
+    assert MarkStep.SET is step(observation, Mark(3, 50))
 
 
 def test_a_batch_is_written_while_all_its_keys_are_remembered() -> None:
     last_us = WINDOW_US - 2_000_000 - ANSWER_US
-    assert Step.WRITE is step(Mark(3, 0), Mark(3, last_us))
+    assert MarkStep.WRITE is step(Mark(3, 0), Mark(3, last_us))
     with pytest.raises(BatchTooOld, match=r"could be twice .*start with another checkpoint"):
         step(Mark(3, 0), Mark(3, last_us + 1))
 

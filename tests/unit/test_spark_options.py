@@ -23,14 +23,14 @@ def test_a_queue_is_named_by_option_or_by_load() -> None:
     assert ReadOptions(EMAILS) == read_options({"queue": "shop/emails"}) == read_options({"path": "shop/emails"})
 
 
-def test_the_connection_can_be_told_beside_the_environment() -> None:
-    found = read_options({"queue": "q", "contact_points": "10.0.0.1", "Keyspace": "k"})
-    assert (("CONTACT_POINTS", "10.0.0.1"), ("KEYSPACE", "k")) == found.subject.connection
+def test_the_connection_can_be_reported_beside_the_environment() -> None:
+    result = read_options({"queue": "q", "contact_points": "10.0.0.1", "Keyspace": "k"})
+    assert (("CONTACT_POINTS", "10.0.0.1"), ("KEYSPACE", "k")) == result.subject.connection
 
 
-def test_a_range_of_time_begins_with_its_first_moment_and_ends_before_its_last() -> None:
-    found = read_options({"queue": "q", "from": "1970-01-01T00:00:01+00:00", "to": "1970-01-01T01:00:02+01:00"})
-    assert (position_order(first_at(1_000_000)), position_order(last_at(1_999_999))) == (found.first, found.last)
+def test_a_range_of_time_begins_with_its_first_time_and_ends_before_its_last() -> None:
+    result = read_options({"queue": "q", "from": "1970-01-01T00:00:01+00:00", "to": "1970-01-01T01:00:02+01:00"})
+    assert (position_order(first_at(1_000_000)), position_order(last_at(1_999_999))) == (result.first, result.last)
 
 
 def test_a_range_of_positions_is_given_as_the_column_shows_them() -> None:
@@ -44,7 +44,7 @@ def test_a_position_as_this_project_makes_it_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({}, 'either a queue or a counter .*option\\("queue", "shop/emails"\\)'),
         ({"queue": "q", "counter": "c"}, "either a queue or a counter .*given=queue, counter"),
@@ -60,14 +60,14 @@ def test_a_position_as_this_project_makes_it_is_one() -> None:
         ),
     ],
 )
-def test_a_mistake_in_reading_is_told_in_one_line(options: dict[str, str], said: str) -> None:
-    with pytest.raises(OptionInvalid, match=said) as told:
+def test_a_mistake_in_reading_is_one_line(options: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionInvalid, match=message) as raised:
         read_options(options)
-    assert 1 == len(str(told.value).splitlines())
+    assert 1 == len(str(raised.value).splitlines())
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"counter": "c"}, "A counter cannot be read as a stream"),
         ({"queue": "q", "maxMessagesPerTrigger": "many"}, "maxMessagesPerTrigger must be a whole number"),
@@ -75,8 +75,8 @@ def test_a_mistake_in_reading_is_told_in_one_line(options: dict[str, str], said:
         ({"queue": "q", "visibility": "long"}, "visibility must be from 30s to 24h"),
     ],
 )
-def test_a_mistake_in_streaming_is_told_in_one_line(options: dict[str, str], said: str) -> None:
-    with pytest.raises(OptionInvalid, match=said):
+def test_a_mistake_in_streaming_is_one_line(options: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionInvalid, match=message):
         stream_options(options)
 
 
@@ -86,14 +86,14 @@ def test_lengths_of_time_have_units() -> None:
     ]
 
 
-def test_messages_are_written_once_unless_said_otherwise() -> None:
+def test_messages_are_written_once_unless_reported_otherwise() -> None:
     assert (True, False) == (
         write_options({"queue": "q"}).exactly_once,
         write_options({"queue": "q", "exactlyOnce": "false"}).exactly_once,
     )
 
 
-def test_columns_that_are_not_there_are_told() -> None:
+def test_columns_that_are_not_there_are_reported() -> None:
     with pytest.raises(SchemaUnfit, match=r"column=payloads.*did you mean payload"):
         check_read(StructType([StructField("payloads", StringType())]), QUEUE)
     with pytest.raises(SchemaUnfit, match=r"another type than its own .*asked=int, has=string"):
@@ -102,7 +102,7 @@ def test_columns_that_are_not_there_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "key_column", "said"),
+    ("columns", "key_column", "message"),
     [
         ({"text": StringType()}, None, "need a column payload"),
         ({"payload": IntegerType()}, None, "another type .*is_=int, wanted=binary or string"),
@@ -110,9 +110,11 @@ def test_columns_that_are_not_there_are_told() -> None:
         ({"payload": StringType()}, "order", "keyColumn must name a string column .*is_=missing"),
     ],
 )
-def test_rows_that_can_not_be_put_are_told(columns: dict[str, StringType], key_column: str | None, said: str) -> None:
+def test_rows_that_cannot_be_put_are_reported(
+    columns: dict[str, StringType], key_column: str | None, message: str
+) -> None:
     schema = StructType([StructField(name, kind) for name, kind in columns.items()])
-    with pytest.raises(SchemaUnfit, match=said):
+    with pytest.raises(SchemaUnfit, match=message):
         check_write(schema, PUT, needed="payload", key_column=key_column)
 
 

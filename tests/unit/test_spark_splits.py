@@ -12,7 +12,7 @@ from headgate_spark.decide_splits import (
     PROBE_ROWS,
     SPLITS_MAX,
     Probe,
-    Stretch,
+    SplitStretch,
     cut,
     heaviest,
     plan_splits,
@@ -21,9 +21,9 @@ from headgate_spark.decide_splits import (
 )
 
 
-def stretch(weight: float, *, shard: int = 0, part: int = 0, after: int = 0, up_to: int = 1_000_000) -> Stretch:
+def stretch(weight: float, *, shard: int = 0, part: int = 0, after: int = 0, up_to: int = 1_000_000) -> SplitStretch:
     """One partition's range."""
-    return Stretch(1, shard, part, 0, after, up_to, weight)
+    return SplitStretch(1, shard, part, 0, after, up_to, weight)
 
 
 def test_small_parts_of_a_lane_share_a_split_and_lanes_do_not() -> None:
@@ -91,8 +91,8 @@ def test_a_probe_that_came_to_its_end_counts_and_one_that_did_not_estimates() ->
 
 
 def test_what_a_probe_found_empty_is_not_read() -> None:
-    found = weigh(stretch(9), [Probe(0, 10, 0, 10), Probe(10, 20, 5, 20)], messages_a_row=2.0)
-    assert [(10, 20, 10.0)] == [(each.after, each.up_to, each.weight) for each in found]
+    result = weigh(stretch(9), [Probe(0, 10, 0, 10), Probe(10, 20, 5, 20)], messages_a_row=2.0)
+    assert [(10, 20, 10.0)] == [(each.after, each.up_to, each.weight) for each in result]
 
 
 def test_the_heaviest_are_probed_first() -> None:

@@ -33,7 +33,7 @@ def test_what_is_larger_than_all_the_room_goes_alone() -> None:
     assert gate.try_enter(1)
 
 
-def test_who_waits_goes_in_turn_and_a_small_one_does_not_overtake_a_large_one() -> None:
+def test_a_process_that_waits_goes_in_turn_and_a_small_one_does_not_overtake_a_large_one() -> None:
     async def scenario() -> None:
         gate, order = Admission(requests_max=10, bytes_max=100), []
         assert gate.try_enter(100)
@@ -54,7 +54,7 @@ def test_who_waits_goes_in_turn_and_a_small_one_does_not_overtake_a_large_one() 
     _run(scenario())
 
 
-def test_who_gives_up_leaves_nothing_behind() -> None:
+def test_a_process_that_gives_up_leaves_nothing_behind() -> None:
     async def scenario() -> None:
         gate = Admission(requests_max=1)
         assert gate.try_enter(1)
@@ -70,7 +70,7 @@ def test_who_gives_up_leaves_nothing_behind() -> None:
     _run(scenario())
 
 
-def test_who_is_cancelled_in_the_moment_of_being_let_in_gives_the_place_back() -> None:
+def test_a_process_that_is_cancelled_in_the_time_of_being_let_in_gives_the_place_back() -> None:
     async def scenario() -> None:
         gate = Admission(requests_max=1)
         assert gate.try_enter(1)
@@ -99,24 +99,24 @@ def test_many_answers_of_another_thread_need_one_wake_up() -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         thread.join()
-        found = await asyncio.gather(*futures, return_exceptions=True)
-        assert [0, 1, 2, 3, 4, 5, 6] == found[:7]
-        assert isinstance(found[7], ValueError)
-        assert list(range(8, 100)) == found[8:]
+        result = await asyncio.gather(*futures, return_exceptions=True)
+        assert [0, 1, 2, 3, 4, 5, 6] == result[:7]
+        assert isinstance(result[7], ValueError)
+        assert list(range(8, 100)) == result[8:]
         assert 1 == len(wakes)
 
     _run(scenario())
 
 
-def test_an_answer_to_who_left_is_dropped() -> None:
+def test_an_answer_to_one_that_left_is_dropped() -> None:
     async def scenario() -> None:
         handover = Handover(asyncio.get_running_loop())
         gone: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        here: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        local: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         gone.cancel()
         handover.answer(gone, 1)
-        handover.answer(here, 2)
-        assert 2 == await here
+        handover.answer(local, 2)
+        assert 2 == await local
 
     _run(scenario())
 

@@ -29,10 +29,10 @@ from headgate.store.shapes import (
     select_shape,
     update_shape,
 )
-from headgate.store.table import Column, Keyspace, Table, Written
+from headgate.store.table import Column, Keyspace, Table, WrittenBy
 from headgate.store.types import Type
 
-LWT = Written.LWT
+LWT = WrittenBy.LWT
 LOG = Table(
     "log",
     "what is put, and when it's due",

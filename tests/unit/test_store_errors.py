@@ -12,11 +12,11 @@ from cassandra.connection import ConnectionBusy, ConnectionException, Connection
 from cassandra.pool import NoConnectionsAvailable
 from cassandra.protocol import ErrorMessage, OverloadedErrorMessage, ServerError
 
-from headgate.errors import HeadgateError, Refused, Surroundings
+from headgate.errors import EnvironmentProblem, HeadgateError, OperationRefused
 from headgate.store.cassandra_errors import CAS_WRITE_UNKNOWN, NotAllowed, TooLarge, of_prepare, translate
 from headgate.store.statements import Batch, BatchIf, Insert, InsertIfAbsent, Select, Statement, UpdateIf, is_
-from headgate.store.store import NotEnoughReplicas, Overloaded, StatementFailed, Unknown
-from headgate.store.table import Column, Table, Written
+from headgate.store.store import NotEnoughReplicas, OutcomeUnknown, Overloaded, StatementFailed
+from headgate.store.table import Column, Table, WrittenBy
 from headgate.store.types import Type
 
 LOG = Table("log", "", (Column("p", Type.INT),), (), (Column("v", Type.TEXT),))
@@ -25,8 +25,8 @@ LANES = Table(
     "",
     (Column("p", Type.INT),),
     (),
-    (Column("n", Type.INT, Written.LWT), Column("attempt", Type.UUID, Written.LWT)),
-    rows=Written.LWT,
+    (Column("n", Type.INT, WrittenBy.LWT), Column("attempt", Type.UUID, WrittenBy.LWT)),
+    rows=WrittenBy.LWT,
     attempt="attempt",
 )
 
@@ -54,19 +54,19 @@ OVERLOADED = OverloadedErrorMessage(0x1001, "too much", None)
         (NOT_ALIVE, READ, NotEnoughReplicas),
         (NOT_ALIVE, ONE_PARTITION, NotEnoughReplicas),
         (NOT_ALIVE, LOGGED, NotEnoughReplicas),
-        (NOT_ALIVE, SEVERAL, Unknown),
-        (NOT_ALIVE, CHANGE, Unknown),
-        (NOT_ALIVE, MAKE, Unknown),
-        (NOT_ALIVE, BatchIf([CHANGE]), Unknown),
+        (NOT_ALIVE, SEVERAL, OutcomeUnknown),
+        (NOT_ALIVE, CHANGE, OutcomeUnknown),
+        (NOT_ALIVE, MAKE, OutcomeUnknown),
+        (NOT_ALIVE, BatchIf([CHANGE]), OutcomeUnknown),
         (OVERLOADED, WRITE, Overloaded),
         (OVERLOADED, ONE_PARTITION, Overloaded),
-        (OVERLOADED, SEVERAL, Unknown),
-        (OVERLOADED, LOGGED, Unknown),
-        (OVERLOADED, CHANGE, Unknown),
+        (OVERLOADED, SEVERAL, OutcomeUnknown),
+        (OVERLOADED, LOGGED, OutcomeUnknown),
+        (OVERLOADED, CHANGE, OutcomeUnknown),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
-def test_undone_is_said_only_where_nothing_can_have_been_done(
+def test_undone_is_reported_only_where_nothing_can_have_been_done(
     error: BaseException, statement: Statement, wanted: type[HeadgateError]
 ) -> None:
     assert wanted is type(translate(error, statement))
@@ -84,9 +84,9 @@ def test_a_write_that_timed_out_is_unknown_whatever_its_type(kind: str, statemen
         "failed", write_type=number, consistency=LEVEL, required_responses=2, received_responses=1, failures=1
     )
     for error in (timed_out, failed):
-        found = translate(error, statement)
-        assert isinstance(found, Unknown)
-        assert (kind, 1, 2) == (found.facts["kind"], found.facts["answered"], found.facts["required"])
+        result = translate(error, statement)
+        assert isinstance(result, OutcomeUnknown)
+        assert (kind, 1, 2) == (result.facts["kind"], result.facts["answered"], result.facts["required"])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_write_that_timed_out_is_unknown_whatever_its_type(kind: str, statemen
 )
 @pytest.mark.parametrize("statement", [WRITE, READ, CHANGE], ids=["write", "read", "lwt"])
 def test_what_was_sent_and_not_answered_is_unknown(error: BaseException, statement: Statement) -> None:
-    assert Unknown is type(translate(error, statement))
+    assert OutcomeUnknown is type(translate(error, statement))
 
 
 @pytest.mark.parametrize("statement", [WRITE, READ, SEVERAL, CHANGE], ids=["write", "read", "batch", "lwt"])
@@ -122,7 +122,7 @@ def test_a_request_that_could_not_be_encoded_is_our_own_fault() -> None:
 
 def test_a_statement_that_could_not_be_prepared_in_time_was_not_run() -> None:
     assert NotEnoughReplicas is type(of_prepare(OperationTimedOut({}, "host"), CHANGE))
-    assert Surroundings is type(of_prepare(cassandra.InvalidRequest("table log does not exist"), CHANGE))
+    assert EnvironmentProblem is type(of_prepare(cassandra.InvalidRequest("table log does not exist"), CHANGE))
 
 
 def test_a_read_over_too_many_tombstones_is_refused_and_not_tried_again() -> None:
@@ -135,14 +135,14 @@ def test_a_read_over_too_many_tombstones_is_refused_and_not_tried_again() -> Non
         failures=2,
         error_code_map={"10.0.0.1": 1, "10.0.0.2": 1},
     )
-    found = translate(error, READ)
-    assert isinstance(found, Refused)
-    assert "too many tombstones" in str(found)
-    assert isinstance(translate(error, CHANGE), Unknown)
+    result = translate(error, READ)
+    assert isinstance(result, OperationRefused)
+    assert "too many tombstones" in str(result)
+    assert isinstance(translate(error, CHANGE), OutcomeUnknown)
 
 
-def _invalid(said: str) -> BaseException:
-    return cassandra.InvalidRequest(f'Error from server: code=2200 [Invalid query] message="{said}"')
+def _invalid(message: str) -> BaseException:
+    return cassandra.InvalidRequest(f'Error from server: code=2200 [Invalid query] message="{message}"')
 
 
 @pytest.mark.parametrize(
@@ -155,11 +155,15 @@ def _invalid(said: str) -> BaseException:
             "The write is larger",
         ),
         (_invalid("Rejected an oversized mutation (20/10) for keyspace: k"), TooLarge, "The write is larger"),
-        (_invalid("table log does not exist"), Surroundings, "create or repair the tables with `headgate apply`"),
-        (_invalid("Undefined column name v in table k.log"), Surroundings, "`headgate apply`"),
+        (
+            _invalid("table log does not exist"),
+            EnvironmentProblem,
+            "create or repair the tables with `headgate apply`",
+        ),
+        (_invalid("Undefined column name v in table k.log"), EnvironmentProblem, "`headgate apply`"),
         (
             _invalid("Request with ttl of 630720000 seconds exceeds maximum supported expiration date"),
-            Refused,
+            OperationRefused,
             "The time to live ends after",
         ),
         (_invalid("something else"), StatementFailed, "Cassandra rejects this statement as invalid"),
@@ -173,10 +177,10 @@ def _invalid(said: str) -> BaseException:
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_what_will_be_refused_again_says_why_and_what_to_do(
+def test_what_will_be_refused_again_gives_the_reason_and_what_to_do(
     error: BaseException, wanted: type[HeadgateError], words: str
 ) -> None:
-    found = translate(error, WRITE)
-    assert wanted is type(found)
-    assert words in str(found)
-    assert "\n" not in str(found)
+    result = translate(error, WRITE)
+    assert wanted is type(result)
+    assert words in str(result)
+    assert "\n" not in str(result)

@@ -20,7 +20,7 @@ def test_the_driver_is_imported_without_numpy_and_numpy_can_be_imported_after_it
     assert "False\n3.141592653589793\n" == _told(program)
 
 
-def test_who_has_imported_numpy_before_keeps_it_and_the_driver_knows() -> None:
+def test_a_process_that_has_imported_numpy_before_keeps_it_and_the_driver_knows() -> None:
     program = "import numpy; leave_numpy_out(); import cassandra.cython_deps as deps; print(deps.HAVE_NUMPY)"
     assert "True\n" == _told(program)
 
@@ -28,11 +28,11 @@ def test_who_has_imported_numpy_before_keeps_it_and_the_driver_knows() -> None:
 def test_the_operator_opens_its_sessions_without_numpy() -> None:
     program = (
         "import asyncio, headgate_operator.process as process\n"
-        "from headgate.errors import Surroundings\n"
+        "from headgate.errors import EnvironmentProblem\n"
         "from headgate.store.cassandra_settings import read_settings\n"
         "try:\n"
         "    asyncio.run(process.open_session(read_settings({'CONTACT_POINTS': '127.0.0.1:1'})))\n"
-        "except Surroundings:\n"
+        "except EnvironmentProblem:\n"
         "    print('refused', 'cassandra.cluster' in sys.modules, 'numpy' in sys.modules)\n"
     )
     assert "refused True False\n" == _told(program)

@@ -12,11 +12,11 @@ import pytest
 from headgate.store.consistency import Consistency
 from headgate.store.rows import row_type
 from headgate.store.statements import BatchIf, Insert, InsertIfAbsent, Scan, Select, UpdateIf, is_
-from headgate.store.store import AttemptAnswer, NotEnoughReplicas, Outcome, Overloaded, Store, Unknown, Verdict
-from headgate.store.table import Column, Table, Written
+from headgate.store.store import AttemptAnswer, NotEnoughReplicas, Outcome, OutcomeUnknown, Overloaded, Store, Verdict
+from headgate.store.table import Column, Table, WrittenBy
 from headgate.store.types import Type
 
-LWT = Written.LWT
+LWT = WrittenBy.LWT
 LOG = Table("log", "", (Column("p", Type.INT),), (), (Column("v", Type.TEXT),))
 LANES = Table(
     "lanes",
@@ -50,7 +50,7 @@ class ScriptedStore(Store):
         self.given_s.append(within_s)
         step = self.script.pop(0) if self.script else self.then
         if isinstance(step, BaseException):
-            if isinstance(step, Unknown):
+            if isinstance(step, OutcomeUnknown):
                 self.now_s += within_s
             raise step
         assert step is not None
@@ -78,22 +78,22 @@ REFUSED = AttemptAnswer([row_type(("n",))(5)], applied=False)
 
 
 def test_a_write_is_sent_again_until_it_is_answered() -> None:
-    store = ScriptedStore(Unknown(), NotEnoughReplicas(), Overloaded(), AttemptAnswer())
+    store = ScriptedStore(OutcomeUnknown(), NotEnoughReplicas(), Overloaded(), AttemptAnswer())
     asyncio.run(store.write(WRITE))
     assert [WRITE] * 4 == store.sent
 
 
 def test_no_attempt_takes_all_the_time_there_is_and_each_takes_more_than_the_one_before() -> None:
-    store = ScriptedStore(then=Unknown())
-    with pytest.raises(Unknown):
+    store = ScriptedStore(then=OutcomeUnknown())
+    with pytest.raises(OutcomeUnknown):
         asyncio.run(store.write(WRITE, within_s=20))
     assert [2.5, 5.0, 10.0] == store.given_s[:3]
     assert store.now_s <= 20
 
 
 def test_a_write_that_was_in_doubt_once_stays_in_doubt() -> None:
-    store = ScriptedStore(Unknown(), then=NotEnoughReplicas())
-    with pytest.raises(Unknown):
+    store = ScriptedStore(OutcomeUnknown(), then=NotEnoughReplicas())
+    with pytest.raises(OutcomeUnknown):
         asyncio.run(store.write(WRITE))
 
 
@@ -103,8 +103,8 @@ def test_a_write_that_was_never_in_doubt_is_known_not_to_be_there() -> None:
         asyncio.run(store.write(WRITE))
 
 
-def test_a_read_tells_the_last_reason() -> None:
-    store = ScriptedStore(Unknown(), then=NotEnoughReplicas())
+def test_a_read_reports_the_last_reason() -> None:
+    store = ScriptedStore(OutcomeUnknown(), then=NotEnoughReplicas())
     with pytest.raises(NotEnoughReplicas):
         asyncio.run(store.read(READ))
 
@@ -115,27 +115,29 @@ def test_an_lwt_that_is_answered_is_sent_once() -> None:
 
 
 def test_an_lwt_without_an_answer_is_found_by_a_serial_read_and_never_sent_again() -> None:
-    store = ScriptedStore(Unknown(), _row(ME))
+    store = ScriptedStore(OutcomeUnknown(), _row(ME))
     outcome = asyncio.run(store.decide(CHANGE))
     assert (Verdict.APPLIED, True) == (outcome.verdict, outcome.resolved)
     asked = Select(LANES, {"p": 1, "c": 2}, limit=1, consistency=Consistency.SERIAL)
     assert [CHANGE, asked] == store.sent
 
 
-@pytest.mark.parametrize("found", [_row(uuid4()), _row(None), AttemptAnswer()], ids=["another", "none", "no row"])
-def test_an_attempt_that_is_not_found_is_not_mine(found: AttemptAnswer) -> None:
-    outcome = asyncio.run(ScriptedStore(Unknown(), found).decide(CHANGE))
+@pytest.mark.parametrize("result", [_row(uuid4()), _row(None), AttemptAnswer()], ids=["another", "none", "no row"])
+def test_an_attempt_that_is_not_found_is_not_mine(result: AttemptAnswer) -> None:
+    outcome = asyncio.run(ScriptedStore(OutcomeUnknown(), result).decide(CHANGE))
     assert (Verdict.OVERWRITTEN, False, True) == (outcome.verdict, outcome.applied, outcome.resolved)
 
 
 def test_the_serial_read_is_tried_again() -> None:
-    outcome = asyncio.run(ScriptedStore(Unknown(), Unknown(), NotEnoughReplicas(), _row(ME)).decide(CHANGE))
+    outcome = asyncio.run(
+        ScriptedStore(OutcomeUnknown(), OutcomeUnknown(), NotEnoughReplicas(), _row(ME)).decide(CHANGE)
+    )
     assert Verdict.APPLIED is outcome.verdict
 
 
-def test_an_lwt_stays_unknown_when_its_attempt_can_not_be_read() -> None:
-    store = ScriptedStore(Unknown(), then=NotEnoughReplicas())
-    with pytest.raises(Unknown):
+def test_an_lwt_stays_unknown_when_its_attempt_cannot_be_read() -> None:
+    store = ScriptedStore(OutcomeUnknown(), then=NotEnoughReplicas())
+    with pytest.raises(OutcomeUnknown):
         asyncio.run(store.decide(CHANGE))
     assert 1 == store.sent.count(CHANGE)
 
@@ -151,9 +153,9 @@ def test_an_lwt_that_nothing_ever_saw_is_known_not_to_be_applied() -> None:
         asyncio.run(ScriptedStore(then=NotEnoughReplicas()).decide(CHANGE))
 
 
-def test_a_batch_is_looked_for_where_its_attempt_lives_longest() -> None:
+def test_a_batch_is_searched_for_where_its_attempt_lives_longest() -> None:
     brief = UpdateIf(LANES, {"p": 1, "c": 1}, {"n": 1}, is_("n", None), attempt=ME, ttl_s=5)
     made = InsertIfAbsent(LANES, {"c": 3, "p": 1, "n": 1}, attempt=ME)
-    store = ScriptedStore(Unknown(), _row(ME))
+    store = ScriptedStore(OutcomeUnknown(), _row(ME))
     asyncio.run(store.decide(BatchIf([brief, made])))
     assert Select(LANES, {"p": 1, "c": 3}, limit=1, consistency=Consistency.SERIAL) == store.sent[1]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
+from headgate.store.cassandra_diagnostics import check_cluster
 from headgate.store.cassandra_routing import HomePolicy
 from headgate.store.cassandra_settings import Address, ConnectionSettings
-from headgate.store.cassandra_surroundings import check_cluster
 
 
 @dataclass(eq=False)
@@ -112,5 +112,5 @@ SETTINGS = ConnectionSettings((Address("c1"),))
 
 def test_one_of_several_data_centres_has_to_be_named() -> None:
     metadata = SimpleNamespace(cluster_name="c", keyspaces={}, all_hosts=lambda: [A, AWAY])
-    with pytest.raises(Surroundings, match="set DATA_CENTER to one of home, other"):
+    with pytest.raises(EnvironmentProblem, match="set DATA_CENTER to one of home, other"):
         check_cluster(metadata, SETTINGS, None)

@@ -9,12 +9,12 @@ import pytest
 import headgate
 from headgate.cli.connection import read_environment
 from headgate.cli.main import main
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.store.cassandra_settings import (
     Address,
     ConnectionOptions,
     ConnectionSettings,
-    SettingsBroken,
+    InvalidConnectionSettings,
     TlsSettings,
     read_secret_settings,
     read_settings,
@@ -30,8 +30,8 @@ def test_a_contact_point_is_all_that_is_needed() -> None:
     assert ConnectionSettings((Address("c1", 9042),)) == read_settings(WHERE)
 
 
-def test_everything_that_can_be_told_is_taken() -> None:
-    told = {
+def test_everything_that_can_be_reported_is_taken() -> None:
+    variables = {
         "CONTACT_POINTS": "c1, c2:9043,[::1]:9044, fe80::1,10.0.0.1",
         "DATA_CENTER": "dc1",
         "USERNAME": "headgate",
@@ -50,10 +50,10 @@ def test_everything_that_can_be_told_is_taken() -> None:
         "queues",
         "main",
     )
-    assert wanted == read_settings(told)
+    assert wanted == read_settings(variables)
 
 
-def test_what_is_empty_counts_as_not_told() -> None:
+def test_what_is_empty_counts_as_not_reported() -> None:
     empty = dict.fromkeys(("DATA_CENTER", "USERNAME", "PASSWORD", "USE_SSL", "KEYSPACE", "SSL_CA"), "")
     assert read_settings(WHERE) == read_settings({**WHERE, **empty})
 
@@ -62,12 +62,12 @@ def test_files_that_a_secret_mounts_count_as_named_where_they_are_there(tmp_path
     mounted = {**WHERE, "SSL_DIRECTORY": str(tmp_path)}
     assert read_settings(WHERE) == read_settings(mounted)
     (tmp_path / "ca.crt").write_text("not a certificate\n")
-    with pytest.raises(SettingsBroken, match=rf"SSL_CA={tmp_path}/ca.crt: contains no PEM certificate"):
+    with pytest.raises(InvalidConnectionSettings, match=rf"SSL_CA={tmp_path}/ca.crt: contains no PEM certificate"):
         read_settings(mounted)
-    with pytest.raises(SettingsBroken, match="SSL_CA=/no/where: no such file or directory"):
+    with pytest.raises(InvalidConnectionSettings, match="SSL_CA=/no/where: no such file or directory"):
         read_settings({**mounted, "SSL_CA": "/no/where"})
     (tmp_path / "tls.crt").write_text("")
-    with pytest.raises(SettingsBroken, match="SSL_KEY is empty though SSL_CERT is set"):
+    with pytest.raises(InvalidConnectionSettings, match="SSL_KEY is empty though SSL_CERT is set"):
         read_settings(mounted)
     assert read_settings({**mounted, "USE_SSL": "false"}).tls is None
 
@@ -96,31 +96,31 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("told", "line"), FAULTS, ids=[line[:60] for _, line in FAULTS])
-def test_a_fault_is_one_line_that_says_what_and_where(told: dict[str, str], line: str) -> None:
-    with pytest.raises(SettingsBroken) as caught:
-        read_settings(told)
+@pytest.mark.parametrize(("output", "line"), FAULTS, ids=[line[:60] for _, line in FAULTS])
+def test_a_fault_is_one_line_that_names_what_and_where(output: dict[str, str], line: str) -> None:
+    with pytest.raises(InvalidConnectionSettings) as caught:
+        read_settings(output)
     assert caught.value.faults[0].startswith(line)
     assert "\n" not in caught.value.faults[0]
 
 
-def test_all_faults_are_told_at_once() -> None:
-    with pytest.raises(SettingsBroken) as caught:
+def test_all_faults_are_reported_at_once() -> None:
+    with pytest.raises(InvalidConnectionSettings) as caught:
         read_settings({"CONTACT_POINTS": "a,,b", "KEYSPACE": "-", "USERNAME": "me", "USE_SSL": "?"})
     names = [line.split()[0].split("=")[0] for line in str(caught.value).splitlines()]
     assert ["CONTACT_POINTS", "KEYSPACE", "PASSWORD", "USE_SSL"] == names
 
 
-def test_files_that_hold_no_certificate_are_told_before_anybody_connects(tmp_path: Path) -> None:
+def test_files_that_hold_no_certificate_are_reported_before_anybody_connects(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("not a certificate\n")
-    with pytest.raises(SettingsBroken, match=r"SSL_CA=.*: contains no PEM certificate"):
+    with pytest.raises(InvalidConnectionSettings, match=r"SSL_CA=.*: contains no PEM certificate"):
         read_settings({**WHERE, "USE_SSL": "true", "SSL_CA": str(wrong)})
-    with pytest.raises(SettingsBroken, match="not a certificate and its key in PEM"):
+    with pytest.raises(InvalidConnectionSettings, match="not a certificate and its key in PEM"):
         read_settings({**WHERE, "USE_SSL": "true", "SSL_CERT": str(wrong), "SSL_KEY": str(wrong)})
 
 
-def test_without_tls_its_files_are_not_looked_at() -> None:
+def test_without_tls_its_files_are_not_checked() -> None:
     assert read_settings({**WHERE, "USE_SSL": "false", "SSL_CA": "/no/where"}).tls is None
 
 
@@ -153,7 +153,7 @@ def test_a_name_with_the_prefix_goes_before_the_one_without_it(setting: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("told", "line"),
+    ("output", "line"),
     [
         ({"USERNAME": "me"}, "HEADGATE_PASSWORD is empty though HEADGATE_USERNAME is set"),
         ({"KEYSPACE": "Queues"}, "HEADGATE_KEYSPACE=Queues: a keyspace name has at most 48"),
@@ -162,14 +162,14 @@ def test_a_name_with_the_prefix_goes_before_the_one_without_it(setting: str) -> 
         ({"SSL_CA": "/no/where"}, "HEADGATE_SSL_CA=/no/where: no such file or directory"),
     ],
 )
-def test_a_fault_names_the_variable_that_was_set(told: dict[str, str], line: str) -> None:
-    with pytest.raises(SettingsBroken) as caught:
-        read_settings(prefixed({**WHERE, **told}))
+def test_a_fault_names_the_variable_that_was_set(output: dict[str, str], line: str) -> None:
+    with pytest.raises(InvalidConnectionSettings) as caught:
+        read_settings(prefixed({**WHERE, **output}))
     assert caught.value.faults[0].startswith(line)
 
 
 def test_a_fault_of_a_secret_names_its_key() -> None:
-    with pytest.raises(SettingsBroken) as caught:
+    with pytest.raises(InvalidConnectionSettings) as caught:
         read_secret_settings({"USERNAME": "me"})
     assert ["CONTACT_POINTS", "PASSWORD"] == [line.split()[0] for line in caught.value.faults]
 
@@ -179,15 +179,15 @@ def test_an_option_goes_before_both_variables(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("USERNAME")
     with main.make_context("headgate", ["--contact-points", "c3", "--keyspace", "queues", "top"]):
-        found = read_settings(read_environment())
-    assert ((Address("c3"),), "queues") == (found.contact_points, found.keyspace)
+        result = read_settings(read_environment())
+    assert ((Address("c3"),), "queues") == (result.contact_points, result.keyspace)
 
 
 def test_a_test_server_goes_before_the_cassandra_of_the_shell() -> None:
     server = Connection((ContactPoint("127.0.0.9", 9042),))
     shell = prefixed({"CONTACT_POINTS": "production", "USERNAME": "me", "PASSWORD": "x", "KEYSPACE": "orders"})
-    found = read_settings({**shell, **server.environment()})
-    assert ((Address("127.0.0.9"),), None, "headgate") == (found.contact_points, found.username, found.keyspace)
+    result = read_settings({**shell, **server.environment()})
+    assert ((Address("127.0.0.9"),), None, "headgate") == (result.contact_points, result.username, result.keyspace)
 
 
 def test_tests_use_the_cluster_that_is_named_with_the_prefix_too() -> None:
@@ -207,19 +207,21 @@ def test_options_go_before_the_environment() -> None:
 
 
 def test_a_fault_of_an_option_names_the_option() -> None:
-    with pytest.raises(SettingsBroken) as caught:
+    with pytest.raises(InvalidConnectionSettings) as caught:
         read_settings({}, {"contact_points": "a,,b", "keyspace": "-", "username": "me"})
     names = [line.split()[0].split("=")[0] for line in str(caught.value).splitlines()]
     assert ["contact_points", "keyspace", "password"] == names
 
 
 def test_an_option_that_is_not_known_is_refused_by_its_name() -> None:
-    with pytest.raises(SpecError, match=r"Unknown connection option \(given=host\); options: cluster_name, contact_"):
+    with pytest.raises(
+        InvalidRequest, match=r"Unknown connection option \(given=host\); options: cluster_name, contact_"
+    ):
         headgate.connect(host="c1")  # type: ignore[call-arg]
 
 
 def test_a_connection_takes_options() -> None:
-    with pytest.raises(SettingsBroken, match="contact_points=a,,b: an empty entry between two commas"):
+    with pytest.raises(InvalidConnectionSettings, match="contact_points=a,,b: an empty entry between two commas"):
         headgate.connect({}, contact_points="a,,b")
-    with pytest.raises(SettingsBroken, match="contact_points: a/b: must be a host and a port"):
+    with pytest.raises(InvalidConnectionSettings, match="contact_points: a/b: must be a host and a port"):
         headgate.connect_sync({}, contact_points=["a/b"])

@@ -13,8 +13,7 @@ from headgate.store.statements import (
     TTL_S_MAX,
     Batch,
     BatchIf,
-    Bound,
-    Condition,
+    CellCondition,
     Delete,
     Insert,
     InsertIfAbsent,
@@ -23,6 +22,7 @@ from headgate.store.statements import (
     Scan,
     Select,
     Slice,
+    SliceBound,
     StatementBroken,
     Update,
     UpdateIf,
@@ -30,10 +30,10 @@ from headgate.store.statements import (
     is_,
     partition_of,
 )
-from headgate.store.table import Column, Table, TableBroken, Written
+from headgate.store.table import Column, Table, TableBroken, WrittenBy
 from headgate.store.types import Type
 
-LWT = Written.LWT
+LWT = WrittenBy.LWT
 P, C, D = Column("p", Type.INT), Column("c", Type.INT), Column("d", Type.INT)
 V, S = Column("v", Type.TEXT), Column("s", Type.TEXT, static=True)
 ATTEMPT = Column("attempt", Type.UUID, LWT)
@@ -76,7 +76,7 @@ ME = uuid4()
 AT = 1_000_000
 SHAPE = insert_shape(PLAIN, ("p", "c", "d", "v"), False)
 TAIL = (1, 1, "v")
-UP_TO_5 = Slice("c", upper=Bound(5, inclusive=True))
+UP_TO_5 = Slice("c", upper=SliceBound(5, inclusive=True))
 
 
 def _update_if(table: Table = LANES, p: int = 1, attempt: object = ME) -> UpdateIf:
@@ -161,7 +161,7 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
         "no condition",
     ),
     "null compared by order": (
-        lambda: Condition("n", Operator.BELOW, None),
+        lambda: CellCondition("n", Operator.BELOW, None),
         StatementBroken,
         "Null cannot be compared",
     ),
@@ -191,12 +191,12 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
     # Slices, keys and columns.
     "A slice has no bound": (lambda: Select(PLAIN, {"p": 1}, within=Slice("c")), ShapeBroken, "has no bound"),
     "a slice of a later column": (
-        lambda: Select(PLAIN, {"p": 1}, within=Slice("d", Bound(1, inclusive=True))),
+        lambda: Select(PLAIN, {"p": 1}, within=Slice("d", SliceBound(1, inclusive=True))),
         ShapeBroken,
         "next clustering column",
     ),
     "a slice below a key that is whole": (
-        lambda: Select(PLAIN, ROW, within=Slice("d", Bound(1, inclusive=True))),
+        lambda: Select(PLAIN, ROW, within=Slice("d", SliceBound(1, inclusive=True))),
         ShapeBroken,
         "next clustering column",
     ),
@@ -286,7 +286,7 @@ BROKEN: dict[str, tuple[Callable[[], object], type[Bug], str]] = {
 
 
 @pytest.mark.parametrize(("build", "error", "words"), BROKEN.values(), ids=BROKEN)
-def test_what_breaks_a_rule_can_not_be_built(build: Callable[[], object], error: type[Bug], words: str) -> None:
+def test_what_breaks_a_rule_cannot_be_built(build: Callable[[], object], error: type[Bug], words: str) -> None:
     with pytest.raises(error, match=words):
         build()
 

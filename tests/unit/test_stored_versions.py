@@ -29,7 +29,7 @@ def test_what_this_version_stores_is_kept() -> None:
 @pytest.mark.parametrize("version", FILES)
 def test_every_format_of_the_page_is_among_what_is_kept(version: str) -> None:
     page = (ROOT / "docs" / "internals" / "formats.md").read_text()
-    headings = {re.sub(r" \(.*", "", told) for told in re.findall(r"^## (.+)$", page, re.MULTILINE)}
+    headings = {re.sub(r" \(.*", "", report) for report in re.findall(r"^## (.+)$", page, re.MULTILINE)}
     kept = {name.partition(":")[0] for name in FILES[version]["bytes"]}
     assert headings == kept == {name.partition(":")[0] for name in READERS}
 
@@ -65,9 +65,9 @@ def test_a_document_that_loses_something_is_found() -> None:
         ({"name": "blob regular"}, "table catalogue: column name was blob regular, is "),
     ],
 )
-def test_a_table_that_could_not_be_mended_is_found(change: dict[str, str], fault: str) -> None:
-    (found,) = unread(changed(tables=lambda told: told["catalogue"].update(change)))
-    assert found.startswith(fault)
+def test_a_table_that_could_not_be_fixed_is_found(change: dict[str, str], fault: str) -> None:
+    (result,) = unread(changed(tables=lambda told: told["catalogue"].update(change)))
+    assert result.startswith(fault)
 
 
 def test_a_table_that_nobody_knows_is_found() -> None:
@@ -108,7 +108,7 @@ def test_a_schema_that_takes_less_is_found(path: tuple[str, ...], change: Any, f
     for name in path[:-1]:
         place = place[name]
     place[path[-1]] = change
-    assert [fault] == [told[-len(fault) :] for told in narrowed(OLD, new, "spec")]
+    assert [fault] == [report[-len(fault) :] for report in narrowed(OLD, new, "spec")]
 
 
 def test_a_schema_that_takes_more_is_no_fault() -> None:

@@ -18,7 +18,7 @@ from headgate.engines.summary.decide_figures import (
     LaneStand,
     OwnersRow,
     Rate,
-    figures_of,
+    decide_figures,
     fresh,
     has_to_count,
     is_owed,
@@ -46,7 +46,7 @@ def write(owed: Owed, now_us: int) -> list[LastPut | LaterPart]:
 # ---- marks
 
 
-def test_the_last_put_is_marked_with_the_moment_at_which_it_is_due_and_once() -> None:
+def test_the_last_put_is_marked_with_the_time_at_which_it_is_due_and_once() -> None:
     owed = Owed(PART)
     owed.add([NOW + SECOND], sent_us=NOW)
     owed.add([NOW + SECOND // 2, NOW + 2 * SECOND], sent_us=NOW)
@@ -81,7 +81,7 @@ def test_one_mark_a_part_is_enough_also_for_what_comes_after_its_earliest_has_pa
     assert not woken.wakes(NOW + PART, now_us=NOW + PART)
 
 
-def test_what_was_not_the_earliest_and_falls_due_unmarked_is_told_as_a_put() -> None:
+def test_what_was_not_the_earliest_and_falls_due_unmarked_is_reported_as_a_put() -> None:
     owed = Owed(PART)
     due_us = NOW + AT_ONCE_US + 1
     owed.add([due_us], sent_us=NOW)
@@ -109,7 +109,7 @@ def test_whenever_a_queue_fell_asleep_what_falls_due_afterwards_wakes_it(
     owed, now_us = Owed(PART), NOW
     dues: list[int] = []
     put_us, later = 0, dict[int, int]()
-    due_and_seen: list[tuple[int, int, dict[int, int]]] = []
+    due_and_observed: list[tuple[int, int, dict[int, int]]] = []
     steps = sorted({NOW + sum(gap for gap, _ in puts[: at + 1]) for at in range(len(puts))})
     by_step = {NOW + sum(gap for gap, _ in puts[: at + 1]): delays for at, (_, delays) in enumerate(puts)}
     for now_us in range(NOW, NOW + 14 * PART, SECOND):
@@ -121,15 +121,15 @@ def test_whenever_a_queue_fell_asleep_what_falls_due_afterwards_wakes_it(
                 put_us = max(put_us, mark.due_us)
             else:
                 later[mark.part] = min(mark.due_us, later.get(mark.part, mark.due_us))
-        due_and_seen += [(due, put_us, dict(later)) for due in dues if now_us <= due < now_us + SECOND]
-    for due_us, put_seen, later_seen in due_and_seen:
+        due_and_observed += [(due, put_us, dict(later)) for due in dues if now_us <= due < now_us + SECOND]
+    for due_us, put_observed, later_observed in due_and_observed:
         slept_us = min(NOW + slept, due_us - 1)
-        marks = tuple(LaterMark(each, (part + 1) * PART) for part, each in later_seen.items())
-        figures = QueueFigures(put_us=put_seen, later=marks)
+        marks = tuple(LaterMark(each, (part + 1) * PART) for part, each in later_observed.items())
+        figures = QueueFigures(put_us=put_observed, later=marks)
         assert figures.wakes(slept_us, now_us=due_us + SECOND)
 
 
-def test_of_two_marks_of_a_part_the_earlier_stays_and_of_two_puts_the_later_whoever_writes_last() -> None:
+def test_of_two_marks_of_a_part_the_earlier_stays_and_of_two_puts_the_later_whichever_process_writes_last() -> None:
     def stamp(mark: LastPut | LaterPart) -> int:
         statement = mark_statement(
             QUEUE, mark, part_us=PART, retention_us=60 * SECOND, now_us=NOW, last_expiry_s=2**31 - 2
@@ -152,9 +152,9 @@ def test_figures_are_sums_over_lanes_and_the_oldest_is_the_least() -> None:
         replace(STAND, number=0, oldest_us=40, is_held=True),
         replace(STAND, oldest_us=None, is_unread=True),
     ]
-    told = figures_of(stands, 2.5)
-    assert Figures(9, 6, 40, 2.5, 3, 1, 1, 0, NOT_COUNTED, 0) == told
-    assert Figures() == figures_of([], 2.5)
+    report = decide_figures(stands, 2.5)
+    assert Figures(9, 6, 40, 2.5, 3, 1, 1, 0, NOT_COUNTED, 0) == report
+    assert Figures() == decide_figures([], 2.5)
 
 
 def test_the_rate_is_that_of_the_last_ten_seconds_over_lanes_that_come_and_go() -> None:
@@ -170,16 +170,16 @@ def test_the_rate_is_that_of_the_last_ten_seconds_over_lanes_that_come_and_go() 
 
 
 def test_a_row_is_written_when_it_changes_and_else_only_so_that_it_does_not_expire() -> None:
-    own = figures_of([STAND], 0.0)
+    own = decide_figures([STAND], 0.0)
     assert is_owed(own, None, written_us=0, now_us=NOW)
     assert not is_owed(own, own, written_us=NOW, now_us=NOW + 5 * SECOND)
     assert is_owed(own, own, written_us=NOW, now_us=NOW + 6 * SECOND)
     assert is_owed(replace(own, backlog=4), own, written_us=NOW, now_us=NOW + SECOND)
 
 
-def test_who_holds_no_lane_says_so_once_and_then_nothing() -> None:
+def test_a_process_that_holds_no_lane_reports_it_once_and_then_nothing() -> None:
     assert not is_owed(Figures(), None, written_us=0, now_us=NOW)
-    assert is_owed(Figures(), figures_of([STAND], 0.0), written_us=NOW, now_us=NOW + SECOND)
+    assert is_owed(Figures(), decide_figures([STAND], 0.0), written_us=NOW, now_us=NOW + SECOND)
     assert not is_owed(Figures(), Figures(), written_us=NOW, now_us=NOW + 60 * SECOND)
 
 
@@ -188,7 +188,7 @@ def other(figures: Figures, at_us: int = NOW) -> OwnersRow:
     return OwnersRow("other", at_us, figures)
 
 
-def test_one_owner_counts_the_queue_where_books_do_not_tell_all_of_it() -> None:
+def test_one_owner_counts_the_queue_where_books_do_not_report_all_of_it() -> None:
     low, high = Figures(lanes=2, lowest=0), Figures(lanes=2, lowest=2)
     assert not has_to_count(low, [other(high)], lanes=4)
     behind = replace(high, unread=1)
@@ -198,7 +198,7 @@ def test_one_owner_counts_the_queue_where_books_do_not_tell_all_of_it() -> None:
     assert not has_to_count(Figures(), [], lanes=5)
 
 
-def test_an_owner_whose_row_is_old_or_who_holds_nothing_is_none() -> None:
+def test_an_owner_whose_row_is_old_or_that_holds_nothing_is_none() -> None:
     low = Figures(lanes=1, lowest=0)
     assert [other(low)] == fresh([other(low), other(low, NOW - 15 * SECOND), other(Figures())], NOW)
 
@@ -210,7 +210,7 @@ def test_counting_takes_at_most_a_twentieth_of_the_time(took_us: int) -> None:
     assert again_us - NOW - took_us >= COUNT_EVERY_US_MIN
 
 
-def test_a_count_stands_in_the_row_until_the_next() -> None:
+def test_a_count_replaces_the_row_until_the_next() -> None:
     assert Figures(lanes=1, total=12, total_oldest_us=9) == with_total(Figures(lanes=1), 12, 9)
     assert Figures(total=0, total_oldest_us=0) == with_total(Figures(), 0, None)
 
@@ -237,7 +237,7 @@ def test_what_is_behind_comes_first_and_nobodys_queues_before_idle_ones() -> Non
     assert ["behind", "busy", "asleep", "idle"] == [each.name.removeprefix("shop/") for each in rank_queues(QUEUES)]
 
 
-def test_top_shows_a_line_a_queue_and_says_where_nobody_is_at_work() -> None:
+def test_top_shows_a_line_a_queue_and_states_where_nobody_is_at_work() -> None:
     lines = format_table(rank_queues(QUEUES))
     assert 5 == len(lines)
     assert ["shop/behind", "700", "32", "1m15s", "12.5", "2", "4", "1", "-"] == lines[1].split()
@@ -246,7 +246,7 @@ def test_top_shows_a_line_a_queue_and_says_where_nobody_is_at_work() -> None:
     assert ["no queues"] == format_table([])
 
 
-def test_top_tells_programs_all_that_is_known() -> None:
+def test_top_reports_programs_all_that_is_known() -> None:
     document = overview_document(QUEUES[2])
     assert ("shop/behind", 700, 75.0, 12.5) == tuple(
         document[name] for name in ("queue", "backlog", "oldest_age_s", "rate_per_s")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headgate.errors import Refused
+from headgate.errors import OperationRefused
 from headgate.supervised_loop import CALM_S, FAILING_S_MAX, PAUSE_S_MAX, SupervisedLoop
 from headgate.testing.world import World
 
@@ -39,7 +39,7 @@ class Work:
 
 
 def test_work_that_fails_is_started_again_within_seconds(caplog: pytest.LogCaptureFixture) -> None:
-    work = Work(5, Refused("not allowed"))
+    work = Work(5, OperationRefused("not allowed"))
 
     async def scenario() -> None:
         loop = SupervisedLoop("lanes", work.run, log=log, queue="shop/emails")
@@ -58,7 +58,7 @@ def test_work_that_fails_is_started_again_within_seconds(caplog: pytest.LogCaptu
 
 def test_a_store_that_refuses_for_hours_is_no_reason_for_a_restart() -> None:
     async def scenario() -> None:
-        loop = SupervisedLoop("lanes", Work(10**6, Refused("not allowed")).run, log=log)
+        loop = SupervisedLoop("lanes", Work(10**6, OperationRefused("not allowed")).run, log=log)
         loop.start()
         await asyncio.sleep(3600)
         assert loop.why_dead() is None

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.client.outgoing import Put, message_of
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.telemetry.graphite import Graphite, GraphiteSettings, lines_of, read_graphite
 from headgate.telemetry.logs import log_fields, log_to
 from headgate.telemetry.metrics import CHILDREN_MAX, Registry
@@ -36,7 +36,7 @@ def filled() -> Registry:
     return registry
 
 
-def test_prometheus_reads_what_is_told() -> None:
+def test_prometheus_reads_what_is_reported() -> None:
     families = {each.name: each for each in text_string_to_metric_families(exposition(filled()).decode())}
     samples = {
         (each.name, tuple(sorted(each.labels.items()))): each.value
@@ -109,8 +109,8 @@ def test_graphite_is_asked_for_by_the_environment(
         {"METRICS_GRAPHITE": "true", "GRAPHITE_URL": "g", "GRAPHITE_PREFIX": "a b"},
     ],
 )
-def test_a_mistake_about_graphite_is_told(environment: Mapping[str, str]) -> None:
-    with pytest.raises(SpecError):
+def test_a_mistake_about_graphite_is_reported(environment: Mapping[str, str]) -> None:
+    with pytest.raises(InvalidRequest):
         read_graphite(environment)
 
 
@@ -151,7 +151,7 @@ class Listener:
                 await self.changed.wait()
 
 
-def test_lines_reach_a_listener_and_what_can_not_reach_it_is_dropped_and_counted() -> None:
+def test_lines_reach_a_listener_and_what_cannot_reach_it_is_dropped_and_counted() -> None:
     async def scenario() -> None:
         listener = Listener()
         await listener.open()
@@ -203,7 +203,7 @@ def test_a_graphite_that_takes_nothing_holds_nobody_up(monkeypatch: pytest.Monke
     asyncio.run(scenario())
 
 
-def test_a_graphite_that_is_away_from_the_beginning_is_only_counted() -> None:
+def test_a_graphite_that_is_unavailable_from_the_beginning_is_only_counted() -> None:
     async def scenario() -> None:
         graphite = Graphite(GraphiteSettings("127.0.0.1", free_port()), filled())
         await graphite.ship()
@@ -232,9 +232,9 @@ def test_what_is_no_trace_is_as_if_it_were_not_there(wrong: str) -> None:
 
 
 def test_a_trace_is_read_with_its_state_and_a_later_version_is_borne() -> None:
-    found = read_trace({"traceparent": PARENT, "tracestate": "a=b,c=d"})
+    result = read_trace({"traceparent": PARENT, "tracestate": "a=b,c=d"})
     expected = TraceContext(PARENT, "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "a=b,c=d")
-    assert expected == found
+    assert expected == result
     later = PARENT.replace("00-", "cc-", 1) + "-what-is-to-come"
     assert later == getattr(read_trace({"traceparent": later}), "traceparent", None)
     assert read_trace({"traceparent": b"x"}) is None

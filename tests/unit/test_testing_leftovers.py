@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.testing.debian import beside_the_system, read_plan
+from headgate.testing.debian import read_plan, without_system_packages
 from headgate.testing.ownership import is_abandoned, maker_tag, temporary_directory
 
 PREFIX = "headgate-leftover-test-"
@@ -65,4 +65,4 @@ def test_a_plan_of_apt_is_read_with_upgrades_and_architectures() -> None:
 
 def test_the_systems_own_c_library_is_left_out_of_what_is_unpacked_beside_it() -> None:
     plan = dict.fromkeys(("libc6", "libc6-i386", "gcc-12-base", "libgcc-s1", "libseccomp2", "runc"), "1")
-    assert ["libc6-i386", "libseccomp2", "runc"] == sorted(beside_the_system(plan))
+    assert ["libc6-i386", "libseccomp2", "runc"] == sorted(without_system_packages(plan))

@@ -55,7 +55,7 @@ def test_another_process_of_the_same_id_is_another() -> None:
         assert (True, False) == (there.alive(), Identity(there.pid, there.started - 1).alive())
 
 
-def test_nothing_of_a_paused_process_runs_until_it_goes_on(tmp_path: Path) -> None:
+def test_nothing_of_a_paused_process_runs_until_it_continues(tmp_path: Path) -> None:
     def written() -> int:
         return sum(file.stat().st_size for file in tmp_path.glob("[0-9]"))
 

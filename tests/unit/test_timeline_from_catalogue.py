@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from headgate.api.parse import parse_resource
-from headgate.applying.wanted import Surroundings, wanted_of
+from headgate.applying.wanted import PlacementDefaults, wanted_of
 from headgate.engines.decide_lease import LeaseTerms
 from headgate.engines.timeline.from_catalogue import NotATimelineQueue, settings_of
-from headgate.engines.timeline.settings import Generation as Lanes
+from headgate.engines.timeline.settings import GenerationSettings as Lanes
 from headgate.engines.timeline.settings import ShardBy, TimelineSettings
 from headgate.engines.timeline.tables import dedicated_tables, shared_tables
-from headgate.store.catalogue_entry import ElsewhereAtHome, Entry, State
+from headgate.store.catalogue_entry import Entry, EntryState, WrongDataCenter
 from headgate.store.decide_generation import Generation, Generations, Window, first
 
 CREATION = UUID("11111111-2222-4333-8444-555555555555")
@@ -57,13 +57,13 @@ spec: {}
 def entry_from(text: str, generations: Generations | None = None, **more: Any) -> Entry:
     """As `headgate apply` writes it; `more` is what a newer release writes beside it into the spec."""
     resource = parse_resource(yaml.safe_load(text))
-    wanted = wanted_of(resource, Surroundings("headgate", "dc1", 3))
+    wanted = wanted_of(resource, PlacementDefaults("headgate", "dc1", 3))
     document = {**wanted.document, "spec": {**wanted.document["spec"], **more}}
     return Entry(
         wanted.name,
         CREATION,
         "cli/headgate",
-        State.ACTIVE,
+        EntryState.ACTIVE,
         1,
         document,
         wanted.place,
@@ -111,8 +111,8 @@ def test_all_generations_that_may_hold_messages_come_with_their_windows() -> Non
         sure_us=950,
         earlier=(Window(1, 4, 0, 100, 160),),
     )
-    found = settings_of(entry_from(WHOLE, generations), data_center="dc1").generations
-    assert (Lanes(1, 4, 0, 100, 160), Lanes(2, 6, 100, 900, 950), Lanes(3, 12, 900)) == found
+    result = settings_of(entry_from(WHOLE, generations), data_center="dc1").generations
+    assert (Lanes(1, 4, 0, 100, 160), Lanes(2, 6, 100, 900, 950), Lanes(3, 12, 900)) == result
 
 
 def test_fields_that_only_a_newer_release_knows_are_passed_over() -> None:
@@ -120,14 +120,14 @@ def test_fields_that_only_a_newer_release_knows_are_passed_over() -> None:
     assert 30 * SECOND == settings_of(entry, data_center="dc1").part_us
 
 
-def test_tables_are_those_of_the_creation_whatever_the_document_says_now() -> None:
+def test_tables_are_those_of_the_creation_whatever_the_document_states_now() -> None:
     entry = entry_from(WHOLE)
     moved = replace(entry, place=replace(entry.place, tables="dedicated"))
     assert dedicated_tables(CREATION) == settings_of(moved, data_center="dc1").tables
 
 
 def test_a_process_in_another_data_centre_is_refused_in_one_line() -> None:
-    with pytest.raises(ElsewhereAtHome, match="set DATA_CENTER=dc1") as refused:
+    with pytest.raises(WrongDataCenter, match="set DATA_CENTER=dc1") as refused:
         settings_of(entry_from(WHOLE), data_center="dc2")
     assert 1 == len(str(refused.value).splitlines())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.engines.timeline.decide_lag import FALLS_BY, LAG_US_MAX, SAMPLES_MAX, Lag, LatenciesSeen
+from headgate.engines.timeline.decide_lag import FALLS_BY, LAG_US_MAX, SAMPLES_MAX, Lag, LatencyWindow
 
 SECOND = 1_000_000
 SKEW = SECOND // 2
@@ -18,8 +18,8 @@ def lag() -> Lag:
 
 def test_a_quick_cluster_is_stamped_by_the_safety_lag() -> None:
     mine = lag()
-    for moment in range(100):
-        mine.write_took(2_000, moment * 10_000)
+    for time in range(100):
+        mine.write_took(2_000, time * 10_000)
     assert SECOND == mine.in_use_us(SECOND)
 
 
@@ -32,11 +32,11 @@ def test_attack_E1_the_lag_leaves_room_for_the_latency_that_was_seen() -> None:
 
 def test_attack_E1_each_restamp_doubles_it_up_to_a_bound() -> None:
     mine = lag()
-    seen = []
+    observations = []
     for number in range(1, 7):
         mine.was_too_short(number, number)
-        seen.append(mine.in_use_us(number) / SECOND)
-    assert [2, 4, 8, 10, 10, 10] == [round(each) for each in seen]
+        observations.append(mine.in_use_us(number) / SECOND)
+    assert [2, 4, 8, 10, 10, 10] == [round(each) for each in observations]
     assert LAG_US_MAX == mine.in_use_us(7)
 
 
@@ -88,15 +88,15 @@ def test_now_plus_lag_never_goes_back_while_latencies_do_not_age(events: list[tu
 
 @given(st.lists(st.integers(min_value=0, max_value=10**9), min_size=1, max_size=700))
 def test_the_99th_percentile_is_that_of_the_newest_samples(latencies: list[int]) -> None:
-    seen = LatenciesSeen()
-    for moment, latency_us in enumerate(latencies):
-        seen.add(latency_us, moment)
+    objects = LatencyWindow()
+    for time, latency_us in enumerate(latencies):
+        objects.add(latency_us, time)
     newest = sorted(latencies[-SAMPLES_MAX:])
-    assert newest[len(newest) * 99 // 100] == seen.p99_us()
+    assert newest[len(newest) * 99 // 100] == objects.p99_us()
 
 
 def test_latencies_older_than_a_minute_do_not_count() -> None:
-    seen = LatenciesSeen()
-    seen.add(9 * SECOND, 0)
-    seen.add(5, 61 * SECOND)
-    assert 5 == seen.p99_us()
+    objects = LatencyWindow()
+    objects.add(9 * SECOND, 0)
+    objects.add(5, 61 * SECOND)
+    assert 5 == objects.p99_us()

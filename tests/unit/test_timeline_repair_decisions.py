@@ -13,33 +13,33 @@ from hypothesis import strategies as st
 from headgate.engines.contract import PassEnd
 from headgate.engines.timeline.decide_flush import shard_of_group
 from headgate.engines.timeline.decide_repair import (
+    CHECKS,
     EVERYTHING,
     HOUR_US,
-    LAST_LOOK,
-    LOOKS,
+    LAST_CHECK,
     MINUTE_US,
+    CheckTerms,
     Fixed,
-    LookTerms,
-    Step,
+    LateRowStep,
     Where,
     cursors_moved,
+    decide_next_stretch,
+    decide_place,
+    decide_step,
     is_purged,
-    next_stretch,
     shares,
-    step_for,
-    where_to,
 )
-from headgate.engines.timeline.families import Families
-from headgate.engines.timeline.passed import PassedBroken, PassedRows, encode_passed
-from headgate.engines.timeline.repair_report import PROBLEMS_MAX, Found, PassReport
-from headgate.engines.timeline.repair_standing import due_stretches
+from headgate.engines.timeline.passed_rows import PassedBroken, PassedRows, encode_passed
+from headgate.engines.timeline.repair_report import PROBLEMS_MAX, LateRowOutcome, RepairReport
+from headgate.engines.timeline.repair_status import due_stretches
+from headgate.engines.timeline.restamps import Families
 from headgate.errors import Unavailable
-from headgate.store.positions import Positions, moment_us_of
+from headgate.store.positions import Positions, time_us_of
 
 SECOND = 1_000_000
 DAY_US = 24 * HOUR_US
 SKEW = SECOND // 2
-TERMS = LookTerms.of(
+TERMS = CheckTerms.of(
     part_us=MINUTE_US,
     skew_us=SKEW,
     late_write_us=MINUTE_US,
@@ -52,39 +52,39 @@ moments = st.integers(0, 100 * DAY_US)
 # ---- the schedule
 
 
-def test_the_looks_are_after_a_minute_a_quarter_four_hours_and_the_grace() -> None:
+def test_the_checks_are_after_a_minute_a_quarter_four_hours_and_the_grace() -> None:
     assert (MINUTE_US, 15 * MINUTE_US, 4 * HOUR_US, 10 * DAY_US) == TERMS.delays_us
 
 
 @given(*[st.integers(0, 30 * DAY_US)] * 3)
-def test_no_look_is_due_before_an_earlier_one_whatever_a_queue_is_set_to(
+def test_no_check_is_due_before_an_earlier_one_whatever_a_queue_is_set_to(
     late_us: int, hints_us: int, grace_us: int
 ) -> None:
-    terms = LookTerms.of(
+    terms = CheckTerms.of(
         part_us=MINUTE_US, skew_us=SKEW, late_write_us=late_us, hint_window_us=hints_us, gc_grace_us=grace_us
     )
     assert sorted(terms.delays_us) == list(terms.delays_us)
-    assert terms.delays_us[LAST_LOOK - 1] >= max(hints_us, grace_us)
+    assert terms.delays_us[LAST_CHECK - 1] >= max(hints_us, grace_us)
     assert terms.delays_us[2] > hints_us, "what is kept for a node has reached it"
 
 
-@given(st.sampled_from(LOOKS), moments)
-def test_a_part_is_due_when_its_end_is_the_delay_ago_and_not_a_moment_before(look: int, now_us: int) -> None:
-    below = TERMS.due_below(look, None, now_us)
-    assert below == 0 or TERMS.due_us(below - 1, look, None) <= now_us
-    assert TERMS.due_us(below, look, None) > now_us
+@given(st.sampled_from(CHECKS), moments)
+def test_a_part_is_due_when_its_end_is_the_delay_ago_and_not_a_time_before(check: int, now_us: int) -> None:
+    below = TERMS.due_below(check, None, now_us)
+    assert below == 0 or TERMS.due_us(below - 1, check, None) <= now_us
+    assert TERMS.due_us(below, check, None) > now_us
 
 
-@given(st.sampled_from(LOOKS), moments, moments)
+@given(st.sampled_from(CHECKS), moments, moments)
 def test_of_an_ended_generation_all_parts_are_due_once_nobody_can_have_written_for_the_delay(
-    look: int, sure_us: int, now_us: int
+    check: int, sure_us: int, now_us: int
 ) -> None:
-    below = TERMS.due_below(look, sure_us, now_us)
-    over = now_us >= sure_us + SKEW + TERMS.delays_us[look - 1]
+    below = TERMS.due_below(check, sure_us, now_us)
+    over = now_us >= sure_us + SKEW + TERMS.delays_us[check - 1]
     assert over is (below == EVERYTHING)
     if not over:
-        assert TERMS.due_us(below, look, sure_us) > now_us
-        assert below == 0 or TERMS.due_us(below - 1, look, sure_us) <= now_us
+        assert TERMS.due_us(below, check, sure_us) > now_us
+        assert below == 0 or TERMS.due_us(below - 1, check, sure_us) <= now_us
 
 
 def test_a_part_that_ends_in_years_is_due_as_its_generation_ended() -> None:
@@ -92,10 +92,10 @@ def test_a_part_that_ends_in_years_is_due_as_its_generation_ended() -> None:
     assert sure_us + SKEW + MINUTE_US == TERMS.due_us(in_years, 1, sure_us)
 
 
-def test_a_row_is_looked_at_again_until_shortly_before_its_last_look() -> None:
-    due_us = TERMS.due_us(7, LAST_LOOK, None)
-    assert TERMS.is_looked_at_again(7, None, due_us - 2 * MINUTE_US)
-    assert not TERMS.is_looked_at_again(7, None, due_us - MINUTE_US)
+def test_a_row_is_checked_again_until_shortly_before_its_last_check() -> None:
+    due_us = TERMS.due_us(7, LAST_CHECK, None)
+    assert TERMS.is_checked_again(7, None, due_us - 2 * MINUTE_US)
+    assert not TERMS.is_checked_again(7, None, due_us - MINUTE_US)
 
 
 # ---- cursors
@@ -103,27 +103,27 @@ def test_a_row_is_looked_at_again_until_shortly_before_its_last_look() -> None:
 
 def test_a_stretch_is_bounded_by_what_is_due_and_by_the_lanes_position() -> None:
     for due_below, passed_below, end in ((9, 20, 9), (20, 7, 7)):
-        stretch = next_stretch(1, {1: 3}, due_below=due_below, passed_below=passed_below, strongest=0)
+        stretch = decide_next_stretch(1, {1: 3}, due_below=due_below, passed_below=passed_below, strongest=0)
         assert stretch is not None
         assert (3, end) == (stretch.start, stretch.end)
 
 
-def test_nothing_is_looked_at_that_may_still_be_read() -> None:
-    assert next_stretch(4, {}, due_below=EVERYTHING, passed_below=0, strongest=0) is None
+def test_nothing_is_checked_that_may_still_be_read() -> None:
+    assert decide_next_stretch(4, {}, due_below=EVERYTHING, passed_below=0, strongest=0) is None
 
 
-def test_a_later_look_counts_for_those_before_it() -> None:
-    stretch = next_stretch(2, {2: 3}, due_below=9, passed_below=9, strongest=8)
+def test_a_later_check_counts_for_those_before_it() -> None:
+    stretch = decide_next_stretch(2, {2: 3}, due_below=9, passed_below=9, strongest=8)
     assert stretch is not None
     assert (8, 9) == (stretch.start, stretch.end)
     assert {1: 8, 3: 8} == cursors_moved(3, 8, {1: 5, 2: 8, 4: 9})
     assert {} == cursors_moved(1, 8, {1: 8})
 
 
-@given(st.dictionaries(st.sampled_from(LOOKS), st.integers(0, 50)), st.sampled_from(LOOKS), st.integers(0, 50))
-def test_no_cursor_goes_back_and_none_of_a_later_look_moves(cursors: dict[int, int], look: int, up_to: int) -> None:
-    moved = cursors_moved(look, up_to, cursors)
-    assert all(each <= look and to > cursors.get(each, 0) for each, to in moved.items())
+@given(st.dictionaries(st.sampled_from(CHECKS), st.integers(0, 50)), st.sampled_from(CHECKS), st.integers(0, 50))
+def test_no_cursor_goes_back_and_none_of_a_later_check_moves(cursors: dict[int, int], check: int, up_to: int) -> None:
+    moved = cursors_moved(check, up_to, cursors)
+    assert all(each <= check and to > cursors.get(each, 0) for each, to in moved.items())
 
 
 # ---- where a late row goes
@@ -136,14 +136,14 @@ def test_no_cursor_goes_back_and_none_of_a_later_look_moves(cursors: dict[int, i
 def test_a_late_row_goes_to_its_lane_or_to_now_and_never_into_a_lane_that_may_be_retired(
     generation: int, writable: int, is_retired: bool, where: Where
 ) -> None:
-    assert where is where_to(generation=generation, writable=writable, is_retired=is_retired)
+    assert where is decide_place(generation=generation, writable=writable, is_retired=is_retired)
 
 
 USUAL = Fixed(
     is_this_row=False,
     is_passed=False,
     is_there=False,
-    is_looked_at_again=True,
+    is_checked_again=True,
     is_retired=False,
     is_writable=True,
 )
@@ -152,19 +152,19 @@ USUAL = Fixed(
 @pytest.mark.parametrize(
     ("changed", "step"),
     [
-        ({}, Step.WRITE),
-        ({"is_there": True}, Step.DONE),
-        ({"is_there": True, "is_looked_at_again": False}, Step.WRITE),
-        ({"is_passed": True, "is_this_row": True}, Step.DONE),
-        ({"is_this_row": True, "is_there": True}, Step.FIX_ANEW),
-        ({"is_retired": True, "is_writable": False}, Step.FIX_ANEW),
-        ({"is_retired": True, "is_writable": False, "is_there": True}, Step.DONE),
-        ({"is_retired": True, "is_there": True, "is_looked_at_again": False}, Step.FIX_ANEW),
-        ({"is_writable": False}, Step.WAIT),
+        ({}, LateRowStep.WRITE),
+        ({"is_there": True}, LateRowStep.DONE),
+        ({"is_there": True, "is_checked_again": False}, LateRowStep.WRITE),
+        ({"is_passed": True, "is_this_row": True}, LateRowStep.DONE),
+        ({"is_this_row": True, "is_there": True}, LateRowStep.FIX_AGAIN),
+        ({"is_retired": True, "is_writable": False}, LateRowStep.FIX_AGAIN),
+        ({"is_retired": True, "is_writable": False, "is_there": True}, LateRowStep.DONE),
+        ({"is_retired": True, "is_there": True, "is_checked_again": False}, LateRowStep.FIX_AGAIN),
+        ({"is_writable": False}, LateRowStep.WAIT),
     ],
 )
-def test_what_is_done_about_a_place_that_is_fixed(changed: dict[str, bool], step: Step) -> None:
-    assert step is step_for(replace(USUAL, **changed))
+def test_what_is_done_about_a_place_that_is_fixed(changed: dict[str, bool], step: LateRowStep) -> None:
+    assert step is decide_step(replace(USUAL, **changed))
 
 
 def test_attack_D10_a_row_is_purged_when_all_of_it_was_put_before() -> None:
@@ -197,10 +197,10 @@ POSITIONS = Positions(lambda: 5)
 
 
 @pytest.mark.parametrize("bytes_max", [0, 100, 10**6])
-def test_passed_rows_are_told_from_others_however_large_the_record(
+def test_passed_rows_are_distinguished_from_others_however_large_the_record(
     bytes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.engines.timeline.passed.DECODED_BYTES_MAX", bytes_max)
+    monkeypatch.setattr("headgate.engines.timeline.passed_rows.DECODED_BYTES_MAX", bytes_max)
     ids = [POSITIONS.at(SECOND * each) for each in range(300)]
     passed = PassedRows(encode_passed(ids[start : start + 30 : 2]) for start in range(0, 300, 30))
     for start in range(0, 300, 7):
@@ -209,41 +209,41 @@ def test_passed_rows_are_told_from_others_however_large_the_record(
     assert set() == passed.among([])
 
 
-def test_a_record_that_can_not_be_read_is_refused_whole() -> None:
+def test_a_record_that_cannot_be_read_is_refused_whole() -> None:
     with pytest.raises(PassedBroken):
         PassedRows([encode_passed([POSITIONS.at(1)]), b"\xff"])
 
 
-def test_a_tenure_tells_by_what_it_passed_itself_though_it_read_the_record_before() -> None:
+def test_a_tenure_reports_by_what_it_passed_itself_though_it_read_the_record_before() -> None:
     async def read(part: int) -> set[UUID]:
         return set()
 
-    async def tenure() -> None:
+    async def lease_term() -> None:
         first, other = POSITIONS.at(SECOND), POSITIONS.at(2 * SECOND)
-        families = Families(lambda due: moment_us_of(due) // MINUTE_US, read)
+        families = Families(lambda due: time_us_of(due) // MINUTE_US, read)
         assert await families.choose(other, POSITIONS.at(3 * SECOND)), "the record of the part is known from here on"
         families.passed(0, [first])
         assert not await families.choose(first, POSITIONS.at(4 * SECOND))
 
-    asyncio.run(tenure())
+    asyncio.run(lease_term())
 
 
 # ---- the report
 
 
-def test_the_oldest_look_that_is_owed_is_told() -> None:
-    report = PassReport()
+def test_the_oldest_check_that_is_owed_is_reported() -> None:
+    report = RepairReport()
     assert report.value(PassEnd.DONE).oldest_owed_us is None
     for since_us in (7, 5, 9):
         report.owes(since_us)
-    report.found[Found.PUT_ANEW] += 2
-    report.found[Found.WAITS] += 1
-    told = report.value(PassEnd.STOPPED)
-    assert (5, 3, 2, 1) == (told.oldest_owed_us, told.late, told.put_anew, told.waiting)
+    report.outcomes[LateRowOutcome.PUT_AGAIN] += 2
+    report.outcomes[LateRowOutcome.WAITS] += 1
+    answer = report.value(PassEnd.STOPPED)
+    assert (5, 3, 2, 1) == (answer.oldest_owed_us, answer.late, answer.put_again, answer.waiting)
 
 
-def test_a_problem_is_told_once_and_problems_are_bounded() -> None:
-    report = PassReport()
+def test_a_problem_is_reported_once_and_problems_are_bounded() -> None:
+    report = RepairReport()
     for each in range(3 * PROBLEMS_MAX):
         report.failed(Unavailable("away", lane=each))
         report.failed(Unavailable("away", lane=each))
@@ -253,15 +253,15 @@ def test_a_problem_is_told_once_and_problems_are_bounded() -> None:
 # ---- what is owed
 
 
-def test_what_is_owed_is_due_passed_and_not_looked_at_and_what_is_too_old_is_owed_no_more() -> None:
+def test_what_is_owed_is_due_passed_and_not_checked_and_what_is_too_old_is_owed_no_more() -> None:
     now_us = 1_000 * DAY_US
     now = now_us // MINUTE_US
 
     def owed(cursors: dict[int, int], passed_below: int = EVERYTHING) -> dict[int, tuple[int, int]]:
-        found = due_stretches(TERMS, cursors, passed_below=passed_below, sure_us=None, now_us=now_us)
-        return {look: (start, end) for look, start, end in found}
+        result = due_stretches(TERMS, cursors, passed_below=passed_below, sure_us=None, now_us=now_us)
+        return {check: (start, end) for check, start, end in result}
 
-    lapsed = TERMS.told_from(now_us)
+    lapsed = TERMS.distinguishable_from_us(now_us)
     assert {
         1: (lapsed, now - 1),
         2: (lapsed, now - 15),

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from headgate.api.parse import check_resource
 from headgate.engines.timeline.tables import ALL, dedicated_tables, shared_tables
-from headgate.store.table import DAY_S, Written
+from headgate.store.table import DAY_S, WrittenBy
 from tests.unit.api_cases import document
 
 TABLES = {table.name: table for table in ALL}
@@ -30,19 +30,19 @@ def test_attack_A5_no_table_of_a_timeline_forgets_within_a_day() -> None:
 
 def test_rule_R3_what_is_written_by_lwt_is_never_written_plainly() -> None:
     kinds = {table.name: {column.written for column in table.columns if column.name != "attempt"} for table in ALL}
-    assert {Written.LWT} == kinds["lanes"]
-    assert {"moved"} == {each.name for each in TABLES["work"].columns if each.written is Written.LWT} - {"attempt"}
+    assert {WrittenBy.LWT} == kinds["lanes"]
+    assert {"moved"} == {each.name for each in TABLES["work"].columns if each.written is WrittenBy.LWT} - {"attempt"}
 
 
-def test_attack_A9_what_enters_a_partition_key_can_not_be_edited() -> None:
+def test_attack_A9_what_enters_a_partition_key_cannot_be_edited() -> None:
     before = {"engine": "timeline", "timeline": {"part": "1m", "shardBy": "flush"}}
     for after in ({"part": "5m", "shardBy": "flush"}, {"part": "1m", "shardBy": "second"}):
-        found = check_resource(document("Queue", {**before, "timeline": after}), document("Queue", before))
-        assert isinstance(found, list), after
-        assert 1 == len(found)
+        result = check_resource(document("Queue", {**before, "timeline": after}), document("Queue", before))
+        assert isinstance(result, list), after
+        assert 1 == len(result)
 
 
-def test_attack_A9_tables_of_a_queue_made_again_under_its_name_are_others() -> None:
+def test_attack_A9_tables_of_a_queue_recreated_under_its_name_are_others() -> None:
     first, second = dedicated_tables(uuid4()), dedicated_tables(uuid4())
     assert first.work.name != second.work.name
     assert {"queue"} == {table.partition_names[0] for table in vars(shared_tables()).values()}

@@ -32,16 +32,16 @@ def test_every_option_is_in_the_reference() -> None:
 
 
 def test_every_metric_is_in_the_reference() -> None:
-    async def told() -> list[str]:
+    async def output() -> list[str]:
         process = WorkerProcess(WorkerOptions("shop/emails"), None, lambda: asyncio.sleep(0, MemoryQueue()))
-        process.tell_readings(MemoryQueue())
+        process.register_readings(MemoryQueue())
         return [sample.name for sample in process.registry.samples()]
 
-    names = asyncio.run(told())
+    names = asyncio.run(output())
     assert set(names) == set(rows_after("metrics"))
 
 
-def test_graphite_counts_what_the_reference_says() -> None:
+def test_graphite_counts_what_the_reference_states() -> None:
     process = WorkerProcess(WorkerOptions("shop/emails"), None, lambda: asyncio.sleep(0, MemoryQueue()))
     graphite = Graphite(GraphiteSettings("g"), process.registry)
     assert (0, 0) == (graphite.sent.value, graphite.dropped.value)

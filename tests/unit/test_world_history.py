@@ -13,7 +13,7 @@ def _history(seed: int) -> str:
 
         async def work() -> None:
             for _ in range(5):
-                await asyncio.sleep(process.chance.uniform(0, 1))
+                await asyncio.sleep(process.rng.uniform(0, 1))
                 process.note("did", ("id", process.uuid()), {"b": 1}, None)
 
         await process.start(work())
@@ -31,7 +31,7 @@ def test_the_same_seed_gives_the_same_history_and_another_one_another() -> None:
     assert _history(1) != _history(2)
 
 
-def test_a_line_tells_when_who_and_what() -> None:
+def test_a_line_shows_when_which_process_and_what() -> None:
     with World() as world:
         world.history.note("p1", "wrote", ("rows", 3), "to", ("at", b"x"))
         assert world.history.text() == "      0.000000 p1           wrote rows=3 to at=b'x'"
@@ -41,6 +41,6 @@ def test_a_line_tells_when_who_and_what() -> None:
 
 def test_streams_of_chance_do_not_touch_each_other() -> None:
     with World(5) as one, World(5) as other:
-        one.chance("a").random()
-        assert one.chance("b").random() == other.chance("b").random()
-        assert one.chance("a").random() != other.chance("b").random()
+        one.rng("a").random()
+        assert one.rng("b").random() == other.rng("b").random()
+        assert one.rng("a").random() != other.rng("b").random()

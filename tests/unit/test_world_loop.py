@@ -24,14 +24,14 @@ def test_a_year_passes_at_once() -> None:
         assert world.now_s() == 365 * 24 * 3600
 
 
-def test_timers_of_one_moment_run_in_the_order_in_which_they_were_set() -> None:
+def test_timers_of_one_time_run_in_the_order_in_which_they_were_set() -> None:
     async def scenario() -> list[int]:
-        seen: list[int] = []
+        observations: list[int] = []
         loop = asyncio.get_running_loop()
         for number in range(50):
-            loop.call_at(1.0, seen.append, number)
+            loop.call_at(1.0, observations.append, number)
         await asyncio.sleep(2)
-        return seen
+        return observations
 
     with World() as world:
         assert world.run(scenario()) == list(range(50))
@@ -39,14 +39,14 @@ def test_timers_of_one_moment_run_in_the_order_in_which_they_were_set() -> None:
 
 def test_a_cancelled_timer_never_runs_however_many_there_are() -> None:
     async def scenario() -> list[int]:
-        seen: list[int] = []
+        observations: list[int] = []
         loop = asyncio.get_running_loop()
-        timers = [loop.call_later(1 + number / 1000, seen.append, number) for number in range(2000)]
+        timers = [loop.call_later(1 + number / 1000, observations.append, number) for number in range(2000)]
         for number, timer in enumerate(timers):
             if number % 10:
                 timer.cancel()
         await asyncio.sleep(10)
-        return seen
+        return observations
 
     with World() as world:
         assert world.run(scenario()) == list(range(0, 2000, 10))
@@ -80,18 +80,18 @@ def test_the_seed_chooses_the_order_of_what_is_ready_together() -> None:
     assert len({tuple(order(seed, True)) for seed in range(20)}) > 10
 
 
-def test_a_standstill_is_told_with_who_waits_where() -> None:
+def test_a_standstill_is_reported_with_one_that_waits_where() -> None:
     async def wait_for_nothing() -> None:
         await asyncio.get_running_loop().create_future()
 
     with World(seed=3) as world:
         process = world.process("p1")
         process.start(wait_for_nothing())
-        with pytest.raises(Deadlock) as told:
+        with pytest.raises(Deadlock) as raised:
             world.run(wait_for_nothing())
-    assert "seed 3" in str(told.value)
-    assert "p1/" in str(told.value)
-    assert "wait_for_nothing line" in str(told.value)
+    assert "seed 3" in str(raised.value)
+    assert "p1/" in str(raised.value)
+    assert "wait_for_nothing line" in str(raised.value)
 
 
 def test_a_run_past_its_limit_is_ended() -> None:
@@ -131,7 +131,7 @@ def test_the_real_world_is_out_of_reach(reach: str) -> None:
         world.run(scenario())
 
 
-def test_asyncio_goes_on_as_usual() -> None:
+def test_asyncio_continues_as_usual() -> None:
     async def scenario() -> list[object]:
         queue: asyncio.Queue[int] = asyncio.Queue(1)
 
@@ -142,16 +142,16 @@ def test_asyncio_goes_on_as_usual() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(produce())
             got = [await queue.get() for _ in range(5)]
-        seen: list[object] = [got]
+        observations: list[object] = [got]
         try:
             async with asyncio.timeout(3):
                 await asyncio.sleep(5)
         except TimeoutError:
-            seen.append("late")
+            observations.append("late")
         lock = asyncio.Lock()
         async with lock:
-            seen.append(lock.locked())
-        return seen
+            observations.append(lock.locked())
+        return observations
 
     with World() as world:
         assert world.run(scenario()) == [[0, 1, 2, 3, 4], "late", True]

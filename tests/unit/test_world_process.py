@@ -12,35 +12,35 @@ from headgate.errors import Bug
 from headgate.testing.world import EPOCH_S, Process, World
 
 
-async def _tick(process: Process, seen: list[float]) -> None:
+async def _tick(process: Process, observation: list[float]) -> None:
     while True:
         await asyncio.sleep(1)
-        seen.append(process.world.now_s())
+        observation.append(process.world.now_s())
 
 
 def test_a_paused_process_runs_late_and_all_at_once() -> None:
-    seen: list[float] = []
+    observations: list[float] = []
 
     async def scenario(world: World) -> None:
         process = world.process("p")
         loop = asyncio.get_running_loop()
         for second in range(1, 6):
-            loop.call_at(second, lambda: seen.append(world.now_s()), context=process.context)
+            loop.call_at(second, lambda: observations.append(world.now_s()), context=process.context)
         await asyncio.sleep(1.5)
         process.pause(for_s=10)
         await asyncio.sleep(20)
 
     with World() as world:
         world.run(scenario(world))
-    assert seen == [1.0, 11.5, 11.5, 11.5, 11.5]
+    assert observations == [1.0, 11.5, 11.5, 11.5, 11.5]
 
 
 def test_a_pause_holds_tasks_between_two_awaits() -> None:
-    seen: list[float] = []
+    observations: list[float] = []
 
     async def scenario(world: World) -> None:
         process = world.process("p")
-        process.start(_tick(process, seen))
+        process.start(_tick(process, observations))
         await asyncio.sleep(2.5)
         process.pause()
         await asyncio.sleep(5)
@@ -49,22 +49,22 @@ def test_a_pause_holds_tasks_between_two_awaits() -> None:
 
     with World() as world:
         world.run(scenario(world))
-    assert seen == [1.0, 2.0, 7.5, 8.5]
+    assert observations == [1.0, 2.0, 7.5, 8.5]
 
 
 def test_a_killed_process_runs_no_finally_and_nothing_else() -> None:
-    seen: list[str] = []
+    observations: list[str] = []
 
     async def work() -> None:
         try:
-            seen.append("begun")
+            observations.append("begun")
             await asyncio.sleep(10)
-            seen.append("went on")
+            observations.append("went on")
         except BaseException:
-            seen.append("except")
+            observations.append("except")
             raise
         finally:
-            seen.append("finally")
+            observations.append("finally")
 
     async def scenario(world: World) -> None:
         process = world.process("p")
@@ -76,7 +76,7 @@ def test_a_killed_process_runs_no_finally_and_nothing_else() -> None:
 
     with World() as world:
         world.run(scenario(world))
-        assert seen == ["begun"]
+        assert observations == ["begun"]
 
 
 def test_the_dead_leave_no_warnings(caplog: pytest.LogCaptureFixture) -> None:

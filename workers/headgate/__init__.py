@@ -17,20 +17,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headgate import settle
     from headgate.applying.call import ApplyOutcome, ApplyReport, ApplyResult, apply, apply_sync
-    from headgate.client.background import WaitsForItself
+    from headgate.client.background import WouldDeadlock
     from headgate.client.batching import BatchPut
     from headgate.client.blocking import SyncBatchPut, SyncHeadgate, SyncMessage, SyncQueue, connect_sync
     from headgate.client.blocking_counter import SyncCounter
     from headgate.client.connection import Headgate, NotConnected, connect
-    from headgate.client.counter import Cached, Counter, CounterState, TypesDiffer
-    from headgate.client.counters import CounterDeleted, CounterMadeAgain, CounterNotReady, CounterUnknown
-    from headgate.client.directory import EngineNotCarried, QueueDeleted, QueueMadeAgain, QueueNotReady, QueueUnknown
+    from headgate.client.counter import CachedValue, Counter, CounterState, TypesDiffer
+    from headgate.client.counters import CounterDeleted, CounterNotFound, CounterNotReady, CounterRecreated
+    from headgate.client.directory import (
+        EngineNotSupported,
+        QueueDeleted,
+        QueueNotFound,
+        QueueNotReady,
+        QueueRecreated,
+    )
     from headgate.client.freshness import CatalogueUnreadable
     from headgate.client.message import Message, Received
     from headgate.client.outgoing import Put
     from headgate.client.payloads import PayloadUnfit, PayloadUnreadable
     from headgate.client.put_many import PutFailure, PutManyFailed, PutResult
-    from headgate.client.queue import ConnectionClosed, ConnectionOfAnotherLoop, ConnectionOfAnotherProcess, Queue
+    from headgate.client.queue import ConnectionClosed, Queue, WrongEventLoop, WrongProcess
     from headgate.client.redriving import RedriveResult, SkippedMessage, SkipReason
     from headgate.client.values import (
         CollectReport,
@@ -50,33 +56,42 @@ if TYPE_CHECKING:
     from headgate.counters.types.contract import QuestionInvalid, StateFull, StateUnreadable, UpdateInvalid
     from headgate.counters.types.registry import TypeUnknown
     from headgate.counters.types.sketches import SketchesMissing
-    from headgate.engines.contract import Fate, PassEnd, Settled, StaleReceipt, Standing
+    from headgate.engines.contract import MessageState, PassEnd, Settled, StaleReceipt, Visibility
     from headgate.engines.timeline.batched import BatchTooLate
-    from headgate.errors import Bug, Conflict, HeadgateError, NotFound, Refused, SpecError, Surroundings, Unavailable
+    from headgate.errors import (
+        Bug,
+        Conflict,
+        EnvironmentProblem,
+        HeadgateError,
+        InvalidRequest,
+        NotFound,
+        OperationRefused,
+        Unavailable,
+    )
     from headgate.runtime.context import Context
     from headgate.runtime.decide_retry import REJECT, Backoff, Reject, Retry, RetryPolicy
     from headgate.runtime.handlers import handler
     from headgate.store.cassandra_batches import BatchUnfit
     from headgate.store.clocks import ClockNotTrusted
     from headgate.store.schema import SchemaRightsMissing
-    from headgate.store.store import NotEnoughReplicas, Overloaded, Unknown
+    from headgate.store.store import NotEnoughReplicas, OutcomeUnknown, Overloaded
 
 _NAMES = {
     "headgate.applying.call": "ApplyOutcome ApplyReport ApplyResult apply apply_sync",
-    "headgate.client.background": "WaitsForItself",
+    "headgate.client.background": "WouldDeadlock",
     "headgate.client.batching": "BatchPut",
     "headgate.client.blocking": "SyncBatchPut SyncHeadgate SyncMessage SyncQueue connect_sync",
     "headgate.client.blocking_counter": "SyncCounter",
     "headgate.client.connection": "NotConnected Headgate connect",
     "headgate.client.counter": "Cached Counter CounterState TypesDiffer",
-    "headgate.client.counters": "CounterDeleted CounterMadeAgain CounterNotReady CounterUnknown",
-    "headgate.client.directory": "EngineNotCarried QueueDeleted QueueMadeAgain QueueNotReady QueueUnknown",
+    "headgate.client.counters": "CounterDeleted CounterRecreated CounterNotReady CounterNotFound",
+    "headgate.client.directory": "EngineNotSupported QueueDeleted QueueRecreated QueueNotReady QueueNotFound",
     "headgate.client.freshness": "CatalogueUnreadable",
     "headgate.client.message": "Message Received",
     "headgate.client.outgoing": "Put",
     "headgate.client.payloads": "PayloadUnfit PayloadUnreadable",
     "headgate.client.put_many": "PutFailure PutManyFailed PutResult",
-    "headgate.client.queue": "ConnectionClosed ConnectionOfAnotherLoop ConnectionOfAnotherProcess Queue",
+    "headgate.client.queue": "ConnectionClosed WrongEventLoop WrongProcess Queue",
     "headgate.client.redriving": "RedriveResult SkippedMessage SkipReason",
     "headgate.client.values": (
         "CollectReport LaneStatus MessageStatus PeekedMessage QueueStats QueueSummary RepairReport "
@@ -90,14 +105,14 @@ _NAMES = {
     "headgate.counters.types.sketches": "SketchesMissing",
     "headgate.engines.contract": "Fate PassEnd Settled StaleReceipt Standing",
     "headgate.engines.timeline.batched": "BatchTooLate",
-    "headgate.errors": "Bug Conflict HeadgateError NotFound Refused SpecError Surroundings Unavailable",
+    "headgate.errors": "Bug Conflict HeadgateError NotFound OperationRefused InvalidRequest EnvironmentProblem Unavailable",
     "headgate.runtime.context": "Context",
     "headgate.runtime.decide_retry": "REJECT Backoff Reject Retry RetryPolicy",
     "headgate.runtime.handlers": "handler",
     "headgate.store.cassandra_batches": "BatchUnfit",
     "headgate.store.clocks": "ClockNotTrusted",
     "headgate.store.schema": "SchemaRightsMissing",
-    "headgate.store.store": "NotEnoughReplicas Overloaded Unknown",
+    "headgate.store.store": "NotEnoughReplicas Overloaded OutcomeUnknown",
 }
 """The names that each module contributes to this one."""
 
@@ -113,34 +128,36 @@ __all__ = [
     "BatchTooLate",
     "BatchUnfit",
     "Bug",
-    "Cached",
+    "CachedValue",
     "CatalogueUnreadable",
     "ClockNotTrusted",
     "CollectReport",
     "Conflict",
     "ConnectionClosed",
-    "ConnectionOfAnotherLoop",
-    "ConnectionOfAnotherProcess",
     "Context",
     "Counter",
     "CounterDeleted",
-    "CounterMadeAgain",
+    "CounterNotFound",
     "CounterNotReady",
+    "CounterRecreated",
     "CounterState",
-    "CounterUnknown",
-    "EngineNotCarried",
-    "Fate",
+    "EngineNotSupported",
+    "EnvironmentProblem",
     "Headgate",
     "HeadgateError",
+    "InvalidRequest",
     "KeyInvalid",
     "LaneStatus",
     "Message",
+    "MessageState",
     "MessageStatus",
     "MutatorClosed",
     "NotConnected",
     "NotEnoughReplicas",
     "NotFound",
     "NotSent",
+    "OperationRefused",
+    "OutcomeUnknown",
     "Overloaded",
     "PassEnd",
     "PayloadUnfit",
@@ -153,15 +170,14 @@ __all__ = [
     "QuestionInvalid",
     "Queue",
     "QueueDeleted",
-    "QueueMadeAgain",
+    "QueueNotFound",
     "QueueNotReady",
+    "QueueRecreated",
     "QueueStats",
     "QueueSummary",
-    "QueueUnknown",
     "ReadTooSlow",
     "Received",
     "RedriveResult",
-    "Refused",
     "Reject",
     "RepairProgress",
     "RepairReport",
@@ -174,13 +190,10 @@ __all__ = [
     "SketchesMissing",
     "SkipReason",
     "SkippedMessage",
-    "SpecError",
     "StaleReceipt",
-    "Standing",
     "StateFull",
     "StateTooLarge",
     "StateUnreadable",
-    "Surroundings",
     "SyncBatchPut",
     "SyncCounter",
     "SyncHeadgate",
@@ -193,9 +206,11 @@ __all__ = [
     "TypeUnknown",
     "TypesDiffer",
     "Unavailable",
-    "Unknown",
     "UpdateInvalid",
-    "WaitsForItself",
+    "Visibility",
+    "WouldDeadlock",
+    "WrongEventLoop",
+    "WrongProcess",
     "apply",
     "apply_sync",
     "connect",

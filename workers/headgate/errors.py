@@ -1,7 +1,7 @@
 """The errors of Headgate, as one tree. The class states whose fault it is and what to do next.
 
     HeadgateError
-    ├── SpecError      the author of a resource, a call or an option: it fails again until it is changed
+    ├── InvalidRequest      the author of a resource, a call or an option: it fails again until it is changed
     │   └── NotFound   the queue, counter or object does not exist
     ├── Surroundings   the machine: a missing program, a taken port, a missing permission, a full disk
     ├── Conflict       another process was first: read again, and retry now
@@ -30,15 +30,15 @@ class HeadgateError(Exception):
         return f"{line}; {self.remedy}" if self.remedy else line
 
 
-class SpecError(HeadgateError):
+class InvalidRequest(HeadgateError):
     """The request is not valid; change it and try again."""
 
 
-class NotFound(SpecError):
+class NotFound(InvalidRequest):
     """The object does not exist; check its name."""
 
 
-class Surroundings(HeadgateError):
+class EnvironmentProblem(HeadgateError):
     """This machine lacks a requirement."""
 
 
@@ -50,7 +50,7 @@ class Unavailable(HeadgateError):
     """A server did not answer in time; try again later."""
 
 
-class Refused(HeadgateError):
+class OperationRefused(HeadgateError):
     """It was understood, and refused."""
 
 

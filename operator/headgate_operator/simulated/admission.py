@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from headgate.api.counters import Counter
+from headgate.api.counters import CounterResource
 from headgate.api.crd import build_structural_schema
 from headgate.api.parse import check_resource
-from headgate.api.queues import Queue
+from headgate.api.queues import QueueResource
 from headgate.api.rules import rules_of
-from headgate_operator.kinds import COUNTER, DEPLOYMENT, QUEUE, SPARK_APPLICATION, Kind
+from headgate_operator.kinds import COUNTER, DEPLOYMENT, QUEUE, SPARK_APPLICATION, ResourceKind
 from headgate_operator.port import Cause
 from headgate_operator.simulated.fields import without_empty
 from headgate_operator.simulated.quantity import canonical
@@ -26,10 +26,10 @@ from headgate_operator.simulated.shapes import shape_of
 Json = Any
 Object = Mapping[str, Any]
 
-MODELS: Final = {QUEUE: Queue, COUNTER: Counter}
+MODELS: Final = {QUEUE: QueueResource, COUNTER: CounterResource}
 
 
-def with_defaults(kind: Kind, document: Object) -> Object:
+def with_defaults(kind: ResourceKind, document: Object) -> Object:
     """The document with what a server fills in."""
     if kind in MODELS:
         filled = _fill(_schema(kind), document)
@@ -39,25 +39,25 @@ def with_defaults(kind: Kind, document: Object) -> Object:
     return filled if kind is SPARK_APPLICATION else without_empty(shape_of(kind), filled)
 
 
-def faults_of(kind: Kind, document: Object, old: Object | None) -> list[Cause]:
+def faults_of(kind: ResourceKind, document: Object, old: Object | None) -> list[Cause]:
     """The faults of a document, or of the change to it."""
     if kind in MODELS:
         return _faults_of_ours(kind, document, old)
-    found = []
-    for path, says in _IMMUTABLE.get(kind.kind, ()):
+    causes = []
+    for path, message in _IMMUTABLE.get(kind.kind, ()):
         if old is not None and _at(document, path) != _at(old, path):
-            found.append(Cause("FieldValueInvalid", path, says))
+            causes.append(Cause("FieldValueInvalid", path, message))
     strategy = _at(document, "spec.strategy") if kind is DEPLOYMENT else None
     if strategy and strategy["type"] == "Recreate" and strategy.get("rollingUpdate") is not None:
-        says = "Forbidden: may not be specified when strategy `type` is 'Recreate'"
-        found.append(Cause("FieldValueForbidden", "spec.strategy.rollingUpdate", says))
+        message = "Forbidden: may not be specified when strategy `type` is 'Recreate'"
+        causes.append(Cause("FieldValueForbidden", "spec.strategy.rollingUpdate", message))
     for path in _REQUIRED.get(kind.kind, ()):
         if not _at(document, path):
-            found.append(Cause("FieldValueRequired", path, "Required value"))
-    return found
+            causes.append(Cause("FieldValueRequired", path, "Required value"))
+    return causes
 
 
-def unknown_field(kind: Kind, document: Object) -> str | None:
+def unknown_field(kind: ResourceKind, document: Object) -> str | None:
     """The first field of one of ours that its CRD does not declare."""
     return _unknown(_schema(kind), document, "") if kind in MODELS else None
 
@@ -66,14 +66,14 @@ def unknown_field(kind: Kind, document: Object) -> str | None:
 
 
 @cache
-def _schema(kind: Kind) -> Mapping[str, Any]:
+def _schema(kind: ResourceKind) -> Mapping[str, Any]:
     schema = build_structural_schema(MODELS[kind])
     metadata = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {**schema, "properties": {**schema["properties"], "metadata": metadata}}
 
 
 @cache
-def _on_change(kind: Kind) -> frozenset[str]:
+def _on_change(kind: ResourceKind) -> frozenset[str]:
     return frozenset(rule.name for rule in rules_of(MODELS[kind]) if rule.on_change)
 
 
@@ -97,7 +97,7 @@ def _fill(schema: Mapping[str, Any], value: Json) -> Json:
 
 def _unknown(schema: Mapping[str, Any], value: Json, at: str) -> str | None:
     if isinstance(value, list) and "items" in schema:
-        return next((found for item in value if (found := _unknown(schema["items"], item, at))), None)
+        return next((unknown for item in value if (unknown := _unknown(schema["items"], item, at))), None)
     if not isinstance(value, Mapping) or schema.get("x-kubernetes-preserve-unknown-fields"):
         return None
     properties = schema.get("properties", {})
@@ -106,23 +106,23 @@ def _unknown(schema: Mapping[str, Any], value: Json, at: str) -> str | None:
         shape = properties.get(name) or more
         if shape is None:
             return f"{at}.{name}"
-        if isinstance(shape, Mapping) and (found := _unknown(shape, child, f"{at}.{name}")):
-            return found
+        if isinstance(shape, Mapping) and (unknown := _unknown(shape, child, f"{at}.{name}")):
+            return unknown
     return None
 
 
-def _faults_of_ours(kind: Kind, document: Object, old: Object | None) -> list[Cause]:
-    found = check_resource(document, old)
-    if not isinstance(found, list):
+def _faults_of_ours(kind: ResourceKind, document: Object, old: Object | None) -> list[Cause]:
+    faults = check_resource(document, old)
+    if not isinstance(faults, list):
         return []
     changes = _on_change(kind)
     return [
         Cause(
             "FieldValueForbidden" if fault.rule in changes else "FieldValueInvalid",
             fault.path,
-            f"{'Forbidden' if fault.rule in changes else _blamed(document, fault.path)}: {fault.says}",
+            f"{'Forbidden' if fault.rule in changes else _blamed(document, fault.path)}: {fault.message}",
         )
-        for fault in found
+        for fault in faults
     ]
 
 
@@ -133,15 +133,15 @@ def _blamed(document: Object, path: str) -> str:
 
 
 def _at(document: Json, path: str) -> Json:
-    found = document
+    value = document
     for step in path.replace("[", ".").replace("]", "").split("."):
-        if isinstance(found, Mapping):
-            found = found.get(step)
-        elif isinstance(found, list) and step.isdigit() and int(step) < len(found):
-            found = found[int(step)]
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
         else:
             return None
-    return found
+    return value
 
 
 # ---- kinds of Kubernetes

@@ -9,20 +9,20 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headgate.testing.world import Process, World
-from headgate_operator.asking import Answer, Request
+from headgate_operator.requests import ApiRequest, ApiResponse
 from headgate_operator.simulated import refusals
-from headgate_operator.simulated.collecting import DELAY_S, Collector
-from headgate_operator.simulated.controllers import Deployments, IdleNode, Kubelet, Node
-from headgate_operator.simulated.faults import Fault, Faults, Wrong
-from headgate_operator.simulated.log import Entry
+from headgate_operator.simulated.collecting import DELAY_S, GarbageCollector
+from headgate_operator.simulated.controllers import Deployments, IdleNode, Kubelet, PodNode
+from headgate_operator.simulated.faults import ApiFault, Faults, Wrong
+from headgate_operator.simulated.log import WriteEntry
 from headgate_operator.simulated.plain import copied
-from headgate_operator.simulated.schedules import IdlePrograms, Programs, Schedules
+from headgate_operator.simulated.schedules import IdlePrograms, JobPrograms, Schedules
 from headgate_operator.simulated.server import ApiServer
 from headgate_operator.simulated.watching import BOOKMARK_EVERY_S, Event, Watcher
 
 SERVE_S: Final = (0.002, 0.006)
 """How long a request takes at the server."""
-Reply = Callable[[Answer], None]
+Reply = Callable[[ApiResponse], None]
 Deliver = Callable[[int, Event | None], None]
 
 
@@ -33,18 +33,18 @@ class SimulatedApi:
         self.world = world
         self.process = world.process(name)
         self.faults = Faults()
-        self._chance = world.chance("api server")
+        self._rng = world.rng("api server")
         self.server = ApiServer(now_us=self.process.clock.wall_us, new_uid=lambda: str(self.process.uuid()))
         self.server.when_written(self._written)
-        self.requests: list[tuple[float, str, Request]] = []
+        self.requests: list[tuple[float, str, ApiRequest]] = []
         """Every requested write with its time and its client. Tests of a quiet minute use it."""
-        self.collector = Collector(self.server, self._later)
+        self.collector = GarbageCollector(self.server, self._later)
         self._watchers: dict[int, tuple[Watcher, str]] = {}
         self._opened = 0
 
     # ---- requests
 
-    def serve(self, source: Process, request: Request, reply: Reply) -> None:
+    def serve(self, source: Process, request: ApiRequest, reply: Reply) -> None:
         """A request has arrived."""
         if request.verb not in ("get", "list", "watch"):
             self.requests.append((self.world.now_s(), source.name, request))
@@ -54,15 +54,17 @@ class SimulatedApi:
             if fault.wrong is Wrong.UNHEARD:
                 return
         unheld = self.server.is_unheld(request)
-        self.world.loop.call_later(self._chance.uniform(*SERVE_S), self._serve, source, request, reply, fault, unheld)
+        self.world.loop.call_later(self._rng.uniform(*SERVE_S), self._serve, source, request, reply, fault, unheld)
 
-    def _serve(self, source: Process, request: Request, reply: Reply, fault: Fault | None, unheld: bool) -> None:
+    def _serve(
+        self, source: Process, request: ApiRequest, reply: Reply, fault: ApiFault | None, unheld: bool
+    ) -> None:
         answer = self._answer(request, fault, unheld)
         self.process.note("answers", source.name, request.verb, request.path, answer.status)
         if fault is None or fault.wrong is not Wrong.UNANSWERED:
             self.world.network.send("api answer", self.process, source, reply, answer)
 
-    def _answer(self, request: Request, fault: Fault | None, unheld: bool) -> Answer:
+    def _answer(self, request: ApiRequest, fault: ApiFault | None, unheld: bool) -> ApiResponse:
         match fault.wrong if fault else None:
             case Wrong.THROTTLED if fault:
                 return refusals.throttled(fault.retry_after_s).answer
@@ -77,12 +79,12 @@ class SimulatedApi:
 
     # ---- watches
 
-    def open_watch(self, source: Process, request: Request, number: int, deliver: Deliver) -> None:
+    def open_watch(self, source: Process, request: ApiRequest, number: int, deliver: Deliver) -> None:
         """A watch has arrived."""
 
         def send(event_number: int, event: Event | None) -> None:
-            told = copied(event)
-            self.world.network.send("api event", self.process, source, deliver, event_number, told)
+            copy = copied(event)
+            self.world.network.send("api event", self.process, source, deliver, event_number, copy)
 
         watcher = Watcher(self.server, request, send)
         self._watchers[number] = (watcher, source.name)
@@ -100,12 +102,12 @@ class SimulatedApi:
         watcher, _ = self._watchers.pop(number, (None, ""))
         if watcher is not None:
             watcher.bookmark()
-            watcher.tell(None)
+            watcher.send_event(None)
 
     def hang_watches(self, source: str | None = None) -> None:
         """A fault: watches stay open and send no more events and no bookmarks."""
-        for number, (watcher, whose) in list(self._watchers.items()):
-            if source in (None, whose):
+        for number, (watcher, watch_source) in list(self._watchers.items()):
+            if source in (None, watch_source):
                 watcher.open = False
                 del self._watchers[number]
 
@@ -114,20 +116,20 @@ class SimulatedApi:
             self._watchers[number][0].bookmark()
             self.world.loop.call_later(BOOKMARK_EVERY_S, self._bookmark, number)
 
-    def _written(self, entry: Entry) -> None:
+    def _written(self, entry: WriteEntry) -> None:
         for watcher, _ in list(self._watchers.values()):
-            watcher.hear(entry)
+            watcher.note(entry)
 
-    def staff(self, node: Node | None = None, programs: Programs | None = None) -> None:
+    def staff(self, node: PodNode | None = None, programs: JobPrograms | None = None) -> None:
         """Have Deployments, pods, CronJobs and Jobs worked; without this nobody does."""
-        later, chance = self.world.outside, self.world.chance("controllers")
-        Deployments(self.server, later, chance)
-        Kubelet(self.server, later, chance, node or IdleNode())
-        Schedules(self.server, later, chance, programs or IdlePrograms())
+        later, rng = self.world.outside, self.world.rng("controllers")
+        Deployments(self.server, later, rng)
+        Kubelet(self.server, later, rng, node or IdleNode())
+        Schedules(self.server, later, rng, programs or IdlePrograms())
 
     def _later(self, act: Callable[[], object]) -> None:
-        self.world.outside(self._chance.uniform(*DELAY_S), act)
+        self.world.outside(self._rng.uniform(*DELAY_S), act)
 
-    def write(self, **asked: Any) -> Answer:
+    def write(self, **asked: Any) -> ApiResponse:
         """A request from within the cluster, as of somebody with kubectl: no network, no fault."""
-        return self.server.answer(Request(**asked))
+        return self.server.answer(ApiRequest(**asked))

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from headgate.testing.world import Process
-from headgate_operator.asking import Answer, Client, Request, no_answer
 from headgate_operator.port import Denied, Document
+from headgate_operator.requests import ApiClient, ApiRequest, ApiResponse, no_answer
 from headgate_operator.simulated.api import SimulatedApi
 from headgate_operator.simulated.watching import Event
 
@@ -21,18 +21,18 @@ GAP_MAX_S: Final = 20.0
 """How long a connection tries to carry what was lost on the way, before it breaks."""
 
 
-class SimulatedCluster(Client):
+class SimulatedCluster(ApiClient):
     """The way of one process to the simulated API server."""
 
     def __init__(self, api: SimulatedApi, process: Process) -> None:
         self._api = api
         self._process = process
 
-    async def send(self, request: Request, within_s: float) -> Answer | Denied:
+    async def send(self, request: ApiRequest, within_s: float) -> ApiResponse | Denied:
         """The answer to it, in time."""
-        answered: asyncio.Future[Answer] = self._api.world.loop.create_future()
+        answered: asyncio.Future[ApiResponse] = self._api.world.loop.create_future()
 
-        def reply(answer: Answer) -> None:
+        def reply(answer: ApiResponse) -> None:
             if not answered.done():
                 answered.set_result(answer)
 
@@ -44,15 +44,15 @@ class SimulatedCluster(Client):
         except TimeoutError:
             return no_answer(f"{request.method} {request.path}: no answer in {within_s:g} s")
 
-    async def follow(self, request: Request, within_s: float) -> AsyncIterator[Document | Denied]:
+    async def follow(self, request: ApiRequest, within_s: float) -> AsyncIterator[Document | Denied]:
         """The events of a watch, in their order."""
         number = self._api.next_number()
-        heard: dict[int, Event | None] = {}
-        news = asyncio.Event()
+        received: dict[int, Event | None] = {}
+        arrived = asyncio.Event()
 
         def deliver(event_number: int, event: Event | None) -> None:
-            heard[event_number] = event
-            news.set()
+            received[event_number] = event
+            arrived.set()
 
         network, api = self._api.world.network, self._api
         asked = (self._process, request, number, deliver)
@@ -61,18 +61,18 @@ class SimulatedCluster(Client):
         until_s = loop.time() + QUIET_MAX_S
         try:
             while True:
-                while following in heard:
-                    event = heard.pop(following)
+                while following in received:
+                    event = received.pop(following)
                     following += 1
                     until_s = loop.time() + QUIET_MAX_S
                     if event is None:
                         return
                     yield event
-                if heard:  # an event is missing: one lost for this long does not arrive any more
+                if received:  # an event is missing: one lost for this long does not arrive any more
                     until_s = min(until_s, loop.time() + GAP_MAX_S)
-                news.clear()
+                arrived.clear()
                 async with asyncio.timeout_at(until_s):
-                    await news.wait()
+                    await arrived.wait()
         except TimeoutError:
             yield no_answer(f"watch {request.path}: broken, or nothing for {QUIET_MAX_S:g} s")
         finally:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from headgate_operator.asking import Request
-from headgate_operator.kinds import EVENT, NAMESPACE, Kind
-from headgate_operator.simulated.log import Entry
+from headgate_operator.kinds import EVENT, NAMESPACE, ResourceKind
+from headgate_operator.requests import ApiRequest
+from headgate_operator.simulated.log import WriteEntry
 from headgate_operator.simulated.server import ApiServer
 from headgate_operator.simulated.writing import FOREGROUND, ORPHAN
 
@@ -25,7 +25,7 @@ DELAY_S: Final = (0.05, 0.5)
 MANAGER: Final = {"fieldManager": "kube-controller-manager"}
 
 
-class Collector:
+class GarbageCollector:
     """Collects what is left over on one server."""
 
     def __init__(self, server: ApiServer, later: Callable[[Callable[[], object]], object]) -> None:
@@ -35,7 +35,7 @@ class Collector:
         self._waits = False
         server.when_written(self._written)
 
-    def _written(self, entry: Entry) -> None:
+    def _written(self, entry: WriteEntry) -> None:
         metadata = entry.document["metadata"]
         matters = entry.type == "DELETED" or "deletionTimestamp" in metadata
         if entry.type == "ADDED" and metadata.get("ownerReferences"):
@@ -49,19 +49,19 @@ class Collector:
         self._waits = False
         alive = {one["metadata"]["uid"]: one for _, one in self._server.all()}
         for kind, document in list(self._owned()):
-            self._look(kind, document, alive)
+            self._check_owners(kind, document, alive)
         for kind, document in list(self._server.all()):
             self._release(kind, document)
         for _, namespace in list(self._server.all(NAMESPACE)):
             if namespace["metadata"].get("deletionTimestamp"):
                 self._empty(namespace["metadata"]["name"])
 
-    def _owned(self) -> Iterator[tuple[Kind, Object]]:
+    def _owned(self) -> Iterator[tuple[ResourceKind, Object]]:
         for kind, document in self._server.all():
             if document["metadata"].get("ownerReferences"):
                 yield kind, document
 
-    def _look(self, kind: Kind, document: Object, alive: Mapping[str, Object]) -> None:
+    def _check_owners(self, kind: ResourceKind, document: Object, alive: Mapping[str, Object]) -> None:
         owners = document["metadata"]["ownerReferences"]
         there = [one for one in owners if one["uid"] in alive]
         solid = [one for one in there if not _waits_for_dependents(alive[one["uid"]])]
@@ -71,7 +71,7 @@ class Collector:
         elif len(there) < len(owners) or len(solid) < len(there):
             self._patch(kind, document, {"ownerReferences": solid})
 
-    def _release(self, kind: Kind, document: Object) -> None:
+    def _release(self, kind: ResourceKind, document: Object) -> None:
         metadata = document["metadata"]
         if not metadata.get("deletionTimestamp"):
             return
@@ -94,18 +94,18 @@ class Collector:
         if all(kind is EVENT for kind, _ in self._server.all(namespace=namespace)):
             self._server.finish_namespace(namespace)
 
-    def _delete(self, kind: Kind, document: Object) -> None:
+    def _delete(self, kind: ResourceKind, document: Object) -> None:
         metadata = document["metadata"]
         if metadata.get("deletionTimestamp"):
             return
         options = {"propagationPolicy": "Background", "preconditions": {"uid": metadata["uid"]}}
-        self._server.answer(Request("delete", kind, metadata.get("namespace"), metadata["name"], body=options))
+        self._server.answer(ApiRequest("delete", kind, metadata.get("namespace"), metadata["name"], body=options))
 
-    def _patch(self, kind: Kind, document: Object, change: Object) -> None:
+    def _patch(self, kind: ResourceKind, document: Object, change: Object) -> None:
         metadata = document["metadata"]
         body = {"metadata": {**change, "uid": metadata["uid"]}}
         self._server.answer(
-            Request("patch", kind, metadata.get("namespace"), metadata["name"], query=MANAGER, body=body)
+            ApiRequest("patch", kind, metadata.get("namespace"), metadata["name"], query=MANAGER, body=body)
         )
 
 

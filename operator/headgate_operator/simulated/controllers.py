@@ -2,7 +2,7 @@
 
 A Deployment rolls by its surge, and reports its progress and its failure to make any. Its pods are pending, then
 running, then ready or not, end in their grace, and restart after a failure with growing pauses. It does not know the
-programs in a pod: `Node` decides about them and learns of starts and ends, so that a simulation can run workers of
+programs in a pod: `PodNode` decides about them and learns of starts and ends, so that a simulation can run workers of
 its own. ReplicaSets are left out: pods belong to their Deployment, by label and owner.
 """
 
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Protocol
 
-from headgate_operator.asking import Request
 from headgate_operator.kinds import DEPLOYMENT, POD
-from headgate_operator.simulated.log import Entry
+from headgate_operator.requests import ApiRequest
+from headgate_operator.simulated.log import WriteEntry
 from headgate_operator.simulated.server import ApiServer
-from headgate_operator.simulated.writing import moment
+from headgate_operator.simulated.writing import format_time
 
 Object = Mapping[str, Any]
 Later = Callable[[float, Callable[[], object]], object]
@@ -37,7 +37,7 @@ HASH: Final = "pod-template-hash"
 
 
 @dataclass(frozen=True)
-class Fate:
+class PodOutcome:
     """The life of a pod's main container after its start."""
 
     ready_after_s: float | None = 1.0
@@ -45,14 +45,14 @@ class Fate:
     exits_after_s: float | None = None
     """None: it runs until its termination."""
     exit_code: int = 0
-    says: str = ""
+    message: str = ""
     """Its termination message."""
 
 
-class Node(Protocol):
+class PodNode(Protocol):
     """A node that runs pods; an implementation defines their programs."""
 
-    def started(self, pod: Object) -> Fate:
+    def started(self, pod: Object) -> PodOutcome:
         """Its containers have started."""
 
     def ending(self, pod: Object) -> float:
@@ -62,11 +62,11 @@ class Node(Protocol):
 class IdleNode:
     """Pods that get ready and do nothing."""
 
-    def __init__(self, fate: Fate | None = None) -> None:
-        self.fate = fate or Fate()
+    def __init__(self, fate: PodOutcome | None = None) -> None:
+        self.fate = fate or PodOutcome()
         """May be changed at any time; it is of those that start from then on."""
 
-    def started(self, pod: Object) -> Fate:
+    def started(self, pod: Object) -> PodOutcome:
         """As for all."""
         return self.fate
 
@@ -78,10 +78,10 @@ class IdleNode:
 class Deployments:
     """The controller of Deployments of one server."""
 
-    def __init__(self, server: ApiServer, later: Later, chance: Random) -> None:
+    def __init__(self, server: ApiServer, later: Later, rng: Random) -> None:
         self._server = server
         self._later = later
-        self._chance = chance
+        self._rng = rng
         self._scheduled: set[tuple[str, str]] = set()
         self._made = 0
         self._pods: dict[str, dict[str, tuple[str, str]]] = {}
@@ -90,7 +90,7 @@ class Deployments:
         """By uid: what was reached last, and when."""
         server.when_written(self._written)
 
-    def _written(self, entry: Entry) -> None:
+    def _written(self, entry: WriteEntry) -> None:
         metadata = entry.document["metadata"]
         if entry.kind is DEPLOYMENT and entry.type != "DELETED":
             self._soon(metadata["namespace"], metadata["name"])
@@ -100,7 +100,7 @@ class Deployments:
                     self._know(owner["uid"], entry)
                     self._soon(metadata["namespace"], owner["name"])
 
-    def _know(self, owner: str, entry: Entry) -> None:
+    def _know(self, owner: str, entry: WriteEntry) -> None:
         metadata = entry.document["metadata"]
         pods = self._pods.setdefault(owner, {})
         if entry.type == "DELETED":
@@ -111,23 +111,23 @@ class Deployments:
     def _soon(self, namespace: str, name: str) -> None:
         if (namespace, name) not in self._scheduled:
             self._scheduled.add((namespace, name))
-            self._later(self._chance.uniform(*REACT_S), lambda: self.sync(namespace, name))
+            self._later(self._rng.uniform(*REACT_S), lambda: self.sync(namespace, name))
 
     def sync(self, namespace: str, name: str) -> None:
         """Bring pods and status nearer to what is wanted."""
         self._scheduled.discard((namespace, name))
-        found = self._server.find(DEPLOYMENT, namespace, name)
-        if found is None or found["metadata"].get("deletionTimestamp"):
+        deployment = self._server.find(DEPLOYMENT, namespace, name)
+        if deployment is None or deployment["metadata"].get("deletionTimestamp"):
             return
-        pods = self._pods_of(found)
-        mark = template_hash(found)
+        pods = self._pods_of(deployment)
+        mark = template_hash(deployment)
         current = [pod for pod in pods if pod["metadata"]["labels"].get(HASH) == mark]
         former = [pod for pod in pods if pod["metadata"]["labels"].get(HASH) != mark]
-        wanted = found["spec"]["replicas"]
-        surge, unavailable = _roll(found)
-        room = wanted + (surge if former else 0) - len(pods)
-        for _ in range(min(wanted - len(current), max(room, 0))):
-            self._make_pod(found, mark)
+        wanted = deployment["spec"]["replicas"]
+        surge, unavailable = _roll(deployment)
+        headroom = wanted + (surge if former else 0) - len(pods)
+        for _ in range(min(wanted - len(current), max(headroom, 0))):
+            self._make_pod(deployment, mark)
         for pod in _surplus(current, wanted):
             self._end(pod)
         ready = sum(is_ready(pod) for pod in pods)
@@ -136,12 +136,12 @@ class Deployments:
             if not is_ready(pod) or spare > 0:
                 spare -= is_ready(pod)
                 self._end(pod)
-        self._tell(found, current, former)
+        self._write_status(deployment, current, former)
 
     def _pods_of(self, deployment: Object) -> list[Object]:
         places = self._pods.get(deployment["metadata"]["uid"], {}).values()
-        found = [self._server.find(POD, *place) for place in sorted(places)]
-        return [pod for pod in found if pod is not None and not pod["metadata"].get("deletionTimestamp")]
+        pods = [self._server.find(POD, *place) for place in sorted(places)]
+        return [pod for pod in pods if pod is not None and not pod["metadata"].get("deletionTimestamp")]
 
     def _make_pod(self, deployment: Object, mark: str) -> None:
         metadata, template = deployment["metadata"], deployment["spec"]["template"]
@@ -167,14 +167,14 @@ class Deployments:
             },
             "spec": template["spec"],
         }
-        self._server.answer(Request("create", POD, metadata["namespace"], query=MANAGER, body=pod))
+        self._server.answer(ApiRequest("create", POD, metadata["namespace"], query=MANAGER, body=pod))
 
     def _end(self, pod: Object) -> None:
         metadata = pod["metadata"]
         options = {"preconditions": {"uid": metadata["uid"]}}
-        self._server.answer(Request("delete", POD, metadata["namespace"], metadata["name"], body=options))
+        self._server.answer(ApiRequest("delete", POD, metadata["namespace"], metadata["name"], body=options))
 
-    def _tell(self, deployment: Object, current: list[Object], former: list[Object]) -> None:
+    def _write_status(self, deployment: Object, current: list[Object], former: list[Object]) -> None:
         metadata, spec = deployment["metadata"], deployment["spec"]
         ready = sum(is_ready(pod) for pod in (*current, *former))
         replicas, updated = len(current) + len(former), len(current)
@@ -196,7 +196,7 @@ class Deployments:
         gone = {name: None for name in status if name not in counts}
         body = {"status": {**counts, **gone}}
         at = (metadata["namespace"], metadata["name"], "status")
-        self._server.answer(Request("patch", DEPLOYMENT, *at, query=MANAGER, body=body))
+        self._server.answer(ApiRequest("patch", DEPLOYMENT, *at, query=MANAGER, body=body))
 
     def _available(self, deployment: Object, holds: bool) -> Object:
         if holds:
@@ -223,28 +223,28 @@ class Deployments:
         same = [one for one in before if (one["type"], one["status"], one["reason"]) == (type_, status, reason)]
         if same:
             return dict(same[0])
-        now = moment(self._server.now_us())
+        now = format_time(self._server.now_us())
         return {"type": type_, "status": status, "reason": reason, "lastUpdateTime": now, "lastTransitionTime": now}
 
 
 class Kubelet:
     """Starts and ends the pods of one server."""
 
-    def __init__(self, server: ApiServer, later: Later, chance: Random, node: Node) -> None:
+    def __init__(self, server: ApiServer, later: Later, rng: Random, node: PodNode) -> None:
         self._server = server
         self._later = later
-        self._chance = chance
+        self._rng = rng
         self.node = node
         self._ending: set[str] = set()
         server.when_written(self._written)
 
-    def _written(self, entry: Entry) -> None:
+    def _written(self, entry: WriteEntry) -> None:
         if entry.kind is not POD:
             return
         metadata = entry.document["metadata"]
         at = (metadata["namespace"], metadata["name"], metadata["uid"])
         if entry.type == "ADDED":
-            self._later(self._chance.uniform(*SCHEDULE_S), lambda: self._start(*at, restarts=0))
+            self._later(self._rng.uniform(*SCHEDULE_S), lambda: self._start(*at, restarts=0))
         elif entry.type == "MODIFIED" and metadata.get("deletionTimestamp") and metadata["uid"] not in self._ending:
             self._ending.add(metadata["uid"])
             grace_s = float(metadata.get("deletionGracePeriodSeconds", 0))
@@ -259,8 +259,8 @@ class Kubelet:
         if pod is None or pod["metadata"].get("deletionTimestamp"):
             return
         fate = self.node.started(pod)
-        running = {"running": {"startedAt": moment(self._server.now_us())}}
-        self._tell(pod, "Running", ready=False, state=running, restarts=restarts)
+        running = {"running": {"startedAt": format_time(self._server.now_us())}}
+        self._write_status(pod, "Running", ready=False, state=running, restarts=restarts)
         at = (namespace, name, uid)
         if fate.ready_after_s is not None:
             self._later(fate.ready_after_s, lambda: self._ready(*at, restarts=restarts))
@@ -272,9 +272,9 @@ class Kubelet:
         if pod is None or _restarts(pod) != restarts or "running" not in _state(pod):
             return
         if not pod["metadata"].get("deletionTimestamp"):
-            self._tell(pod, "Running", ready=True, state=_state(pod), restarts=restarts)
+            self._write_status(pod, "Running", ready=True, state=_state(pod), restarts=restarts)
 
-    def _exit(self, namespace: str, name: str, uid: str, *, restarts: int, fate: Fate) -> None:
+    def _exit(self, namespace: str, name: str, uid: str, *, restarts: int, fate: PodOutcome) -> None:
         pod = self._alive(namespace, name, uid)
         if pod is None or _restarts(pod) != restarts or pod["metadata"].get("deletionTimestamp"):
             return
@@ -282,22 +282,22 @@ class Kubelet:
             "terminated": {
                 "exitCode": fate.exit_code,
                 "reason": "Completed" if fate.exit_code == 0 else "Error",
-                "message": fate.says,
-                "finishedAt": moment(self._server.now_us()),
+                "message": fate.message,
+                "finishedAt": format_time(self._server.now_us()),
             }
         }
         pause_s = min(BACKOFF_S * 2**restarts, BACKOFF_S_MAX)
-        says = f"back-off {pause_s:g}s restarting failed container"
-        waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": says}}
-        self._tell(pod, "Running", ready=False, state=waiting, restarts=restarts + 1, last=ended)
+        message = f"back-off {pause_s:g}s restarting failed container"
+        waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
+        self._write_status(pod, "Running", ready=False, state=waiting, restarts=restarts + 1, last=ended)
         self._later(pause_s, lambda: self._start(namespace, name, uid, restarts=restarts + 1))
 
     def _finish(self, namespace: str, name: str, uid: str) -> None:
         self._ending.discard(uid)
         if self._alive(namespace, name, uid) is not None:
-            self._server.answer(Request("delete", POD, namespace, name, body={"gracePeriodSeconds": 0}))
+            self._server.answer(ApiRequest("delete", POD, namespace, name, body={"gracePeriodSeconds": 0}))
 
-    def _tell(
+    def _write_status(
         self, pod: Object, phase: str, *, ready: bool, state: Object, restarts: int, last: Object | None = None
     ) -> None:
         metadata = pod["metadata"]
@@ -314,7 +314,7 @@ class Kubelet:
         verdict = {"type": "Ready", "status": "True" if ready else "False"}
         status = {"phase": phase, "conditions": [verdict], "containerStatuses": [container]}
         at = (metadata["namespace"], metadata["name"], "status")
-        self._server.answer(Request("patch", POD, *at, query=KUBELET, body={"status": status}))
+        self._server.answer(ApiRequest("patch", POD, *at, query=KUBELET, body={"status": status}))
 
 
 def template_hash(deployment: Object) -> str:

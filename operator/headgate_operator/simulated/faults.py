@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from headgate_operator.asking import Request, Verb
-from headgate_operator.kinds import Kind
+from headgate_operator.kinds import ResourceKind
+from headgate_operator.requests import ApiRequest, Verb
 
 
 class Wrong(Enum):
@@ -30,19 +30,19 @@ class Wrong(Enum):
 
 
 @dataclass
-class Fault:
+class ApiFault:
     """A fault of the next requests, by number, that match this; None: any request."""
 
     wrong: Wrong
     verb: Verb | None = None
-    kind: Kind | None = None
+    kind: ResourceKind | None = None
     name: str | None = None
     source: str | None = None
     """The process that asks."""
     left: int = 1
     retry_after_s: float = 1.0
 
-    def meets(self, request: Request, source: str) -> bool:
+    def meets(self, request: ApiRequest, source: str) -> bool:
         """Whether it strikes here."""
         name = request.name or (request.body or {}).get("metadata", {}).get("name")
         return (
@@ -58,9 +58,9 @@ class Faults:
     """Those that are still to come."""
 
     def __init__(self) -> None:
-        self._faults: list[Fault] = []
+        self._faults: list[ApiFault] = []
 
-    def order(self, fault: Fault) -> None:
+    def order(self, fault: ApiFault) -> None:
         """Have it strike."""
         self._faults.append(fault)
 
@@ -68,7 +68,7 @@ class Faults:
         """Nothing is to go wrong any more."""
         self._faults.clear()
 
-    def strike(self, request: Request, source: str) -> Fault | None:
+    def strike(self, request: ApiRequest, source: str) -> ApiFault | None:
         """The fault of this request, if any."""
         for fault in self._faults:
             if fault.meets(request, source):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headgate_operator.simulated.shapes import Shape
+from headgate_operator.simulated.shapes import FieldShape
 
 Path = tuple[str, ...]
 Fields = frozenset[Path]
@@ -38,21 +38,21 @@ def field_step(name: str) -> str:
     return f"f:{name}"
 
 
-def item_step(shape: Shape, item: Any) -> str:
+def item_step(shape: FieldShape, item: Any) -> str:
     """The step to an item of a list or a set."""
     if shape.form == "set" or not isinstance(item, Mapping):
         return f"v:{json.dumps(item)}"
     keys = {key: item.get(key, shape.key_defaults.get(key)) for key in sorted(shape.keys)}
-    told = {key: value for key, value in keys.items() if value is not None}
-    return f"k:{json.dumps(told, separators=(',', ':'))}"
+    named = {key: value for key, value in keys.items() if value is not None}
+    return f"k:{json.dumps(named, separators=(',', ':'))}"
 
 
-def fields_of(shape: Shape, value: Any) -> Fields:
+def fields_of(shape: FieldShape, value: Any) -> Fields:
     """The fields that an applied document has an opinion on."""
     return frozenset(_walk(shape, value, ()))
 
 
-def _walk(shape: Shape, value: Any, at: Path) -> Iterator[Path]:
+def _walk(shape: FieldShape, value: Any, at: Path) -> Iterator[Path]:
     if shape.form == "piece" or not isinstance(value, Mapping | list):
         yield at
     elif isinstance(value, list):
@@ -60,58 +60,58 @@ def _walk(shape: Shape, value: Any, at: Path) -> Iterator[Path]:
             yield at
             return
         for item in value:
-            here = (*at, item_step(shape, item))
-            yield here
+            path = (*at, item_step(shape, item))
+            yield path
             if shape.form == "list":
-                yield from _walk(shape.item or shape, item, here)
+                yield from _walk(shape.item or shape, item, path)
     else:
         for name, child in value.items():
-            here = (*at, field_step(name))
+            path = (*at, field_step(name))
             is_empty = child is None or (isinstance(child, Mapping) and not child)
             if is_empty or not shape.has_named_fields:
-                yield here
+                yield path
             if not is_empty:
-                yield from _walk(shape.of_field(name), child, here)
+                yield from _walk(shape.of_field(name), child, path)
 
 
-def compare(shape: Shape, old: Any, new: Any) -> Difference:
+def compare(shape: FieldShape, old: Any, new: Any) -> Difference:
     """The differences of the new object; each field that came or went counts, and not only the lowest."""
-    found: dict[str, set[Path]] = {"added": set(), "removed": set(), "modified": set()}
-    _compare(shape, old, new, (), found)
-    return Difference(frozenset(found["added"]), frozenset(found["removed"]), frozenset(found["modified"]))
+    paths: dict[str, set[Path]] = {"added": set(), "removed": set(), "modified": set()}
+    _compare(shape, old, new, (), paths)
+    return Difference(frozenset(paths["added"]), frozenset(paths["removed"]), frozenset(paths["modified"]))
 
 
 _ABSENT: Any = object()
 
 
-def _compare(shape: Shape, old: Any, new: Any, at: Path, found: dict[str, set[Path]]) -> None:
+def _compare(shape: FieldShape, old: Any, new: Any, at: Path, paths: dict[str, set[Path]]) -> None:
     if old is not _ABSENT and new is not _ABSENT and old == new:
         return
-    olds, news = _members(shape, old), _members(shape, new)
-    is_leaf = not olds and not news
+    olds, new_members = _members(shape, old), _members(shape, new)
+    is_leaf = not olds and not new_members
     if at and (old is _ABSENT or new is _ABSENT):
-        found["added" if old is _ABSENT else "removed"].add(at)
-    elif is_leaf or (at and (olds is None) != (news is None)):
-        found["modified"].add(at)
-    for step in {**(olds or {}), **(news or {})}:
+        paths["added" if old is _ABSENT else "removed"].add(at)
+    elif is_leaf or (at and (olds is None) != (new_members is None)):
+        paths["modified"].add(at)
+    for step in {**(olds or {}), **(new_members or {})}:
         inner, before = (olds or {}).get(step, (None, _ABSENT))
-        inner_new, after = (news or {}).get(step, (inner, _ABSENT))
-        _compare(inner_new or inner or shape, before, after, (*at, step), found)
+        inner_new, after = (new_members or {}).get(step, (inner, _ABSENT))
+        _compare(inner_new or inner or shape, before, after, (*at, step), paths)
 
 
-def _members(shape: Shape, value: Any) -> dict[str, tuple[Shape, Any]] | None:
+def _members(shape: FieldShape, value: Any) -> dict[str, tuple[FieldShape, Any]] | None:
     """The children of a value, step by step; None for one piece."""
     if shape.form == "piece" or value is _ABSENT:
         return None
     if isinstance(value, Mapping):
         return {field_step(name): (shape.of_field(name), child) for name, child in value.items()}
     if isinstance(value, list) and shape.form in ("list", "set"):
-        item = shape.item or Shape("piece")
+        item = shape.item or FieldShape("piece")
         return {item_step(shape, each): (item, each) for each in value}
     return None
 
 
-def merge(shape: Shape, live: Any, applied: Any) -> Any:
+def merge(shape: FieldShape, live: Any, applied: Any) -> Any:
     """The live value with all applied fields in it. Never removes anything."""
     if applied is None:
         return live
@@ -126,7 +126,7 @@ def merge(shape: Shape, live: Any, applied: Any) -> Any:
     return applied
 
 
-def _merge_lists(shape: Shape, live: Sequence[Any], applied: Sequence[Any]) -> list[Any]:
+def _merge_lists(shape: FieldShape, live: Sequence[Any], applied: Sequence[Any]) -> list[Any]:
     """Items in the order in which they are applied; those of others keep their place before what follows them."""
     lives = {item_step(shape, item): item for item in live}
     applieds = {item_step(shape, item): item for item in applied}
@@ -146,7 +146,7 @@ def _merge_lists(shape: Shape, live: Sequence[Any], applied: Sequence[Any]) -> l
         if step not in lives:
             merged.append(item)
             continue
-        merged.append(merge(shape.item or Shape("piece"), lives[step], item))
+        merged.append(merge(shape.item or FieldShape("piece"), lives[step], item))
         shared.remove(step)
         if waiting and waiting[0] == step:
             waiting.pop(0)
@@ -154,7 +154,7 @@ def _merge_lists(shape: Shape, live: Sequence[Any], applied: Sequence[Any]) -> l
     return merged
 
 
-def without(shape: Shape, value: Any, fields: Iterable[Path]) -> Any:
+def without(shape: FieldShape, value: Any, fields: Iterable[Path]) -> Any:
     """The value without these fields and their children. A value that becomes empty is null, as on a server."""
     tree: dict[str, Any] = {}
     for path in fields:
@@ -166,7 +166,7 @@ def without(shape: Shape, value: Any, fields: Iterable[Path]) -> Any:
     return _without(shape, value, tree) if tree else value
 
 
-def _without(shape: Shape, value: Any, tree: Mapping[str, Any]) -> Any:
+def _without(shape: FieldShape, value: Any, tree: Mapping[str, Any]) -> Any:
     if isinstance(value, Mapping) and shape.form != "piece":
         kept = {}
         for name, child in value.items():
@@ -183,7 +183,7 @@ def _without(shape: Shape, value: Any, tree: Mapping[str, Any]) -> Any:
             if below is None:
                 items.append(item)
             elif "" not in below:
-                items.append(_without(shape.item or Shape("piece"), item, below))
+                items.append(_without(shape.item or FieldShape("piece"), item, below))
         return items or None
     return value
 
@@ -204,22 +204,22 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def with_named(shape: Shape, fields: Fields) -> Fields:
+def with_named(shape: FieldShape, fields: Fields) -> Fields:
     """The fields, and each named field of a struct above one of them."""
     return fields | frozenset(
         path[:length] for path in fields for length in range(1, len(path)) if _is_named(shape, path[:length])
     )
 
 
-def _is_named(shape: Shape, path: Path) -> bool:
+def _is_named(shape: FieldShape, path: Path) -> bool:
     at = shape
     for step in path[:-1]:
         at = _below(at, step)
     return path[-1].startswith("f:") and at.has_named_fields
 
 
-def _below(shape: Shape, step: str) -> Shape:
-    return shape.of_field(step[2:]) if step.startswith("f:") else shape.item or Shape("piece")
+def _below(shape: FieldShape, step: str) -> FieldShape:
+    return shape.of_field(step[2:]) if step.startswith("f:") else shape.item or FieldShape("piece")
 
 
 def is_below(path: Path, tops: Iterable[Path]) -> bool:
@@ -268,11 +268,11 @@ def _read(tree: Mapping[str, Any], at: Path) -> Iterator[Path]:
         if step == ".":
             yield at
             continue
-        here = (*at, step)
+        path = (*at, step)
         if not below:
-            yield here
+            yield path
         else:
-            yield from _read(below, here)
+            yield from _read(below, path)
 
 
 ZEROES = frozenset({
@@ -282,7 +282,7 @@ ZEROES = frozenset({
 """Fields whose zero is as if they were not there; those that a server keeps as pointers show their zeroes."""
 
 
-def without_empty(shape: Shape, value: Any) -> Any:
+def without_empty(shape: FieldShape, value: Any) -> Any:
     """The value without empty maps and lists, and zeroes: Go leaves them out of what it writes. Structs stay."""
     if not isinstance(value, Mapping):
         return value

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headgate_operator.kinds import Kind
+from headgate_operator.kinds import ResourceKind
 from headgate_operator.simulated.selecting import selects
 
 
 @dataclass(frozen=True)
-class Entry:
+class WriteEntry:
     """One write."""
 
     version: int
     type: str
     """ADDED, MODIFIED or DELETED."""
-    kind: Kind
+    kind: ResourceKind
     document: Mapping[str, Any]
     old: Mapping[str, Any] | None
 
@@ -33,14 +33,14 @@ class Log:
         self.version = version
         self.oldest = version
         """Nothing at or before this version can be read any more."""
-        self._entries: list[Entry] = []
+        self._entries: list[WriteEntry] = []
 
     def next_version(self) -> int:
         """The version of the write that comes now."""
         self.version += 1
         return self.version
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: WriteEntry) -> None:
         """Keep it."""
         self._entries.append(entry)
 
@@ -51,12 +51,12 @@ class Log:
             self.oldest = gone[-1].version
             del self._entries[: len(gone)]
 
-    def after(self, version: int) -> Iterator[Entry]:
+    def after(self, version: int) -> Iterator[WriteEntry]:
         """The writes after that version, in order."""
         yield from self._entries[bisect_right(self._entries, version, key=lambda entry: entry.version) :]
 
 
-def told(entry: Entry, kind: Kind, namespace: str | None, selector: str) -> dict[str, Any] | None:
+def event_of(entry: WriteEntry, kind: ResourceKind, namespace: str | None, selector: str) -> dict[str, Any] | None:
     """The event of a write for a watch, if any: an object that no longer meets its selector is deleted for it."""
     if entry.kind != kind or (namespace and entry.document["metadata"].get("namespace") != namespace):
         return None

@@ -28,7 +28,7 @@ from headgate_operator.simulated.fields import (
     without,
     written,
 )
-from headgate_operator.simulated.shapes import Shape
+from headgate_operator.simulated.shapes import FieldShape
 
 Object = Mapping[str, Any]
 
@@ -72,7 +72,7 @@ class Clash:
     path: Path
 
     @property
-    def says(self) -> str:
+    def text(self) -> str:
         """The managers that it conflicts with."""
         where = f' with subresource "{self.manager.subresource}"' if self.manager.subresource else ""
         using = f" using {self.manager.api_version}" if self.manager.operation == "Update" else ""
@@ -125,13 +125,13 @@ class Merged:
     managed: tuple[Managed, ...]
 
 
-def apply_as_first(shape: Shape, applied: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:
+def apply_as_first(shape: FieldShape, applied: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:
     """The owners of an object that is created by an apply."""
     return tuple(_held([Managed(manager, owned(fields_of(shape, applied), manager), now)]))
 
 
 def apply(
-    shape: Shape, live: Object, applied: Object, manager: Manager, *, now: str, force: bool
+    shape: FieldShape, live: Object, applied: Object, manager: Manager, *, now: str, force: bool
 ) -> Merged | tuple[Clash, ...]:
     """The object with the document applied, and its owners; or the conflicts."""
     before = read_managed(live) or _before_first_apply(shape, live, manager, now=now)
@@ -154,27 +154,27 @@ def apply(
     return Merged(made, (*_held(kept), *_held([Managed(manager, wanted, time)])))
 
 
-def _before_first_apply(shape: Shape, live: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:
+def _before_first_apply(shape: FieldShape, live: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:
     """An object that nobody owns anything of is taken to have been written otherwise, by somebody, before."""
     somebody = Manager("before-first-apply", "Update", "", manager.api_version)
     fields = owned(compare(shape, {"metadata": {}}, live).changed, somebody)
     return tuple(_held([Managed(somebody, fields, now)]))
 
 
-def update(shape: Shape, live: Object, new: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:
+def update(shape: FieldShape, live: Object, new: Object, manager: Manager, *, now: str) -> tuple[Managed, ...]:
     """The owners after another kind of write."""
     before = read_managed(live)
     difference = compare(shape, live, new)
     changed = owned(difference.changed, manager)
     gone = difference.removed
-    found = []
+    entries = []
     for one in before:
         fields = frozenset(path for path in one.fields if not is_below(path, gone)) if gone else one.fields
-        found.append(replace(one, fields=fields - changed if one.manager != manager else fields))
-    mine = next((one for one in found if one.manager == manager), Managed(manager, NONE, now))
+        entries.append(replace(one, fields=fields - changed if one.manager != manager else fields))
+    mine = next((one for one in entries if one.manager == manager), Managed(manager, NONE, now))
     fields = mine.fields | changed
     unchanged = any(one.manager == manager and one.fields == fields for one in before)
-    others = [one for one in found if one.manager != manager]
+    others = [one for one in entries if one.manager != manager]
     return (*_held(others), *_held([Managed(manager, fields, mine.time if unchanged else now)]))
 
 
@@ -185,9 +185,9 @@ def _held(managed: Sequence[Managed]) -> list[Managed]:
 def clash_message(clashes: Sequence[Clash]) -> str:
     """The server's message about conflicts."""
     if len(clashes) == 1:
-        return f"Apply failed with 1 conflict: {clashes[0].says}: {shown(clashes[0].path)}"
+        return f"Apply failed with 1 conflict: {clashes[0].text}: {shown(clashes[0].path)}"
     lines = [f"Apply failed with {len(clashes)} conflicts:"]
-    for says in dict.fromkeys(clash.says for clash in clashes):
-        lines.append(says.replace("conflict with", "conflicts with", 1) + ":")
-        lines += [f"- {shown(clash.path)}" for clash in clashes if clash.says == says]
+    for text in dict.fromkeys(clash.text for clash in clashes):
+        lines.append(text.replace("conflict with", "conflicts with", 1) + ":")
+        lines += [f"- {shown(clash.path)}" for clash in clashes if clash.text == text]
     return lines[0] + " " + "\n".join(lines[1:])

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headgate_operator.asking import Answer, Request
-from headgate_operator.kinds import Kind
+from headgate_operator.kinds import ResourceKind
 from headgate_operator.port import Cause
+from headgate_operator.requests import ApiRequest, ApiResponse
 
 
 class Refusal(Exception):
     """A request is not fulfilled; the answer has the reason."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ApiResponse) -> None:
         self.answer = answer
         super().__init__(str(answer.body.get("message")))
 
@@ -41,10 +41,10 @@ def refusal(
         "details": details,
         "code": status,
     }
-    return Refusal(Answer(status, body, retry_after_s))
+    return Refusal(ApiResponse(status, body, retry_after_s))
 
 
-def _named(kind: Kind, name: str | None) -> str:
+def _named(kind: ResourceKind, name: str | None) -> str:
     return f'{kind.resource} "{name}"'
 
 
@@ -53,51 +53,51 @@ def unknown_kind() -> Refusal:
     return refusal(404, "NotFound", "the server could not find the requested resource")
 
 
-def not_found(kind: Kind, name: str | None) -> Refusal:
+def not_found(kind: ResourceKind, name: str | None) -> Refusal:
     """No such object."""
     return refusal(404, "NotFound", f"{_named(kind, name)} not found")
 
 
-def already_exists(kind: Kind, name: str) -> Refusal:
+def already_exists(kind: ResourceKind, name: str) -> Refusal:
     """The name is taken."""
     return refusal(409, "AlreadyExists", f"{_named(kind, name)} already exists")
 
 
-def modified(kind: Kind, name: str) -> Refusal:
+def modified(kind: ResourceKind, name: str) -> Refusal:
     """It is at another resourceVersion."""
-    says = "the object has been modified; please apply your changes to the latest version and try again"
-    return refusal(409, "Conflict", f"Operation cannot be fulfilled on {_named(kind, name)}: {says}")
+    message = "the object has been modified; please apply your changes to the latest version and try again"
+    return refusal(409, "Conflict", f"Operation cannot be fulfilled on {_named(kind, name)}: {message}")
 
 
-def uid_but_absent(kind: Kind, name: str, uid: str) -> Refusal:
+def uid_but_absent(kind: ResourceKind, name: str, uid: str) -> Refusal:
     """An apply with a uid never makes an object."""
-    says = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-    return refusal(409, "Conflict", f"Operation cannot be fulfilled on {_named(kind, name)}: {says}")
+    message = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+    return refusal(409, "Conflict", f"Operation cannot be fulfilled on {_named(kind, name)}: {message}")
 
 
-def precondition(kind: Kind, name: str, what: str, wanted: str, found: str) -> Refusal:
+def precondition(kind: ResourceKind, name: str, what: str, wanted: str, actual: str) -> Refusal:
     """A delete is for another object than the one that is there, or for another state of it."""
     then = {
         "UID": "The object might have been deleted and then recreated",
         "ResourceVersion": "The object might have been modified",
     }[what]
-    says = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {then}"
-    return refusal(409, "Conflict", f'Operation cannot be fulfilled on {kind.kind}.{kind.group} "{name}": {says}')
+    message = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({actual}). {then}"
+    return refusal(409, "Conflict", f'Operation cannot be fulfilled on {kind.kind}.{kind.group} "{name}": {message}')
 
 
-def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Refusal:
+def invalid(kind: ResourceKind, name: str, causes: Sequence[Cause]) -> Refusal:
     """A schema or a rule refuses it."""
-    told = [f"{cause.field}: {cause.message}" for cause in causes]
-    says = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    texts = [f"{cause.field}: {cause.message}" for cause in causes]
+    message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     group = f".{kind.group}" if kind.group else ""
-    return refusal(422, "Invalid", f'{kind.kind}{group} "{name}" is invalid: {says}', causes=causes)
+    return refusal(422, "Invalid", f'{kind.kind}{group} "{name}" is invalid: {message}', causes=causes)
 
 
-def terminating(kind: Kind, name: str, namespace: str) -> Refusal:
+def terminating(kind: ResourceKind, name: str, namespace: str) -> Refusal:
     """Its namespace is being deleted."""
     cause = Cause("NamespaceTerminating", "metadata.namespace", f"namespace {namespace} is being terminated")
-    says = f"unable to create new content in namespace {namespace} because it is being terminated"
-    return refusal(403, "Forbidden", f"{_named(kind, name)} is forbidden: {says}", causes=[cause])
+    message = f"unable to create new content in namespace {namespace} because it is being terminated"
+    return refusal(403, "Forbidden", f"{_named(kind, name)} is forbidden: {message}", causes=[cause])
 
 
 def too_old(wanted: str, oldest: int) -> Refusal:
@@ -107,27 +107,27 @@ def too_old(wanted: str, oldest: int) -> Refusal:
 
 def throttled(retry_after_s: float) -> Refusal:
     """Too much at once."""
-    says = "Too many requests, please try again later."
-    return refusal(429, "TooManyRequests", says, retry_after_s=retry_after_s)
+    message = "Too many requests, please try again later."
+    return refusal(429, "TooManyRequests", message, retry_after_s=retry_after_s)
 
 
-def broken(says: str = "etcdserver: request timed out") -> Refusal:
+def broken(message: str = "etcdserver: request timed out") -> Refusal:
     """The server could not do it, or does not know whether it has."""
-    return refusal(500, "InternalError", f"Internal error occurred: {says}")
+    return refusal(500, "InternalError", f"Internal error occurred: {message}")
 
 
-def malformed(says: str) -> Refusal:
+def malformed(message: str) -> Refusal:
     """Not understood."""
-    return refusal(400, "BadRequest", says)
+    return refusal(400, "BadRequest", message)
 
 
-def untyped(request: Request, says: str) -> Refusal:
+def untyped(request: ApiRequest, message: str) -> Refusal:
     """A document that server-side apply cannot read by its kind's schema: a real server calls that its own error."""
     kind = request.kind
     where = f"{request.namespace}/{request.name}; {kind.api_version}, Kind={kind.kind}"
-    return refusal(500, "", f"failed to create typed patch object ({where}): {says}")
+    return refusal(500, "", f"failed to create typed patch object ({where}): {message}")
 
 
-def success(body: Mapping[str, Any], status: int = 200) -> Answer:
+def success(body: Mapping[str, Any], status: int = 200) -> ApiResponse:
     """It was done."""
-    return Answer(status, body)
+    return ApiResponse(status, body)

@@ -1,7 +1,7 @@
 """The controllers of CronJobs and Jobs, as far as operators see them.
 
 A Job is created at each due time of its schedule unless one runs (Forbid) or it is suspended; due times that were
-missed by more than the deadline are left out. `Programs` decides the result of a Job.
+missed by more than the deadline are left out. `JobPrograms` decides the result of a Job.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from random import Random
 from typing import Any, Protocol
 
 from headgate.api.cron_times import due_after
-from headgate_operator.asking import Request
 from headgate_operator.kinds import CRON_JOB, JOB
+from headgate_operator.requests import ApiRequest
 from headgate_operator.simulated.controllers import MANAGER, REACT_S, Later
-from headgate_operator.simulated.log import Entry
+from headgate_operator.simulated.log import WriteEntry
 from headgate_operator.simulated.server import ApiServer
-from headgate_operator.simulated.writing import moment
+from headgate_operator.simulated.writing import format_time
 
 Object = Mapping[str, Any]
 
@@ -31,7 +31,7 @@ class Run:
     succeeds: bool = True
 
 
-class Programs(Protocol):
+class JobPrograms(Protocol):
     """The programs of Jobs."""
 
     def run(self, job: Object) -> Run:
@@ -52,14 +52,14 @@ class IdlePrograms:
 class Schedules:
     """The controllers of CronJobs and Jobs of one server."""
 
-    def __init__(self, server: ApiServer, later: Later, chance: Random, programs: Programs) -> None:
+    def __init__(self, server: ApiServer, later: Later, rng: Random, programs: JobPrograms) -> None:
         self._server = server
         self._later = later
-        self._chance = chance
+        self._rng = rng
         self.programs = programs
         server.when_written(self._written)
 
-    def _written(self, entry: Entry) -> None:
+    def _written(self, entry: WriteEntry) -> None:
         metadata = entry.document["metadata"]
         at = (metadata.get("namespace", ""), metadata["name"], metadata["uid"])
         if entry.kind is CRON_JOB and entry.type != "DELETED":
@@ -67,29 +67,33 @@ class Schedules:
             if was != entry.document["spec"]["schedule"]:
                 self._await_next(*at)
         elif entry.kind is JOB and entry.type == "ADDED":
-            self._later(self._chance.uniform(*REACT_S), lambda: self._start(*at))
+            self._later(self._rng.uniform(*REACT_S), lambda: self._start(*at))
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._server.now_us() / 1_000_000, UTC)
 
     def _await_next(self, namespace: str, name: str, uid: str) -> None:
-        found = self._server.find(CRON_JOB, namespace, name)
-        if found is None or found["metadata"]["uid"] != uid:
+        cron_job = self._server.find(CRON_JOB, namespace, name)
+        if cron_job is None or cron_job["metadata"]["uid"] != uid:
             return
-        schedule, now = found["spec"]["schedule"], self._now()
+        schedule, now = cron_job["spec"]["schedule"], self._now()
         due = due_after(schedule, now)
         if due is not None:
             wait_s = (due - now).total_seconds()
             self._later(wait_s, lambda: self._fire(namespace, name, uid, schedule, due))
 
     def _fire(self, namespace: str, name: str, uid: str, schedule: str, due: datetime) -> None:
-        found = self._server.find(CRON_JOB, namespace, name)
-        if found is None or found["metadata"]["uid"] != uid or found["spec"]["schedule"] != schedule:
+        cron_job = self._server.find(CRON_JOB, namespace, name)
+        if cron_job is None or cron_job["metadata"]["uid"] != uid or cron_job["spec"]["schedule"] != schedule:
             return
         running = [job for job in self._jobs_of(uid) if _result(job) is None]
-        forbidden = running and found["spec"]["concurrencyPolicy"] == "Forbid"
-        if not found["spec"].get("suspend") and not found["metadata"].get("deletionTimestamp") and not forbidden:
-            self._make_job(found, due)
+        forbidden = running and cron_job["spec"]["concurrencyPolicy"] == "Forbid"
+        if (
+            not cron_job["spec"].get("suspend")
+            and not cron_job["metadata"].get("deletionTimestamp")
+            and not forbidden
+        ):
+            self._make_job(cron_job, due)
         self._await_next(namespace, name, uid)
 
     def _jobs_of(self, uid: str) -> list[Object]:
@@ -120,29 +124,29 @@ class Schedules:
             },
             "spec": template["spec"],
         }
-        self._server.answer(Request("create", JOB, metadata["namespace"], query=MANAGER, body=job))
-        self._tell(CRON_JOB, cron, {"lastScheduleTime": moment(int(due.timestamp()) * 1_000_000)})
+        self._server.answer(ApiRequest("create", JOB, metadata["namespace"], query=MANAGER, body=job))
+        self._write_status(CRON_JOB, cron, {"lastScheduleTime": format_time(int(due.timestamp()) * 1_000_000)})
 
     def _start(self, namespace: str, name: str, uid: str) -> None:
         job = self._server.find(JOB, namespace, name)
         if job is None or job["metadata"]["uid"] != uid:
             return
         run = self.programs.run(job)
-        self._tell(JOB, job, {"active": 1, "startTime": moment(self._server.now_us())})
+        self._write_status(JOB, job, {"active": 1, "startTime": format_time(self._server.now_us())})
         self._later(run.takes_s, lambda: self._finish(namespace, name, uid, run))
 
     def _finish(self, namespace: str, name: str, uid: str, run: Run) -> None:
         job = self._server.find(JOB, namespace, name)
         if job is None or job["metadata"]["uid"] != uid:
             return
-        now = moment(self._server.now_us())
+        now = format_time(self._server.now_us())
         type_ = "Complete" if run.succeeds else "Failed"
         status: dict[str, Any] = {
             "active": None,
             "conditions": [{"type": type_, "status": "True", "lastTransitionTime": now}],
             **({"succeeded": 1, "completionTime": now} if run.succeeds else {"failed": 1}),
         }
-        self._tell(JOB, job, status)
+        self._write_status(JOB, job, status)
         for owner in job["metadata"].get("ownerReferences") or ():
             self._keep_history(namespace, owner["name"], owner["uid"])
 
@@ -154,12 +158,12 @@ class Schedules:
             ended = [job for job in self._jobs_of(uid) if _result(job) == result]
             ended.sort(key=lambda job: str(job["metadata"]["name"]))
             for job in ended[: max(0, len(ended) - cron["spec"][field])]:
-                self._server.answer(Request("delete", JOB, namespace, job["metadata"]["name"]))
+                self._server.answer(ApiRequest("delete", JOB, namespace, job["metadata"]["name"]))
 
-    def _tell(self, kind: Any, document: Object, status: Object) -> None:
+    def _write_status(self, kind: Any, document: Object, status: Object) -> None:
         metadata = document["metadata"]
         at = (metadata["namespace"], metadata["name"], "status")
-        self._server.answer(Request("patch", kind, *at, query=MANAGER, body={"status": status}))
+        self._server.answer(ApiRequest("patch", kind, *at, query=MANAGER, body={"status": status}))
 
 
 def _result(job: Object) -> str | None:

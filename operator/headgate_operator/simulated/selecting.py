@@ -15,20 +15,20 @@ Requirement = tuple[str, str, frozenset[str]]
 @lru_cache(maxsize=256)
 def requirements(selector: str) -> tuple[Requirement, ...]:
     """(label, word, values): all of them have to hold."""
-    found, at = [], 0
+    parts, at = [], 0
     while at < len(selector):
         match = _PART.match(selector, at)
         if match is None or match.end() == at:
             raise ValueError(f"not a selector: {selector}")
         name, sign, value, word, values = match.groups()
         if sign:
-            found.append((name, "notin" if sign == "!=" else "in", frozenset({value})))
+            parts.append((name, "notin" if sign == "!=" else "in", frozenset({value})))
         elif word:
-            found.append((name, word, frozenset(part.strip() for part in values.split(","))))
+            parts.append((name, word, frozenset(part.strip() for part in values.split(","))))
         else:
-            found.append((name.removeprefix("!"), "absent" if name.startswith("!") else "there", frozenset()))
+            parts.append((name.removeprefix("!"), "absent" if name.startswith("!") else "there", frozenset()))
         at = match.end()
-    return tuple(found)
+    return tuple(parts)
 
 
 def selects(selector: str, document: Mapping[str, Any]) -> bool:

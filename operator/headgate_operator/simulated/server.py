@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headgate_operator.asking import Answer, Request
-from headgate_operator.kinds import KINDS, NAMESPACE, POD, SPARK_APPLICATION, Kind
+from headgate_operator.kinds import KINDS, NAMESPACE, POD, SPARK_APPLICATION, ResourceKind
+from headgate_operator.requests import ApiRequest, ApiResponse
 from headgate_operator.simulated import refusals, writing
-from headgate_operator.simulated.log import Entry, Log
+from headgate_operator.simulated.log import Log, WriteEntry
 from headgate_operator.simulated.plain import copied
 from headgate_operator.simulated.selecting import selects
 from headgate_operator.simulated.writing import Object, Write
@@ -54,40 +54,44 @@ class ApiServer:
         self.now_us = now_us
         self.new_uid = new_uid
         self.log = Log(FIRST_VERSION)
-        self.kinds: set[Kind] = set(KINDS.values()) - {SPARK_APPLICATION}
-        self._objects: dict[Kind, dict[Key, Object]] = {}
+        self.kinds: set[ResourceKind] = set(KINDS.values()) - {SPARK_APPLICATION}
+        self._objects: dict[ResourceKind, dict[Key, Object]] = {}
         self._pages = _Pages()
-        self._listeners: list[Callable[[Entry], None]] = []
+        self._listeners: list[Callable[[WriteEntry], None]] = []
         for name in ("default", "kube-system"):
-            self.must(Request("create", NAMESPACE, body=_namespace(name), query={"fieldManager": "kube-apiserver"}))
+            self.must(
+                ApiRequest("create", NAMESPACE, body=_namespace(name), query={"fieldManager": "kube-apiserver"})
+            )
 
     # ---- for those inside the cluster
 
-    def install(self, kind: Kind) -> None:
+    def install(self, kind: ResourceKind) -> None:
         """A CRD is there from now on."""
         self.kinds.add(kind)
 
-    def uninstall(self, kind: Kind) -> None:
+    def uninstall(self, kind: ResourceKind) -> None:
         """Remove a CRD, and its objects with it."""
         self.kinds.discard(kind)
         self._objects.pop(kind, None)
 
-    def when_written(self, tell: Callable[[Entry], None]) -> None:
+    def when_written(self, listener: Callable[[WriteEntry], None]) -> None:
         """Have a function called after each write."""
-        self._listeners.append(tell)
+        self._listeners.append(listener)
 
-    def find(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
+    def find(self, kind: ResourceKind, namespace: str | None, name: str) -> Object | None:
         """An object, as it is kept; not to be changed."""
         return self._objects.get(kind, {}).get((namespace or "", name))
 
-    def all(self, kind: Kind | None = None, namespace: str | None = None) -> Iterator[tuple[Kind, Object]]:
+    def all(
+        self, kind: ResourceKind | None = None, namespace: str | None = None
+    ) -> Iterator[tuple[ResourceKind, Object]]:
         """All objects, of a kind or a namespace if one is named, in the order of their names."""
         for one in sorted(self._objects) if kind is None else (kind,):
             for (place, _), document in sorted(self._objects.get(one, {}).items(), key=lambda entry: entry[0]):
                 if namespace is None or (one.namespaced and place == namespace):
                     yield one, document
 
-    def must(self, request: Request) -> Object:
+    def must(self, request: ApiRequest) -> Object:
         """Perform it; a refusal is a mistake of the caller."""
         answer = self.answer(request)
         if answer.status >= 300:
@@ -101,41 +105,45 @@ class ApiServer:
 
     def finish_namespace(self, name: str) -> None:
         """A deleted namespace is empty: it goes too, unless a finalizer holds it."""
-        found = self.find(NAMESPACE, None, name)
-        if found is None or not found["metadata"].get("deletionTimestamp"):
+        namespace = self.find(NAMESPACE, None, name)
+        if namespace is None or not namespace["metadata"].get("deletionTimestamp"):
             return
-        finished = {**found, "spec": {**found["spec"], "finalizers": []}}
+        finished = {**namespace, "spec": {**namespace["spec"], "finalizers": []}}
         if writing.is_over(finished):
             for kind, left in list(self.all(namespace=name)):
                 self._drop(kind, left)
             self._drop(NAMESPACE, finished)
-        elif finished["spec"] != found["spec"]:
+        elif finished["spec"] != namespace["spec"]:
             self._keep("MODIFIED", NAMESPACE, finished)
 
     # ---- requests
 
-    def answer(self, request: Request, *, was_unheld: bool = False) -> Answer:
+    def answer(self, request: ApiRequest, *, was_unheld: bool = False) -> ApiResponse:
         """The answer of a real server. `was_unheld`: for a delete, the value of `is_unheld` when it arrived."""
         try:
             answer = self._answer(request, was_unheld=was_unheld)
-            return Answer(answer.status, copied(answer.body))
+            return ApiResponse(answer.status, copied(answer.body))
         except refusals.Refusal as refused:
             return refused.answer
 
-    def is_unheld(self, request: Request) -> bool:
+    def is_unheld(self, request: ApiRequest) -> bool:
         """Whether a delete finds no finalizer: a real server checks for one before it deletes, and not again."""
         body = request.body or {}
         if request.verb != "delete" or body.get("propagationPolicy", "Background") != "Background":
             return False
-        found = self.find(request.kind, request.namespace, request.name or "")
-        return found is not None and not found["metadata"].get("finalizers") and request.kind not in (NAMESPACE, POD)
+        document = self.find(request.kind, request.namespace, request.name or "")
+        return (
+            document is not None
+            and not document["metadata"].get("finalizers")
+            and request.kind not in (NAMESPACE, POD)
+        )
 
-    def _answer(self, request: Request, *, was_unheld: bool = False) -> Answer:
+    def _answer(self, request: ApiRequest, *, was_unheld: bool = False) -> ApiResponse:
         if request.kind not in self.kinds:
             raise refusals.unknown_kind()
         match request.verb:
             case "get":
-                return refusals.success(self._seen(request, self._held(request)))
+                return refusals.success(self._selected(request, self._held(request)))
             case "list":
                 return refusals.success(self._list(request))
             case "delete":
@@ -144,13 +152,13 @@ class ApiServer:
                 return self._write(request)
         raise refusals.malformed(f"{request.verb} is no request that has one answer")
 
-    def _held(self, request: Request) -> Object:
-        found = self.find(request.kind, request.namespace, request.name or "")
-        if found is None:
+    def _held(self, request: ApiRequest) -> Object:
+        items = self.find(request.kind, request.namespace, request.name or "")
+        if items is None:
             raise refusals.not_found(request.kind, request.name)
-        return found
+        return items
 
-    def _seen(self, request: Request, document: Object) -> Object:
+    def _selected(self, request: ApiRequest, document: Object) -> Object:
         if request.metadata_only:
             return {
                 "kind": "PartialObjectMetadata",
@@ -159,12 +167,12 @@ class ApiServer:
             }
         return document
 
-    def _list(self, request: Request) -> Object:
+    def _list(self, request: ApiRequest) -> Object:
         token, limit = request.query.get("continue"), int(request.query.get("limit", "0"))
         if token:
             if token not in self._pages.left:
-                says = "The provided continue parameter is too old to display a consistent list result."
-                raise refusals.refusal(410, "Expired", says)
+                message = "The provided continue parameter is too old to display a consistent list result."
+                raise refusals.refusal(410, "Expired", message)
             items, version = self._pages.left[token]
         else:
             selector = request.query.get("labelSelector", "")
@@ -174,16 +182,16 @@ class ApiServer:
         metadata: dict[str, Any] = {"resourceVersion": version}
         if rest:
             metadata |= {"continue": self._pages.keep(rest, version), "remainingItemCount": len(rest)}
-        return {"metadata": metadata, "items": [self._seen(request, one) for one in page]}
+        return {"metadata": metadata, "items": [self._selected(request, one) for one in page]}
 
-    def _write(self, request: Request) -> Answer:
+    def _write(self, request: ApiRequest) -> ApiResponse:
         body = copied(request.body or {})
         kind = request.kind
         name = request.name or body.get("metadata", {}).get("name")
         if not name:
             raise refusals.invalid(kind, "", [writing.name_is_missing()])
         live = self.find(kind, request.namespace, name)
-        write = Write(request, kind, request.namespace, name, body, self.moment())
+        write = Write(request, kind, request.namespace, name, body, self.timestamp())
         if live is None:
             self._check_namespace(kind, request.namespace, name)
             made = writing.make(write, self.new_uid())
@@ -196,7 +204,7 @@ class ApiServer:
             return refusals.success(writing.shown(write, changed))
         return refusals.success(writing.shown(write, self._keep("MODIFIED", kind, changed)))
 
-    def _check_namespace(self, kind: Kind, namespace: str | None, name: str) -> None:
+    def _check_namespace(self, kind: ResourceKind, namespace: str | None, name: str) -> None:
         if not kind.namespaced:
             return
         home = self.find(NAMESPACE, None, namespace or "")
@@ -205,7 +213,7 @@ class ApiServer:
         if home["metadata"].get("deletionTimestamp"):
             raise refusals.terminating(kind, name, namespace or "")
 
-    def _delete(self, request: Request, *, was_unheld: bool = False) -> Answer:
+    def _delete(self, request: ApiRequest, *, was_unheld: bool = False) -> ApiResponse:
         live, kind = self._held(request), request.kind
         body = request.body or {}
         writing.check_preconditions(kind, live, body.get("preconditions") or {})
@@ -213,7 +221,7 @@ class ApiServer:
             kind,
             live,
             propagation=body.get("propagationPolicy", "Background"),
-            now=self.moment(),
+            now=self.timestamp(),
             grace_s=writing.grace_s(kind, live, body),
         )
         if was_unheld or writing.is_over(marked):
@@ -225,30 +233,30 @@ class ApiServer:
 
     # ---- keeping
 
-    def moment(self) -> str:
+    def timestamp(self) -> str:
         """Now, as documents write it."""
-        return writing.moment(self.now_us())
+        return writing.format_time(self.now_us())
 
-    def _keep(self, type_: str, kind: Kind, document: Object) -> Object:
+    def _keep(self, type_: str, kind: ResourceKind, document: Object) -> Object:
         version = self.log.next_version()
         kept = {**document, "metadata": {**document["metadata"], "resourceVersion": str(version)}}
         key = (kept["metadata"].get("namespace") or "", kept["metadata"]["name"])
         old = self._objects.setdefault(kind, {}).get(key)
         self._objects[kind][key] = kept
-        self._note(Entry(version, type_, kind, kept, old))
+        self._note(WriteEntry(version, type_, kind, kept, old))
         return kept
 
-    def _drop(self, kind: Kind, document: Object) -> None:
+    def _drop(self, kind: ResourceKind, document: Object) -> None:
         metadata = document["metadata"]
         version = self.log.next_version()
         old = self._objects[kind].pop((metadata.get("namespace") or "", metadata["name"]))
         last = {**document, "metadata": {**metadata, "resourceVersion": str(version)}}
-        self._note(Entry(version, "DELETED", kind, last, old))
+        self._note(WriteEntry(version, "DELETED", kind, last, old))
 
-    def _note(self, entry: Entry) -> None:
+    def _note(self, entry: WriteEntry) -> None:
         self.log.add(entry)
-        for tell in self._listeners:
-            tell(entry)
+        for listener in self._listeners:
+            listener(entry)
 
 
 def _namespace(name: str) -> Mapping[str, Any]:

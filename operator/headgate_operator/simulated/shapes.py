@@ -12,25 +12,25 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Literal
 
-from headgate.api.counters import Counter
+from headgate.api.counters import CounterResource
 from headgate.api.crd import build_structural_schema
-from headgate.api.queues import Queue
-from headgate_operator.kinds import COUNTER, QUEUE, Kind
+from headgate.api.queues import QueueResource
+from headgate_operator.kinds import COUNTER, QUEUE, ResourceKind
 
 
 @dataclass(frozen=True)
-class Shape:
+class FieldShape:
     """How one field merges."""
 
     form: Literal["piece", "struct", "map", "list", "set", "guess"]
     """piece: a scalar, or a value that is replaced as a whole. struct: named fields. map: any keys, each a member of
     its own. list: a map by `keys`. set: by value. guess: unknown; maps are maps, lists are pieces."""
-    fields: Mapping[str, Shape] = field(default_factory=dict)
-    item: Shape | None = None
+    fields: Mapping[str, FieldShape] = field(default_factory=dict)
+    item: FieldShape | None = None
     keys: tuple[str, ...] = ()
     key_defaults: Mapping[str, Any] = field(default_factory=dict)
 
-    def of_field(self, name: str) -> Shape:
+    def of_field(self, name: str) -> FieldShape:
         """The shape of what stands under a name."""
         if self.form == "struct":
             return self.fields.get(name, FOLLOWS)
@@ -44,22 +44,22 @@ class Shape:
         return self.form == "struct"
 
 
-PIECE: Final = Shape("piece")
-GUESS: Final = Shape("guess")
-SET: Final = Shape("set")
-STRINGS: Final = Shape("map", item=PIECE)
-FOLLOWS: Final = Shape("struct")
+PIECE: Final = FieldShape("piece")
+GUESS: Final = FieldShape("guess")
+SET: Final = FieldShape("set")
+STRINGS: Final = FieldShape("map", item=PIECE)
+FOLLOWS: Final = FieldShape("struct")
 """A field that is not named in a table: its value decides whether it is a struct or a piece."""
 
 
-def struct(**fields: Shape) -> Shape:
+def struct(**fields: FieldShape) -> FieldShape:
     """Named fields; `_` at the end of a name is cut, for words of Python."""
-    return Shape("struct", {name.rstrip("_"): shape for name, shape in fields.items()})
+    return FieldShape("struct", {name.rstrip("_"): shape for name, shape in fields.items()})
 
 
-def by(keys: str, item: Shape = FOLLOWS, **defaults: Any) -> Shape:
+def by(keys: str, item: FieldShape = FOLLOWS, **defaults: Any) -> FieldShape:
     """A list whose items are identified by these fields."""
-    return Shape("list", item=item, keys=tuple(keys.split()), key_defaults=defaults)
+    return FieldShape("list", item=item, keys=tuple(keys.split()), key_defaults=defaults)
 
 
 METADATA: Final = struct(
@@ -123,7 +123,7 @@ _POD_STATUS: Final = struct(conditions=by("type"), podIPs=by("ip"), hostIPs=PIEC
 _STATUS: Final = struct(conditions=by("type"))
 _JOB_SPEC: Final = struct(selector=PIECE, template=_POD_TEMPLATE)
 
-_TABLES: Final[Mapping[str, Shape]] = {
+_TABLES: Final[Mapping[str, FieldShape]] = {
     "Deployment": struct(
         metadata=METADATA, spec=struct(selector=PIECE, template=_POD_TEMPLATE, strategy=struct()), status=_STATUS
     ),
@@ -153,17 +153,17 @@ _TABLES: Final[Mapping[str, Shape]] = {
 
 
 @cache
-def shape_of(kind: Kind) -> Shape:
+def shape_of(kind: ResourceKind) -> FieldShape:
     """How an object of that kind merges."""
-    model = {QUEUE: Queue, COUNTER: Counter}.get(kind)
+    model = {QUEUE: QueueResource, COUNTER: CounterResource}.get(kind)
     if model is not None:
         schema = build_structural_schema(model)
         fields = {name: from_schema(node) for name, node in schema["properties"].items()}
-        return Shape("struct", {**fields, "metadata": METADATA})
-    return _TABLES.get(kind.kind) or Shape("struct", {"metadata": METADATA, "spec": GUESS, "status": GUESS})
+        return FieldShape("struct", {**fields, "metadata": METADATA})
+    return _TABLES.get(kind.kind) or FieldShape("struct", {"metadata": METADATA, "spec": GUESS, "status": GUESS})
 
 
-def from_schema(node: Mapping[str, Any]) -> Shape:
+def from_schema(node: Mapping[str, Any]) -> FieldShape:
     """The shape that a structural schema describes."""
     if node.get("type") == "array":
         form = node.get("x-kubernetes-list-type", "atomic")
@@ -174,14 +174,14 @@ def from_schema(node: Mapping[str, Any]) -> Shape:
                 for key in keys
                 if "default" in node["items"]["properties"].get(key, {})
             }
-            return Shape("list", item=from_schema(node["items"]), keys=keys, key_defaults=defaults)
+            return FieldShape("list", item=from_schema(node["items"]), keys=keys, key_defaults=defaults)
         return SET if form == "set" else PIECE
     if node.get("x-kubernetes-map-type") == "atomic":
         return PIECE
     if node.get("x-kubernetes-preserve-unknown-fields"):
         return GUESS  # the server publishes none of the fields that are declared beside it
     if node.get("properties"):
-        return Shape("struct", {name: from_schema(child) for name, child in node["properties"].items()})
+        return FieldShape("struct", {name: from_schema(child) for name, child in node["properties"].items()})
     if isinstance(node.get("additionalProperties"), Mapping):
-        return Shape("map", item=from_schema(node["additionalProperties"]))
+        return FieldShape("map", item=from_schema(node["additionalProperties"]))
     return PIECE

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headgate_operator.asking import Request
+from headgate_operator.requests import ApiRequest
 from headgate_operator.simulated import refusals
-from headgate_operator.simulated.log import Entry, told
+from headgate_operator.simulated.log import WriteEntry, event_of
 from headgate_operator.simulated.selecting import selects
 from headgate_operator.simulated.server import ApiServer
 
@@ -23,7 +23,7 @@ Event = Mapping[str, Any]
 class Watcher:
     """The events that one watch still has to get."""
 
-    def __init__(self, server: ApiServer, request: Request, send: Callable[[int, Event | None], None]) -> None:
+    def __init__(self, server: ApiServer, request: ApiRequest, send: Callable[[int, Event | None], None]) -> None:
         self._server = server
         self._request = request
         self._send = send
@@ -39,34 +39,34 @@ class Watcher:
             selector = self._request.query.get("labelSelector", "")
             for _, document in list(self._server.all(self._request.kind, self._request.namespace)):
                 if selects(selector, document):
-                    self.tell({"type": "ADDED", "object": document})
+                    self.send_event({"type": "ADDED", "object": document})
         elif int(wanted) < self._server.log.oldest:
             self._fail(refusals.too_old(wanted, self._server.log.oldest))
         else:
             for entry in self._server.log.after(int(wanted)):
-                self.hear(entry)
+                self.note(entry)
 
-    def hear(self, entry: Entry) -> None:
+    def note(self, entry: WriteEntry) -> None:
         """Something was written."""
         if not self.open:
             return
         request = self._request
-        event = told(entry, request.kind, request.namespace, request.query.get("labelSelector", ""))
+        event = event_of(entry, request.kind, request.namespace, request.query.get("labelSelector", ""))
         if event is not None:
-            self.tell(event)
+            self.send_event(event)
 
     def bookmark(self) -> None:
         """Send its position."""
         kind = self._request.kind
         metadata = {"resourceVersion": str(self._server.log.version)}
-        self.tell(
+        self.send_event(
             {
                 "type": "BOOKMARK",
                 "object": {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata},
             }
         )
 
-    def tell(self, event: Event | None) -> None:
+    def send_event(self, event: Event | None) -> None:
         """Send the next event; None ends it."""
         if self.open:
             self._number += 1
@@ -74,5 +74,5 @@ class Watcher:
             self._send(self._number, event)
 
     def _fail(self, refused: refusals.Refusal) -> None:
-        self.tell({"type": "ERROR", "object": refused.answer.body})
-        self.tell(None)
+        self.send_event({"type": "ERROR", "object": refused.answer.body})
+        self.send_event(None)

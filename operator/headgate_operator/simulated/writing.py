@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from headgate_operator.asking import Request
 from headgate_operator.kinds import (
     COUNTER,
     CRON_JOB,
@@ -27,9 +26,10 @@ from headgate_operator.kinds import (
     QUEUE,
     REPLICA_SET,
     SPARK_APPLICATION,
-    Kind,
+    ResourceKind,
 )
 from headgate_operator.port import Cause, Propagation
+from headgate_operator.requests import ApiRequest
 from headgate_operator.simulated import managing, refusals
 from headgate_operator.simulated.admission import MODELS, faults_of, unknown_field, with_defaults
 from headgate_operator.simulated.fields import emptied, without_nulls
@@ -63,8 +63,8 @@ _SERVERS: Final = (
 class Write:
     """The request, and its object."""
 
-    request: Request
-    kind: Kind
+    request: ApiRequest
+    kind: ResourceKind
     namespace: str | None
     name: str
     body: Object
@@ -90,7 +90,7 @@ class Write:
         return self.request.query.get("force") == "true"
 
 
-def moment(now_us: int) -> str:
+def format_time(now_us: int) -> str:
     """A time as metadata writes it: in whole seconds."""
     return datetime.fromtimestamp(now_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -174,15 +174,15 @@ def _applied(write: Write, live: Object) -> tuple[Object, Sequence[managing.Mana
         raise _clashed(outcome)
     nulls = list(emptied(outcome.document, live))
     if nulls and write.kind in MODELS:
-        says = 'Invalid value: "null": {0} in body must be of type array: "null"'
-        causes = [Cause("FieldValueTypeInvalid", path, says.format(path)) for path in nulls]
+        message = 'Invalid value: "null": {0} in body must be of type array: "null"'
+        causes = [Cause("FieldValueTypeInvalid", path, message.format(path)) for path in nulls]
         raise refusals.invalid(write.kind, write.name, causes)
     made = without_nulls(outcome.document) if nulls else outcome.document
     return _confined(write, live, made), outcome.managed
 
 
 def _clashed(clashes: Sequence[managing.Clash]) -> refusals.Refusal:
-    causes = [Cause("FieldManagerConflict", shown_path(clash.path), clash.says) for clash in clashes]
+    causes = [Cause("FieldManagerConflict", shown_path(clash.path), clash.text) for clash in clashes]
     return refusals.refusal(409, "Conflict", managing.clash_message(clashes), causes=causes)
 
 
@@ -231,8 +231,10 @@ def _finalizer_faults(made: Object, live: Object) -> list[Cause]:
     if not new:
         return []
     listed = ", ".join(f'"{one}"' for one in new)
-    says = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
-    return [Cause("FieldValueForbidden", "metadata.finalizers", f"Forbidden: {says}")]
+    message = (
+        f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
+    )
+    return [Cause("FieldValueForbidden", "metadata.finalizers", f"Forbidden: {message}")]
 
 
 def _check_fields(write: Write) -> None:
@@ -245,8 +247,10 @@ def _check_version(write: Write, live: Object) -> None:
     if wanted and wanted != live["metadata"]["resourceVersion"]:
         raise refusals.modified(write.kind, write.name)
     if not wanted and write.request.verb == "replace" and write.kind in NEED_VERSION:
-        says = "Invalid value: 0: must be specified for an update"
-        raise refusals.invalid(write.kind, write.name, [Cause("FieldValueInvalid", "metadata.resourceVersion", says)])
+        message = "Invalid value: 0: must be specified for an update"
+        raise refusals.invalid(
+            write.kind, write.name, [Cause("FieldValueInvalid", "metadata.resourceVersion", message)]
+        )
 
 
 def _check_uid(write: Write, live: Object) -> None:
@@ -255,10 +259,10 @@ def _check_uid(write: Write, live: Object) -> None:
     if not wanted or wanted == live["metadata"]["uid"] or write.request.subresource:
         return
     if write.request.verb == "replace":
-        found = live["metadata"]["uid"]
-        raise refusals.precondition(write.kind, write.name, "UID", wanted, found)
-    says = f'Invalid value: "{wanted}": field is immutable'
-    raise refusals.invalid(write.kind, write.name, [Cause("FieldValueInvalid", "metadata.uid", says)])
+        uid = live["metadata"]["uid"]
+        raise refusals.precondition(write.kind, write.name, "UID", wanted, uid)
+    message = f'Invalid value: "{wanted}": field is immutable'
+    raise refusals.invalid(write.kind, write.name, [Cause("FieldValueInvalid", "metadata.uid", message)])
 
 
 def _as_scaled(write: Write, live: Object) -> Write:
@@ -269,7 +273,7 @@ def _as_scaled(write: Write, live: Object) -> Write:
     return replace(write, body={"metadata": write.body.get("metadata", {}), "spec": {field: replicas}})
 
 
-def _with_generation(kind: Kind, made: Object, live: Object) -> Object:
+def _with_generation(kind: ResourceKind, made: Object, live: Object) -> Object:
     if kind not in WITH_GENERATION or _wanted(made) == _wanted(live):
         return made
     return {**made, "metadata": {**made["metadata"], "generation": live["metadata"].get("generation", 0) + 1}}
@@ -336,7 +340,7 @@ def shown(write: Write, document: Object) -> Object:
 # ---- deletion
 
 
-def check_preconditions(kind: Kind, live: Object, wanted: Object) -> None:
+def check_preconditions(kind: ResourceKind, live: Object, wanted: Object) -> None:
     """A delete is for this very object."""
     metadata = live["metadata"]
     for name, what in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
@@ -344,7 +348,7 @@ def check_preconditions(kind: Kind, live: Object, wanted: Object) -> None:
             raise refusals.precondition(kind, metadata["name"], what, wanted[name], metadata[name])
 
 
-def mark_deleted(kind: Kind, live: Object, *, propagation: Propagation, now: str, grace_s: int = 0) -> Object:
+def mark_deleted(kind: ResourceKind, live: Object, *, propagation: Propagation, now: str, grace_s: int = 0) -> Object:
     """The object on its way out: gone where nothing holds it (`is_over`)."""
     metadata = dict(live["metadata"])
     finalizers = [one for one in metadata.get("finalizers", []) if one not in (FOREGROUND, ORPHAN)]
@@ -369,7 +373,7 @@ def mark_deleted(kind: Kind, live: Object, *, propagation: Propagation, now: str
     return marked
 
 
-def grace_s(kind: Kind, live: Object, options: Object) -> int:
+def grace_s(kind: ResourceKind, live: Object, options: Object) -> int:
     """How long a pod that runs may take to end; everything else is gone at once."""
     if kind is not POD or (live.get("status") or {}).get("phase") != "Running":
         return 0

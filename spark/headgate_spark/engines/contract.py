@@ -13,16 +13,16 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from headgate.client.queue import Queue
-from headgate_spark.decide_range import Wanted
+from headgate_spark.decide_range import ReadRange
 from headgate_spark.jobs.decide_batch import Pick
 
 
 @dataclass(frozen=True)
-class Request:
+class ScanRequest:
     """The part of a queue to read, and its form."""
 
     state: str
-    wanted: Wanted
+    wanted: ReadRange
     columns: tuple[str, ...]
     messages_per_split: int
 
@@ -30,16 +30,16 @@ class Request:
 class EngineScan(Protocol):
     """Reading a queue of one engine in bulk."""
 
-    async def plan(self, queue: Queue, request: Request) -> Sequence[Any]:
+    async def plan(self, queue: Queue, request: ScanRequest) -> Sequence[Any]:
         """Splits, each a value that can be pickled."""
         ...
 
-    def read(self, queue: Queue, request: Request, split: Any) -> AsyncIterator[pa.RecordBatch]:
+    def read(self, queue: Queue, request: ScanRequest, split: Any) -> AsyncIterator[pa.RecordBatch]:
         """The messages of one split."""
         ...
 
     def read_picked(
-        self, queue: Queue, request: Request, lane: str, picks: Sequence[Pick]
+        self, queue: Queue, request: ScanRequest, lane: str, picks: Sequence[Pick]
     ) -> AsyncIterator[pa.RecordBatch]:
         """Exactly these messages of a lane, whatever their state now."""
         ...

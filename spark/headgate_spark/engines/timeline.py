@@ -15,23 +15,23 @@ import pyarrow as pa
 
 from headgate.client.queue import Queue
 from headgate.engines.host import Host
-from headgate.engines.timeline.looking import look_at_lanes
+from headgate.engines.timeline.lane_snapshot import list_lane_views
 from headgate.engines.timeline.part_list import parts_from
-from headgate.engines.timeline.passing_over import pass_over_settled
-from headgate.engines.timeline.settings import Generation, TimelineSettings
-from headgate.store.positions import first_at, last_at, moment_us_of, position_at, position_order
-from headgate.store.statements import Bound, Select, Slice
+from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
+from headgate.engines.timeline.skip_settled import pass_over_settled
+from headgate.store.positions import first_at, last_at, position_at, position_order, time_us_of
+from headgate.store.statements import Select, Slice, SliceBound
 from headgate.store.types import Value
 from headgate_spark.decide_splits import (
     PROBE_ROWS,
     Probe,
-    Stretch,
+    SplitStretch,
     heaviest,
     plan_splits,
     ranges_to_probe,
     weigh,
 )
-from headgate_spark.engines.contract import EngineScan, Request
+from headgate_spark.engines.contract import EngineScan, ScanRequest
 from headgate_spark.engines.timeline_rows import partition_of, read_picked, read_split
 from headgate_spark.jobs.decide_batch import Pick
 from headgate_spark.options import LIVE
@@ -50,7 +50,7 @@ FAR = 2**63
 class _Part:
     """A part that holds something in the range."""
 
-    generation: Generation
+    generation: GenerationSettings
     number: int
     subs: tuple[int, ...]
     messages: int
@@ -59,17 +59,17 @@ class _Part:
 class TimelineScan:
     """`EngineScan` for timeline."""
 
-    async def plan(self, queue: Queue, request: Request) -> Sequence[Any]:
+    async def plan(self, queue: Queue, request: ScanRequest) -> Sequence[Any]:
         """Splits of stretches."""
         planning = _Planning(queue.engine.host, queue.engine.settings, request)
         return await planning.plan()
 
-    def read(self, queue: Queue, request: Request, split: Any) -> AsyncIterator[pa.RecordBatch]:
+    def read(self, queue: Queue, request: ScanRequest, split: Any) -> AsyncIterator[pa.RecordBatch]:
         """The messages of one split, in the order of each part's subs."""
         return read_split(queue.engine.host, queue.engine.settings, request, split, now_us=queue.now_us())
 
     def read_picked(
-        self, queue: Queue, request: Request, lane: str, picks: Sequence[Pick]
+        self, queue: Queue, request: ScanRequest, lane: str, picks: Sequence[Pick]
     ) -> AsyncIterator[pa.RecordBatch]:
         """Rows by their keys."""
         return read_picked(queue.engine.host, queue.engine.settings, request, lane_name(lane), picks)
@@ -91,15 +91,15 @@ def lane_name(text: str) -> tuple[int, int]:
 class _Planning:
     """One plan."""
 
-    def __init__(self, host: Host, settings: TimelineSettings, request: Request) -> None:
+    def __init__(self, host: Host, settings: TimelineSettings, request: ScanRequest) -> None:
         self._host = host
         self._settings = settings
         self._request = request
 
-    async def plan(self) -> list[list[Stretch]]:
+    async def plan(self) -> list[list[SplitStretch]]:
         """Splits of about equal weight."""
         lanes = await self._lanes()
-        stretches: list[Stretch] = []
+        stretches: list[SplitStretch] = []
         for generation in self._settings.generations:
             of_generation = {shard: after for (number, shard), after in lanes.items() if number == generation.number}
             if of_generation:
@@ -117,20 +117,20 @@ class _Planning:
                 for shard in range(each.shards)
                 if wanted.has_lane(each.number, shard)
             }
-        views = await look_at_lanes(self._host, self._settings, {})
+        views = await list_lane_views(self._host, self._settings, {})
         return {
             (view.generation, view.shard): max(first - 1, view.position)
             for view in views
             if not view.state.is_retired and wanted.has_lane(view.generation, view.shard)
         }
 
-    async def _of_generation(self, generation: Generation, after: dict[int, int]) -> list[Stretch]:
+    async def _of_generation(self, generation: GenerationSettings, after: dict[int, int]) -> list[SplitStretch]:
         stretches = []
         for part in await self._parts(generation, min(after.values())):
             start, end = self._bounds(part.number)
             share = (part.messages or UNCOUNTED) / (len(part.subs) * generation.shards)
             stretches += [
-                Stretch(generation.number, shard, part.number, sub, max(low, start - 1), end, share)
+                SplitStretch(generation.number, shard, part.number, sub, max(low, start - 1), end, share)
                 for sub in part.subs
                 for shard, low in after.items()
                 if low < end
@@ -147,18 +147,18 @@ class _Planning:
             end if wanted.last is None else min(end, wanted.last),
         )
 
-    async def _parts(self, generation: Generation, after: int) -> list[_Part]:
+    async def _parts(self, generation: GenerationSettings, after: int) -> list[_Part]:
         """Those that hold messages in the range, with their counts."""
         part_us, wanted = self._settings.part_us, self._request.wanted
-        last = FAR if wanted.last is None else moment_us_of(position_at(wanted.last)) // part_us
-        found = []
-        first = max(moment_us_of(position_at(after)), 0) // part_us
+        last = FAR if wanted.last is None else time_us_of(position_at(wanted.last)) // part_us
+        parts = []
+        first = max(time_us_of(position_at(after)), 0) // part_us
         async for number, subs in parts_from(self._host, self._settings, generation.number, first):
             if number > last:
                 break
-            found.append((number, subs))
-        counts = await _some_at_once([self._count(generation.number, number) for number, _ in found])
-        return [_Part(generation, number, subs, count) for (number, subs), count in zip(found, counts, strict=True)]
+            parts.append((number, subs))
+        counts = await _some_at_once([self._count(generation.number, number) for number, _ in parts])
+        return [_Part(generation, number, subs, count) for (number, subs), count in zip(parts, counts, strict=True)]
 
     async def _count(self, generation: int, part: int) -> int:
         key: dict[str, Value] = {"queue": self._settings.queue, "generation": generation, "part": part}
@@ -167,34 +167,34 @@ class _Planning:
 
     # ---- probing
 
-    async def _probed(self, stretches: Sequence[Stretch], generation: Generation) -> list[Stretch]:
+    async def _probed(self, stretches: Sequence[SplitStretch], generation: GenerationSettings) -> list[SplitStretch]:
         """Stretches of large parts, from their probed content. All of a part may be in one shard, so the part's
         weight is compared with the weight of a split."""
         lanes = generation.shards
         of_part = [each.weight * lanes for each in stretches]
         chosen = heaviest(of_part, above=self._request.messages_per_split, most=PROBED_MAX)
         probes = await _some_at_once([self._probe(stretches[at]) for at in sorted(chosen)])
-        found = [each for at, each in enumerate(stretches) if at not in chosen]
-        by_part: dict[tuple[int, int], list[tuple[Stretch, list[Probe]]]] = {}
-        for at, seen in zip(sorted(chosen), probes, strict=True):
-            by_part.setdefault((stretches[at].part, stretches[at].sub), []).append((stretches[at], seen))
+        stretches_probed = [each for at, each in enumerate(stretches) if at not in chosen]
+        by_part: dict[tuple[int, int], list[tuple[SplitStretch, list[Probe]]]] = {}
+        for at, probed in zip(sorted(chosen), probes, strict=True):
+            by_part.setdefault((stretches[at].part, stretches[at].sub), []).append((stretches[at], probed))
         for together in by_part.values():
-            rows = sum(probe.rows_estimated for _, seen in together for probe in seen)
+            rows = sum(probe.rows_estimated for _, probed in together for probe in probed)
             messages = sum(stretch.weight for stretch, _ in together)
-            for stretch, seen in together:
-                found += weigh(stretch, seen, messages_a_row=max(messages / rows, 1.0) if rows else 1.0)
-        return found
+            for stretch, probed in together:
+                stretches_probed += weigh(stretch, probed, messages_a_row=max(messages / rows, 1.0) if rows else 1.0)
+        return stretches_probed
 
-    async def _probe(self, stretch: Stretch) -> list[Probe]:
+    async def _probe(self, stretch: SplitStretch) -> list[Probe]:
         first = await self._keys(stretch, stretch.after, stretch.up_to, 1)
         last = await self._keys(stretch, stretch.after, stretch.up_to, 1, backwards=True)
         if not first or not last:
             return []
         ranges = ranges_to_probe(stretch.after, first[0], last[0])
-        found = await asyncio.gather(*(self._keys(stretch, low, high, PROBE_ROWS) for low, high in ranges))
+        key_lists = await asyncio.gather(*(self._keys(stretch, low, high, PROBE_ROWS) for low, high in ranges))
         probes = [
             Probe(low, high, len(keys), keys[-1] if keys else high)
-            for (low, high), keys in zip(ranges, found, strict=True)
+            for (low, high), keys in zip(ranges, key_lists, strict=True)
         ]
         return [
             *probes,
@@ -202,11 +202,11 @@ class _Planning:
         ]  # what lands behind it meanwhile is read too
 
     async def _keys(
-        self, stretch: Stretch, after: int, up_to: int, limit: int, *, backwards: bool = False
+        self, stretch: SplitStretch, after: int, up_to: int, limit: int, *, backwards: bool = False
     ) -> list[int]:
         if up_to <= after:
             return []
-        within = Slice("due", Bound(position_at(after), False), Bound(position_at(up_to), True))
+        within = Slice("due", SliceBound(position_at(after), False), SliceBound(position_at(up_to), True))
         table, key = partition_of(self._settings, stretch)
         select = Select(table, key, ("due",), within=within, limit=limit, backwards=backwards)
         return [position_order(row.due) for row in await self._host.store.read(select)]
@@ -214,7 +214,7 @@ class _Planning:
 
 async def _some_at_once(works: Sequence[Awaitable[T]]) -> list[T]:
     """The results of all, this many at a time."""
-    found: list[T] = []
+    results: list[T] = []
     for start in range(0, len(works), READS_AT_ONCE):
-        found += await asyncio.gather(*works[start : start + READS_AT_ONCE])
-    return found
+        results += await asyncio.gather(*works[start : start + READS_AT_ONCE])
+    return results

@@ -24,21 +24,21 @@ import pyarrow.compute as pc
 from headgate.engines.host import Host
 from headgate.engines.packed import unpack
 from headgate.engines.settled import Facts, RowFacts, bits_of
-from headgate.engines.timeline.layout import LATER_SUBS_FROM, Place, RowPlace, id_text, row_text
-from headgate.engines.timeline.looking import LaneRows, LaneView, look_at_lane
+from headgate.engines.timeline.lane_snapshot import LaneRows, LaneView, read_lane_view
+from headgate.engines.timeline.layout import LATER_SUBS_FROM, MessagePlace, RowPlace, id_text, row_text
 from headgate.engines.timeline.part_index import PartIndex
 from headgate.engines.timeline.reading import RowContent, family_of
 from headgate.engines.timeline.row_writes import id_suffix
 from headgate.engines.timeline.settings import TimelineSettings
-from headgate.errors import SpecError
-from headgate.store.positions import last_at, moment_us_of, position_at, position_order
-from headgate.store.statements import Bound, Select, Slice
+from headgate.errors import InvalidRequest
+from headgate.store.positions import last_at, position_at, position_order, time_us_of
+from headgate.store.statements import Select, Slice, SliceBound
 from headgate.store.table import Table
 from headgate.store.types import Value
 from headgate.store.wired import WiredRows
 from headgate_spark.alone_rows import CutRows, Mask, columns_of
-from headgate_spark.decide_splits import Stretch
-from headgate_spark.engines.contract import Request
+from headgate_spark.decide_splits import SplitStretch
+from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.jobs.decide_batch import Pick
 from headgate_spark.options import LIVE
 from headgate_spark.packed_columns import About, BatchBuilder, Exceptions, OpenRow
@@ -54,7 +54,7 @@ READY, LATER_STANDING, IN_FLIGHT = "ready", "later", "in_flight"
 KEPT, CANCELLED = "kept", "cancelled"
 
 
-def partition_of(settings: TimelineSettings, stretch: Stretch) -> tuple[Table, dict[str, Value]]:
+def partition_of(settings: TimelineSettings, stretch: SplitStretch) -> tuple[Table, dict[str, Value]]:
     """The table and the partition key of a stretch."""
     return _partition(settings, stretch.generation, stretch.part, stretch.sub, stretch.shard)
 
@@ -69,8 +69,8 @@ def _partition(
 async def read_split(
     host: Host,
     settings: TimelineSettings,
-    request: Request,
-    split: Sequence[Stretch],
+    request: ScanRequest,
+    split: Sequence[SplitStretch],
     *,
     now_us: int,
     cancelled_too: bool = True,
@@ -97,7 +97,7 @@ async def read_split(
 
 
 async def read_picked(
-    host: Host, settings: TimelineSettings, request: Request, lane: tuple[int, int], picks: Sequence[Pick]
+    host: Host, settings: TimelineSettings, request: ScanRequest, lane: tuple[int, int], picks: Sequence[Pick]
 ) -> AsyncIterator[pa.RecordBatch]:
     """Messages given by the keys of their rows and bits, whatever their state now."""
     rows_of = _Rows(host, settings, BatchBuilder(request.columns, SUFFIXES))
@@ -107,7 +107,7 @@ async def read_picked(
         masks.setdefault((pick.where, int.from_bytes(pick.key[:2], "big")), {})[pick.key[2:18]] = pick.mask
     for (part, sub), of_partition in masks.items():
         orders = sorted(position_order(UUID(bytes=due)) for due in of_partition)
-        stretch = Stretch(*lane, part, sub, orders[0] - 1, orders[-1], 0.0)
+        stretch = SplitStretch(*lane, part, sub, orders[0] - 1, orders[-1], 0.0)
         async for cut in rows_of.slices_of(stretch, stretch.after):
             wanted = np.array([of_partition.get(due, 0) & 1 != 0 for due in cut.due_keys()], np.bool_)
             for piece in cut.pieces(cut.alone & wanted, cut.alone & ~wanted):
@@ -130,7 +130,7 @@ class Slices:
         self.settings = settings
         self._row_bytes = FIRST_ROW_BYTES
 
-    async def read(self, stretch: Stretch, after: int) -> AsyncIterator[CutRows]:
+    async def read(self, stretch: SplitStretch, after: int) -> AsyncIterator[CutRows]:
         """Its rows above an order."""
         reading: asyncio.Task[tuple[WiredRows, int]] | None = asyncio.ensure_future(self._slice(stretch, after))
         columns = [partition_of(self.settings, stretch)[0].by_name[name] for name in COLUMNS]
@@ -147,11 +147,11 @@ class Slices:
             if reading is not None:
                 reading.cancel()
 
-    async def _slice(self, stretch: Stretch, after: int) -> tuple[WiredRows, int]:
+    async def _slice(self, stretch: SplitStretch, after: int) -> tuple[WiredRows, int]:
         limit = max(SLICE_ROWS_MIN, min(SLICE_ROWS_MAX, SLICE_BYTES // self._row_bytes))
         if after >= stretch.up_to:
             return NO_ROWS, limit
-        within = Slice("due", Bound(position_at(after), False), Bound(position_at(stretch.up_to), True))
+        within = Slice("due", SliceBound(position_at(after), False), SliceBound(position_at(stretch.up_to), True))
         table, key = partition_of(self.settings, stretch)
         return await self.host.store.read_wired(Select(table, key, COLUMNS, within=within, limit=limit)), limit
 
@@ -169,17 +169,17 @@ class _Rows:
         self._wants_position = "position" in columns
         self._wants_at = "at" in columns
 
-    def _about(self, stretch: Stretch, due: UUID, standing: str) -> About:
+    def _about(self, stretch: SplitStretch, due: UUID, standing: str) -> About:
         return About(
             row_text(RowPlace(stretch.generation, stretch.sub, stretch.shard, due)) if self._wants_id else "",
             str(due) if self._wants_position else "",
-            moment_us_of(due) if self._wants_at else 0,
+            time_us_of(due) if self._wants_at else 0,
             stretch.generation,
             stretch.shard,
             standing,
         )
 
-    def add_together(self, stretch: Stretch, cut: CutRows, rows: slice) -> None:
+    def add_together(self, stretch: SplitStretch, cut: CutRows, rows: slice) -> None:
         """Rows that are alone, and plain."""
         place = RowPlace(stretch.generation, stretch.sub, stretch.shard, NO_ID)
         standing = self.standing_of(cut, rows)
@@ -212,7 +212,7 @@ class _Rows:
         else:
             self.builder.add(OpenRow(cell), about, wanted, but)
 
-    def add_picked(self, stretch: Stretch, row: Any, wanted: int) -> None:
+    def add_picked(self, stretch: SplitStretch, row: Any, wanted: int) -> None:
         """Some messages of a row, from their place."""
         about = self._about(stretch, row.due, READY)
         run = unpack(row.run)
@@ -239,7 +239,7 @@ class _Live(_Rows):
         self._now_us = now_us
         self._now_order = position_order(last_at(self._now_us))
 
-    async def slices(self, stretch: Stretch) -> AsyncIterator[CutRows]:
+    async def slices(self, stretch: SplitStretch) -> AsyncIterator[CutRows]:
         """Rows above the position of the lane."""
         lane = await self._lane(stretch)
         if lane is None:
@@ -248,7 +248,7 @@ class _Live(_Rows):
         async for cut in self.slices_of(stretch, after):
             yield cut
 
-    def are_plain(self, stretch: Stretch, cut: CutRows) -> Mask:
+    def are_plain(self, stretch: SplitStretch, cut: CutRows) -> Mask:
         """Of those that are alone: which have nothing on record, and were not purged."""
         plain: Mask = cut.put_us >= self._lanes[stretch.lane][0].state.purged_before_us
         if self._facts or self._replaced:
@@ -260,24 +260,24 @@ class _Live(_Rows):
         """By the messages that are due now."""
         if "standing" not in self.builder.columns:
             return READY
-        return pc.if_else(pa.array(cut.moments_us()[rows] > self._now_us), LATER_STANDING, READY)
+        return pc.if_else(pa.array(cut.times_us()[rows] > self._now_us), LATER_STANDING, READY)
 
-    async def _lane(self, stretch: Stretch) -> tuple[LaneView, LaneRows] | None:
+    async def _lane(self, stretch: SplitStretch) -> tuple[LaneView, LaneRows] | None:
         """The lane with the record of the part: first the record, then the position."""
         part = (*stretch.lane, stretch.part)
         if part != self._part:
-            seen = self._lanes.get(stretch.lane) or await self._look(stretch)
-            if seen is not None:
-                self._take_facts(await seen[1].facts(stretch.part))
+            lane_state = self._lanes.get(stretch.lane) or await self._read_lane(stretch)
+            if lane_state is not None:
+                self._take_facts(await lane_state[1].facts(stretch.part))
                 if self._facts or stretch.lane not in self._lanes:
-                    seen = await self._look(stretch) or seen
-            if seen is not None:
-                self._lanes[stretch.lane] = seen
+                    lane_state = await self._read_lane(stretch) or lane_state
+            if lane_state is not None:
+                self._lanes[stretch.lane] = lane_state
             self._part = part
         return self._lanes.get(stretch.lane)
 
-    async def _look(self, stretch: Stretch) -> tuple[LaneView, LaneRows] | None:
-        view = await look_at_lane(self._host, self._settings, {}, *stretch.lane)
+    async def _read_lane(self, stretch: SplitStretch) -> tuple[LaneView, LaneRows] | None:
+        view = await read_lane_view(self._host, self._settings, {}, *stretch.lane)
         if view is None or view.state.is_retired:
             return None
         index = PartIndex(self._host, self._settings, stretch.generation)
@@ -288,7 +288,7 @@ class _Live(_Rows):
         families = (family_of(key) for key in facts)
         self._replaced = {first.bytes for due, first in families if due != first}
 
-    def add(self, stretch: Stretch, row: Any) -> Any:
+    def add(self, stretch: SplitStretch, row: Any) -> Any:
         """Add the live messages of a row; returns work to await where it needs a check."""
         if row.cancelled is not None:
             return None
@@ -299,9 +299,9 @@ class _Live(_Rows):
             facts = self._facts.get(stretch.sub.to_bytes(2, "big") + row.due.bytes) if self._facts else None
             if facts is None and self._add_plain(row.run, about):
                 return None
-        return self._look_into(stretch, row, view, rows, about)
+        return self._add_live(stretch, row, view, rows, about)
 
-    async def _look_into(self, stretch: Stretch, row: Any, view: LaneView, rows: LaneRows, about: About) -> None:
+    async def _add_live(self, stretch: SplitStretch, row: Any, view: LaneView, rows: LaneRows, about: About) -> None:
         stands = await rows.reading.as_it_stands(stretch.part, stretch.sub, row)
         content: RowContent = stands.content
         if content.run is None:
@@ -322,7 +322,7 @@ class _Live(_Rows):
         """Of a restamped row: whether its original is above the position, so that the original is shown."""
         if content.run is None or content.run.replaces is None or position_order(content.first) <= view.position:
             return False
-        return await self._is_there(Place.from_bytes(content.run.replaces).row)
+        return await self._is_there(MessagePlace.from_bytes(content.run.replaces).row)
 
 
 class _History(_Rows):
@@ -332,12 +332,12 @@ class _History(_Rows):
         super().__init__(host, settings, builder)
         self._there: dict[RowPlace, bool] = {}
 
-    async def slices(self, stretch: Stretch) -> AsyncIterator[CutRows]:
+    async def slices(self, stretch: SplitStretch) -> AsyncIterator[CutRows]:
         """All its rows."""
         async for cut in self.slices_of(stretch, stretch.after):
             yield cut
 
-    def are_plain(self, _: Stretch, cut: CutRows) -> Mask:
+    def are_plain(self, _: SplitStretch, cut: CutRows) -> Mask:
         """All that are alone: no other check is needed."""
         return np.ones(len(cut), np.bool_)
 
@@ -345,36 +345,36 @@ class _History(_Rows):
         """None of them was cancelled."""
         return KEPT
 
-    def add(self, stretch: Stretch, row: Any) -> Any:
+    def add(self, stretch: SplitStretch, row: Any) -> Any:
         """Add a row; work to be awaited where it holds messages that were first put elsewhere."""
         about = self._about(stretch, row.due, KEPT if row.cancelled is None else CANCELLED)
         if self._add_plain(row.run, about):
             return None
-        return self._look_into(stretch, row, about)
+        return self._add_history(stretch, row, about)
 
-    async def _look_into(self, stretch: Stretch, row: Any, about: About) -> None:
+    async def _add_history(self, stretch: SplitStretch, row: Any, about: About) -> None:
         run = unpack(row.run)
-        here = RowPlace(stretch.generation, stretch.sub, stretch.shard, row.due)
+        row_place = RowPlace(stretch.generation, stretch.sub, stretch.shard, row.due)
         wanted = 0
         ids: dict[int, str] = {}
         for index in range(len(run)):
             own = run.message_id[index] if run.message_id is not None else b""
             if not own and run.replaces is not None:
-                own = Place(Place.from_bytes(run.replaces).row, index).to_bytes()
+                own = MessagePlace(MessagePlace.from_bytes(run.replaces).row, index).to_bytes()
             if own:
                 ids[index] = id_text(own)
             tried_before = run.attempt is not None and run.attempt[index] > 0
-            if not own or (not tried_before and await self._is_first(own, here)):
+            if not own or (not tried_before and await self._is_first(own, row_place)):
                 wanted |= bits_of(index, index + 1)
         self._add_some(row.run, about, wanted, Exceptions(ids, {}, {}))
 
-    async def _is_first(self, own: bytes, here: RowPlace) -> bool:
+    async def _is_first(self, own: bytes, row_place: RowPlace) -> bool:
         """Whether a message with an id is shown at this place: it is the id's place, or that place holds nothing."""
         try:
-            first = Place.from_bytes(own).row
-        except SpecError:
+            first = MessagePlace.from_bytes(own).row
+        except InvalidRequest:
             return True  # of another engine's queue: a dead letter of it
-        if first == here:
+        if first == row_place:
             return True
         if first not in self._there:
             self._there[first] = await self._was_there(first)

@@ -13,20 +13,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 REASON_CHARACTERS_MAX = 300
 
 
-class OutcomeUnknown(SpecError):
+class RowOutcomeUnknown(InvalidRequest):
     """A handler gave an outcome that is none."""
 
 
-class IdUnknown(SpecError):
+class IdUnknown(InvalidRequest):
     """A handler returned the outcome of a message that is not in its batch."""
 
 
-class Outcome(Enum):
+class RowOutcome(Enum):
     """The outcomes that a handler may return for a message. For a message without one, it is RETURN."""
 
     DONE = "done"
@@ -56,7 +56,7 @@ class RangePlan:
 
     lane: str
     """As its engine names it."""
-    loan: bytes
+    reservation: bytes
     """As the lane's row shows it."""
     epoch: int
     deadline_us: int
@@ -107,7 +107,7 @@ class Reported:
 
 
 @dataclass
-class Decided:
+class BatchDecision:
     """The outcome of a batch: for each pick, bits."""
 
     done: dict[Spot, int] = field(default_factory=dict)
@@ -124,41 +124,43 @@ class Decided:
         return done, dead, self.returned
 
 
-def outcome_of(text: object) -> Outcome:
+def outcome_of(text: object) -> RowOutcome:
     """The outcome that a handler named."""
     try:
-        return Outcome(text)
+        return RowOutcome(text)
     except ValueError:
-        allowed = ", ".join(each.value for each in Outcome)
-        raise OutcomeUnknown(outcome=repr(text)[:80], remedy=f"a handler must return one of {allowed}") from None
+        allowed = ", ".join(each.value for each in RowOutcome)
+        raise RowOutcomeUnknown(outcome=repr(text)[:80], remedy=f"a handler must return one of {allowed}") from None
 
 
-def decide_outcomes(plan: BatchPlan, rows: Mapping[bytes, Spot], reported: Iterable[Reported]) -> Decided:
+def decide_outcomes(plan: BatchPlan, rows: Mapping[bytes, Spot], reported: Iterable[Reported]) -> BatchDecision:
     """The outcome of each message of the batch. `rows` maps the beginning of an id to the place of its row.
 
     A message with two different outcomes stays: the intended one is unknown.
     """
-    said: dict[Outcome, dict[Spot, int]] = {outcome: {} for outcome in Outcome}
+    masks_by_outcome: dict[RowOutcome, dict[Spot, int]] = {outcome: {} for outcome in RowOutcome}
     dead: list[tuple[Spot, int, bytes, str]] = []
     for each in reported:
         outcome = outcome_of(each.outcome)
-        masks = said[outcome]
+        masks = masks_by_outcome[outcome]
         for spot, index, message_id in _spots(plan, rows, each):
             masks[spot] = masks.get(spot, 0) | 1 << index
-            if outcome is Outcome.DEAD:
+            if outcome is RowOutcome.DEAD:
                 dead.append((spot, index, message_id, each.reason[:REASON_CHARACTERS_MAX]))
-    decided = Decided()
+    decided = BatchDecision()
     for r, one in enumerate(plan.ranges):
         for p, pick in enumerate(one.picks):
-            _decide_row(decided, (r, p), pick.mask, [said[outcome].get((r, p), 0) for outcome in Outcome])
+            _decide_row(
+                decided, (r, p), pick.mask, [masks_by_outcome[outcome].get((r, p), 0) for outcome in RowOutcome]
+            )
     decided.reasons = {
         message_id: reason for spot, index, message_id, reason in dead if decided.dead.get(spot, 0) >> index & 1
     }
     return decided
 
 
-def _decide_row(decided: Decided, spot: Spot, mask: int, said: Sequence[int]) -> None:
-    done, kept, dead = said
+def _decide_row(decided: BatchDecision, spot: Spot, mask: int, masks: Sequence[int]) -> None:
+    done, kept, dead = masks
     only_done, only_dead = done & ~kept & ~dead, dead & ~kept & ~done
     if only_done:
         decided.done[spot] = only_done
@@ -167,15 +169,17 @@ def _decide_row(decided: Decided, spot: Spot, mask: int, said: Sequence[int]) ->
     decided.returned += (mask & ~only_done & ~only_dead).bit_count()
 
 
-def without_dead(decided: Decided) -> Decided:
+def without_dead(decided: BatchDecision) -> BatchDecision:
     """There is no dead-letter queue: rejected messages stay."""
     dead = sum(mask.bit_count() for mask in decided.dead.values())
-    return Decided(done=decided.done, returned=decided.returned + dead)
+    return BatchDecision(done=decided.done, returned=decided.returned + dead)
 
 
-def all_done(plan: BatchPlan) -> Decided:
+def all_done(plan: BatchPlan) -> BatchDecision:
     """A sink takes a batch whole."""
-    return Decided(done={(r, p): pick.mask for r, one in enumerate(plan.ranges) for p, pick in enumerate(one.picks)})
+    return BatchDecision(
+        done={(r, p): pick.mask for r, one in enumerate(plan.ranges) for p, pick in enumerate(one.picks)}
+    )
 
 
 def _spots(plan: BatchPlan, rows: Mapping[bytes, Spot], each: Reported) -> Iterable[tuple[Spot, int, bytes]]:
@@ -192,9 +196,9 @@ def _spots(plan: BatchPlan, rows: Mapping[bytes, Spot], each: Reported) -> Itera
 
 def _alias(plan: BatchPlan, message_id: bytes) -> tuple[Spot, int]:
     for r, one in enumerate(plan.ranges):
-        found = one.aliases.get(message_id)
-        if found is not None:
-            return (r, found[0]), found[1]
+        spot = one.aliases.get(message_id)
+        if spot is not None:
+            return (r, spot[0]), spot[1]
     raise IdUnknown(id=message_id.hex(), remedy="return the column `id` unchanged")
 
 
@@ -219,7 +223,7 @@ def masked(plan: BatchPlan, masks: Mapping[Spot, int]) -> BatchPlan:
             if p in place and kept[place[p]][1].mask >> index & 1
         }
         picks = tuple(pick for _, pick in kept)
-        ranges.append(RangePlan(one.lane, one.loan, one.epoch, one.deadline_us, picks, aliases, one.span_us))
+        ranges.append(RangePlan(one.lane, one.reservation, one.epoch, one.deadline_us, picks, aliases, one.span_us))
     return BatchPlan(tuple(ranges), plan.planned_us)
 
 
@@ -228,16 +232,16 @@ def shares_of(plan: BatchPlan, tasks: int) -> list[list[tuple[int, int, int]]]:
     holds all of it is divided too; a slice never crosses ranges, and its picks stay in order."""
     wanted = max(1, -(-plan.messages // max(1, tasks)))
     shares: list[list[tuple[int, int, int]]] = [[]]
-    room = wanted
+    messages_left = wanted
     for r, one in enumerate(plan.ranges):
         start = 0
         for p, pick in enumerate(one.picks):
-            if room <= 0:
+            if messages_left <= 0:
                 if p > start:
                     shares[-1].append((r, start, p))
-                start, room = p, wanted
+                start, messages_left = p, wanted
                 shares.append([])
-            room -= pick.messages
+            messages_left -= pick.messages
         if len(one.picks) > start:
             shares[-1].append((r, start, len(one.picks)))
     return [share for share in shares if share]
@@ -248,6 +252,6 @@ def pause_s(taken: int, rate: float | None, elapsed_s: float) -> float:
     return 0.0 if rate is None else max(0.0, taken / rate - elapsed_s)
 
 
-def next_lanes(waiting: Sequence[str], borrowed_elsewhere: Mapping[str, int], now_us: int) -> list[str]:
+def next_lanes(waiting: Sequence[str], reserved_elsewhere: Mapping[str, int], now_us: int) -> list[str]:
     """Lanes to reserve from now: those of another job wait until its deadline."""
-    return [lane for lane in waiting if borrowed_elsewhere.get(lane, 0) <= now_us]
+    return [lane for lane in waiting if reserved_elsewhere.get(lane, 0) <= now_us]

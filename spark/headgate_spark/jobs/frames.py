@@ -12,11 +12,11 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from headgate.errors import HeadgateError, SpecError, Surroundings
+from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
 from headgate_spark.jobs.decide_batch import BatchPlan, Reported, shares_of
 from headgate_spark.jobs.tasks import (
     OUTCOME_DDL,
-    Source,
+    QueueSource,
     condense,
     load,
     reads_history,
@@ -30,38 +30,38 @@ TASKS_A_CORE = 2
 LINE_CHARACTERS_MAX = 400
 
 
-class PredicateWrong(SpecError):
+class PredicateWrong(InvalidRequest):
     """The predicate of `where` cannot be used."""
 
 
-class PredicateFailed(Surroundings):
+class PredicateFailed(EnvironmentProblem):
     """The predicate of `where` could not be worked out; its batch stays in the queue."""
 
 
-class HandlerWrong(SpecError):
+class HandlerWrong(InvalidRequest):
     """The handler's result does not fit a bulk job."""
 
 
-class HandlerFailed(Surroundings):
+class HandlerFailed(EnvironmentProblem):
     """The handler failed; its batch stays in the queue."""
 
 
-class SinkFailed(Surroundings):
+class SinkFailed(EnvironmentProblem):
     """The output could not be written; its batch stays in the queue."""
 
 
-class SparkFailed(Surroundings):
+class SparkFailed(EnvironmentProblem):
     """Spark failed; unsettled messages stay in the queue."""
 
 
-class SparkNotStarted(Surroundings):
+class SparkNotStarted(EnvironmentProblem):
     """Spark cannot be started."""
 
 
 class Frames:
     """The DataFrames of one queue."""
 
-    def __init__(self, spark: SparkSession, source: Source) -> None:
+    def __init__(self, spark: SparkSession, source: QueueSource) -> None:
         self.spark = spark
         self._source = source
         self.tasks = max(1, spark.sparkContext.defaultParallelism * TASKS_A_CORE)
@@ -135,7 +135,7 @@ class Frames:
 
 
 @contextmanager
-def told_as(error_type: type[HeadgateError], **facts: Any) -> Iterator[None]:
+def spark_errors_as(error_type: type[HeadgateError], **facts: Any) -> Iterator[None]:
     """Spark's errors, as one line of ours. An error of ours that a task raised is reported by its own line."""
     try:
         yield

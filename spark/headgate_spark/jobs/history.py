@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from headgate.store.bulk_log import BulkLog, BulkRow, Stage
 from headgate_spark.jobs.progress import Progress
-from headgate_spark.jobs.sinks import BatchName, Sink, scope_us_of
+from headgate_spark.jobs.sinks import BatchName, BatchSink, scope_us_of
 from headgate_spark.lanes.contract import HistorySplit
 from headgate_spark.worker_connection import WorkerConnection
 
@@ -26,12 +26,12 @@ PARTS_A_PIECE = 60
 
 
 @dataclass(frozen=True)
-class HistoryGround:
+class HistoryContext:
     """The parts of a run."""
 
-    here: WorkerConnection
+    connection: WorkerConnection
     log: BulkLog
-    sink: Sink
+    sink: BatchSink
     progress: Progress
     splits: Callable[[int, int], Sequence[HistorySplit]]
     """The pieces of a range of time, found without reading their messages."""
@@ -47,42 +47,42 @@ class HistoryGround:
 class HistoryJob:
     """One run."""
 
-    def __init__(self, ground: HistoryGround) -> None:
-        self._it = ground
+    def __init__(self, context: HistoryContext) -> None:
+        self._it = context
 
     def run(self) -> None:
         """All of the range."""
         it = self._it
-        row = it.here.run(it.log.take())
-        told = dict(row.told)
+        row = it.connection.run(it.log.take())
+        memo = dict(row.memo)
         if row.stage is Stage.COMMITTED:
-            row = self._published(row, told)
+            row = self._published(row, memo)
         else:
             it.sink.clear()
-        told, row = self._begun(row)
-        while (after := self._piece(row, told)) is not None:
+        memo, row = self._begun(row)
+        while (after := self._piece(row, memo)) is not None:
             row = after
-        told |= {"is_over": True, "at_us": told["until_us"]}
-        it.here.run(it.log.finish(row, told))
+        memo |= {"is_over": True, "at_us": memo["until_us"]}
+        it.connection.run(it.log.finish(row, memo))
 
     def _begun(self, row: BulkRow) -> tuple[dict[str, Any], BulkRow]:
         """The range of this run: that of the one before where it was not over, or from where it ended."""
         it = self._it
-        told = dict(row.told)
-        if told.get("is_over", True):
-            begin_us = max(it.from_us, int(told.get("at_us", 0))) if it.goes_on else it.from_us
-            told = {"at_us": begin_us, "until_us": max(begin_us, it.until_us), "is_over": False}
+        memo = dict(row.memo)
+        if memo.get("is_over", True):
+            begin_us = max(it.from_us, int(memo.get("at_us", 0))) if it.goes_on else it.from_us
+            memo = {"at_us": begin_us, "until_us": max(begin_us, it.until_us), "is_over": False}
         if row.stage is Stage.IDLE:
-            row = it.here.run(it.log.finish(row, told))
-        return told, row
+            row = it.connection.run(it.log.finish(row, memo))
+        return memo, row
 
-    def _piece(self, row: BulkRow, told: dict[str, Any]) -> BulkRow | None:
+    def _piece(self, row: BulkRow, memo: dict[str, Any]) -> BulkRow | None:
         """The next one; None where there is none. A started one keeps its end and its number: its keys identify the
         part that is put already."""
         it = self._it
         began_s = time.monotonic()
         begun = json.loads(row.plan) if row.stage is Stage.PLANNED else None
-        splits = it.splits(int(told["at_us"]), int(begun["end_us"] if begun else told["until_us"]))
+        splits = it.splits(int(memo["at_us"]), int(begun["end_us"] if begun else memo["until_us"]))
         if begun is None:
             splits = first_parts(
                 [split for split in splits if split.from_us < split.until_us], it.parts_a_piece or PARTS_A_PIECE
@@ -92,11 +92,11 @@ class HistoryJob:
         messages = it.messages(splits)
         if begun is None:
             begun = {"end_us": max(split.until_us for split in splits), "scope_us": self._scope_us(messages, splits)}
-            row = it.here.run(it.log.plan(row, json.dumps(begun).encode()))
+            row = it.connection.run(it.log.plan(row, json.dumps(begun).encode()))
         name = BatchName(row.number, f"{row.number}-{row.driver}", int(begun["scope_us"]))
         written = it.sink.write(messages, name)
-        row = it.here.run(it.log.commit(row, json.dumps({**begun, "attempt": name.attempt}).encode()))
-        row = self._published(row, told)
+        row = it.connection.run(it.log.commit(row, json.dumps({**begun, "attempt": name.attempt}).encode()))
+        row = self._published(row, memo)
         it.progress.batch(written, 0, 0, time.monotonic() - began_s)
         return row
 
@@ -107,11 +107,11 @@ class HistoryJob:
         span_us = max(split.until_us for split in splits) - min(split.from_us for split in splits)
         return scope_us_of(messages.count(), span_us, len({split.lane for split in splits}))
 
-    def _published(self, row: BulkRow, told: dict[str, Any]) -> BulkRow:
+    def _published(self, row: BulkRow, memo: dict[str, Any]) -> BulkRow:
         plan = json.loads(row.plan)
         self._it.sink.publish(row.number, plan["attempt"])
-        told["at_us"] = plan["end_us"]
-        return self._it.here.run(self._it.log.finish(row, told))
+        memo["at_us"] = plan["end_us"]
+        return self._it.connection.run(self._it.log.finish(row, memo))
 
 
 def first_parts(splits: Sequence[HistorySplit], parts: int) -> Sequence[HistorySplit]:

@@ -27,7 +27,7 @@ def encode_plan(plan: BatchPlan) -> bytes:
     _number(into, len(plan.ranges))
     for one in plan.ranges:
         _bytes(into, one.lane.encode())
-        _bytes(into, one.loan)
+        _bytes(into, one.reservation)
         _number(into, one.epoch)
         _number(into, one.deadline_us)
         _number(into, one.span_us)
@@ -93,7 +93,7 @@ def decode_committed(stored: bytes) -> Committed:
 
 
 def _range(source: _Source) -> RangePlan:
-    lane, loan = source.bytes_().decode(), source.bytes_()
+    lane, reservation = source.bytes_().decode(), source.bytes_()
     epoch, deadline_us, span_us = source.number(), source.number(), source.number()
     picks = tuple(
         Pick(source.number(), source.bytes_(), int.from_bytes(source.bytes_(), "little"))
@@ -102,7 +102,7 @@ def _range(source: _Source) -> RangePlan:
     aliases: Mapping[bytes, tuple[int, int]] = {
         source.bytes_(): (source.number(), source.number()) for _ in range(source.number())
     }
-    return RangePlan(lane, loan, epoch, deadline_us, picks, aliases, span_us)
+    return RangePlan(lane, reservation, epoch, deadline_us, picks, aliases, span_us)
 
 
 class _Source:
@@ -113,13 +113,13 @@ class _Source:
         self._at = 0
 
     def number(self) -> int:
-        shift = found = 0
+        shift = value = 0
         while True:
             byte = self._stored[self._at]
             self._at += 1
-            found |= (byte & 0x7F) << shift
+            value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return found
+                return value
             shift += 7
 
     def bytes_(self) -> bytes:

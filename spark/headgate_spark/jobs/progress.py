@@ -10,7 +10,7 @@ import time
 from typing import TextIO
 from uuid import UUID
 
-from headgate.engines.summary.standing import BULK_RUNS, BulkResult, write_standing
+from headgate.engines.summary.standing import BULK_RUNS, BulkResult, write_pass_result
 from headgate.errors import HeadgateError
 from headgate.telemetry.graphite import Graphite, read_graphite
 from headgate.telemetry.metrics import Registry
@@ -23,14 +23,14 @@ BAR = 24
 class Progress:
     """Of one run."""
 
-    def __init__(self, here: WorkerConnection, job: UUID, title: str, stream: TextIO | None = None) -> None:
+    def __init__(self, connection: WorkerConnection, job: UUID, title: str, stream: TextIO | None = None) -> None:
         self.done = 0
         """Settled: messages that succeeded, and messages that went to the dead-letter queue."""
         self.dead = 0
         self.returned = 0
         self.batches = 0
         self.registry = Registry()
-        self._here = here
+        self._connection = connection
         self._job = job
         self._title = title
         self._total = 0
@@ -41,7 +41,7 @@ class Progress:
             "headgate_bulk_messages", "Messages processed by bulk jobs.", "job", "outcome"
         )
         self._batch_s = self.registry.histogram("headgate_bulk_batch_seconds", "Duration of a batch.", "job")
-        wanted = read_graphite(here.environment)
+        wanted = read_graphite(connection.environment)
         self._graphite = None if wanted is None else Graphite(wanted, self.registry)
 
     def begin(self, total: int) -> None:
@@ -57,7 +57,7 @@ class Progress:
         for outcome, count in (("done", done), ("dead", dead), ("returned", returned)):
             self._messages.of(self._title, outcome).add(count)
         self._batch_s.of(self._title).observe(took_s)
-        self.tell(BULK_RUNS)
+        self.report(BULK_RUNS)
         self.show()
 
     def show(self, *, last: bool = False) -> None:
@@ -87,19 +87,19 @@ class Progress:
             facts.insert(1, f"{self.returned:,} left in the queue")
         return f"{self._title} {bar}{', '.join(facts)}"
 
-    def warn(self, says: str) -> None:
+    def warn(self, message: str) -> None:
         """The cause of a delay, for users and for the operator."""
-        self._stream.write(f"{self._title}: {says}\n")
+        self._stream.write(f"{self._title}: {message}\n")
         self._stream.flush()
-        self.tell(says)
+        self.report(message)
 
-    def tell(self, says: str) -> None:
+    def report(self, message: str) -> None:
         """Where the operator reads it, and to Graphite on request."""
         if self._graphite is not None:
-            self._here.run(self._graphite.ship())
-        ground = self._here.headgate.ground
-        result = BulkResult(self._here.headgate.now_us(), says, problems=self.returned, keys=self.done)
+            self._connection.run(self._graphite.ship())
+        ground = self._connection.headgate.process_context
+        result = BulkResult(self._connection.headgate.now_us(), message, problems=self.returned, keys=self.done)
         try:
-            self._here.run(write_standing(ground.store_in(ground.keyspace), self._job, result))
+            self._connection.run(write_pass_result(ground.store_in(ground.keyspace), self._job, result))
         except HeadgateError as error:
             self._stream.write(f"the figures of the job could not be written: {error}\n")

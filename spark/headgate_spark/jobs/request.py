@@ -16,22 +16,22 @@ from pydantic import ValidationError
 
 from headgate.api.bulk import Bulk
 from headgate.api.durations import parse_duration_ms
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.store.catalogue_entry import Entry
 
-BORROWING: Final = ("drain", "move", "redrive")
+RESERVING_MODES: Final = ("drain", "move", "redrive")
 """Modes that take the backlog; the others read history, and take nothing."""
 FILES: Final = ("parquet", "json", "csv", "orc")
 PER_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
-LOAN_S = 300.0
+RESERVATION_S = 300.0
 BATCH_MESSAGES = 100_000
 
 
-class JobWrong(SpecError):
+class JobWrong(InvalidRequest):
     """The bulk job is not valid."""
 
 
-class JobUnknown(SpecError):
+class JobUnknown(InvalidRequest):
     """The queue has no such bulk job."""
 
 
@@ -59,15 +59,15 @@ class JobRequest:
     to: str | None = None
     where: str | None = None
     rate: float | None = None
-    loan_s: float = LOAN_S
+    reservation_s: float = RESERVATION_S
     """Maximum duration of a batch; ranges that a dead job had reserved are the consumers' again after that."""
     batch_messages: int = BATCH_MESSAGES
     resume_at_once: bool = False
 
     @property
-    def borrows(self) -> bool:
+    def takes_reservations(self) -> bool:
         """Whether it takes the backlog."""
-        return self.mode in BORROWING
+        return self.mode in RESERVING_MODES
 
 
 def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
@@ -139,7 +139,7 @@ def rate_of(text: str | None) -> float | None:
     return int(count) / PER_S[unit]
 
 
-def moment_us(text: str | None, now_us: int) -> int | None:
+def parse_time_us(text: str | None, now_us: int) -> int | None:
     """A time, or an age counted back from now, in µs since 1970."""
     if text is None:
         return None
@@ -147,11 +147,11 @@ def moment_us(text: str | None, now_us: int) -> int | None:
     if age_ms is not None:
         return now_us - age_ms * 1000
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         raise JobWrong("Invalid time", given=text, remedy="write 2026-11-18T09:00:00Z, or an age: 24h") from None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1_000_000)
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return round(time.timestamp() * 1_000_000)
 
 
 def _check(bulk: Bulk) -> None:

@@ -18,29 +18,29 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.client.counter import Counter
-from headgate.counters.decide_rollup import final_before_us, windows_of
+from headgate.counters.decide_rollup import decide_final_before_us, windows_of
 from headgate.counters.decide_windows import window_at
 from headgate.counters.types.contract import plain
 from headgate.counters.window_reading import WindowReader
 from headgate.engines.summary.standing import BULK_DONE
-from headgate.errors import SpecError
-from headgate_spark.jobs.history import HistoryGround, HistoryJob
+from headgate.errors import InvalidRequest
+from headgate_spark.jobs.history import HistoryContext, HistoryJob
 from headgate_spark.jobs.progress import Progress
-from headgate_spark.jobs.request import SinkRequest, moment_us
+from headgate_spark.jobs.request import SinkRequest, parse_time_us
 from headgate_spark.jobs.run import log_of
 from headgate_spark.jobs.sinks import sink_of
 from headgate_spark.jobs.tasks import ArrowTask
 from headgate_spark.lanes.contract import HistorySplit
-from headgate_spark.packed_columns import MOMENT
-from headgate_spark.worker_connection import WorkerConnection, connection_here, told_environment
+from headgate_spark.packed_columns import TIMESTAMP
+from headgate_spark.worker_connection import WorkerConnection, process_connection, task_environment
 
 DDL = "counter string, key string, window_start timestamp, window_end timestamp, value string, state binary"
 SCHEMA = pa.schema(
     [
         ("counter", pa.string()),
         ("key", pa.string()),
-        ("window_start", MOMENT),
-        ("window_end", MOMENT),
+        ("window_start", TIMESTAMP),
+        ("window_end", TIMESTAMP),
         ("value", pa.string()),
         ("state", pa.binary()),
     ]
@@ -51,7 +51,7 @@ SPLITS_A_PIECE = 20_000
 """Most windows of a first run may be empty: the start of a counter is not recorded."""
 
 
-class NoSuchWindows(SpecError):
+class NoSuchWindows(InvalidRequest):
     """The counter has no windows of this length."""
 
 
@@ -66,15 +66,15 @@ class RollupRequest:
     to: str | None = None
 
 
-def run_rollup(spark: SparkSession, here: WorkerConnection, request: RollupRequest, job: UUID) -> Progress:
+def run_rollup(spark: SparkSession, connection: WorkerConnection, request: RollupRequest, job: UUID) -> Progress:
     """All windows that are final and were not written yet."""
-    counter = here.run(here.headgate.counter(request.counter))
+    counter = connection.run(connection.headgate.counter(request.counter))
     settings = counter.handle.settings
     if request.grain_us not in settings.grains_us:
         there = ", ".join(f"{grain // 1_000_000}s" for grain in settings.grains_us) or "none"
         raise NoSuchWindows(counter=request.counter, grain_s=request.grain_us // 1_000_000, there=there)
-    now_us = here.headgate.now_us()
-    final_us = final_before_us(
+    now_us = connection.headgate.now_us()
+    final_us = decide_final_before_us(
         now_us,
         refuse_within_us=settings.life.refuse_within_us,
         token_window_us=settings.token_window_us,
@@ -83,22 +83,22 @@ def run_rollup(spark: SparkSession, here: WorkerConnection, request: RollupReque
     kept_us = now_us - settings.retention_us
     sink = sink_of(spark, request.sink, job.hex[:8], partition_by="day")
     sink.check()
-    progress = Progress(here, job, f"rollup {request.counter}")
-    ground = HistoryGround(
-        here,
-        log_of(here, job),
+    progress = Progress(connection, job, f"rollup {request.counter}")
+    context = HistoryContext(
+        connection,
+        log_of(connection, job),
         sink,
         progress,
         splits=partial(splits_of, settings.buckets, request.grain_us),
-        messages=partial(_values, spark, told_environment(here.environment), counter, request.grain_us),
-        from_us=max(moment_us(request.from_, now_us) or 0, kept_us),
-        until_us=min(moment_us(request.to, now_us) or final_us, final_us),
+        messages=partial(_values, spark, task_environment(connection.environment), counter, request.grain_us),
+        from_us=max(parse_time_us(request.from_, now_us) or 0, kept_us),
+        until_us=min(parse_time_us(request.to, now_us) or final_us, final_us),
         goes_on=True,
         parts_a_piece=max(1, SPLITS_A_PIECE // settings.buckets),
     )
-    HistoryJob(ground).run()
+    HistoryJob(context).run()
     progress.show(last=True)
-    progress.tell(BULK_DONE)
+    progress.report(BULK_DONE)
     return progress
 
 
@@ -112,19 +112,25 @@ def splits_of(buckets: int, grain_us: int, from_us: int, until_us: int) -> list[
 
 
 def _values(
-    spark: SparkSession, told: Mapping[str, str], counter: Counter, grain_us: int, splits: Sequence[HistorySplit]
+    spark: SparkSession,
+    environment: Mapping[str, str],
+    counter: Counter,
+    grain_us: int,
+    splits: Sequence[HistorySplit],
 ) -> DataFrame:
     count = min(len(splits), max(1, spark.sparkContext.defaultParallelism) * TASKS_A_CORE)
     shares = [splits[number::count] for number in range(count)]
-    return spark.range(0, count, 1, count).mapInArrow(_reads(told, counter.name, grain_us, shares), DDL)
+    return spark.range(0, count, 1, count).mapInArrow(_reads(environment, counter.name, grain_us, shares), DDL)
 
 
-def _reads(told: Mapping[str, str], name: str, grain_us: int, shares: Sequence[Sequence[HistorySplit]]) -> ArrowTask:
+def _reads(
+    environment: Mapping[str, str], name: str, grain_us: int, shares: Sequence[Sequence[HistorySplit]]
+) -> ArrowTask:
     """Task n reads the windows and buckets of share n."""
 
     def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        here = connection_here(told)
-        counter = here.run(here.headgate.counter(name))
+        connection = process_connection(environment)
+        counter = connection.run(connection.headgate.counter(name))
         reader = WindowReader(counter.handle.host, counter.handle.settings, counter.kind)
         rows: list[dict[str, Any]] = []
         for batch in numbers:
@@ -132,7 +138,7 @@ def _reads(told: Mapping[str, str], name: str, grain_us: int, shares: Sequence[S
                 for split in shares[number]:
                     window = window_at(split.from_us, grain_us)
                     begin, end = (datetime.fromtimestamp(us / 1e6, UTC) for us in (window.start_us, window.end_us))
-                    for some in here.iterate(reader.keys(int(split.lane), window)):
+                    for some in connection.iterate(reader.keys(int(split.lane), window)):
                         rows += [_row(counter, key, begin, end, state) for key, state in some]
                         if len(rows) >= ROWS_A_BATCH:
                             yield pa.RecordBatch.from_pylist(rows, SCHEMA)

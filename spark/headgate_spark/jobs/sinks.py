@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
-from headgate_spark.jobs.frames import SinkFailed, told_as
+from headgate_spark.jobs.frames import SinkFailed, spark_errors_as
 from headgate_spark.jobs.request import FILES, SinkRequest
 from headgate_spark.jobs.tasks import PUT_DDL, Puts, puts_messages
 from headgate_spark.schemas import DDL_OF_JOBS
@@ -45,7 +45,7 @@ def scope_us_of(messages: int, span_us: int, lanes: int) -> int:
     return max(SCOPE_US_MIN, min(SCOPE_US_MAX, wanted))
 
 
-class Sink(Protocol):
+class BatchSink(Protocol):
     """Where batches go."""
 
     redoes: bool
@@ -82,10 +82,10 @@ class QueueSink:
 
     def write(self, messages: DataFrame, batch: BatchName) -> int:
         """By once keys, so attempts need no names."""
-        told = self._puts
-        rate = None if told.rate is None else told.rate / self._at_once
-        puts = replace(told, number=batch.number, scope_us=batch.scope_us, rate=rate)
-        with told_as(SinkFailed, target=told.target or "their source queues"):
+        template = self._puts
+        rate = None if template.rate is None else template.rate / self._at_once
+        puts = replace(template, number=batch.number, scope_us=batch.scope_us, rate=rate)
+        with spark_errors_as(SinkFailed, target=template.target or "their source queues"):
             rows = messages.mapInArrow(puts_messages(puts), PUT_DDL).collect()
         return sum(row["messages"] for row in rows)
 
@@ -110,26 +110,26 @@ class FileSink:
 
     def check(self) -> None:
         """A test file: a folder may exist and reject files, and some file systems only return false."""
-        with told_as(SinkFailed, path=self._request.path):
+        with spark_errors_as(SinkFailed, path=self._request.path):
             fs, probe = self._file(f"{ASIDE}/{self._job}/_probe")
             fs.create(probe, True).close()
             fs.delete(probe, False)
 
     def write(self, messages: DataFrame, batch: BatchName) -> int:
         """Aside."""
-        seen = Observation()
-        rows = messages.observe(seen, f.count(f.lit(1)).alias("messages"))
+        observation = Observation()
+        rows = messages.observe(observation, f.count(f.lit(1)).alias("messages"))
         writer = shaped(rows, self._request.format, self._partition_by).write.format(self._request.format)
         writer = writer.options(**self._request.options).mode("overwrite")
         if self._partition_by is not None:
             writer = writer.partitionBy(self._partition_by)
-        with told_as(SinkFailed, path=self._request.path):
+        with spark_errors_as(SinkFailed, path=self._request.path):
             writer.save(f"{self._request.path}/{self._aside(batch.attempt)}")
-        return int(seen.get["messages"])
+        return int(observation.get["messages"])
 
     def publish(self, number: int, attempt: str) -> None:
         """Moves the files that are still aside."""
-        with told_as(SinkFailed, path=self._request.path):
+        with spark_errors_as(SinkFailed, path=self._request.path):
             fs, aside = self._file(self._aside(attempt))
             if not fs.exists(aside):
                 return
@@ -150,7 +150,7 @@ class FileSink:
 
     def clear(self) -> None:
         """The remains of this job's attempts aside."""
-        with told_as(SinkFailed, path=self._request.path):
+        with spark_errors_as(SinkFailed, path=self._request.path):
             fs, aside = self._file(f"{ASIDE}/{self._job}")
             if fs.exists(aside):
                 fs.delete(aside, True)
@@ -182,9 +182,9 @@ class JdbcSink:
     def write(self, messages: DataFrame, batch: BatchName) -> int:
         """Appends."""
         del batch
-        seen = Observation()
-        self._write(messages.observe(seen, f.count(f.lit(1)).alias("messages")))
-        return int(seen.get["messages"])
+        observation = Observation()
+        self._write(messages.observe(observation, f.count(f.lit(1)).alias("messages")))
+        return int(observation.get["messages"])
 
     def publish(self, number: int, attempt: str) -> None:
         """Written rows are visible."""
@@ -193,7 +193,7 @@ class JdbcSink:
         """Nothing is stored aside."""
 
     def _write(self, messages: DataFrame) -> None:
-        with told_as(SinkFailed, url=self._request.path):
+        with spark_errors_as(SinkFailed, url=self._request.path):
             writer = shaped(messages, "jdbc", None).write.format("jdbc").option("url", self._request.path)
             writer.options(**self._request.options).mode("append").save()
 
@@ -201,8 +201,8 @@ class JdbcSink:
 def shaped(messages: DataFrame, form: str, partition_by: str | None) -> DataFrame:
     """The columns in a format's types: only parquet, json and orc know maps; csv and tables get them as JSON."""
     if partition_by is not None:
-        moment = "due" if "due" in messages.columns else "window_start"
-        messages = messages.withColumn(partition_by, f.to_date(moment))
+        time_column = "due" if "due" in messages.columns else "window_start"
+        messages = messages.withColumn(partition_by, f.to_date(time_column))
     if form in ("csv", "jdbc"):
         for name, kind in messages.dtypes:
             if kind.startswith("map<string,binary>"):
@@ -214,7 +214,7 @@ def shaped(messages: DataFrame, form: str, partition_by: str | None) -> DataFram
     return messages
 
 
-def sink_of(spark: SparkSession, request: SinkRequest, job: str, *, partition_by: str | None = None) -> Sink:
+def sink_of(spark: SparkSession, request: SinkRequest, job: str, *, partition_by: str | None = None) -> BatchSink:
     """The sink for a form."""
     if request.format in FILES:
         return FileSink(spark, request, job, partition_by=partition_by)

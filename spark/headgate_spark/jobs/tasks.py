@@ -24,17 +24,17 @@ import pyarrow as pa
 
 from headgate.client.outgoing import Put
 from headgate.client.queue import Queue
-from headgate.client.redriving import DEATH, DIED_IN, DIED_OF
-from headgate.errors import SpecError, Unavailable
-from headgate.store.positions import moment_us_of
-from headgate_spark.decide_range import Wanted
-from headgate_spark.engines.contract import Request
+from headgate.client.redriving import DEATH_PREFIX, DEATH_REASON, SOURCE_QUEUE
+from headgate.errors import InvalidRequest, Unavailable
+from headgate.store.positions import time_us_of
+from headgate_spark.decide_range import ReadRange
+from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.registry import scan_of
 from headgate_spark.jobs.decide_batch import BatchPlan, RangePlan
 from headgate_spark.lanes.contract import HistorySplit, module_of
 from headgate_spark.options import LIVE
 from headgate_spark.schemas import OF_JOBS
-from headgate_spark.worker_connection import UnderWay, connection_here
+from headgate_spark.worker_connection import UnderWay, process_connection
 
 ArrowTask = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
@@ -44,7 +44,7 @@ tasks share a core."""
 PUTS_AHEAD = 2
 """This many of those may be under way while a task creates the next: each waits for Cassandra three times."""
 TRIES, PAUSE_S = 5, 2.0
-LANE_LETTERS, ROW_LETTERS, INDEX_LETTERS = 14, 40, 4
+LANE_CHARACTERS, ROW_CHARACTERS, INDEX_CHARACTERS = 14, 40, 4
 """An id begins with engine, generation, shard and sub, then comes the row's time, at last the index in the row."""
 OTHER_SCOPES = 64
 OUTCOME_DDL = "row binary, outcome string, mask binary, reason string"
@@ -56,10 +56,10 @@ PUT_SCHEMA = pa.schema([("messages", pa.int64())])
 
 
 @dataclass(frozen=True)
-class Source:
+class QueueSource:
     """The queue that tasks read."""
 
-    told: Mapping[str, str]
+    environment: Mapping[str, str]
     queue: str
 
 
@@ -78,30 +78,30 @@ def share_plans(plan: BatchPlan, slices: Sequence[Sequence[tuple[int, int, int]]
     ]
 
 
-def reads_picks(source: Source, shares: Sequence[Share]) -> ArrowTask:
+def reads_picks(source: QueueSource, shares: Sequence[Share]) -> ArrowTask:
     """Task n reads share n."""
 
     def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        here = connection_here(source.told)
-        queue = here.queue(source.queue)
-        scan, request = scan_of(queue), Request(LIVE, Wanted(), OF_JOBS, 0)
+        connection = process_connection(source.environment)
+        queue = connection.queue(source.queue)
+        scan, request = scan_of(queue), ScanRequest(LIVE, ReadRange(), OF_JOBS, 0)
         for number in _numbers(numbers):
             for lane, part in shares[number]:
-                yield from here.each(scan.read_picked(queue, request, lane, part.picks))
+                yield from connection.each(scan.read_picked(queue, request, lane, part.picks))
 
     return task
 
 
-def reads_history(source: Source, splits: Sequence[Sequence[HistorySplit]]) -> ArrowTask:
+def reads_history(source: QueueSource, splits: Sequence[Sequence[HistorySplit]]) -> ArrowTask:
     """Task n reads the splits of n."""
 
     def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        here = connection_here(source.told)
-        queue = here.queue(source.queue)
+        connection = process_connection(source.environment)
+        queue = connection.queue(source.queue)
         history = module_of(queue).history_of(queue)
         for number in _numbers(numbers):
             for split in splits[number]:
-                yield from here.each(history.read(split, OF_JOBS))
+                yield from connection.each(history.read(split, OF_JOBS))
 
     return task
 
@@ -139,11 +139,11 @@ def _row_and_index(text: object) -> tuple[bytes, int]:
     of which there are few, are decoded once."""
     given = str(text)
     try:
-        if len(given) % 8 == INDEX_LETTERS:
-            return _decoded(given[:-INDEX_LETTERS]), int.from_bytes(_decoded(given[-INDEX_LETTERS:]), "little")
+        if len(given) % 8 == INDEX_CHARACTERS:
+            return _decoded(given[:-INDEX_CHARACTERS]), int.from_bytes(_decoded(given[-INDEX_CHARACTERS:]), "little")
         stored = _decoded(given)
     except ValueError:
-        raise SpecError("The handler returned an invalid id", id=given[:80]) from None
+        raise InvalidRequest("The handler returned an invalid id", id=given[:80]) from None
     return stored[:-2], int.from_bytes(stored[-2:], "little")
 
 
@@ -163,7 +163,7 @@ class Puts:
     creates no second one. Keys are distributed over scopes so that one conditional batch claims many.
     """
 
-    told: Mapping[str, str]
+    environment: Mapping[str, str]
     target: str | None
     """None: the source queue of each message."""
     job: str
@@ -185,31 +185,31 @@ def scope_of(message_id: str, scope_us: int) -> str:
     """The messages that claim their keys together: those that were put first into one lane within an interval. An
     invented id of a handler contains neither."""
     try:
-        moment_us = _moment_us_of(message_id[:ROW_LETTERS])
+        time_us = _time_us_of(message_id[:ROW_CHARACTERS])
     except ValueError:
         return str(crc32(message_id.encode()) % OTHER_SCOPES)
-    return f"{message_id[:LANE_LETTERS]} {moment_us // scope_us}"
+    return f"{message_id[:LANE_CHARACTERS]} {time_us // scope_us}"
 
 
 @lru_cache(4_096)
-def _moment_us_of(row_text: str) -> int:
-    return moment_us_of(UUID(bytes=_decoded(row_text)[9:25]))
+def _time_us_of(row_text: str) -> int:
+    return time_us_of(UUID(bytes=_decoded(row_text)[9:25]))
 
 
 def puts_messages(puts: Puts) -> ArrowTask:
     """Puts all of a task's messages; gives how many."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        here = connection_here(puts.told)
+        connection = process_connection(puts.environment)
         queues: dict[str, Queue] = {}
         began_s, done = time.monotonic(), 0
-        with UnderWay(here, PUTS_AHEAD) as under_way:
+        with UnderWay(connection, PUTS_AHEAD) as under_way:
             for batch in batches:
                 for start in range(0, batch.num_rows, PUT_AT_ONCE):
                     by_target = _by_target(puts, batch.slice(start, PUT_AT_ONCE).to_pylist())
                     for target, messages in by_target.items():
                         if target not in queues:
-                            queues[target] = here.queue(target)
+                            queues[target] = connection.queue(target)
                         has_groups = any(message.group is not None for message in messages)
                         under_way.add(_until_answered(queues[target], messages), after_all=has_groups)
                         done += len(messages)
@@ -224,7 +224,7 @@ def _by_target(puts: Puts, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[
     """The target of each message. A message without a source queue goes nowhere."""
     by_target: dict[str, list[Put]] = {}
     for row in rows:
-        target = puts.target or dict(row["attributes"] or ()).get(DIED_IN)
+        target = puts.target or dict(row["attributes"] or ()).get(SOURCE_QUEUE)
         if target is not None:
             by_target.setdefault(target, []).append(_put(puts, row))
     return by_target
@@ -247,26 +247,26 @@ def _put(puts: Puts, row: Mapping[str, Any]) -> Put:
     attributes: dict[str, str | bytes] = dict(row.get("attributes") or ())
     attributes |= dict(row.get("binary_attributes") or ())
     if not puts.keeps_death:
-        attributes = {name: value for name, value in attributes.items() if not name.startswith(DEATH)}
+        attributes = {name: value for name, value in attributes.items() if not name.startswith(DEATH_PREFIX)}
     if puts.dead_of is not None:
-        attributes |= {DIED_IN: puts.dead_of, DIED_OF: row.get("reason") or ""}
-        attributes[f"{DEATH}attempts"] = str(row.get("attempt") or 0)
+        attributes |= {SOURCE_QUEUE: puts.dead_of, DEATH_REASON: row.get("reason") or ""}
+        attributes[f"{DEATH_PREFIX}attempts"] = str(row.get("attempt") or 0)
     return Put(row["payload"], group=row.get("group"), once=once, once_scope=scope, attributes=attributes)
 
 
 def load(entry_point: str) -> Callable[..., Any]:
     """The function that `module:function` names; a module may lie where the job is started, as for workers."""
     module, _, path = entry_point.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
-        found: Any = import_module(module)
+        function: Any = import_module(module)
         for name in path.split("."):
-            found = getattr(found, name)
+            function = getattr(function, name)
     except Exception as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())
-        raise SpecError("The handler cannot be loaded", handler=entry_point, why=why) from None
-    if not callable(found):
-        raise SpecError("The handler is not a function", handler=entry_point)
-    return found  # type: ignore[no-any-return]
+        raise InvalidRequest("The handler cannot be loaded", handler=entry_point, why=why) from None
+    if not callable(function):
+        raise InvalidRequest("The handler is not a function", handler=entry_point)
+    return function  # type: ignore[no-any-return]

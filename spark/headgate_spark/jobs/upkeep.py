@@ -22,9 +22,9 @@ from headgate.cli.passes import noted
 from headgate.cli.repair import repair_queue
 from headgate.client.counter import Counter
 from headgate.counters.collector import Collector, PassReport
-from headgate.errors import HeadgateError, Refused
+from headgate.errors import HeadgateError, OperationRefused
 from headgate_spark.jobs.tasks import ArrowTask
-from headgate_spark.worker_connection import WorkerConnection, connection_here
+from headgate_spark.worker_connection import WorkerConnection, process_connection
 
 TASKS_A_CORE = 2
 COUNTED = ("keys", "shards", "expired", "collected", "skipped", "minutes", "buckets")
@@ -39,63 +39,75 @@ def shares_of_buckets(buckets: int, tasks: int) -> list[list[int]]:
     return [list(range(number, buckets, tasks)) for number in range(min(buckets, tasks))]
 
 
-def collects(told: Mapping[str, str], counter: str, pass_us: int, shares: Sequence[Sequence[int]]) -> ArrowTask:
+def collects(
+    environment: Mapping[str, str], counter: str, pass_us: int, shares: Sequence[Sequence[int]]
+) -> ArrowTask:
     """Task n collects the buckets of share n."""
 
     def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        here = connection_here(told)
-        opened = here.run(here.headgate.counter(counter))
+        connection = process_connection(environment)
+        opened = connection.run(connection.headgate.counter(counter))
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                report = asdict(here.run(_collector(here, opened).run_share(pass_us, shares[number])))
+                report = asdict(connection.run(_collector(connection, opened).run_share(pass_us, shares[number])))
                 yield pa.RecordBatch.from_pylist([{name: report[name] for name in SHARE_SCHEMA.names}], SHARE_SCHEMA)
 
     return task
 
 
-def repairs(told: Mapping[str, str], queues: Sequence[str]) -> ArrowTask:
+def repairs(environment: Mapping[str, str], queues: Sequence[str]) -> ArrowTask:
     """Task n repairs queue n."""
 
     def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        here = connection_here(told)
+        connection = process_connection(environment)
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 name = queues[number]
                 try:
-                    says, problems = here.run(repair_queue(here.headgate, name))
+                    message, problems = connection.run(repair_queue(connection.headgate, name))
                 except HeadgateError as error:
-                    says, problems = "failed", (str(error),)
-                row: dict[str, Any] = {"queue": name, "told": says, "problems": list(problems)}
+                    message, problems = "failed", (str(error),)
+                row: dict[str, Any] = {"queue": name, "told": message, "problems": list(problems)}
                 yield pa.RecordBatch.from_pylist([row], REPAIR_SCHEMA)
 
     return task
 
 
 def collect(
-    spark: SparkSession, here: WorkerConnection, told: Mapping[str, str], counter: str, output: Output | None = None
+    spark: SparkSession,
+    connection: WorkerConnection,
+    environment: Mapping[str, str],
+    counter: str,
+    output: Output | None = None,
 ) -> bool:
     """One pass over a counter, noted; whether it was collected, or only has to wait."""
-    entry = here.run(here.headgate.counter(counter)).entry
-    shared = partial(collect_counter, here.headgate, counter, partial(_shared_out, spark, here, told), output=output)
-    return here.run(noted(here.headgate, entry, shared))
+    entry = connection.run(connection.headgate.counter(counter)).entry
+    shared = partial(
+        collect_counter,
+        connection.headgate,
+        counter,
+        partial(_shared_out, spark, connection, environment),
+        output=output,
+    )
+    return connection.run(noted(connection.headgate, entry, shared))
 
 
-def _collector(here: WorkerConnection, counter: Counter) -> Collector:
-    hints = here.headgate.ground.hints
+def _collector(connection: WorkerConnection, counter: Counter) -> Collector:
+    hints = connection.headgate.process_context.hints
     if hints is None:
-        raise Refused("This connection has no Cassandra whose hint windows can be read")
+        raise OperationRefused("This connection has no Cassandra whose hint windows can be read")
     return Collector(counter.handle.host, counter.handle.settings, counter.kind, hints)
 
 
 async def _shared_out(
-    spark: SparkSession, here: WorkerConnection, told: Mapping[str, str], counter: Counter
+    spark: SparkSession, connection: WorkerConnection, environment: Mapping[str, str], counter: Counter
 ) -> PassReport:
-    collector = _collector(here, counter)
+    collector = _collector(connection, counter)
     pass_us = await collector.begin()
     cores = max(1, spark.sparkContext.defaultParallelism)
     shares = shares_of_buckets(counter.handle.settings.buckets, cores * TASKS_A_CORE)
     frame = spark.range(0, len(shares), 1, len(shares))
-    tasks = frame.mapInArrow(collects(told, counter.name, pass_us, shares), SHARE_DDL)
+    tasks = frame.mapInArrow(collects(environment, counter.name, pass_us, shares), SHARE_DDL)
     rows = await asyncio.to_thread(tasks.collect)
     report = PassReport(pass_us=pass_us, unreachable=any(row["unreachable"] for row in rows))
     for field in COUNTED:
@@ -104,9 +116,11 @@ async def _shared_out(
     return report
 
 
-def repair(spark: SparkSession, told: Mapping[str, str], queues: Sequence[str]) -> list[tuple[str, str, list[str]]]:
+def repair(
+    spark: SparkSession, environment: Mapping[str, str], queues: Sequence[str]
+) -> list[tuple[str, str, list[str]]]:
     """One pass over each of these queues; returns the result and the error of each."""
     if not queues:
         return []
-    tasks = spark.range(0, len(queues), 1, len(queues)).mapInArrow(repairs(told, queues), REPAIR_DDL)
+    tasks = spark.range(0, len(queues), 1, len(queues)).mapInArrow(repairs(environment, queues), REPAIR_DDL)
     return [(row["queue"], row["told"], list(row["problems"])) for row in tasks.collect()]

@@ -8,9 +8,9 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from headgate.client.queue import Queue
-from headgate_spark.jobs.decide_batch import BatchPlan, Decided, all_done, decide_outcomes
-from headgate_spark.jobs.frames import Frames, HandlerFailed, told_as
-from headgate_spark.jobs.sinks import BatchName, Sink, scope_us_of
+from headgate_spark.jobs.decide_batch import BatchDecision, BatchPlan, all_done, decide_outcomes
+from headgate_spark.jobs.frames import Frames, HandlerFailed, spark_errors_as
+from headgate_spark.jobs.sinks import BatchName, BatchSink, scope_us_of
 from headgate_spark.lanes.contract import module_of
 
 
@@ -19,7 +19,7 @@ def name_of(plan: BatchPlan, number: int, attempt: str) -> BatchName:
     return BatchName(number, attempt, scope_us_of(plan.messages, plan.span_us, len(plan.ranges)))
 
 
-class Work(Protocol):
+class BatchWork(Protocol):
     """The processor of a batch."""
 
     @property
@@ -36,7 +36,7 @@ class Work(Protocol):
         """Remove what attempts left that were not committed."""
         ...
 
-    def do(self, plan: BatchPlan, number: int, attempt: str) -> Decided:
+    def do(self, plan: BatchPlan, number: int, attempt: str) -> BatchDecision:
         """Process it; returns the outcome of its messages."""
         ...
 
@@ -59,10 +59,10 @@ class HandlerWork:
     def clear(self) -> None:
         """It leaves nothing."""
 
-    def do(self, plan: BatchPlan, number: int, attempt: str) -> Decided:
+    def do(self, plan: BatchPlan, number: int, attempt: str) -> BatchDecision:
         """Nothing is settled before all outcomes are known."""
         del number, attempt
-        with told_as(HandlerFailed):
+        with spark_errors_as(HandlerFailed):
             reported = self._frames.reported(self._handler(self._frames.picks(plan)))
         return decide_outcomes(plan, module_of(self._queue).rows_by_id(plan), reported)
 
@@ -75,7 +75,7 @@ class SinkWork:
 
     handles = False
 
-    def __init__(self, frames: Frames, sink: Sink) -> None:
+    def __init__(self, frames: Frames, sink: BatchSink) -> None:
         self._frames = frames
         self._sink = sink
         self.redoes = sink.redoes
@@ -84,7 +84,7 @@ class SinkWork:
         """The uncommitted parts."""
         self._sink.clear()
 
-    def do(self, plan: BatchPlan, number: int, attempt: str) -> Decided:
+    def do(self, plan: BatchPlan, number: int, attempt: str) -> BatchDecision:
         """All of it is done, or it raises."""
         self._sink.write(self._frames.picks(plan), name_of(plan, number, attempt))
         return all_done(plan)

@@ -20,13 +20,13 @@ import pyarrow as pa
 
 from headgate.client.queue import Queue
 from headgate.engines.contract import Settled
-from headgate.errors import Refused
+from headgate.errors import OperationRefused
 from headgate_spark.jobs.decide_batch import RangePlan
 
-CARRIED: Final[Mapping[str, str]] = {"timeline": "headgate_spark.lanes.timeline"}
+SUPPORTED: Final[Mapping[str, str]] = {"timeline": "headgate_spark.lanes.timeline"}
 
 
-class EngineWithoutBulk(Refused):
+class EngineWithoutBulk(OperationRefused):
     """Bulk jobs do not carry this engine."""
 
 
@@ -48,7 +48,7 @@ class Preview:
     messages: int
 
 
-class LentLane(Protocol):
+class ReservableLane(Protocol):
     """One lane, for the driver of a job."""
 
     name: str
@@ -59,7 +59,7 @@ class LentLane(Protocol):
         """The next range to reserve; None where the snapshot ends."""
         ...
 
-    async def borrow(self, preview: Preview, deadline_us: int) -> RangePlan:
+    async def reserve(self, preview: Preview, deadline_us: int) -> RangePlan:
         """Reserve it, and return the part of it that may be processed. RangeTaken where another job has a range of
         the lane."""
         ...
@@ -77,24 +77,24 @@ class LentLane(Protocol):
         ...
 
 
-class Lending(Protocol):
+class LaneReservations(Protocol):
     """The lanes of a queue, for the driver of a job."""
 
-    async def lanes(self, *, from_us: int | None, until_us: int) -> Sequence[LentLane]:
+    async def lanes(self, *, from_us: int | None, until_us: int) -> Sequence[ReservableLane]:
         """The lanes with messages, each with its backlog due from one time to before another."""
         ...
 
-    async def lane(self, name: str) -> LentLane:
+    async def lane(self, name: str) -> ReservableLane:
         """One of them, to resume an earlier run's reservation of it."""
         ...
 
-    async def settle_anew(self, plan: RangePlan, masks: Mapping[int, int], deadline_us: int) -> Settled:
+    async def settle_again(self, plan: RangePlan, masks: Mapping[int, int], deadline_us: int) -> Settled:
         """Settle the result of the job's earlier run, though its reservation is over: the messages that are still
         live."""
         ...
 
 
-class History(Protocol):
+class LaneHistory(Protocol):
     """The history of a queue, settled or not."""
 
     async def splits(self, from_us: int, until_us: int) -> Sequence[HistorySplit]:
@@ -120,6 +120,6 @@ class HistorySplit:
 def module_of(queue: Queue) -> ModuleType:
     """The engine's."""
     engine = str(queue.entry.spec.get("engine"))
-    if engine not in CARRIED:
-        raise EngineWithoutBulk(queue=queue.name, engine=engine, supported=", ".join(CARRIED))
-    return import_module(CARRIED[engine])
+    if engine not in SUPPORTED:
+        raise EngineWithoutBulk(queue=queue.name, engine=engine, supported=", ".join(SUPPORTED))
+    return import_module(SUPPORTED[engine])

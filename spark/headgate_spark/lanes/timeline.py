@@ -1,7 +1,7 @@
-"""Lanes of timeline queues for bulk jobs: `contract.py` on `headgate.engines.borrowing`, and history by parts.
+"""Lanes of timeline queues for bulk jobs: `contract.py` on `headgate.engines.range_reserver`, and history by parts.
 
 A lane is named `generation/shard`. A job reads a lane from its position on, one range after the other. The range is
-inspected first, so that a reservation is short, and then reserved. `LentRange` determines the job's part of it.
+inspected first, so that a reservation is short, and then reserved. `ReservedRange` determines the job's part of it.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from uuid import UUID
 import pyarrow as pa
 
 from headgate.client.queue import Queue
-from headgate.engines.borrowing import Borrower, Lent, LentRange, LentRow, RangeTaken
 from headgate.engines.contract import Settled
-from headgate.engines.decide_lease import Tenure
+from headgate.engines.decide_lease import LeaseTerm
 from headgate.engines.host import Host
 from headgate.engines.lane import Lane
+from headgate.engines.range_reserver import GrantedReservation, RangeReserver, RangeTaken, ReservedRange, ReservedRow
 from headgate.engines.rows import LaneRow
 from headgate.engines.settled import Facts, RowFacts
-from headgate.engines.source import Loan
+from headgate.engines.source import RangeReservation
 from headgate.engines.timeline.lane_taking import LaneName, lane_of
-from headgate.engines.timeline.layout import Place, RowPlace
+from headgate.engines.timeline.layout import MessagePlace, RowPlace
 from headgate.engines.timeline.part_list import parts_from
-from headgate.engines.timeline.passing_over import pass_over_settled
 from headgate.engines.timeline.reading import RowContent
 from headgate.engines.timeline.settings import TimelineSettings
-from headgate.engines.timeline.source import TimelineSource, decode_loan
+from headgate.engines.timeline.skip_settled import pass_over_settled
+from headgate.engines.timeline.source import TimelineSource, unpack_reservation
 from headgate.errors import HeadgateError
 from headgate.expiry import Promise
-from headgate.store.positions import first_at, moment_us_of, position_order
-from headgate_spark.decide_range import Wanted
-from headgate_spark.decide_splits import Stretch
-from headgate_spark.engines.contract import Request
+from headgate.store.positions import first_at, position_order, time_us_of
+from headgate_spark.decide_range import ReadRange
+from headgate_spark.decide_splits import SplitStretch
+from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.timeline_rows import read_split
 from headgate_spark.jobs.decide_batch import BatchPlan, Pick, RangePlan, Spot
 from headgate_spark.lanes.contract import Budget, HistorySplit, Preview
@@ -61,33 +61,33 @@ class TimelineLending:
         """Of all generations those that were not left."""
         first = 0 if from_us is None else position_order(first_at(from_us))
         last = position_order(first_at(until_us)) - 1
-        found = []
+        lanes = []
         for generation in self._queue.engine.settings.generations:
             for shard in range(generation.shards):
                 lane = TimelineLane(self._queue, self._job, (generation.number, shard))
-                seen = await lane.lane.look()
-                if seen is not None and not seen.is_retired:
-                    lane.cursor = max(first - 1, lane.source().order_of(seen.last))
+                state = await lane.lane.read_state()
+                if state is not None and not state.is_retired:
+                    lane.cursor = max(first - 1, lane.source().order_of(state.last))
                     lane.until = last
-                    found.append(lane)
-        return found
+                    lanes.append(lane)
+        return lanes
 
     async def lane(self, name: str) -> TimelineLane:
         """One of them."""
         return TimelineLane(self._queue, self._job, _lane_name(name))
 
-    async def settle_anew(self, plan: RangePlan, masks: Mapping[int, int], deadline_us: int) -> Settled:
+    async def settle_again(self, plan: RangePlan, masks: Mapping[int, int], deadline_us: int) -> Settled:
         """Reserve the span of the picks, and settle their live messages."""
         lane = await self.lane(plan.lane)
         orders = [_order_of(plan.picks[index].key) for index in masks]
-        anew = await lane.borrow(Preview(min(orders), max(orders), 0), deadline_us)
-        live = {pick.key: pick.mask for pick in anew.picks}
+        plan_again = await lane.reserve(Preview(min(orders), max(orders), 0), deadline_us)
+        live = {pick.key: pick.mask for pick in plan_again.picks}
         left = {at: mask & live.get(plan.picks[at].key, 0) for at, mask in masks.items()}
         how = await lane.settle(
-            RangePlan(plan.lane, anew.loan, anew.epoch, anew.deadline_us, plan.picks),
+            RangePlan(plan.lane, plan_again.reservation, plan_again.epoch, plan_again.deadline_us, plan.picks),
             {at: mask for at, mask in left.items() if mask},
         )
-        await lane.give_back(anew)
+        await lane.give_back(plan_again)
         return how
 
 
@@ -115,21 +115,21 @@ class TimelineLane:
     def source(self) -> TimelineSource:
         """A source with a writer of its own: two that settle never share one."""
         generation, shard = self._at
-        tenure = Tenure(self._host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0)
+        lease_term = LeaseTerm(self._host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0)
         sender = self._queue.engine.producer.sender
         return TimelineSource(
-            self._host, self._settings, sender, None, generation=generation, shard=shard, tenure=tenure
+            self._host, self._settings, sender, None, generation=generation, shard=shard, lease_term=lease_term
         )
 
     async def preview(self, budget: Budget) -> Preview | None:
         """The next range, about as large as the budget allows; less of a lane with an owner."""
-        seen = await self.lane.look()
-        if seen is None or seen.is_retired or self.cursor >= self.until:
+        state = await self.lane.read_state()
+        if state is None or state.is_retired or self.cursor >= self.until:
             return None
-        if seen.lock is not None:
+        if state.lock is not None:
             budget = _smaller(budget, OWNED)
         source = self.source()
-        source.purge(seen.purged_before_us)
+        source.purge(state.purged_before_us)
         reached, messages = await self._reach(source, budget)
         preview = Preview(self.cursor + 1, reached, messages)
         self.cursor = reached if messages else self.until
@@ -159,24 +159,24 @@ class TimelineLane:
                 break
         return reached, messages
 
-    async def borrow(self, preview: Preview, deadline_us: int) -> RangePlan:
+    async def reserve(self, preview: Preview, deadline_us: int) -> RangePlan:
         """Reservations that earlier runs of this job left are released first: their driver no longer drives it."""
         source = self.source()
-        await self._end_own_loan()
-        borrower = Borrower(self._host, self.lane, source)
-        lent = await borrower.borrow(Loan(self._job, preview.first, preview.last, deadline_us))
+        await self._end_own_reservation()
+        reserver = RangeReserver(self._host, self.lane, source)
+        reserved = await reserver.reserve(RangeReservation(self._job, preview.first, preview.last, deadline_us))
         try:
-            picks, aliases = await self._picks(LentRange(self._host, self.lane, source, lent))
+            picks, aliases = await self._picks(ReservedRange(self._host, self.lane, source, reserved))
         except HeadgateError:
-            await borrower.give_back(lent)
+            await reserver.give_back(reserved)
             raise
-        span_us = moment_us_of(_due_of(picks[-1].key)) - moment_us_of(_due_of(picks[0].key)) if picks else 0
-        return RangePlan(self.name, lent.stored, lent.epoch, deadline_us, tuple(picks), aliases, span_us)
+        span_us = time_us_of(_due_of(picks[-1].key)) - time_us_of(_due_of(picks[0].key)) if picks else 0
+        return RangePlan(self.name, reserved.stored, reserved.epoch, deadline_us, tuple(picks), aliases, span_us)
 
-    async def _picks(self, lent: LentRange) -> tuple[list[Pick], dict[bytes, tuple[int, int]]]:
+    async def _picks(self, reserved: ReservedRange) -> tuple[list[Pick], dict[bytes, tuple[int, int]]]:
         picks: list[Pick] = []
         aliases: dict[bytes, tuple[int, int]] = {}
-        async for each in lent.rows():
+        async for each in reserved.rows():
             content: RowContent = each.row.content
             if content.run is None:
                 continue
@@ -186,28 +186,30 @@ class TimelineLane:
             picks.append(Pick(each.row.where, each.row.key, each.mine))
         return picks, aliases
 
-    async def _end_own_loan(self) -> None:
-        seen = await self.lane.look()
-        if seen is not None and seen.lent is not None and decode_loan(seen.lent).job == self._job:
-            await self.lane.end_loan(seen.lent)
+    async def _end_own_reservation(self) -> None:
+        state = await self.lane.read_state()
+        if state is not None and state.reserved is not None and unpack_reservation(state.reserved).job == self._job:
+            await self.lane.end_reservation(state.reserved)
 
     async def settle(self, plan: RangePlan, masks: Mapping[int, int]) -> Settled:
         """Under a writer uuid of its own, within the deadline."""
-        lent = Lent(decode_loan(plan.loan), plan.loan, plan.epoch, frozenset())
-        rows = [_lent_row(plan.picks[at], mask) for at, mask in masks.items() if mask]
-        return await LentRange(self._host, self.lane, self.source(), lent).settle(rows) if rows else Settled.DONE
+        reserved = GrantedReservation(unpack_reservation(plan.reservation), plan.reservation, plan.epoch, frozenset())
+        rows = [_reserved_row(plan.picks[at], mask) for at, mask in masks.items() if mask]
+        return (
+            await ReservedRange(self._host, self.lane, self.source(), reserved).settle(rows) if rows else Settled.DONE
+        )
 
     async def give_back(self, plan: RangePlan) -> None:
         """The owner's again."""
-        await self.lane.end_loan(plan.loan)
+        await self.lane.end_reservation(plan.reservation)
 
     async def pass_over(self) -> None:
         """A short tenure, where nobody has one."""
         await pass_over_settled(self._host, self._queue.engine.producer.sender, self._at)
 
 
-def _lent_row(pick: Pick, mask: int) -> LentRow:
-    return LentRow(LaneRow(pick.key, _order_of(pick.key), mask.bit_length(), 0, where=pick.where), mask)
+def _reserved_row(pick: Pick, mask: int) -> ReservedRow:
+    return ReservedRow(LaneRow(pick.key, _order_of(pick.key), mask.bit_length(), 0, where=pick.where), mask)
 
 
 def _live(row: LaneRow, facts: RowFacts | None, now_us: int) -> int:
@@ -248,7 +250,7 @@ def _order_of(key: bytes) -> int:
 def rows_by_id(plan: BatchPlan) -> dict[bytes, Spot]:
     """An id begins with the place of the row that it was first put into."""
     return {
-        Place(_row_place(_lane_name(one.lane), pick.key), 0).to_bytes()[:-2]: (r, p)
+        MessagePlace(_row_place(_lane_name(one.lane), pick.key), 0).to_bytes()[:-2]: (r, p)
         for r, one in enumerate(plan.ranges)
         for p, pick in enumerate(one.picks)
     }
@@ -268,7 +270,7 @@ class TimelineHistory:
     async def splits(self, from_us: int, until_us: int) -> Sequence[HistorySplit]:
         """One for each lane and part that holds something: planning reads the index of the range's days alone."""
         settings, host = self._queue.engine.settings, self._queue.engine.host
-        found = []
+        history_splits = []
         for generation in settings.generations:
             async for part, subs in parts_from(host, settings, generation.number, from_us // settings.part_us):
                 if part * settings.part_us >= until_us:
@@ -276,15 +278,15 @@ class TimelineHistory:
                 begin, end = max(part * settings.part_us, from_us), min((part + 1) * settings.part_us, until_us)
                 if begin < end:
                     lanes = [f"{generation.number}/{shard}" for shard in range(generation.shards)]
-                    found += [HistorySplit(lane, part, subs, begin, end) for lane in lanes]
-        return sorted(found, key=lambda split: (split.where, split.lane))
+                    history_splits += [HistorySplit(lane, part, subs, begin, end) for lane in lanes]
+        return sorted(history_splits, key=lambda split: (split.where, split.lane))
 
     def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
         """All messages put there and not cancelled."""
-        after, up_to = (position_order(first_at(moment)) - 1 for moment in (split.from_us, split.until_us))
+        after, up_to = (position_order(first_at(time_us)) - 1 for time_us in (split.from_us, split.until_us))
         lane, engine = _lane_name(split.lane), self._queue.engine
-        stretches = [Stretch(*lane, split.where, sub, after, up_to, 0.0) for sub in split.subs]
-        request = Request(HISTORY, Wanted(), tuple(columns), 0)
+        stretches = [SplitStretch(*lane, split.where, sub, after, up_to, 0.0) for sub in split.subs]
+        request = ScanRequest(HISTORY, ReadRange(), tuple(columns), 0)
         now_us = self._queue.now_us()
         return read_split(engine.host, engine.settings, request, stretches, now_us=now_us, cancelled_too=False)
 

@@ -33,9 +33,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    ground = pyfuncitem.funcargs["ground"]
-    assert isinstance(ground, Ground)
-    ground.run(pyfuncitem.obj(**arguments))
+    process_context = pyfuncitem.funcargs["ground"]
+    assert isinstance(process_context, Ground)
+    process_context.run(pyfuncitem.obj(**arguments))
     return True
 
 
@@ -57,8 +57,8 @@ def _real_ground(kubernetes: KubernetesUnderTest) -> Iterator[RealGround]:
     kubernetes.kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
     kubernetes.kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
     with asyncio.Runner() as runner:
-        ground = RealGround(runner, kubernetes.kubectl)
-        ground.namespace = namespace_for("collector", secrets.token_hex(3))
-        runner.run(ground.begin_collecting(queue(ground), config(ground)))
-        yield ground
-        runner.run(ground.close())
+        process_context = RealGround(runner, kubernetes.kubectl)
+        process_context.namespace = namespace_for("collector", secrets.token_hex(3))
+        runner.run(process_context.begin_collecting(queue(process_context), config(process_context)))
+        yield process_context
+        runner.run(process_context.close())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate_operator.kinds import QUEUE, Address
+from headgate_operator.kinds import QUEUE, ObjectAddress
 from tests.conformance.cluster.grounds import Ground
 
 Document = dict[str, Any]
@@ -30,9 +30,9 @@ def status_of(ground: Ground, status: Mapping[str, Any], name: str = "emails", *
     return {**made, "status": dict(status)}
 
 
-def queue_at(ground: Ground, name: str = "emails") -> Address:
+def queue_at(ground: Ground, name: str = "emails") -> ObjectAddress:
     """Where a Queue is."""
-    return Address(QUEUE, ground.namespace, name)
+    return ObjectAddress(QUEUE, ground.namespace, name)
 
 
 def config(

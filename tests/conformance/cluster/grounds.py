@@ -14,12 +14,12 @@ import yaml
 
 from dev.cluster.kubectl import Kubectl
 from headgate.testing.world import World
-from headgate_operator.cluster import Cluster
-from headgate_operator.kinds import CONFIG_MAP, NAMESPACE, QUEUE, Address
-from headgate_operator.port import Applied, ClusterPort, Deleted, Denied, Document, Page, address_of
+from headgate_operator.api_server import HttpApiClient
+from headgate_operator.kinds import CONFIG_MAP, NAMESPACE, QUEUE, ObjectAddress
+from headgate_operator.port import ApiObject, ClusterPort, Deleted, Denied, Document, ListPage, address_of
 from headgate_operator.simulated.api import SimulatedApi
 from headgate_operator.simulated.client import SimulatedCluster
-from headgate_operator.simulated.faults import Fault, Wrong
+from headgate_operator.simulated.faults import ApiFault, Wrong
 
 T = TypeVar("T")
 
@@ -99,20 +99,20 @@ class Ground(ABC):
         loop = asyncio.get_running_loop()
         end = loop.time() + within_s
         while True:
-            found = await ask()
-            if found is not None:
-                return found
+            result = await ask()
+            if result is not None:
+                return result
             assert loop.time() < end, "it never came"
             await asyncio.sleep(0.05)
 
-    async def gone(self, at: Address) -> bool:
+    async def gone(self, at: ObjectAddress) -> bool:
         """True once an object is not there."""
         return await self.until(partial(self._is_gone, at))
 
-    async def _is_gone(self, at: Address) -> bool | None:
+    async def _is_gone(self, at: ObjectAddress) -> bool | None:
         return True if isinstance(await self.port.get(at), Denied) else None
 
-    async def make_namespace(self, name: str) -> Applied:
+    async def make_namespace(self, name: str) -> ApiObject:
         """A namespace."""
         document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         return applied(await self.port.apply(document, manager="contract"))
@@ -149,14 +149,14 @@ class SimulatedGround(Ground):
     async def unanswered(self) -> AsyncIterator[ClusterPort]:
         """Each answer is lost."""
         process = self.world.process("unheard")
-        self.api.faults.order(Fault(Wrong.UNANSWERED, source="unheard", left=1_000))
+        self.api.faults.order(ApiFault(Wrong.UNANSWERED, source="unheard", left=1_000))
         yield SimulatedCluster(self.api, process)
 
     @asynccontextmanager
     async def throttled(self) -> AsyncIterator[ClusterPort]:
         """Each request is refused."""
         process = self.world.process("jailed")
-        self.api.faults.order(Fault(Wrong.THROTTLED, source="jailed", left=1_000))
+        self.api.faults.order(ApiFault(Wrong.THROTTLED, source="jailed", left=1_000))
         yield SimulatedCluster(self.api, process)
 
 
@@ -166,11 +166,11 @@ class RealGround(Ground):
     def __init__(self, runner: asyncio.Runner, kubectl: Kubectl) -> None:
         self._runner = runner
         self._kubectl = kubectl
-        self._first: Address | None = None
+        self._first: ObjectAddress | None = None
         self.port = runner.run(self._connect(kubectl.kubeconfig))
 
-    async def _connect(self, kubeconfig: str) -> Cluster:
-        return await Cluster.connect(kubeconfig=kubeconfig, context=self._kubectl.context)
+    async def _connect(self, kubeconfig: str) -> HttpApiClient:
+        return await HttpApiClient.connect(kubeconfig=kubeconfig, context=self._kubectl.context)
 
     def run(self, case: Coroutine[Any, Any, T]) -> T:
         """In a namespace that goes afterwards."""
@@ -181,7 +181,7 @@ class RealGround(Ground):
                 return await case
             finally:
                 await self._let_go()
-                await self.port.delete(Address(NAMESPACE, None, self.namespace))
+                await self.port.delete(ObjectAddress(NAMESPACE, None, self.namespace))
 
         return self._runner.run(whole())
 
@@ -202,7 +202,7 @@ class RealGround(Ground):
         """Once: until it was seen to."""
         if self._first is not None:
             await self.until(partial(self._is_gone, self._first), COLLECTS_WITHIN_S)
-            await self.port.delete(Address(NAMESPACE, None, str(self._first.namespace)))
+            await self.port.delete(ObjectAddress(NAMESPACE, None, str(self._first.namespace)))
             self._first = None
 
     async def _let_go(self) -> None:
@@ -210,7 +210,7 @@ class RealGround(Ground):
         for kind in (QUEUE, CONFIG_MAP):
             for one in page(await self.port.list(kind, self.namespace, metadata_only=True)).items:
                 if one["metadata"].get("finalizers"):
-                    at = Address(kind, self.namespace, str(one["metadata"]["name"]))
+                    at = ObjectAddress(kind, self.namespace, str(one["metadata"]["name"]))
                     await self.port.patch(at, {"metadata": {"finalizers": None}}, manager="contract")
 
     def run_here(self, work: Coroutine[Any, Any, T]) -> T:
@@ -223,7 +223,9 @@ class RealGround(Ground):
         relay = _Relay(self._kubectl.kubeconfig)
         async with relay.open() as kubeconfig:
             port = await self._connect(kubeconfig)
-            applied(await port.get(Address(NAMESPACE, None, "default")))  # the connection is kept and used again
+            applied(
+                await port.get(ObjectAddress(NAMESPACE, None, "default"))
+            )  # the connection is kept and used again
             relay.is_mute = True
             yield port
             await port.close()
@@ -244,8 +246,8 @@ class RealGround(Ground):
 
     def openapi(self) -> dict[str, Any]:
         """The server's report of all of its kinds."""
-        found: dict[str, Any] = json.loads(self._kubectl.run("get", "--raw", "/openapi/v2"))
-        return found
+        entries: dict[str, Any] = json.loads(self._kubectl.run("get", "--raw", "/openapi/v2"))
+        return entries
 
     async def close(self) -> None:
         """End it."""
@@ -299,9 +301,9 @@ class _Relay:
 # ---- answers, as a case expects them
 
 
-def applied(answer: Applied | Denied) -> Applied:
+def applied(answer: ApiObject | Denied) -> ApiObject:
     """It was done."""
-    assert isinstance(answer, Applied), str(answer)
+    assert isinstance(answer, ApiObject), str(answer)
     return answer
 
 
@@ -317,7 +319,7 @@ def deleted(answer: Deleted | Denied) -> Deleted:
     return answer
 
 
-def page(answer: Page | Denied) -> Page:
+def page(answer: ListPage | Denied) -> ListPage:
     """A list."""
-    assert isinstance(answer, Page), str(answer)
+    assert isinstance(answer, ListPage), str(answer)
     return answer

@@ -44,7 +44,7 @@ async def test_46_a_field_that_the_crd_does_not_know_is_refused(ground: Ground) 
         assert refused.message.endswith("field not declared in schema")
 
 
-async def test_47_what_is_fixed_can_not_be_changed(ground: Ground) -> None:
+async def test_47_what_is_fixed_cannot_be_changed(ground: Ground) -> None:
     await ground.port.apply(queue(ground, spec={"engine": "timeline"}), manager="one")
     refused = denied(await ground.port.apply(queue(ground, spec={"engine": "extent"}), manager="one"))
     assert [(cause.reason, cause.field, cause.message) for cause in refused.causes] == [

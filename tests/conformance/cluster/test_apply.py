@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate_operator.kinds import CONFIG_MAP, Address
+from headgate_operator.kinds import CONFIG_MAP, ObjectAddress
 from headgate_operator.port import Denial
 from tests.conformance.cluster.documents import config, queue, queue_at
 from tests.conformance.cluster.grounds import Ground, applied, denied
@@ -53,14 +53,14 @@ async def test_05_a_conflict_names_the_manager_and_the_field(ground: Ground) -> 
     assert [(cause.reason, cause.field) for cause in refused.causes] == [("FieldManagerConflict", ".spec.shards")]
 
 
-async def test_05_several_conflicts_are_all_told(ground: Ground) -> None:
+async def test_05_several_conflicts_are_all_reported(ground: Ground) -> None:
     await ground.port.apply(queue(ground, spec={"shards": 6, "retention": "5d"}), manager="one")
     refused = denied(await ground.port.apply(queue(ground, spec={"shards": 7, "retention": "6d"}), manager="two"))
     assert [cause.field for cause in refused.causes] == [".spec.retention", ".spec.shards"]
     assert refused.message.startswith('Apply failed with 2 conflicts: conflicts with "one":')
 
 
-async def test_05_who_says_the_same_shares_the_field_without_conflict(ground: Ground) -> None:
+async def test_05_a_client_that_states_the_same_shares_the_field_without_conflict(ground: Ground) -> None:
     await ground.port.apply(queue(ground, spec={"shards": 6}), manager="one")
     shared = applied(await ground.port.apply(queue(ground, spec={"shards": 6}), manager="two"))
     owned: dict[str, Any] = {"f:spec": {"f:shards": {}}}
@@ -85,7 +85,7 @@ async def test_07_a_field_left_out_is_removed(ground: Ground) -> None:
 
 async def test_07_what_a_patch_has_written_stays_when_another_leaves_it_out(ground: Ground) -> None:
     await ground.port.apply(config(ground, data={"a": "1"}), manager="one")
-    at = Address(CONFIG_MAP, ground.namespace, "settings")
+    at = ObjectAddress(CONFIG_MAP, ground.namespace, "settings")
     patched = applied(await ground.port.patch(at, {"data": {"b": "2"}}, manager="hand"))
     assert fields_by_manager(patched.document) == {"one": {"f:data": {"f:a": {}}}, "hand": {"f:data": {"f:b": {}}}}
     left = applied(await ground.port.apply(config(ground, data={}), manager="one"))
@@ -97,8 +97,8 @@ async def test_07_a_patch_takes_a_field_without_asking(ground: Ground) -> None:
     taken = applied(await ground.port.patch(queue_at(ground), {"spec": {"shards": 7}}, manager="hand"))
     assert fields_by_manager(taken.document) == {"hand": {"f:spec": {"f:shards": {}}}}
     refused = denied(await ground.port.apply(queue(ground, spec={"shards": 6}), manager="one"))
-    says = 'conflict with "hand" using headgate.io/v1beta1: .spec.shards'
-    assert refused.message == f"Apply failed with 1 conflict: {says}"
+    words = 'conflict with "hand" using headgate.io/v1beta1: .spec.shards'
+    assert refused.message == f"Apply failed with 1 conflict: {words}"
 
 
 async def test_08_a_field_left_out_stays_where_another_owns_it(ground: Ground) -> None:

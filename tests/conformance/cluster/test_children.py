@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headgate_operator.build_account import spark_account, spark_binding, worker_account
-from headgate_operator.build_pod import Owner
-from headgate_operator.build_secret import connection_copy
-from headgate_operator.differing import differences, stamped
+from headgate_operator.build_account import build_spark_account, build_spark_binding, build_worker_account
+from headgate_operator.build_pod import ChildOwner
+from headgate_operator.build_secret import build_connection_copy
+from headgate_operator.document_diff import differences, stamped
 from headgate_operator.kinds import SECRET, SERVICE_ACCOUNT, kind_of
 from headgate_operator.names import MANAGER, Key
 from headgate_operator.simulated.admission import with_defaults
@@ -23,11 +23,11 @@ async def test_a_child_comes_back_without_a_difference_and_an_apply_again_change
     ground: Ground, case: str
 ) -> None:
     queue_made = applied(await ground.port.apply(queue(ground), manager="one"))
-    children = every_child(Owner(Key("Queue", ground.namespace, "emails"), queue_made.uid)) | {
-        "worker account": worker_account(ground.namespace),
-        "spark account": spark_account(ground.namespace),
-        "spark binding": spark_binding(ground.namespace),
-        "secret": connection_copy(ground.namespace, SOURCE),
+    children = every_child(ChildOwner(Key("Queue", ground.namespace, "emails"), queue_made.uid)) | {
+        "worker account": build_worker_account(ground.namespace),
+        "spark account": build_spark_account(ground.namespace),
+        "spark binding": build_spark_binding(ground.namespace),
+        "secret": build_connection_copy(ground.namespace, SOURCE),
     }
     child = stamped(children[case])
     if "replicas" in child.get("spec", {}):

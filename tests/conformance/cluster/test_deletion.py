@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-from headgate_operator.kinds import CONFIG_MAP, NAMESPACE, Address
-from headgate_operator.port import Applied, Denial, address_of
+from headgate_operator.kinds import CONFIG_MAP, NAMESPACE, ObjectAddress
+from headgate_operator.port import ApiObject, Denial, address_of
 from tests.conformance.cluster.documents import config, owned_by, queue, queue_at
 from tests.conformance.cluster.grounds import Ground, applied, deleted, denied
 
 STORE = "headgate.io/store"
 
 
-def config_at(ground: Ground, name: str) -> Address:
-    return Address(CONFIG_MAP, ground.namespace, name)
+def config_at(ground: Ground, name: str) -> ObjectAddress:
+    return ObjectAddress(CONFIG_MAP, ground.namespace, name)
 
 
-async def test_26_a_finalizer_turns_a_delete_into_a_moment(ground: Ground) -> None:
+async def test_26_a_finalizer_turns_a_delete_into_a_time(ground: Ground) -> None:
     await ground.port.apply(queue(ground, finalizers=[STORE]), manager="one")
     assert not deleted(await ground.port.delete(queue_at(ground))).gone
     left = applied(await ground.port.get(queue_at(ground))).document["metadata"]
@@ -83,7 +83,7 @@ async def test_30_a_finalizer_and_a_delete_that_race_never_leave_it_undeleted(gr
             ground.port.apply(queue(ground, name, finalizers=[STORE], uid=made.uid), manager="one", force=True),
         )
         if deleted(ordered).gone:
-            assert isinstance(added, Applied) or added.is_of_another
+            assert isinstance(added, ApiObject) or added.is_of_another
             assert await ground.gone(queue_at(ground, name))
             continue
         applied(added)
@@ -118,8 +118,8 @@ async def test_32_in_the_foreground_the_owner_waits_for_its_children(ground: Gro
     assert waiting["finalizers"] == ["foregroundDeletion"]
 
     async def is_marked() -> bool | None:
-        found = applied(await ground.port.get(config_at(ground, "child"))).document
-        return True if found["metadata"].get("deletionTimestamp") else None
+        result = applied(await ground.port.get(config_at(ground, "child"))).document
+        return True if result["metadata"].get("deletionTimestamp") else None
 
     await ground.until(is_marked)
     assert applied(await ground.port.get(queue_at(ground)))
@@ -146,8 +146,8 @@ async def test_34_a_child_of_two_stays_with_the_one_that_is_left(ground: Ground)
     deleted(await ground.port.delete(queue_at(ground, "a")))
 
     async def has_one_owner() -> bool | None:
-        found = applied(await ground.port.get(config_at(ground, "child"))).document
-        return True if found["metadata"]["ownerReferences"] == references[1:] else None
+        result = applied(await ground.port.get(config_at(ground, "child"))).document
+        return True if result["metadata"]["ownerReferences"] == references[1:] else None
 
     await ground.until(has_one_owner)
     deleted(await ground.port.delete(queue_at(ground, "b")))
@@ -160,14 +160,14 @@ async def test_35_a_namespace_that_terminates_takes_nothing_new(ground: Ground) 
     held = {**queue(ground, finalizers=[STORE])}
     held["metadata"]["namespace"] = other
     made = applied(await ground.port.apply(held, manager="one"))
-    assert not deleted(await ground.port.delete(Address(NAMESPACE, None, other))).gone
+    assert not deleted(await ground.port.delete(ObjectAddress(NAMESPACE, None, other))).gone
     late = config(ground)
     late["metadata"]["namespace"] = other
     refused = denied(await ground.port.apply(late, manager="one"))
     assert (refused.denial, refused.namespace_terminates) == (Denial.FORBIDDEN, True)
     change = {"metadata": {"finalizers": None, "uid": made.uid}}
     await ground.port.patch(address_of(made.document), change, manager="one")
-    assert await ground.gone(Address(NAMESPACE, None, other))
+    assert await ground.gone(ObjectAddress(NAMESPACE, None, other))
 
 
 async def test_36_a_namespace_waits_for_the_finalizers_in_it(ground: Ground) -> None:
@@ -176,14 +176,14 @@ async def test_36_a_namespace_waits_for_the_finalizers_in_it(ground: Ground) -> 
     for document in (queue(ground, "held", finalizers=[STORE]), queue(ground, "free")):
         document["metadata"]["namespace"] = other
         applied(await ground.port.apply(document, manager="one"))
-    deleted(await ground.port.delete(Address(NAMESPACE, None, other)))
-    held = Address(queue_at(ground).kind, other, "held")
-    assert await ground.gone(Address(queue_at(ground).kind, other, "free"))
-    found = applied(await ground.port.get(Address(NAMESPACE, None, other))).document
-    assert (found["status"]["phase"], found["metadata"].get("deletionTimestamp") is None) == ("Terminating", False)
+    deleted(await ground.port.delete(ObjectAddress(NAMESPACE, None, other)))
+    held = ObjectAddress(queue_at(ground).kind, other, "held")
+    assert await ground.gone(ObjectAddress(queue_at(ground).kind, other, "free"))
+    result = applied(await ground.port.get(ObjectAddress(NAMESPACE, None, other))).document
+    assert (result["status"]["phase"], result["metadata"].get("deletionTimestamp") is None) == ("Terminating", False)
     assert applied(await ground.port.get(held)).document["metadata"]["deletionTimestamp"]
     await ground.port.patch(held, {"metadata": {"finalizers": None}}, manager="one")
-    assert await ground.gone(Address(NAMESPACE, None, other))
+    assert await ground.gone(ObjectAddress(NAMESPACE, None, other))
 
 
 async def test_36_in_a_namespace_that_is_not_there_nothing_is_made(ground: Ground) -> None:

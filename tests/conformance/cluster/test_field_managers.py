@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from headgate_operator.kinds import NAMESPACE, Address, address_of
-from headgate_operator.port import Applied, Denied
+from headgate_operator.kinds import NAMESPACE, ObjectAddress, address_of
+from headgate_operator.port import ApiObject, Denied
 from headgate_operator.simulated.fields import read
 from tests.conformance.cluster.documents import deployment, queue
 from tests.conformance.cluster.grounds import Ground, RealGround, SimulatedGround
@@ -130,7 +130,7 @@ async def outcome(ground: Ground, document: Mapping[str, Any], step: Step) -> An
     return told(answer)
 
 
-def told(answer: Applied | Denied) -> Any:
+def told(answer: ApiObject | Denied) -> Any:
     if isinstance(answer, Denied):
         fields = {cause.field for cause in answer.causes} if answer.status == 409 else ()
         return (answer.status, sorted(fields))
@@ -141,7 +141,7 @@ def told(answer: Applied | Denied) -> Any:
 
 
 def owners(document: Mapping[str, Any]) -> Any:
-    found = {}
+    entries = {}
     for each in document["metadata"].get("managedFields", ()):
         if each["manager"] != CONTROLLER:
             fields = read(each["fieldsV1"])
@@ -151,8 +151,8 @@ def owners(document: Mapping[str, Any]) -> Any:
                     for path in fields
                     if not any(other != path and other[: len(path)] == path for other in fields)
                 )
-            found[(each["manager"], each["operation"])] = sorted(fields)
-    return found
+            entries[(each["manager"], each["operation"])] = sorted(fields)
+    return entries
 
 
 @pytest.fixture(scope="module")
@@ -160,27 +160,27 @@ def grounds(_real_ground: RealGround) -> Iterator[tuple[RealGround, SimulatedGro
     """One namespace on each for all examples: to make one takes longer than to write to it."""
     simulated = SimulatedGround(1)
     _real_ground.namespace = simulated.namespace = f"managers-{secrets.token_hex(3)}"
-    for ground in (_real_ground, simulated):
-        ground.run_here(ground.make_namespace(ground.namespace))
+    for process_context in (_real_ground, simulated):
+        process_context.run_here(process_context.make_namespace(process_context.namespace))
     yield _real_ground, simulated
-    _real_ground.run_here(_real_ground.port.delete(Address(NAMESPACE, None, _real_ground.namespace)))
+    _real_ground.run_here(_real_ground.port.delete(ObjectAddress(NAMESPACE, None, _real_ground.namespace)))
     simulated.world.close()
 
 
 def compare(grounds: tuple[RealGround, SimulatedGround], written: list[Step], make: Any, number: int) -> None:
-    seen = []
+    observations = []
     for ground in grounds:
 
         async def case(ground: Ground = ground) -> list[Any]:
             documents = [make(ground, step.what) for step in written]
             for document in documents:
                 document["metadata"]["name"] = f"example-{number}"
-            found = [await outcome(ground, *each) for each in zip(documents, written, strict=True)]
+            matches = [await outcome(ground, *each) for each in zip(documents, written, strict=True)]
             await ground.port.delete(address_of(documents[0]))
-            return found
+            return matches
 
-        seen.append(ground.run_here(case()))
-    for step, on_real, on_simulated in zip(written, *seen, strict=True):
+        observations.append(ground.run_here(case()))
+    for step, on_real, on_simulated in zip(written, *observations, strict=True):
         assert on_real == on_simulated, step
 
 

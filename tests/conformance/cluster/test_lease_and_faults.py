@@ -6,17 +6,19 @@ import asyncio
 from dataclasses import replace
 
 from headgate_operator.kinds import EVENT
-from headgate_operator.port import Denial, Denied, Lease, Note
+from headgate_operator.port import Denial, Denied, LeaderLease, Note
 from tests.conformance.cluster.documents import queue, queue_at
 from tests.conformance.cluster.grounds import Ground, applied, denied, page
 
 
-def lease_of(ground: Ground, holder: str) -> Lease:
-    return Lease(ground.namespace, "headgate-operator", holder, 15, 1_700_000_000_000_000, 1_700_000_000_250_000)
+def lease_of(ground: Ground, holder: str) -> LeaderLease:
+    return LeaderLease(
+        ground.namespace, "headgate-operator", holder, 15, 1_700_000_000_000_000, 1_700_000_000_250_000
+    )
 
 
-def written(answer: Lease | Denied) -> Lease:
-    assert isinstance(answer, Lease), str(answer)
+def written(answer: LeaderLease | Denied) -> LeaderLease:
+    assert isinstance(answer, LeaderLease), str(answer)
     return answer
 
 
@@ -41,15 +43,15 @@ async def test_49_a_lease_that_is_given_up_has_no_holder(ground: Ground) -> None
 async def test_50_of_two_takers_one_wins(ground: Ground) -> None:
     takers = [lease_of(ground, name) for name in ("a", "b")]
     first = await asyncio.gather(*(ground.port.write_lease(lease) for lease in takers))
-    assert sorted(type(answer).__name__ for answer in first) == ["Denied", "Lease"]
-    (held,) = [answer for answer in first if isinstance(answer, Lease)]
+    assert sorted(type(answer).__name__ for answer in first) == ["Denied", "LeaderLease"]
+    (held,) = [answer for answer in first if isinstance(answer, LeaderLease)]
     again = [replace(held, holder=name, transitions=1) for name in ("c", "d")]
     second = await asyncio.gather(*(ground.port.write_lease(lease) for lease in again))
-    assert sorted(type(answer).__name__ for answer in second) == ["Denied", "Lease"]
+    assert sorted(type(answer).__name__ for answer in second) == ["Denied", "LeaderLease"]
     assert [answer.denial for answer in second if isinstance(answer, Denied)] == [Denial.CONFLICT]
 
 
-async def test_51_who_asks_too_much_is_told_when_to_come_again(ground: Ground) -> None:
+async def test_51_a_client_that_asks_too_much_is_reported_when_to_come_again(ground: Ground) -> None:
     async with ground.throttled() as port:
 
         async def is_throttled() -> Denied | None:
@@ -72,12 +74,12 @@ async def test_52_what_was_not_answered_may_have_landed(ground: Ground) -> None:
     assert (again.uid, again.version) == (landed.uid, landed.version)
 
 
-async def test_52_an_event_told_twice_is_one(ground: Ground) -> None:
+async def test_52_an_event_reported_twice_is_one(ground: Ground) -> None:
     made = applied(await ground.port.apply(queue(ground), manager="one"))
     note = Note(queue_at(ground), made.uid, "Ready", "all is as it should be", 1_700_000_000_000_000)
     assert await ground.port.emit(note) is None
     assert denied(await ground.port.emit(note)).reason == "AlreadyExists"
-    told = page(await ground.port.list(EVENT, ground.namespace)).items
+    report = page(await ground.port.list(EVENT, ground.namespace)).items
     assert [
-        (one["reason"], one["note"], one["regarding"]["uid"]) for one in told if one.get("note") == note.says
+        (one["reason"], one["note"], one["regarding"]["uid"]) for one in report if one.get("note") == note.message
     ] == [("Ready", "all is as it should be", made.uid)]

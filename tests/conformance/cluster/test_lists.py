@@ -38,7 +38,7 @@ async def test_09_the_last_item_left_out_while_another_owns_a_field_of_it_is_ref
     assert refused.causes[0].message.endswith('spec.consumers in body must be of type array: "null"')
 
 
-async def test_09_ports_are_told_apart_by_number_and_protocol(ground: Ground) -> None:
+async def test_09_ports_are_distinguished_by_number_and_protocol(ground: Ground) -> None:
     await ground.port.apply(deployment(ground, ports=[{"containerPort": 80}]), manager="one")
     udp = [{"containerPort": 80, "protocol": "UDP"}]
     both = applied(await ground.port.apply(deployment(ground, ports=udp), manager="two", force=True))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from headgate_operator.kinds import CONFIG_MAP, QUEUE, Kind
+from headgate_operator.kinds import CONFIG_MAP, QUEUE, ResourceKind
 from headgate_operator.port import Denial
 from tests.conformance.cluster.documents import config, queue, queue_at
 from tests.conformance.cluster.grounds import Ground, applied, denied, page
 
-NOBODYS = Kind("nobody.example", "v1", "things", "Thing")
+NOBODYS = ResourceKind("nobody.example", "v1", "things", "Thing")
 
 
-async def test_43_a_list_comes_in_pages_of_one_moment(ground: Ground) -> None:
+async def test_43_a_list_comes_in_pages_of_one_time(ground: Ground) -> None:
     names = [f"q{number}" for number in range(5)]
     for name in names:
         await ground.port.apply(queue(ground, name), manager="one")
@@ -18,8 +18,8 @@ async def test_43_a_list_comes_in_pages_of_one_moment(ground: Ground) -> None:
     await ground.port.apply(queue(ground, "q9"), manager="one")
     second = page(await ground.port.list(QUEUE, ground.namespace, limit=2, more=first.more))
     third = page(await ground.port.list(QUEUE, ground.namespace, limit=2, more=second.more))
-    found = [one["metadata"]["name"] for part in (first, second, third) for one in part.items]
-    assert (found, third.more) == (names, None)
+    matches = [one["metadata"]["name"] for part in (first, second, third) for one in part.items]
+    assert (matches, third.more) == (names, None)
     assert first.version == second.version == third.version
 
 
@@ -63,7 +63,7 @@ async def test_45_a_list_chooses_by_labels(ground: Ground) -> None:
     assert await chosen("!x") == ["c"]
 
 
-async def test_45_items_say_their_kind(ground: Ground) -> None:
+async def test_45_items_state_their_kind(ground: Ground) -> None:
     await ground.port.apply(config(ground, labels={"x": "1"}), manager="one")
     (item,) = page(await ground.port.list(CONFIG_MAP, ground.namespace, labels="x=1")).items
     assert (item["apiVersion"], item["kind"]) == ("v1", "ConfigMap")

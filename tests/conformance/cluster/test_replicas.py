@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate_operator.kinds import DEPLOYMENT, Address
+from headgate_operator.kinds import DEPLOYMENT, ObjectAddress
 from tests.conformance.cluster.documents import deployment
 from tests.conformance.cluster.grounds import Ground, applied
 
@@ -26,8 +26,8 @@ def replicas_alone(ground: Ground, replicas: int | None) -> dict[str, Any]:
     }
 
 
-def at(ground: Ground) -> Address:
-    return Address(DEPLOYMENT, ground.namespace, "mailer")
+def at(ground: Ground) -> ObjectAddress:
+    return ObjectAddress(DEPLOYMENT, ground.namespace, "mailer")
 
 
 async def test_53_replicas_held_by_a_second_manager_stay_when_they_are_left_out(ground: Ground) -> None:
@@ -45,13 +45,13 @@ async def test_53_an_autoscaler_then_takes_them_and_we_take_them_back_by_force(g
     back = applied(await ground.port.apply(deployment(ground, {"replicas": 0}), manager=OURS, force=True))
     assert back.document["spec"]["replicas"] == 0
     applied(await ground.port.apply(replicas_alone(ground, None), manager=HOLDS, force=True))
-    found = applied(await ground.port.get(at(ground))).document
+    result = applied(await ground.port.get(at(ground))).document
     owners = [
         one["manager"]
-        for one in found["metadata"]["managedFields"]
+        for one in result["metadata"]["managedFields"]
         if "f:replicas" in one["fieldsV1"].get("f:spec", {}) and one.get("subresource") != "status"
     ]
-    assert (found["spec"]["replicas"], owners) == (0, [OURS])
+    assert (result["spec"]["replicas"], owners) == (0, [OURS])
 
 
 async def test_54_replicas_left_out_without_one_become_one(ground: Ground) -> None:

@@ -24,9 +24,9 @@ from headgate_operator.kinds import (
     ROLE_BINDING,
     SECRET,
     SERVICE_ACCOUNT,
-    Kind,
+    ResourceKind,
 )
-from headgate_operator.simulated.shapes import FOLLOWS, Shape, shape_of
+from headgate_operator.simulated.shapes import FOLLOWS, FieldShape, shape_of
 from tests.conformance.cluster.grounds import RealGround
 
 KINDS = (
@@ -42,7 +42,7 @@ def definitions(ground: RealGround) -> Mapping[str, Schema]:
     return ground.openapi()["definitions"]  # type: ignore[no-any-return]
 
 
-def schema_of(found: Mapping[str, Schema], kind: Kind) -> Schema:
+def schema_of(found: Mapping[str, Schema], kind: ResourceKind) -> Schema:
     wanted = {"group": kind.group, "kind": kind.kind, "version": kind.version}
     for schema in found.values():
         if wanted in schema.get("x-kubernetes-group-version-kind", ()) and "properties" in schema:
@@ -71,7 +71,7 @@ def form_of(schema: Schema) -> tuple[Any, ...]:
     return ("piece",)
 
 
-def ours(shape: Shape, schema: Schema) -> tuple[Any, ...]:
+def ours(shape: FieldShape, schema: Schema) -> tuple[Any, ...]:
     """How a field merges by the table: a field without an entry follows its value."""
     if shape is FOLLOWS:
         is_struct = "properties" in schema and schema.get("x-kubernetes-map-type") != "atomic"
@@ -80,20 +80,20 @@ def ours(shape: Shape, schema: Schema) -> tuple[Any, ...]:
 
 
 def differences(
-    found: Mapping[str, Schema], shape: Shape, schema: Schema, path: str, depth: int
+    found: Mapping[str, Schema], shape: FieldShape, schema: Schema, path: str, depth: int
 ) -> Iterator[tuple[str, Any, Any]]:
     schema = resolved(found, schema)
     if shape.form == "guess" or depth > 14:
         return
-    said, known = form_of(schema), ours(shape, schema)
-    if said != known:
-        yield path, said, known
+    message, known = form_of(schema), ours(shape, schema)
+    if message != known:
+        yield path, message, known
         return
-    if said == ("struct",):
+    if message == ("struct",):
         for name, child in schema["properties"].items():
             if path or name not in ("apiVersion", "kind"):
                 yield from differences(found, shape.of_field(name), child, f"{path}.{name}", depth + 1)
-    elif said[0] == "list":
+    elif message[0] == "list":
         yield from differences(found, shape.item or FOLLOWS, schema["items"], f"{path}[]", depth + 1)
 
 
@@ -109,7 +109,7 @@ LEFT_OUT = {
 @pytest.mark.kubernetes
 @pytest.mark.xdist_group("kubernetes")
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-def test_fields_merge_as_the_server_says(_real_ground: RealGround, kind: Kind) -> None:
-    found = definitions(_real_ground)
-    told = differences(found, shape_of(kind), schema_of(found, kind), "", 0)
-    assert [each for each in told if each[0] not in LEFT_OUT] == []
+def test_fields_merge_as_the_server_states(_real_ground: RealGround, kind: ResourceKind) -> None:
+    result = definitions(_real_ground)
+    report = differences(result, shape_of(kind), schema_of(result, kind), "", 0)
+    assert [each for each in report if each[0] not in LEFT_OUT] == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate_operator.kinds import DEPLOYMENT, Address
+from headgate_operator.kinds import DEPLOYMENT, ObjectAddress
 from tests.conformance.cluster.documents import deployment, queue, queue_at, status_of
 from tests.conformance.cluster.grounds import Ground, applied, denied
 
@@ -54,16 +54,16 @@ async def test_25_a_scale_is_the_shards_of_a_queue(ground: Ground) -> None:
         {"replicas": 12},
         figures,
     )
-    found = applied(await ground.port.get(queue_at(ground))).document
-    assert (found["spec"]["shards"], found["metadata"]["generation"]) == (12, 2)
+    result = applied(await ground.port.get(queue_at(ground))).document
+    assert (result["spec"]["shards"], result["metadata"]["generation"]) == (12, 2)
     refused = denied(await ground.port.apply(queue(ground, spec={"shards": 6}), manager="one"))
-    says = 'conflict with "hand" with subresource "scale" using headgate.io/v1beta1: .spec.shards'
-    assert refused.message == f"Apply failed with 1 conflict: {says}"
+    words = 'conflict with "hand" with subresource "scale" using headgate.io/v1beta1: .spec.shards'
+    assert refused.message == f"Apply failed with 1 conflict: {words}"
 
 
 async def test_25_a_scale_is_the_replicas_of_a_deployment(ground: Ground) -> None:
     await ground.port.apply(deployment(ground), manager="one")
-    at = Address(DEPLOYMENT, ground.namespace, "mailer")
+    at = ObjectAddress(DEPLOYMENT, ground.namespace, "mailer")
     scaled = applied(await ground.port.patch(at, {"spec": {"replicas": 0}}, manager="hand", subresource="scale"))
     assert scaled.document["spec"] == {}
     assert applied(await ground.port.get(at)).document["spec"]["replicas"] == 0

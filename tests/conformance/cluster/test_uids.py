@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate_operator.kinds import CONFIG_MAP, Address
+from headgate_operator.kinds import CONFIG_MAP, ObjectAddress
 from headgate_operator.port import Denial
 from tests.conformance.cluster.documents import config, queue, queue_at, status_of
 from tests.conformance.cluster.grounds import Ground, applied, deleted, denied
@@ -68,7 +68,7 @@ async def test_16_a_delete_at_another_version_is_refused(ground: Ground) -> None
     assert denied(await ground.port.delete(queue_at(ground), version=made.version)).denial is Denial.CONFLICT
 
 
-async def test_17_a_delete_of_what_is_not_there_says_so(ground: Ground) -> None:
+async def test_17_a_delete_of_what_is_not_there_reports_it(ground: Ground) -> None:
     refused = denied(await ground.port.delete(queue_at(ground), uid=NOBODYS))
     assert (refused.denial, refused.message) == (Denial.NOT_FOUND, 'queues.headgate.io "emails" not found')
 
@@ -106,7 +106,7 @@ async def test_20_each_change_has_a_new_version_of_one_count(ground: Ground) -> 
     assert versions == sorted(set(versions))
 
 
-async def test_20_a_create_where_one_is_says_so(ground: Ground) -> None:
+async def test_20_a_create_where_one_is_reports_it(ground: Ground) -> None:
     await ground.port.create(config(ground), manager="one")
     refused = denied(await ground.port.create(config(ground), manager="one"))
     assert (refused.denial, refused.reason) == (Denial.CONFLICT, "AlreadyExists")
@@ -115,7 +115,7 @@ async def test_20_a_create_where_one_is_says_so(ground: Ground) -> None:
 async def test_20_a_patch_heeds_a_version(ground: Ground) -> None:
     made = applied(await ground.port.apply(config(ground), manager="one"))
     await ground.port.apply(config(ground, data={"a": "1"}), manager="one")
-    at = Address(CONFIG_MAP, ground.namespace, "settings")
+    at = ObjectAddress(CONFIG_MAP, ground.namespace, "settings")
     change = {"metadata": {"resourceVersion": made.version}, "data": {"a": "2"}}
     assert denied(await ground.port.patch(at, change, manager="one")).denial is Denial.CONFLICT
 

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from headgate_operator.kinds import CONFIG_MAP, QUEUE, Address, Kind
-from headgate_operator.port import Change, Denial, Denied
+from headgate_operator.kinds import CONFIG_MAP, QUEUE, ObjectAddress, ResourceKind
+from headgate_operator.port import Denial, Denied, WatchEvent
 from tests.conformance.cluster.documents import config, queue, queue_at
 from tests.conformance.cluster.grounds import Ground, applied, deleted, denied, page
 
-NOBODYS = Kind("nobody.example", "v1", "things", "Thing")
+NOBODYS = ResourceKind("nobody.example", "v1", "things", "Thing")
 
 
-async def heard(changes: AsyncIterator[Change | Denied], count: int) -> list[Change]:
+async def heard(changes: AsyncIterator[WatchEvent | Denied], count: int) -> list[WatchEvent]:
     """The first changes, bookmarks aside."""
-    found: list[Change] = []
+    matches: list[WatchEvent] = []
     async for change in changes:
-        assert isinstance(change, Change), str(change)
+        assert isinstance(change, WatchEvent), str(change)
         if change.type != "BOOKMARK":
-            found.append(change)
-        if len(found) == count:
+            matches.append(change)
+        if len(matches) == count:
             break
-    return found
+    return matches
 
 
-def told(changes: list[Change]) -> list[tuple[str, str]]:
+def told(changes: list[WatchEvent]) -> list[tuple[str, str]]:
     return [(change.type, change.document["metadata"]["name"]) for change in changes]
 
 
-async def test_37_a_watch_goes_on_from_the_version_of_a_list(ground: Ground) -> None:
+async def test_37_a_watch_continues_from_the_version_of_a_list(ground: Ground) -> None:
     await ground.port.apply(queue(ground, "before"), manager="one")
     listed = page(await ground.port.list(QUEUE, ground.namespace))
     await ground.port.apply(queue(ground, "after"), manager="one")
@@ -43,12 +43,12 @@ async def test_37_a_watch_without_a_version_begins_with_all_there_is(ground: Gro
     assert sorted(told(changes)) == [("ADDED", "a"), ("ADDED", "b")]
 
 
-async def test_38_a_bookmark_tells_how_far_a_quiet_watch_is(ground: Ground) -> None:
+async def test_38_a_bookmark_shows_how_far_a_quiet_watch_is(ground: Ground) -> None:
     """At the end of its time, if not before: a real server sends one a minute, and one when it ends."""
     made = applied(await ground.port.apply(queue(ground), manager="one"))
     marks = []
     async for change in ground.port.watch(QUEUE, ground.namespace, version=made.version, within_s=3):
-        assert isinstance(change, Change)
+        assert isinstance(change, WatchEvent)
         marks.append(change)
     assert {mark.type for mark in marks} == {"BOOKMARK"}
     assert int(marks[-1].version) >= int(made.version)
@@ -113,14 +113,14 @@ async def test_42_what_loses_the_label_is_deleted_for_the_selector(ground: Groun
     assert changes[0].document["metadata"]["labels"] == ours
 
 
-async def test_42_a_watch_of_a_kind_that_is_not_installed_says_so(ground: Ground) -> None:
+async def test_42_a_watch_of_a_kind_that_is_not_installed_reports_it(ground: Ground) -> None:
     answers = [change async for change in ground.port.watch(NOBODYS, within_s=5)]
     assert [denied(answer).denial for answer in answers] == [Denial.NOT_FOUND]
 
 
 async def test_42_a_watch_ends_quietly_after_its_time(ground: Ground) -> None:
     made = applied(await ground.port.apply(config(ground), manager="one"))
-    at = Address(CONFIG_MAP, ground.namespace, "settings")
+    at = ObjectAddress(CONFIG_MAP, ground.namespace, "settings")
     assert applied(await ground.port.get(at)).version == made.version
     async for change in ground.port.watch(CONFIG_MAP, ground.namespace, version=made.version, within_s=2):
-        assert isinstance(change, Change)
+        assert isinstance(change, WatchEvent)

@@ -46,11 +46,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """A case is a coroutine; where it runs knows how."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    ground: Ground | None = pyfuncitem.funcargs["ground"]
-    if isinstance(ground, SimulatedGround):
+    process_context: Ground | None = pyfuncitem.funcargs["ground"]
+    if isinstance(process_context, SimulatedGround):
         names = pyfuncitem._fixtureinfo.argnames
         arguments = {name: pyfuncitem.funcargs[name] for name in names}
-        ground.simulation.run(ground.run_case(pyfuncitem.obj(**arguments)))
+        process_context.simulation.run(process_context.run_case(pyfuncitem.obj(**arguments)))
     else:
         cases: RealCases = pyfuncitem._request.getfixturevalue("_real_cases")
         cases.end_of(pyfuncitem)

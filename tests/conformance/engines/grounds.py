@@ -22,12 +22,12 @@ from headgate.engines.contract import (
     Cancelled,
     Delivery,
     Engine,
-    Message,
+    MessageLocation,
+    NewMessage,
     Peeked,
     Settle,
     Settled,
     Stats,
-    Whereabouts,
 )
 from headgate.engines.host import Host
 from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
@@ -95,16 +95,16 @@ class Ground(ABC):
     async def queue(self, **terms: Any) -> QueueUnderTest:
         """A queue of its own for the case, with a dead letter queue if its terms say so."""
         given = Terms(**terms)
-        graves = None
+        dead_letter_queue = None
         if given.dead_letters:
-            graves = await self._make(replace(given, dead_letters=False), None)
-        made = await self._make(given, graves)
+            dead_letter_queue = await self._make(replace(given, dead_letters=False), None)
+        made = await self._make(given, dead_letter_queue)
         self.queues.append(made)
         return made
 
-    async def _make(self, terms: Terms, graves: QueueUnderTest | None) -> QueueUnderTest:
+    async def _make(self, terms: Terms, dead_letters: QueueUnderTest | None) -> QueueUnderTest:
         maker = self.place(f"maker-{next(self._numbers)}")
-        queue = QueueUnderTest(self, maker.host.uuid(), terms, graves)
+        queue = QueueUnderTest(self, maker.host.uuid(), terms, dead_letters)
         await maker.run(self.kind.make(maker.host, queue.id, terms))
         return queue
 
@@ -118,11 +118,11 @@ class Ground(ABC):
 class QueueUnderTest:
     """One queue, its members and the ledger of what they did."""
 
-    def __init__(self, ground: Ground, queue: UUID, terms: Terms, graves: QueueUnderTest | None) -> None:
+    def __init__(self, ground: Ground, queue: UUID, terms: Terms, dead_letters: QueueUnderTest | None) -> None:
         self.ground = ground
         self.id = queue
         self.terms = terms
-        self.graves = graves
+        self.graves = dead_letters
         self.members: list[Member] = []
         self.ledger = Ledger(ground.now_us, retention_us=terms.retention_s * SECOND_US, skew_us=SECOND_US // 4)
 
@@ -151,12 +151,12 @@ class QueueUnderTest:
     async def _balance(self, observer: Member) -> None:
         """The books balance, at the latest once somebody has owned the lanes for a while: what was put in more than
         one try may count until its lane has met all of it. What that owner is given is live still."""
-        wrong = list(self.ledger.books(await observer.stats()))
+        wrong = list(self.ledger.check_balance(await observer.stats()))
         for _ in range(BALANCED_WITHIN_S):
             if not wrong:
                 return
             await observer.receive(1, wait_s=1, visibility_s=600)
-            wrong = list(self.ledger.books(await observer.stats()))
+            wrong = list(self.ledger.check_balance(await observer.stats()))
         assert not wrong, "\n".join(map(str, wrong))
 
     async def _dead_ids(self) -> list[str]:
@@ -185,9 +185,9 @@ class Member:
 
     async def open(self) -> None:
         """To be called in its process."""
-        graves = self.queue.graves
+        dead_letters = self.queue.graves
         self._opened = self.queue.ground.kind.open(
-            self.place.host, self.queue.id, self.queue.terms, graves.id if graves is not None else None
+            self.place.host, self.queue.id, self.queue.terms, dead_letters.id if dead_letters is not None else None
         )
         self.place.keep_running(self._keep_fresh(self._opened))
 
@@ -226,11 +226,11 @@ class Member:
 
     # ---- putting
 
-    async def put(self, *messages: Message) -> list[str]:
+    async def put(self, *messages: NewMessage) -> list[str]:
         """Put them in one call."""
         return await self.place.run(self.queue.ledger.put(self.engine.put, messages, self.name))
 
-    async def put_each(self, *messages: Message) -> list[str | HeadgateError]:
+    async def put_each(self, *messages: NewMessage) -> list[str | HeadgateError]:
         """Put them in one call that answers for each."""
         outcomes: list[str | HeadgateError] = await self.place.run(self.engine.put_each(messages))
         put = [
@@ -242,7 +242,7 @@ class Member:
 
     async def put_one(self, payload: bytes = b"x", **options: Any) -> str:
         """Put one message."""
-        return (await self.put(Message(payload, **options)))[0]
+        return (await self.put(NewMessage(payload, **options)))[0]
 
     async def cancel(self, message_id: str) -> Cancelled:
         """Cancel it."""
@@ -257,7 +257,7 @@ class Member:
         self.queue.ledger.cancelling(message_id)
         answer, new_id = await self.place.run(self.engine.reschedule(message_id, due_us))
         if new_id is not None:
-            message = Message(b"") if put is None else replace(put.message, due_us=due_us)
+            message = NewMessage(b"") if put is None else replace(put.message, due_us=due_us)
             self.queue.ledger.acknowledged(self.queue.ledger.trying([message], self.name), [new_id])
         self.queue.ledger.cancel_answered(message_id, answer)
         return answer, new_id
@@ -277,31 +277,31 @@ class Member:
         """One call."""
         visibility_us = None if visibility_s is None else round(visibility_s * SECOND_US)
         wait_us = round(wait_s * SECOND_US)
-        found: list[Delivery] = await self.place.run(
+        matches: list[Delivery] = await self.place.run(
             self.engine.receive(limit, visibility_us=visibility_us, wait_us=wait_us)
         )
         self.queue.ledger.delivered(
             self.name,
-            found,
+            matches,
             clock_us=self.now_us(),
             visibility_us=self.queue.terms.visibility_us if visibility_us is None else visibility_us,
         )
-        return found
+        return matches
 
     async def one(self, **options: Any) -> Delivery:
         """The one message that comes."""
-        found = await self.receive(**options)
-        assert 1 == len(found), f"{len(found)} messages came"
-        return found[0]
+        result = await self.receive(**options)
+        assert 1 == len(result), f"{len(result)} messages came"
+        return result[0]
 
     async def take(self, count: int, **options: Any) -> list[Delivery]:
         """This number of messages, in as many calls as it takes."""
-        found: list[Delivery] = []
-        while len(found) < count:
-            some = await self.receive(count - len(found), **options)
-            assert some, f"{len(found)} of {count} messages came"
-            found += some
-        return found
+        matches: list[Delivery] = []
+        while len(matches) < count:
+            some = await self.receive(count - len(matches), **options)
+            assert some, f"{len(matches)} of {count} messages came"
+            matches += some
+        return matches
 
     async def settle(self, *settles: Settle) -> list[Settled]:
         """One call."""
@@ -326,7 +326,7 @@ class Member:
         """What it holds."""
         return await self.place.run(self.engine.stats())
 
-    async def where(self, message_id: str) -> Whereabouts:
+    async def where(self, message_id: str) -> MessageLocation:
         """Where a message lies."""
         return await self.place.run(self.engine.where(message_id))
 
@@ -372,8 +372,8 @@ class SimulatedPlace(Place):
             SimulatedStore(cluster, process),
             process.clock.wall_us,
             process.uuid,
-            process.chance,
-            Positions(lambda: process.chance.getrandbits(56)),
+            process.rng,
+            Positions(lambda: process.rng.getrandbits(56)),
             CASSANDRA_4_LAST_EXPIRY_S,
         )
 

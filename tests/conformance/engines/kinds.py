@@ -15,7 +15,7 @@ from headgate.engines.decide_lease import LeaseTerms
 from headgate.engines.host import Host
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lane_rows import make_lanes
-from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.tables import ALL as TIMELINE_TABLES
 from headgate.engines.timeline.tables import shared_tables
 from headgate.store.table import Table
@@ -43,7 +43,7 @@ class Kind(Protocol):
         """Make what a new queue needs."""
         ...
 
-    def open(self, host: Host, queue: UUID, terms: Terms, graves: UUID | None) -> Opened:
+    def open(self, host: Host, queue: UUID, terms: Terms, dead_letters: UUID | None) -> Opened:
         """The queue for one process; `graves` is its dead-letter queue. To be called in the process."""
         ...
 
@@ -60,10 +60,10 @@ class TimelineKind:
         settings = _timeline(queue, terms)
         await make_lanes(host, settings, settings.generations[0])
 
-    def open(self, host: Host, queue: UUID, terms: Terms, graves: UUID | None) -> Opened:
+    def open(self, host: Host, queue: UUID, terms: Terms, dead_letter_queue: UUID | None) -> Opened:
         """One process's part of it."""
         settings = _timeline(queue, terms)
-        dead = _timeline(graves, terms) if graves is not None else None
+        dead = _timeline(dead_letter_queue, terms) if dead_letter_queue is not None else None
         engine = TimelineQueue(host, settings, read_us=host.now_us(), dead_letters=dead)
 
         def refresh() -> None:
@@ -78,7 +78,7 @@ def _timeline(queue: UUID, terms: Terms) -> TimelineSettings:
         queue,
         "cases",
         shared_tables(),
-        (Generation(1, terms.lanes),),
+        (GenerationSettings(1, terms.lanes),),
         part_us=5 * SECOND_US,
         safety_lag_us=2 * skew_us,
         skew_us=skew_us,

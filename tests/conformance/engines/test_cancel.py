@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.engines.contract import Cancelled, Fate, Message
-from headgate.errors import SpecError
+from headgate.engines.contract import Cancelled, MessageState, NewMessage
+from headgate.errors import InvalidRequest
 from tests.conformance.engines.grounds import Ground
 from tests.conformance.engines.terms import SECOND_US
 
@@ -14,18 +14,18 @@ async def test_what_was_answered_cancelled_is_never_delivered(ground: Ground) ->
     queue = await ground.queue(visibility_s=30)
     member = await queue.member()
     due_us = member.in_us(3)
-    ids = await member.put(*(Message(b"%d" % number, due_us=due_us) for number in range(4)))
+    ids = await member.put(*(NewMessage(b"%d" % number, due_us=due_us) for number in range(4)))
     assert Cancelled.CANCELLED is await member.cancel(ids[1])
     other = await queue.member("other")
     assert Cancelled.CANCELLED is await other.cancel(ids[2])
-    found = await member.take(2)
-    assert {ids[0], ids[3]} == {each.message_id for each in found}
-    await member.ack(*found)
+    result = await member.take(2)
+    assert {ids[0], ids[3]} == {each.message_id for each in result}
+    await member.ack(*result)
     assert [] == await member.receive(wait_s=1)
-    assert Fate.CANCELLED is (await member.where(ids[1])).fate
+    assert MessageState.CANCELLED is (await member.where(ids[1])).fate
 
 
-async def test_who_cancels_twice_is_told_the_same_twice(ground: Ground) -> None:
+async def test_a_process_that_cancels_twice_is_reported_the_same_twice(ground: Ground) -> None:
     member = await (await ground.queue()).member()
     message_id = await member.put_one(due_us=member.in_us(60))
     assert [Cancelled.CANCELLED] * 2 == [await member.cancel(message_id) for _ in range(2)]
@@ -44,14 +44,14 @@ async def test_it_is_too_late_once_it_was_delivered_or_settled(ground: Ground) -
 async def test_what_is_no_id_of_a_message_is_refused(ground: Ground) -> None:
     member = await (await ground.queue()).member()
     for text in ("", "nonsense", "!!"):
-        with pytest.raises(SpecError):
+        with pytest.raises(InvalidRequest):
             await member.cancel(text)
-        with pytest.raises(SpecError):
+        with pytest.raises(InvalidRequest):
             await member.where(text)
 
 
 @pytest.mark.parametrize("new_s", [1.5, 6])
-async def test_what_is_rescheduled_comes_at_its_new_moment_alone(ground: Ground, new_s: float) -> None:
+async def test_what_is_rescheduled_comes_at_its_new_time_alone(ground: Ground, new_s: float) -> None:
     queue = await ground.queue(visibility_s=30)
     member = await queue.member()
     message_id = await member.put_one(b"moved", due_us=member.in_us(4), attributes={"a": "b"})
@@ -75,11 +75,11 @@ async def test_a_reschedule_that_comes_too_late_changes_nothing(ground: Ground) 
     assert [] == await member.peek()
 
 
-async def test_a_moment_that_can_not_be_kept_is_refused_and_the_message_stays(ground: Ground) -> None:
+async def test_a_time_that_cannot_be_kept_is_refused_and_the_message_stays(ground: Ground) -> None:
     queue = await ground.queue(visibility_s=30)
     member = await queue.member()
     message_id = await member.put_one(due_us=member.in_us(2))
-    with pytest.raises(SpecError, match="can store"):
+    with pytest.raises(InvalidRequest, match="can store"):
         await member.place.run(member.engine.reschedule(message_id, member.now_us() + 10**9 * 4 * SECOND_US))
     given = await member.one()
     assert message_id == given.message_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.engines.contract import DeadLetter, Message, Nack, Settled
+from headgate.engines.contract import DeadLetter, Nack, NewMessage, Settled
 from tests.conformance.engines.grounds import Ground
 from tests.conformance.engines.terms import SECOND_US
 
@@ -81,7 +81,7 @@ async def test_attempts_survive_the_death_of_the_owner(ground: Ground) -> None:
 async def test_a_message_that_kills_its_process_is_charged_and_no_other(ground: Ground) -> None:
     queue = await ground.queue(lanes=1, dead_letters=True, max_receives=2)
     producer = await queue.member("producer")
-    ids = await producer.put(Message(b"poison"), *(Message(b"%d" % number) for number in range(6)))
+    ids = await producer.put(NewMessage(b"poison"), *(NewMessage(b"%d" % number) for number in range(6)))
     poison = ids[0]
     done: list[str] = []
     for number in range(5):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headgate.engines.contract import Ack, Message, Nack
+from headgate.engines.contract import Ack, Nack, NewMessage
 from tests.conformance.engines.grounds import Ground, Member, texts
 from tests.conformance.engines.terms import SECOND_US
 
 
 async def numbered(member: Member, count: int, group: str = "g") -> list[str]:
     """Messages of a group, in one call; their texts."""
-    await member.put(*(Message(f"{group}{number}".encode(), group=group) for number in range(count)))
+    await member.put(*(NewMessage(f"{group}{number}".encode(), group=group) for number in range(count)))
     return [f"{group}{number}" for number in range(count)]
 
 
@@ -17,13 +17,13 @@ async def test_of_a_group_one_is_given_at_a_time_in_order(ground: Ground) -> Non
     queue = await ground.queue(visibility_s=30)
     member = await queue.member()
     put = await numbered(member, 6)
-    found: list[str] = []
+    matches: list[str] = []
     for _ in put:
         given = await member.one()
         assert [] == await member.receive(wait_s=0.2)
-        found += texts([given])
+        matches += texts([given])
         await member.ack(given)
-    assert put == found
+    assert put == matches
 
 
 async def test_puts_of_one_process_one_after_the_other_are_in_order(ground: Ground) -> None:
@@ -31,12 +31,12 @@ async def test_puts_of_one_process_one_after_the_other_are_in_order(ground: Grou
     member = await queue.member()
     for number in range(8):
         await member.put_one(b"%d" % number, group="g")
-    found: list[str] = []
+    matches: list[str] = []
     for _ in range(8):
         given = await member.one()
-        found += texts([given])
+        matches += texts([given])
         await member.ack(given)
-    assert list("01234567") == found
+    assert list("01234567") == matches
 
 
 async def test_a_failed_message_holds_its_group_until_its_next_attempt_and_no_other_group(ground: Ground) -> None:
@@ -47,12 +47,12 @@ async def test_a_failed_message_holds_its_group_until_its_next_attempt_and_no_ot
     begun_us = member.now_us()
     await member.settle(Nack(first.receipt, delay_us=8 * SECOND_US))
     others = await numbered(member, 3, "quick")
-    found: list[str] = []
+    matches: list[str] = []
     for _ in others:
         given = await member.one()
-        found += texts([given])
+        matches += texts([given])
         await member.ack(given)
-    assert (others, True) == (found, member.now_us() < begun_us + 8 * SECOND_US)
+    assert (others, True) == (matches, member.now_us() < begun_us + 8 * SECOND_US)
     again = await member.one()
     assert (["slow0"], 2) == (texts([again]), again.attempt)
     assert member.now_us() >= begun_us + 8 * SECOND_US
@@ -67,9 +67,9 @@ async def test_groups_go_beside_each_other(ground: Ground) -> None:
     member = await queue.member()
     for group in "abcde":
         await numbered(member, 2, group)
-    found = await member.take(5)
-    assert ["a0", "b0", "c0", "d0", "e0"] == sorted(texts(found))
-    await member.ack(*found)
+    result = await member.take(5)
+    assert ["a0", "b0", "c0", "d0", "e0"] == sorted(texts(result))
+    await member.ack(*result)
     rest = await member.take(5)
     assert ["a1", "b1", "c1", "d1", "e1"] == sorted(texts(rest))
 
@@ -78,19 +78,19 @@ async def test_a_group_stays_in_order_when_its_owner_dies(ground: Ground) -> Non
     queue = await ground.queue()
     first = await queue.member("first")
     put = await numbered(first, 6)
-    found: list[str] = []
+    matches: list[str] = []
     for _ in range(2):
         given = await first.one()
-        found += texts([given])
+        matches += texts([given])
         await first.ack(given)
     await first.one()
     first.kill()
     second = await queue.member("second")
-    while len(found) < 6:
+    while len(matches) < 6:
         given = await second.one()
-        found += texts([given])
+        matches += texts([given])
         await second.ack(given)
-    assert put == found
+    assert put == matches
 
 
 async def test_a_group_stays_in_order_over_a_failure_and_a_change_of_owner(ground: Ground) -> None:
@@ -101,13 +101,13 @@ async def test_a_group_stays_in_order_over_a_failure_and_a_change_of_owner(groun
     await first.settle(Nack((await first.one()).receipt, delay_us=4 * SECOND_US))
     await first.close()
     second = await queue.member("second")
-    found: list[str] = []
+    matches: list[str] = []
     for number in range(3):
         given = await second.one()
         assert number or (given.attempt, True) == (2, second.now_us() >= begun_us + 4 * SECOND_US)
-        found += texts([given])
+        matches += texts([given])
         await second.ack(given)
-    assert put == found
+    assert put == matches
 
 
 async def test_a_dead_letter_frees_its_group(ground: Ground) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.engines.contract import Extend, Message, Nack, Settled
+from headgate.engines.contract import Extend, Nack, NewMessage, Settled
 from tests.conformance.engines.grounds import Ground
 from tests.conformance.engines.terms import SECOND_US
 
@@ -10,7 +10,7 @@ from tests.conformance.engines.terms import SECOND_US
 async def test_what_is_open_when_its_owner_ends_in_good_order_stays_hidden_as_promised(ground: Ground) -> None:
     queue = await ground.queue(lanes=1)
     first = await queue.member("first")
-    ids = await first.put(Message(b"short"), Message(b"long"))
+    ids = await first.put(NewMessage(b"short"), NewMessage(b"long"))
     short = await first.one(limit=1, visibility_s=2)
     long = await first.one(limit=1, visibility_s=6)
     await first.close()
@@ -22,10 +22,10 @@ async def test_what_is_open_when_its_owner_ends_in_good_order_stays_hidden_as_pr
     assert not again.suspect and not later.suspect
 
 
-async def test_what_nobody_was_given_goes_on_at_once_with_the_next_owner(ground: Ground) -> None:
+async def test_what_nobody_was_given_continues_at_once_with_the_next_owner(ground: Ground) -> None:
     queue = await ground.queue()
     first = await queue.member("first")
-    ids = await first.put(*(Message(b"%d" % number) for number in range(40)))
+    ids = await first.put(*(NewMessage(b"%d" % number) for number in range(40)))
     done = await first.receive(5)
     await first.ack(*done)
     await first.close()
@@ -41,16 +41,16 @@ async def test_what_nobody_was_given_goes_on_at_once_with_the_next_owner(ground:
 async def test_what_a_killed_owner_had_comes_again_within_its_visibility_and_half_a_minute(ground: Ground) -> None:
     queue = await ground.queue()
     first = await queue.member("first")
-    ids = await first.put(*(Message(b"%d" % number) for number in range(10)))
+    ids = await first.put(*(NewMessage(b"%d" % number) for number in range(10)))
     given = await first.take(10)
     first.kill()
     second = await queue.member("second")
     again: list[str] = []
     while len(again) < 10:
-        found = await second.receive()
-        assert found
-        again += [each.message_id for each in found]
-        await second.ack(*found)
+        result = await second.receive()
+        assert result
+        again += [each.message_id for each in result]
+        await second.ack(*result)
     assert sorted(ids) == sorted(again)
     assert second.now_us() <= max(each.visible_until_us for each in given) + 30 * SECOND_US
 
@@ -94,7 +94,7 @@ async def test_a_delay_that_was_answered_outlives_a_killed_owner(ground: Ground)
     assert (2, True) == (again.attempt, second.now_us() >= until_us - SECOND_US // 10)
 
 
-async def test_a_higher_epoch_tells_a_handler_of_a_later_owner(ground: Ground) -> None:
+async def test_a_higher_epoch_reports_a_handler_of_a_later_owner(ground: Ground) -> None:
     queue = await ground.queue(lanes=1)
     epochs = []
     for number in range(3):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.engines.contract import Fate, Message, Nack, Standing, Stats
-from headgate.errors import SpecError
+from headgate.engines.contract import MessageState, Nack, NewMessage, Stats, Visibility
+from headgate.errors import InvalidRequest
 from tests.conformance.engines.grounds import Ground, Member
 from tests.conformance.engines.terms import SECOND_US
 
@@ -29,55 +29,59 @@ async def test_peek_shows_what_is_live_by_due_and_takes_nothing(ground: Ground) 
     later = await member.put_one(b"later", due_us=due_us)
     watcher = await queue.member("watcher")
     for each in (member, watcher):
-        seen = await each.peek()
-        assert [*ids, later] == [one.message_id for one in seen]
-        assert [b"0", b"1", b"2", b"later"] == [one.payload for one in seen]
-        assert (attributes, "g", due_us) == (dict(seen[0].attributes), seen[0].group, seen[3].due_us)
-        assert Standing.LATER is seen[3].standing
-        assert [one.message_id for one in seen] == [one.message_id for one in await each.peek()]
+        observation = await each.peek()
+        assert [*ids, later] == [one.message_id for one in observation]
+        assert [b"0", b"1", b"2", b"later"] == [one.payload for one in observation]
+        assert (attributes, "g", due_us) == (
+            dict(observation[0].attributes),
+            observation[0].group,
+            observation[3].due_us,
+        )
+        assert Visibility.LATER is observation[3].standing
+        assert [one.message_id for one in observation] == [one.message_id for one in await each.peek()]
     given = await member.one()
     assert (ids[0], 1) == (given.message_id, given.attempt)
 
 
-async def test_peek_shows_no_more_than_asked_for_and_begins_where_it_is_told(ground: Ground) -> None:
+async def test_peek_shows_no_more_than_asked_for_and_begins_where_it_is_reported(ground: Ground) -> None:
     queue = await ground.queue()
     member = await queue.member()
-    moments = [member.in_us(10 + number) for number in range(8)]
-    ids = await member.put(*(Message(b"x", due_us=due_us) for due_us in moments))
+    times = [member.in_us(10 + number) for number in range(8)]
+    ids = await member.put(*(NewMessage(b"x", due_us=due_us) for due_us in times))
     assert ids[:3] == [each.message_id for each in await member.peek(3)]
-    assert ids[5:] == [each.message_id for each in await member.peek(from_us=moments[5])]
-    assert ids[5:7] == [each.message_id for each in await member.peek(2, from_us=moments[5])]
+    assert ids[5:] == [each.message_id for each in await member.peek(from_us=times[5])]
+    assert ids[5:7] == [each.message_id for each in await member.peek(2, from_us=times[5])]
     for limit in (0, -1, 1_001):
-        with pytest.raises(SpecError):
+        with pytest.raises(InvalidRequest):
             await member.peek(limit)
 
 
 async def test_peek_shows_how_what_was_received_stands(ground: Ground) -> None:
     queue = await ground.queue(lanes=1, visibility_s=30)
     member = await queue.member()
-    await member.put(*(Message(b"%d" % number) for number in range(4)))
-    found = await member.take(4)
-    await member.ack(found[0])
-    await member.settle(Nack(found[1].receipt, delay_us=3 * SECOND_US), Nack(found[2].receipt))
+    await member.put(*(NewMessage(b"%d" % number) for number in range(4)))
+    result = await member.take(4)
+    await member.ack(result[0])
+    await member.settle(Nack(result[1].receipt, delay_us=3 * SECOND_US), Nack(result[2].receipt))
     again = await member.one(limit=1)
-    assert found[2].message_id == again.message_id
+    assert result[2].message_id == again.message_id
     stand = {each.message_id: (each.standing, each.attempt) for each in await member.peek()}
     assert {
-        found[1].message_id: (Standing.IN_FLIGHT, 1),
-        found[2].message_id: (Standing.IN_FLIGHT, 2),
-        found[3].message_id: (Standing.IN_FLIGHT, 1),
+        result[1].message_id: (Visibility.IN_FLIGHT, 1),
+        result[2].message_id: (Visibility.IN_FLIGHT, 2),
+        result[3].message_id: (Visibility.IN_FLIGHT, 1),
     } == stand
-    hidden = next(each for each in await member.peek() if each.message_id == found[1].message_id)
+    hidden = next(each for each in await member.peek() if each.message_id == result[1].message_id)
     assert member.now_us() < hidden.hidden_until_us <= member.now_us() + 3 * SECOND_US
 
 
 async def test_peek_sees_nothing_that_is_settled_cancelled_or_purged(ground: Ground) -> None:
     queue = await ground.queue(visibility_s=30)
     member, watcher = await queue.member(), await queue.member("watcher")
-    await member.put(*(Message(b"%d" % number) for number in range(5)))
+    await member.put(*(NewMessage(b"%d" % number) for number in range(5)))
     await member.ack(*await member.take(5))
     dropped, kept = await member.put(
-        Message(b"dropped", due_us=member.in_us(30)), Message(b"kept", due_us=member.in_us(31))
+        NewMessage(b"dropped", due_us=member.in_us(30)), NewMessage(b"kept", due_us=member.in_us(31))
     )
     await member.cancel(dropped)
     assert [[kept]] * 2 == [[each.message_id for each in await one.peek()] for one in (member, watcher)]
@@ -89,7 +93,7 @@ async def test_peek_finds_what_is_far_ahead(ground: Ground) -> None:
     queue = await ground.queue(retention_s=86_400)
     member = await queue.member()
     days = [1, 40, 400, 2_000]
-    ids = await member.put(*(Message(b"%d" % day, due_us=member.in_us(day * 86_400)) for day in days))
+    ids = await member.put(*(NewMessage(b"%d" % day, due_us=member.in_us(day * 86_400)) for day in days))
     assert ids == [each.message_id for each in await member.peek()]
     await settled_in_the_tables(member)
     assert (0, 0, 4) == counts(await member.stats())
@@ -98,11 +102,11 @@ async def test_peek_finds_what_is_far_ahead(ground: Ground) -> None:
 async def test_stats_count_each_message_once(ground: Ground) -> None:
     queue = await ground.queue(visibility_s=60)
     member, watcher = await queue.member(), await queue.member("watcher")
-    await member.put(*(Message(b"%d" % number) for number in range(30)))
-    await member.put(*(Message(b"later", due_us=member.in_us(60 + number)) for number in range(7)))
-    found = await member.take(12)
-    await member.ack(*found[:5])
-    await member.settle(Nack(found[5].receipt, delay_us=5 * SECOND_US))
+    await member.put(*(NewMessage(b"%d" % number) for number in range(30)))
+    await member.put(*(NewMessage(b"later", due_us=member.in_us(60 + number)) for number in range(7)))
+    result = await member.take(12)
+    await member.ack(*result[:5])
+    await member.settle(Nack(result[5].receipt, delay_us=5 * SECOND_US))
     await settled_in_the_tables(member)
     for each in (member, watcher):
         stats = await each.stats()
@@ -110,12 +114,12 @@ async def test_stats_count_each_message_once(ground: Ground) -> None:
         assert stats.oldest_due_us is not None and stats.oldest_due_us <= member.now_us()
 
 
-async def test_stats_tell_of_a_queue_that_nobody_works(ground: Ground) -> None:
+async def test_stats_report_of_a_queue_that_nobody_works(ground: Ground) -> None:
     queue = await ground.queue()
     producer = await queue.member("producer")
     assert (0, 0, 0) == counts(await producer.stats())
     before_us = producer.now_us()
-    ids = await producer.put(*(Message(b"%d" % number) for number in range(50)))
+    ids = await producer.put(*(NewMessage(b"%d" % number) for number in range(50)))
     later = await producer.put_one(due_us=producer.in_us(40))
     await producer.cancel(await producer.put_one(due_us=producer.in_us(50)))
     await settled_in_the_tables(producer)
@@ -125,7 +129,7 @@ async def test_stats_tell_of_a_queue_that_nobody_works(ground: Ground) -> None:
     assert 51 == len(await producer.peek(1_000)) == len({*ids, later})
 
 
-async def test_stats_tell_who_works_each_lane(ground: Ground) -> None:
+async def test_stats_report_which_process_works_each_lane(ground: Ground) -> None:
     queue = await ground.queue(lanes=2, visibility_s=30)
     member, watcher = await queue.member(), await queue.member("watcher")
     await member.put_one()
@@ -146,7 +150,7 @@ async def test_stats_tell_who_works_each_lane(ground: Ground) -> None:
 async def test_stats_follow_a_purge(ground: Ground) -> None:
     queue = await ground.queue()
     member = await queue.member()
-    await member.put(*(Message(b"%d" % number) for number in range(10)))
+    await member.put(*(NewMessage(b"%d" % number) for number in range(10)))
     await member.put_one(due_us=member.in_us(600))
     await settled_in_the_tables(member)
     assert (10, 0, 1) == counts(await member.stats())
@@ -161,26 +165,33 @@ async def test_where_follows_a_message_from_its_put_to_its_end(ground: Ground) -
     due_us = member.in_us(2)
     message_id = await member.put_one(due_us=due_us)
     for each in (member, watcher):
-        told = await each.where(message_id)
-        assert (message_id, Fate.WAITING, due_us, 1) == (told.message_id, told.fate, told.due_us, len(told.places))
+        report = await each.where(message_id)
+        assert (message_id, MessageState.WAITING, due_us, 1) == (
+            report.message_id,
+            report.fate,
+            report.due_us,
+            len(report.places),
+        )
     given = await member.one()
-    assert [Fate.IN_FLIGHT] * 2 == [(await each.where(message_id)).fate for each in (member, watcher)]
+    assert [MessageState.IN_FLIGHT] * 2 == [(await each.where(message_id)).fate for each in (member, watcher)]
     await member.ack(given)
-    assert [Fate.SETTLED] * 2 == [(await each.where(message_id)).fate for each in (member, watcher)]
+    assert [MessageState.SETTLED] * 2 == [(await each.where(message_id)).fate for each in (member, watcher)]
     await settled_in_the_tables(member)
     await member.close()
-    assert Fate.SETTLED is (await watcher.where(message_id)).fate
+    assert MessageState.SETTLED is (await watcher.where(message_id)).fate
 
 
-async def test_where_tells_what_was_never_put_cancelled_or_purged(ground: Ground) -> None:
+async def test_where_reports_what_was_never_put_cancelled_or_purged(ground: Ground) -> None:
     queue, other = await ground.queue(), await ground.queue()
     member, stranger = await queue.member(), await other.member()
     message_id = await member.put_one(due_us=member.in_us(30))
-    assert Fate.NOT_FOUND is (await stranger.where(message_id)).fate
+    assert MessageState.NOT_FOUND is (await stranger.where(message_id)).fate
     cancelled = await member.put_one(due_us=member.in_us(30))
     await member.cancel(cancelled)
     await member.purge()
-    assert [Fate.PURGED, Fate.CANCELLED] == [(await member.where(each)).fate for each in (message_id, cancelled)]
+    assert [MessageState.PURGED, MessageState.CANCELLED] == [
+        (await member.where(each)).fate for each in (message_id, cancelled)
+    ]
 
 
 async def test_where_follows_a_message_that_failed_and_one_that_died(ground: Ground) -> None:
@@ -190,8 +201,8 @@ async def test_where_follows_a_message_that_failed_and_one_that_died(ground: Gro
     delay_us = (queue.terms.lease_s + 2) * SECOND_US
     await member.settle(Nack((await member.one()).receipt, delay_us=delay_us))
     await settled_in_the_tables(member)
-    told = await member.where(message_id)
-    assert (Fate.WAITING, 1, 2) == (told.fate, told.attempt, len(told.places))
+    report = await member.where(message_id)
+    assert (MessageState.WAITING, 1, 2) == (report.fate, report.attempt, len(report.places))
     given = await member.one()
     assert message_id == given.message_id
     await member.settle(Nack(given.receipt, reason="again"))
@@ -199,4 +210,4 @@ async def test_where_follows_a_message_that_failed_and_one_that_died(ground: Gro
     dead = await (await queue.graves.member("digger")).one()
     assert message_id == dead.message_id
     await settled_in_the_tables(member)
-    assert Fate.DEAD is (await member.where(message_id)).fate
+    assert MessageState.DEAD is (await member.where(message_id)).fate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from tests.conformance.engines.grounds import Ground, Member
 from tests.conformance.engines.terms import SECOND_US
 
@@ -37,34 +37,36 @@ async def test_processes_that_put_the_same_keys_at_the_same_time_make_each_once(
 
     async def put(member: Member) -> list[str]:
         return await member.put(
-            *(Message(f"{member.name} {number}".encode(), once=str(number)) for number in range(10))
+            *(NewMessage(f"{member.name} {number}".encode(), once=str(number)) for number in range(10))
         )
 
     one, *others = await asyncio.gather(*map(put, members))
     assert [one, one] == others
     assert 10 == len(set(one))
-    found = await members[0].take(10)
-    assert set(one) == {each.message_id for each in found}
-    await members[0].ack(*found)
+    result = await members[0].take(10)
+    assert set(one) == {each.message_id for each in result}
+    await members[0].ack(*result)
     assert [] == await members[0].receive(wait_s=1)
 
 
 async def test_the_same_key_twice_in_one_call_is_one_message(ground: Ground) -> None:
     queue = await ground.queue(visibility_s=30)
     member = await queue.member()
-    first, plain, second = await member.put(Message(b"a", once="key"), Message(b"plain"), Message(b"b", once="key"))
+    first, plain, second = await member.put(
+        NewMessage(b"a", once="key"), NewMessage(b"plain"), NewMessage(b"b", once="key")
+    )
     assert (first, True) == (second, plain != first)
-    found = await member.take(2)
-    assert {first, plain} == {each.message_id for each in found}
+    result = await member.take(2)
+    assert {first, plain} == {each.message_id for each in result}
 
 
 async def test_scopes_keep_the_same_key_apart(ground: Ground) -> None:
     queue = await ground.queue(visibility_s=30)
     member = await queue.member()
     ids = await member.put(
-        Message(b"a", once="key", once_scope="one"),
-        Message(b"b", once="key", once_scope="other"),
-        Message(b"c", once="key"),
+        NewMessage(b"a", once="key", once_scope="one"),
+        NewMessage(b"b", once="key", once_scope="other"),
+        NewMessage(b"c", once="key"),
     )
     assert 3 == len(set(ids))
     assert ids[1] == await member.put_one(b"d", once="key", once_scope="other")

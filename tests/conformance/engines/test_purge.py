@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headgate.engines.contract import Message, Settled
+from headgate.engines.contract import NewMessage, Settled
 from tests.conformance.engines.grounds import Ground
 
 
 async def test_what_was_there_is_gone_and_what_is_put_after_comes(ground: Ground) -> None:
     queue = await ground.queue(visibility_s=30)
     member = await queue.member()
-    await member.put(*(Message(b"before") for _ in range(20)))
+    await member.put(*(NewMessage(b"before") for _ in range(20)))
     open_ones = await member.receive(5)
     before_us = await member.purge()
     assert before_us <= member.now_us()
@@ -24,7 +24,7 @@ async def test_what_was_there_is_gone_and_what_is_put_after_comes(ground: Ground
 async def test_what_is_due_later_is_purged_too(ground: Ground) -> None:
     queue = await ground.queue()
     member = await queue.member()
-    await member.put(Message(b"soon", due_us=member.in_us(2)), Message(b"far", due_us=member.in_us(3_000)))
+    await member.put(NewMessage(b"soon", due_us=member.in_us(2)), NewMessage(b"far", due_us=member.in_us(3_000)))
     await member.purge()
     after = await member.put_one(b"after", due_us=member.in_us(3))
     assert [after] == [each.message_id for each in await member.peek()]
@@ -36,17 +36,17 @@ async def test_what_is_due_later_is_purged_too(ground: Ground) -> None:
 async def test_a_purge_by_one_process_holds_for_all(ground: Ground) -> None:
     queue = await ground.queue(visibility_s=30)
     producer, consumer = await queue.member("producer"), await queue.member("consumer")
-    await producer.put(*(Message(b"%d" % number) for number in range(30)))
+    await producer.put(*(NewMessage(b"%d" % number) for number in range(30)))
     assert await consumer.receive(3)
     await producer.purge()
     assert [] == await consumer.receive(wait_s=2)
     assert [] == await producer.peek()
 
 
-async def test_a_queue_without_consumers_is_purged_for_who_comes_later(ground: Ground) -> None:
+async def test_a_queue_without_consumers_is_purged_for_one_that_comes_later(ground: Ground) -> None:
     queue = await ground.queue()
     producer = await queue.member("producer")
-    await producer.put(Message(b"a"), Message(b"b"))
+    await producer.put(NewMessage(b"a"), NewMessage(b"b"))
     await producer.purge()
     kept = await producer.put_one(b"c")
     consumer = await queue.member("consumer")
@@ -56,13 +56,13 @@ async def test_a_queue_without_consumers_is_purged_for_who_comes_later(ground: G
     assert [] == await consumer.receive(wait_s=1)
 
 
-async def test_what_was_put_after_the_moment_of_a_purge_stays(ground: Ground) -> None:
+async def test_what_was_put_after_the_time_of_a_purge_stays(ground: Ground) -> None:
     queue = await ground.queue()
     member = await queue.member()
-    await member.put(Message(b"old"), Message(b"old and later", due_us=member.in_us(2_000)))
-    moment_us = member.now_us()
+    await member.put(NewMessage(b"old"), NewMessage(b"old and later", due_us=member.in_us(2_000)))
+    time_us = member.now_us()
     kept = await member.put_one(b"young")
-    assert moment_us == await member.purge(moment_us)
+    assert time_us == await member.purge(time_us)
     given = await member.one()
     assert kept == given.message_id
     await member.ack(given)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.engines.contract import Message, Standing
-from headgate.errors import SpecError
+from headgate.engines.contract import NewMessage, Visibility
+from headgate.errors import InvalidRequest
 from tests.conformance.engines.grounds import Ground
 from tests.conformance.engines.terms import SECOND_US
 
@@ -33,13 +33,13 @@ async def test_a_message_comes_as_it_was_put(ground: Ground) -> None:
 async def test_many_put_in_one_call_have_ids_of_their_own_in_order_and_all_come(ground: Ground) -> None:
     queue = await ground.queue()
     member = await queue.member()
-    ids = await member.put(*(Message(b"%d" % number) for number in range(700)))
+    ids = await member.put(*(NewMessage(b"%d" % number) for number in range(700)))
     assert 700 == len(set(ids))
-    found = await member.take(700)
+    result = await member.take(700)
     assert {message_id: b"%d" % number for number, message_id in enumerate(ids)} == {
-        each.message_id: each.payload for each in found
+        each.message_id: each.payload for each in result
     }
-    await member.ack(*found)
+    await member.ack(*result)
 
 
 async def test_no_messages_are_no_ids(ground: Ground) -> None:
@@ -58,8 +58,8 @@ async def test_the_largest_message_comes_and_one_byte_more_is_refused_with_all_o
     queue = await ground.queue(message_bytes_max=5_000)
     member = await queue.member()
     message_id = await member.put_one(b"x" * 5_000)
-    with pytest.raises(SpecError):
-        await member.put(Message(b"a"), Message(b"x" * 5_001))
+    with pytest.raises(InvalidRequest):
+        await member.put(NewMessage(b"a"), NewMessage(b"x" * 5_001))
     given = await member.one()
     assert message_id == given.message_id
     await member.ack(given)
@@ -70,15 +70,15 @@ async def test_put_each_answers_for_each_message_and_refuses_only_what_cannot_be
     queue = await ground.queue(message_bytes_max=5_000)
     member = await queue.member()
     outcomes = await member.put_each(
-        Message(b"first"),
-        Message(b"x" * 5_001),
-        Message(b"grouped", group="g"),
-        Message(b"once", once="key"),
-        Message(b"x" * 5_001, once="another"),
-        Message(b"once again", once="key"),
-        Message(b"last"),
+        NewMessage(b"first"),
+        NewMessage(b"x" * 5_001),
+        NewMessage(b"grouped", group="g"),
+        NewMessage(b"once", once="key"),
+        NewMessage(b"x" * 5_001, once="another"),
+        NewMessage(b"once again", once="key"),
+        NewMessage(b"last"),
     )
-    assert [str, SpecError, str, str, SpecError, str, str] == [type(outcome) for outcome in outcomes]
+    assert [str, InvalidRequest, str, str, InvalidRequest, str, str] == [type(outcome) for outcome in outcomes]
     assert outcomes[3] == outcomes[5]
     found = await member.take(4)
     assert {
@@ -96,7 +96,7 @@ async def test_put_by_one_process_is_received_by_another(ground: Ground) -> None
     assert message_id == given.message_id
 
 
-async def test_what_is_due_later_comes_at_its_moment(ground: Ground) -> None:
+async def test_what_is_due_later_comes_at_its_time(ground: Ground) -> None:
     queue = await ground.queue()
     member = await queue.member()
     due_us = member.in_us(4)
@@ -114,7 +114,7 @@ async def test_what_was_due_long_ago_comes_at_once(ground: Ground) -> None:
     assert message_id == given.message_id
 
 
-async def test_the_delay_of_the_queue_holds_for_what_says_nothing_of_its_own(ground: Ground) -> None:
+async def test_the_delay_of_the_queue_holds_for_what_states_nothing_of_its_own(ground: Ground) -> None:
     queue = await ground.queue(delay_s=5.0)
     member = await queue.member()
     begun_us = member.now_us()
@@ -133,14 +133,18 @@ async def test_what_is_due_in_years_is_kept_and_seen(ground: Ground) -> None:
     due_us = member.in_us(3 * 365 * 86_400)
     message_id = await member.put_one(due_us=due_us)
     assert [] == await member.receive(wait_s=1)
-    (seen,) = await member.peek()
-    assert (message_id, due_us, Standing.LATER) == (seen.message_id, seen.due_us, seen.standing)
+    (observation,) = await member.peek()
+    assert (message_id, due_us, Visibility.LATER) == (
+        observation.message_id,
+        observation.due_us,
+        observation.standing,
+    )
 
 
-async def test_what_can_not_be_kept_that_long_is_refused_with_the_reason_and_nothing_is_put(ground: Ground) -> None:
+async def test_what_cannot_be_kept_that_long_is_refused_with_the_reason_and_nothing_is_put(ground: Ground) -> None:
     queue = await ground.queue()
     member = await queue.member()
-    with pytest.raises(SpecError, match="can store"):
-        await member.put(Message(b"now"), Message(b"never", due_us=member.in_us(100 * 365 * 86_400)))
+    with pytest.raises(InvalidRequest, match="can store"):
+        await member.put(NewMessage(b"now"), NewMessage(b"never", due_us=member.in_us(100 * 365 * 86_400)))
     assert [] == await member.receive(wait_s=1.5)
     assert [] == await member.peek()

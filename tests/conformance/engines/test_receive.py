@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from tests.conformance.engines.grounds import Ground, texts
 from tests.conformance.engines.terms import SECOND_US
 
@@ -17,7 +17,7 @@ async def test_a_queue_that_holds_nothing_gives_nothing_when_the_wait_is_over(gr
 async def test_no_more_come_than_were_asked_for(ground: Ground) -> None:
     queue = await ground.queue(lanes=1)
     member = await queue.member()
-    await member.put(*(Message(b"%d" % number) for number in range(20)))
+    await member.put(*(NewMessage(b"%d" % number) for number in range(20)))
     first = await member.receive(7)
     assert 7 == len(first)
     rest = await member.take(13)
@@ -25,7 +25,7 @@ async def test_no_more_come_than_were_asked_for(ground: Ground) -> None:
     await member.ack(*first, *rest)
 
 
-async def test_who_waits_gets_what_comes_meanwhile_and_waits_no_longer(ground: Ground) -> None:
+async def test_a_process_that_waits_gets_what_comes_meanwhile_and_waits_no_longer(ground: Ground) -> None:
     queue = await ground.queue()
     producer, consumer = await queue.member("producer"), await queue.member("consumer")
     assert [] == await consumer.receive(wait_s=0.5)
@@ -60,28 +60,28 @@ async def test_a_visibility_of_its_own_counts_instead_of_that_of_the_queue(groun
 async def test_one_lane_is_ordered_by_due(ground: Ground) -> None:
     queue = await ground.queue(lanes=1, visibility_s=30)
     member = await queue.member()
-    moments = [4.5, 2.0, 3.5, 2.5, 3.0, 4.0]
+    times = [4.5, 2.0, 3.5, 2.5, 3.0, 4.0]
     begun_us = member.now_us()
     await member.put(
-        *(Message(str(each).encode(), due_us=begun_us + round(each * SECOND_US)) for each in moments),
-        Message(b"0.0"),
+        *(NewMessage(str(each).encode(), due_us=begun_us + round(each * SECOND_US)) for each in times),
+        NewMessage(b"0.0"),
     )
-    found = await member.take(7)
-    assert ["0.0", *map(str, sorted(moments))] == texts(found)
-    await member.ack(*found)
+    result = await member.take(7)
+    assert ["0.0", *map(str, sorted(times))] == texts(result)
+    await member.ack(*result)
 
 
 async def test_one_message_is_given_to_one_of_many_receivers(ground: Ground) -> None:
     queue = await ground.queue(visibility_s=30)
     members = [await queue.member(f"consumer-{number}") for number in range(3)]
-    ids = await members[0].put(*(Message(b"%d" % number) for number in range(90)))
-    found: list[str] = []
-    while len(found) < 90:
+    ids = await members[0].put(*(NewMessage(b"%d" % number) for number in range(90)))
+    matches: list[str] = []
+    while len(matches) < 90:
         for member in members:
             given = await member.receive(10, wait_s=0.3)
-            found += [each.message_id for each in given]
+            matches += [each.message_id for each in given]
             await member.ack(*given)
-    assert sorted(ids) == sorted(found)
+    assert sorted(ids) == sorted(matches)
 
 
 async def test_receivers_of_one_process_wait_beside_each_other(ground: Ground) -> None:
@@ -89,7 +89,7 @@ async def test_receivers_of_one_process_wait_beside_each_other(ground: Ground) -
     member = await queue.member()
     other = await queue.member("producer")
     assert [] == await member.receive(wait_s=0.5)
-    ids = await other.put(Message(b"a"), Message(b"b"))
+    ids = await other.put(NewMessage(b"a"), NewMessage(b"b"))
     first = await member.one(wait_s=10, limit=1)
     second = await member.one(wait_s=10, limit=1)
     assert set(ids) == {first.message_id, second.message_id}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.engines.contract import Ack, Extend, Message, Nack, Settled
-from headgate.errors import SpecError
+from headgate.engines.contract import Ack, Extend, Nack, NewMessage, Settled
+from headgate.errors import InvalidRequest
 from tests.conformance.engines.grounds import Ground
 from tests.conformance.engines.terms import SECOND_US
 
@@ -21,9 +21,9 @@ async def test_what_is_acknowledged_does_not_come_again(ground: Ground) -> None:
 async def test_what_is_acknowledged_is_so_for_the_next_owner_too(ground: Ground) -> None:
     queue = await ground.queue(lanes=1)
     first = await queue.member("first")
-    ids = await first.put(*(Message(b"%d" % number) for number in range(10)))
-    found = await first.take(10)
-    done = found[::2]
+    ids = await first.put(*(NewMessage(b"%d" % number) for number in range(10)))
+    result = await first.take(10)
+    done = result[::2]
     await first.ack(*done)
     first.kill()
     second = await queue.member("second")
@@ -37,7 +37,7 @@ async def test_what_is_acknowledged_is_so_for_the_next_owner_too(ground: Ground)
     assert [] == await second.receive(wait_s=2)
 
 
-async def test_a_failed_message_comes_again_at_once_and_tells_its_attempt(ground: Ground) -> None:
+async def test_a_failed_message_comes_again_at_once_and_reports_its_attempt(ground: Ground) -> None:
     queue = await ground.queue(visibility_s=60)
     member = await queue.member()
     message_id = await member.put_one()
@@ -97,7 +97,7 @@ async def test_an_extension_keeps_it_hidden_and_its_receipt_good(ground: Ground)
     assert [Settled.DONE] == await member.ack(given)
 
 
-async def test_an_extension_counts_from_the_moment_it_is_asked_for(ground: Ground) -> None:
+async def test_an_extension_counts_from_the_time_it_is_asked_for(ground: Ground) -> None:
     queue = await ground.queue(visibility_s=60)
     member = await queue.member()
     await member.put_one()
@@ -159,7 +159,7 @@ async def test_a_receipt_of_another_queue_is_refused(ground: Ground) -> None:
     member, stranger = await one.member(), await other.member()
     await member.put_one()
     given = await member.one()
-    with pytest.raises(SpecError, match="Not a receipt"):
+    with pytest.raises(InvalidRequest, match="Not a receipt"):
         await stranger.settle_unseen(Ack(given.receipt))
     assert [Settled.DONE] == await member.ack(given)
 
@@ -170,10 +170,10 @@ async def test_a_receipt_that_was_changed_is_refused(ground: Ground, place: int)
     member = await queue.member()
     await member.put_one()
     given = await member.one()
-    letters = list(given.receipt)
-    letters[place] = "A" if letters[place] != "A" else "Q"
-    for text in ("".join(letters), given.receipt[:-1], given.receipt + "AAAA", "", "nonsense", "ß" * 20):
-        with pytest.raises(SpecError, match="Not a receipt"):
+    pending_messages = list(given.receipt)
+    pending_messages[place] = "A" if pending_messages[place] != "A" else "Q"
+    for text in ("".join(pending_messages), given.receipt[:-1], given.receipt + "AAAA", "", "nonsense", "ß" * 20):
+        with pytest.raises(InvalidRequest, match="Not a receipt"):
             await member.settle_unseen(Ack(text))
     assert [Settled.DONE] == await member.ack(given)
 
@@ -181,18 +181,18 @@ async def test_a_receipt_that_was_changed_is_refused(ground: Ground, place: int)
 async def test_settles_of_one_call_are_answered_each_for_itself_in_order(ground: Ground) -> None:
     queue = await ground.queue(visibility_s=30)
     member = await queue.member()
-    await member.put(*(Message(b"%d" % number) for number in range(5)))
-    found = await member.take(5)
-    await member.ack(found[1])
+    await member.put(*(NewMessage(b"%d" % number) for number in range(5)))
+    result = await member.take(5)
+    await member.ack(result[1])
     assert [Settled.DONE, Settled.STALE, Settled.DONE, Settled.DONE, Settled.STALE] == await member.settle(
-        Ack(found[0].receipt),
-        Ack(found[1].receipt),
-        Nack(found[2].receipt),
-        Extend(found[3].receipt, SECOND_US),
-        Nack(found[0].receipt),
+        Ack(result[0].receipt),
+        Ack(result[1].receipt),
+        Nack(result[2].receipt),
+        Extend(result[3].receipt, SECOND_US),
+        Nack(result[0].receipt),
     )
     again = [each.message_id for each in await member.take(2)]
-    assert [found[2].message_id, found[3].message_id] == again
+    assert [result[2].message_id, result[3].message_id] == again
 
 
 async def test_nothing_to_settle_is_no_answer(ground: Ground) -> None:

@@ -40,9 +40,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Cases that stop replicas come last, those that stop more after those that stop less: a start takes long."""
-    here = [item for item in items if item.path.parent == HERE]
-    here.sort(key=lambda item: ("[real" in item.nodeid, _down(item)))
-    places = iter(here)
+    local = [item for item in items if item.path.parent == HERE]
+    local.sort(key=lambda item: ("[real" in item.nodeid, _down(item)))
+    places = iter(local)
     items[:] = [next(places) if item.path.parent == HERE else item for item in items]
 
 
@@ -61,10 +61,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture
 def world(request: pytest.FixtureRequest) -> World:
     """A world, whole unless the case is marked `down(n)`."""
-    found: World = request.getfixturevalue(f"_{request.param}_world")
-    found.case = request.node.originalname.removeprefix("test_")[:40]
-    found.only_these_are_down(frozenset(range(REPLICAS - _down(request.node), REPLICAS)))
-    return found
+    result: World = request.getfixturevalue(f"_{request.param}_world")
+    result.case = request.node.originalname.removeprefix("test_")[:40]
+    result.only_these_are_down(frozenset(range(REPLICAS - _down(request.node), REPLICAS)))
+    return result
 
 
 @pytest.fixture
@@ -92,11 +92,11 @@ def _real_world() -> Iterator[World]:
 
 async def _create_tables(store: CassandraStore) -> None:
     """A few at once, at one coordinator: nearly all of the time goes into waiting until the nodes agree."""
-    here = store.coordinators()[0]
+    local = store.coordinators()[0]
     await store.cql(create_keyspace_cql(Keyspace(KEYSPACE, ((store.data_center, REPLICAS),))))
     for start in range(0, len(ALL_TABLES), AT_ONCE):
         few = ALL_TABLES[start : start + AT_ONCE]
-        await asyncio.gather(*(store.cql(create_table_cql(KEYSPACE, table), at=here, within_s=60) for table in few))
+        await asyncio.gather(*(store.cql(create_table_cql(KEYSPACE, table), at=local, within_s=60) for table in few))
 
 
 def _down(item: pytest.Item) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headgate.store.table import Column, Table, Written
+from headgate.store.table import Column, Table, WrittenBy
 from headgate.store.types import Type
 
-LWT = Written.LWT
+LWT = WrittenBy.LWT
 
 PARTITION = (Column("p", Type.TEXT),)
 ATTEMPT = Column("attempt", Type.UUID, LWT)

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from headgate.store.shapes import insert_shape
-from headgate.store.statements import Batch, Bound, Delete, Insert, RowsOf, Select, Slice, Update
+from headgate.store.statements import Batch, Delete, Insert, RowsOf, Select, Slice, SliceBound, Update
 from tests.conformance.store.tables import COMPOSITE, LOG, PAIRS
 from tests.conformance.store.worlds import ALL, World
 
@@ -48,7 +48,7 @@ async def test_a_batch_deletes_below_and_writes_above(world: World) -> None:
         await world.insert(LOG, {"p": p, "c": c, "n": c}, at)
     parts = (
         Insert(LOG, {"p": p, "c": 0, "n": 6}, timestamp_us=at + 5),
-        Delete(LOG, {"p": p}, timestamp_us=at + 4, within=Slice("c", upper=Bound(3, inclusive=True))),
+        Delete(LOG, {"p": p}, timestamp_us=at + 4, within=Slice("c", upper=SliceBound(3, inclusive=True))),
     )
     for _ in range(2):
         await world.store.write(Batch(parts, consistency=ALL))
@@ -56,7 +56,7 @@ async def test_a_batch_deletes_below_and_writes_above(world: World) -> None:
 
 
 @pytest.mark.parametrize("names", [("p", "c", "v"), ("p", "c", "v", "n")], ids=["two each", "three each"])
-async def test_rows_told_by_what_they_add_are_the_same_as_a_batch_of_them(
+async def test_rows_given_by_what_they_add_are_the_same_as_a_batch_of_them(
     world: World, names: tuple[str, ...]
 ) -> None:
     p, at = world.key(), world.now_us()
@@ -74,7 +74,7 @@ async def test_rows_told_by_what_they_add_are_the_same_as_a_batch_of_them(
 
 
 @pytest.mark.parametrize("names", [("p", "c", "v"), ("p", "c", "v", "n")], ids=["two each", "three each"])
-async def test_rows_that_are_told_together_may_stay_for_ever(world: World, names: tuple[str, ...]) -> None:
+async def test_rows_that_are_reported_together_may_stay_for_ever(world: World, names: tuple[str, ...]) -> None:
     p, at = world.key(), world.now_us()
     tails = [(c, f"row {c}", -c)[: len(names) - 1] for c in range(20)]
     await world.store.write(RowsOf(insert_shape(LOG, names, False), (p,), tails, [(at, None)] * 20))
@@ -101,15 +101,15 @@ async def test_a_batch_writes_static_cells_with_rows(world: World) -> None:
     assert [(None, "shared")] == await world.rows(LOG, p, "c", "s")
 
 
-async def test_a_partition_key_of_two_columns_tells_partitions_apart(world: World) -> None:
+async def test_a_partition_key_of_two_columns_reports_partitions_apart(world: World) -> None:
     queue, at = uuid4(), world.now_us()
     parts = [
         Insert(COMPOSITE, {"shard": shard, "queue": queue, "v": str(shard)}, timestamp_us=at) for shard in (0, 1, 256)
     ]
     await world.store.write(Batch(parts, consistency=ALL))
     await world.store.write(Delete(COMPOSITE, {"queue": queue, "shard": 1}, timestamp_us=at, consistency=ALL))
-    found = [
+    matches = [
         [row.v for row in await world.store.read(Select(COMPOSITE, {"queue": queue, "shard": shard}))]
         for shard in (0, 1, 256)
     ]
-    assert [["0"], [], ["256"]] == found
+    assert [["0"], [], ["256"]] == matches

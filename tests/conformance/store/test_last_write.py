@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from headgate.store.statements import Batch, Bound, Insert, Select, Slice, Update
+from headgate.store.statements import Batch, Insert, Select, Slice, SliceBound, Update
 from headgate.store.types import Type, Value
 from tests.conformance.store.tables import LOG, PAIRS, TIES
 from tests.conformance.store.worlds import ALL, World
@@ -141,13 +141,15 @@ async def test_a_range_tombstone_hides_its_range_and_nothing_else(world: World) 
     p, at = world.key(), world.now_us()
     for c in range(6):
         await world.insert(LOG, {"p": p, "c": c, "v": "there"}, at + (2 if c == 3 else 0))
-    await world.delete(LOG, {"p": p}, at + 1, within=Slice("c", Bound(1, inclusive=False), Bound(4, inclusive=True)))
+    await world.delete(
+        LOG, {"p": p}, at + 1, within=Slice("c", SliceBound(1, inclusive=False), SliceBound(4, inclusive=True))
+    )
     assert [(0,), (1,), (3,), (5,)] == await world.rows(LOG, p, "c")
 
 
 async def test_a_range_tombstone_hides_what_lands_in_it_later(world: World) -> None:
     p, at = world.key(), world.now_us()
-    await world.delete(LOG, {"p": p}, at, within=Slice("c", upper=Bound(3, inclusive=False)))
+    await world.delete(LOG, {"p": p}, at, within=Slice("c", upper=SliceBound(3, inclusive=False)))
     for c in (2, 3):
         await world.insert(LOG, {"p": p, "c": c, "v": "late"}, at)
     assert [(3,)] == await world.rows(LOG, p, "c")
@@ -155,8 +157,12 @@ async def test_a_range_tombstone_hides_what_lands_in_it_later(world: World) -> N
 
 async def test_overlapping_range_tombstones_each_count_at_their_own_time(world: World) -> None:
     p, at = world.key(), world.now_us()
-    await world.delete(LOG, {"p": p}, at + 10, within=Slice("c", Bound(0, inclusive=True), Bound(4, inclusive=True)))
-    await world.delete(LOG, {"p": p}, at + 20, within=Slice("c", Bound(3, inclusive=True), Bound(8, inclusive=True)))
+    await world.delete(
+        LOG, {"p": p}, at + 10, within=Slice("c", SliceBound(0, inclusive=True), SliceBound(4, inclusive=True))
+    )
+    await world.delete(
+        LOG, {"p": p}, at + 20, within=Slice("c", SliceBound(3, inclusive=True), SliceBound(8, inclusive=True))
+    )
     for c in range(10):
         await world.insert(LOG, {"p": p, "c": c, "v": "v"}, at + 15)
     assert [(0,), (1,), (2,), (9,)] == await world.rows(LOG, p, "c")
@@ -168,7 +174,7 @@ async def test_a_range_tombstone_of_a_prefix_hides_all_rows_of_that_prefix(world
         for b in (1, 2, 3):
             await world.insert(PAIRS, {"p": p, "a": a, "b": b, "v": "v"}, at)
     await world.delete(PAIRS, {"p": p, "a": 1}, at + 1)
-    above_two = Slice("b", lower=Bound(2, inclusive=False), equal={"a": 2})
+    above_two = Slice("b", lower=SliceBound(2, inclusive=False), equal={"a": 2})
     await world.delete(PAIRS, {"p": p}, at + 1, within=above_two)
     assert [(2, 1), (2, 2)] == await world.rows(PAIRS, p, "a", "b")
 

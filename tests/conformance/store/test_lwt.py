@@ -9,7 +9,7 @@ import pytest
 
 from headgate.store.consistency import Consistency
 from headgate.store.shapes import Operator
-from headgate.store.statements import Condition, InsertIfAbsent, Select, UpdateIf, below, is_, is_not
+from headgate.store.statements import CellCondition, InsertIfAbsent, Select, UpdateIf, below, is_, is_not
 from headgate.store.store import Verdict
 from tests.conformance.store.tables import HEADS, LANES, MESSAGES
 from tests.conformance.store.worlds import World
@@ -80,7 +80,9 @@ async def test_a_condition_compares_as_in_cassandra(
 ) -> None:
     p = world.key()
     await world.create_by_lwt(LANES, {"p": p, "c": 1, "stop": held})
-    outcome = await world.change_by_lwt(LANES, {"p": p, "c": 1}, {"name": "x"}, Condition("stop", operator, value))
+    outcome = await world.change_by_lwt(
+        LANES, {"p": p, "c": 1}, {"name": "x"}, CellCondition("stop", operator, value)
+    )
     assert holds == outcome.applied
 
 
@@ -158,8 +160,8 @@ async def test_a_counter_by_lwt_loses_no_step(world: World) -> None:
     async def add_one() -> None:
         nonlocal in_doubt
         while True:
-            ((seen,),) = await world.serial(LANES, p, "epoch")
-            outcome = await world.change_by_lwt(LANES, key, {"epoch": seen + 1}, is_("epoch", seen))
+            ((observation,),) = await world.serial(LANES, p, "epoch")
+            outcome = await world.change_by_lwt(LANES, key, {"epoch": observation + 1}, is_("epoch", observation))
             if outcome.applied:
                 return
             in_doubt += outcome.verdict is Verdict.OVERWRITTEN

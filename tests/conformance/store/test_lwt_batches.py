@@ -21,8 +21,10 @@ async def _lanes(world: World, *epochs: int) -> str:
     return p
 
 
-def _raise(p: str, c: int, seen: int | None, attempt: UUID, *, table: Table = LANES, name: str = "epoch") -> UpdateIf:
-    return UpdateIf(table, {"p": p, "c": c}, {name: (seen or 0) + 1}, is_(name, seen), attempt=attempt)
+def _raise(
+    p: str, c: int, observation: int | None, attempt: UUID, *, table: Table = LANES, name: str = "epoch"
+) -> UpdateIf:
+    return UpdateIf(table, {"p": p, "c": c}, {name: (observation or 0) + 1}, is_(name, observation), attempt=attempt)
 
 
 async def _decide(world: World, *parts: Conditional) -> Outcome:
@@ -116,10 +118,10 @@ async def test_inserts_and_updates_in_one_batch_stand_or_fall_together(world: Wo
 async def test_a_head_moves_with_the_row_it_points_to(world: World) -> None:
     p, mine, other = world.key(), uuid4(), uuid4()
 
-    def succeed(seen: int | None, attempt: UUID) -> tuple[Conditional, ...]:
-        c = (seen or 0) + 1
+    def succeed(observation: int | None, attempt: UUID) -> tuple[Conditional, ...]:
+        c = (observation or 0) + 1
         return (
-            UpdateIf(HEADS, {"p": p}, {"head": c}, is_("head", seen), attempt=attempt),
+            UpdateIf(HEADS, {"p": p}, {"head": c}, is_("head", observation), attempt=attempt),
             InsertIfAbsent(HEADS, {"p": p, "c": c, "state": "open"}, attempt=attempt),
         )
 

@@ -9,12 +9,12 @@ from itertools import pairwise
 
 import pytest
 
-from headgate.store.statements import Batch, Bound, Insert, Slice
+from headgate.store.statements import Batch, Insert, Slice, SliceBound
 from headgate.store.types import Type, Value
 from tests.conformance.store.tables import ORDERED
 from tests.conformance.store.worlds import ALL, World
 
-_chance = random.Random(10)
+_rng = random.Random(10)
 
 
 def _time_uuid(ticks: int, low: bytes) -> uuid.UUID:
@@ -46,10 +46,10 @@ VALUES: dict[Type, list[Value]] = {
 
 
 @pytest.mark.parametrize("kind", VALUES, ids=lambda kind: kind.name.lower())
-async def test_rows_are_ordered_as_the_type_says(world: World, kind: Type) -> None:
+async def test_rows_are_ordered_as_the_type_states(world: World, kind: Type) -> None:
     table, p, at = ORDERED[kind], world.key(), world.now_us()
     values = list(VALUES[kind])
-    _chance.shuffle(values)
+    _rng.shuffle(values)
     await world.store.write(
         Batch([Insert(table, {"p": p, "c": value}, timestamp_us=at) for value in values], consistency=ALL)
     )
@@ -66,6 +66,6 @@ async def test_of_one_tick_every_position_is_passed_by_the_next_slice(world: Wor
         Batch([Insert(table, {"p": p, "c": value}, timestamp_us=at) for value in values], consistency=ALL)
     )
     ordered = sorted(values, key=Type.TIMEUUID.order)
-    for here, after in pairwise(ordered):
-        above = Slice("c", lower=Bound(here, inclusive=False))
+    for local, after in pairwise(ordered):
+        above = Slice("c", lower=SliceBound(local, inclusive=False))
         assert [(after,)] == await world.rows(table, p, "c", within=above, limit=1)

@@ -9,7 +9,7 @@ import pytest
 from headgate.errors import Unavailable
 from headgate.store.consistency import Consistency
 from headgate.store.statements import Batch, Insert, InsertIfAbsent, Scan, Select, UpdateIf, is_
-from headgate.store.store import NotEnoughReplicas, Unknown
+from headgate.store.store import NotEnoughReplicas, OutcomeUnknown
 from tests.conformance.store.tables import LANES, LOG
 from tests.conformance.store.worlds import World
 
@@ -43,7 +43,7 @@ async def test_with_one_down_all_is_refused_before_anything_is_done(world: World
 async def test_with_one_down_an_unlogged_batch_of_several_partitions_is_unknown(world: World) -> None:
     at = world.now_us()
     parts = [_insert(world.key(), at, ALL) for _ in range(3)]
-    with pytest.raises(Unknown):
+    with pytest.raises(OutcomeUnknown):
         await world.store.write(Batch(parts, consistency=ALL), within_s=BRIEF_S)
 
 
@@ -65,7 +65,7 @@ async def test_with_one_down_batches_at_quorum_are_whole(world: World, logged: b
 
 
 @pytest.mark.down(1)
-async def test_with_one_down_lwts_and_serial_reads_go_on(world: World) -> None:
+async def test_with_one_down_lwts_and_serial_reads_continue(world: World) -> None:
     p, mine = world.key(), uuid4()
     key = {"p": p, "c": 1}
     assert (await world.create_by_lwt(LANES, {**key, "epoch": 1})).applied
@@ -79,8 +79,8 @@ async def test_with_one_down_a_scan_finds_every_key(world: World) -> None:
     at, keys = world.now_us(), [world.key() for _ in range(10)]
     for key in keys:
         await world.store.write(_insert(key, at, QUORUM))
-    found = [row.p async for row in world.store.scan(Scan(LOG, ["p"], page_rows=50)) if row.p in keys]
-    assert sorted(keys) == sorted(found)
+    matches = [row.p async for row in world.store.scan(Scan(LOG, ["p"], page_rows=50)) if row.p in keys]
+    assert sorted(keys) == sorted(matches)
 
 
 @pytest.mark.down(2)
@@ -102,7 +102,7 @@ async def test_with_two_down_a_quorum_is_refused_before_anything_is_done(world: 
 
 
 @pytest.mark.down(2)
-async def test_with_two_down_an_lwt_is_not_applied_and_is_not_said_to_be(world: World) -> None:
+async def test_with_two_down_an_lwt_is_not_applied_and_is_not_reported_to_be(world: World) -> None:
     p = world.key()
     with pytest.raises(Unavailable):
         await world.store.decide(InsertIfAbsent(LANES, {"p": p, "c": 1}, attempt=uuid4()), within_s=BRIEF_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID, uuid4
 
 from headgate.store.consistency import Consistency
-from headgate.store.statements import Bound, Select, Slice
+from headgate.store.statements import Select, Slice, SliceBound
 from tests.conformance.store.tables import COMPOSITE, LOG, TIES
 from tests.conformance.store.worlds import World
 
@@ -76,14 +76,14 @@ async def test_an_insert_of_static_cells_makes_no_row(world: World) -> None:
 async def test_static_cells_alone_are_not_in_a_slice_of_rows(world: World) -> None:
     p = world.key()
     await world.update(LOG, {"p": p}, {"s": "alone"}, world.now_us())
-    above = Slice("c", lower=Bound(0, inclusive=True))
+    above = Slice("c", lower=SliceBound(0, inclusive=True))
     assert [] == await world.rows(LOG, p, "c", "s", within=above)
 
 
 async def test_a_slice_that_meets_no_row_shows_no_static_cell(world: World) -> None:
     p, at = world.key(), world.now_us()
     await world.insert(LOG, {"p": p, "c": 1, "v": "a", "s": "shared"}, at)
-    assert [] == await world.rows(LOG, p, "c", "s", within=Slice("c", lower=Bound(2, inclusive=True)))
+    assert [] == await world.rows(LOG, p, "c", "s", within=Slice("c", lower=SliceBound(2, inclusive=True)))
     assert [] == [tuple(row) for row in await world.store.read(Select(LOG, {"p": p, "c": 5}, ("c", "s")))]
 
 
@@ -98,8 +98,8 @@ async def test_a_table_without_clustering_has_one_row_a_partition(world: World) 
     queue, at = uuid4(), world.now_us()
     for shard in (0, 1):
         await world.insert(COMPOSITE, {"queue": queue, "shard": shard, "v": f"shard {shard}"}, at)
-    found = await world.store.read(Select(COMPOSITE, {"queue": queue, "shard": 1}, ("shard", "v")))
-    assert [(1, "shard 1")] == [tuple(row) for row in found]
+    result = await world.store.read(Select(COMPOSITE, {"queue": queue, "shard": 1}, ("shard", "v")))
+    assert [(1, "shard 1")] == [tuple(row) for row in result]
 
 
 async def test_values_come_back_as_they_were_written(world: World) -> None:

@@ -27,33 +27,33 @@ async def _scan(world: World, wanted: set[str], scan: Scan) -> list[tuple[object
 async def test_a_scan_finds_each_partition_once_however_small_its_pages(world: World) -> None:
     keys = await _filled(world)
     for page_rows in (7, 1000):
-        found = await _scan(world, set(keys), Scan(SCANNED, ["p"], page_rows=page_rows))
-        assert sorted((key,) for key in keys) == sorted(found)
+        result = await _scan(world, set(keys), Scan(SCANNED, ["p"], page_rows=page_rows))
+        assert sorted((key,) for key in keys) == sorted(result)
 
 
 async def test_a_scan_of_whole_keys_finds_each_row_once(world: World) -> None:
     keys = await _filled(world)
-    found = await _scan(world, set(keys), Scan(SCANNED, ["p", "c"], page_rows=11))
-    assert sorted((key, c) for key in keys for c in range(3)) == sorted(found)
+    result = await _scan(world, set(keys), Scan(SCANNED, ["p", "c"], page_rows=11))
+    assert sorted((key, c) for key in keys for c in range(3)) == sorted(result)
 
 
 async def test_token_ranges_side_by_side_find_each_key_once(world: World) -> None:
     keys = await _filled(world)
     ends = [-(2**63), -(2**61), 0, 2**62, 2**63 - 1]
-    found: list[tuple[object, ...]] = []
+    matches: list[tuple[object, ...]] = []
     for start, end in pairwise(ends):
         part = await _scan(world, set(keys), Scan(SCANNED, ["p"], from_token=start, to_token=end, page_rows=5))
-        assert not set(part) & set(found)
-        found += part
-    assert sorted((key,) for key in keys) == sorted(found)
+        assert not set(part) & set(matches)
+        matches += part
+    assert sorted((key,) for key in keys) == sorted(matches)
 
 
 async def test_a_scan_does_not_find_what_was_deleted(world: World) -> None:
     keys = await _filled(world)
     for key in keys[::2]:
         await world.delete(SCANNED, {"p": key}, world.now_us() + 10)
-    found = await _scan(world, set(keys), Scan(SCANNED, ["p"], page_rows=9))
-    assert sorted((key,) for key in keys[1::2]) == sorted(found)
+    result = await _scan(world, set(keys), Scan(SCANNED, ["p"], page_rows=9))
+    assert sorted((key,) for key in keys[1::2]) == sorted(result)
 
 
 async def test_a_scan_of_an_empty_range_finds_nothing(world: World) -> None:

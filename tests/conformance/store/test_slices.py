@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.store.statements import Bound, Select, Slice
+from headgate.store.statements import Select, Slice, SliceBound
 from tests.conformance.store.tables import LOG, PAIRS, TURNED
 from tests.conformance.store.worlds import World
 
-AT_MOST_3 = Slice("c", upper=Bound(3, inclusive=True))
-BELOW_3 = Slice("c", upper=Bound(3, inclusive=False))
-AT_LEAST_3 = Slice("c", lower=Bound(3, inclusive=True))
-ABOVE_3 = Slice("c", lower=Bound(3, inclusive=False))
+AT_MOST_3 = Slice("c", upper=SliceBound(3, inclusive=True))
+BELOW_3 = Slice("c", upper=SliceBound(3, inclusive=False))
+AT_LEAST_3 = Slice("c", lower=SliceBound(3, inclusive=True))
+ABOVE_3 = Slice("c", lower=SliceBound(3, inclusive=False))
 
 
 async def _five(world: World) -> str:
@@ -22,23 +22,23 @@ async def _five(world: World) -> str:
 
 
 @pytest.mark.parametrize(
-    ("within", "found"),
+    ("within", "result"),
     [
         (AT_MOST_3, [1, 2, 3]),
         (BELOW_3, [1, 2]),
         (AT_LEAST_3, [3, 4, 5]),
         (ABOVE_3, [4, 5]),
-        (Slice("c", Bound(2, inclusive=True), Bound(4, inclusive=True)), [2, 3, 4]),
-        (Slice("c", Bound(2, inclusive=False), Bound(4, inclusive=False)), [3]),
-        (Slice("c", Bound(4, inclusive=True), Bound(2, inclusive=True)), []),
-        (Slice("c", Bound(3, inclusive=False), Bound(3, inclusive=True)), []),
+        (Slice("c", SliceBound(2, inclusive=True), SliceBound(4, inclusive=True)), [2, 3, 4]),
+        (Slice("c", SliceBound(2, inclusive=False), SliceBound(4, inclusive=False)), [3]),
+        (Slice("c", SliceBound(4, inclusive=True), SliceBound(2, inclusive=True)), []),
+        (Slice("c", SliceBound(3, inclusive=False), SliceBound(3, inclusive=True)), []),
     ],
     ids=["at most", "below", "at least", "above", "closed", "open", "turned round", "empty"],
 )
-async def test_a_slice_holds_what_is_between_its_bounds(world: World, within: Slice, found: list[int]) -> None:
+async def test_a_slice_holds_what_is_between_its_bounds(world: World, within: Slice, result: list[int]) -> None:
     p = await _five(world)
-    assert [(c,) for c in found] == await world.rows(LOG, p, "c", within=within)
-    assert [(c,) for c in reversed(found)] == await world.rows(LOG, p, "c", within=within, backwards=True)
+    assert [(c,) for c in result] == await world.rows(LOG, p, "c", within=within)
+    assert [(c,) for c in reversed(result)] == await world.rows(LOG, p, "c", within=within, backwards=True)
 
 
 async def test_rows_come_in_clustering_order_and_backwards_in_the_other(world: World) -> None:
@@ -59,7 +59,9 @@ async def test_a_limit_counts_rows_that_live(world: World) -> None:
     p = await _five(world)
     at = world.now_us() + 1
     await world.delete(LOG, {"p": p, "c": 1}, at)
-    await world.delete(LOG, {"p": p}, at, within=Slice("c", Bound(2, inclusive=True), Bound(3, inclusive=True)))
+    await world.delete(
+        LOG, {"p": p}, at, within=Slice("c", SliceBound(2, inclusive=True), SliceBound(3, inclusive=True))
+    )
     assert [(4,)] == await world.rows(LOG, p, "c", limit=1)
 
 
@@ -70,8 +72,8 @@ async def test_a_limit_above_the_rows_there_are_is_no_limit(world: World) -> Non
 
 async def test_one_row_is_read_by_its_whole_key(world: World) -> None:
     p = await _five(world)
-    found = await world.store.read(Select(LOG, {"p": p, "c": 4}, ("c", "s")))
-    assert [(4, "shared")] == [tuple(row) for row in found]
+    result = await world.store.read(Select(LOG, {"p": p, "c": 4}, ("c", "s")))
+    assert [(4, "shared")] == [tuple(row) for row in result]
 
 
 async def test_a_read_without_columns_brings_all_in_the_order_of_the_table(world: World) -> None:
@@ -91,21 +93,21 @@ async def _pairs(world: World) -> str:
 
 async def test_an_equal_prefix_narrows_a_read_to_its_rows(world: World) -> None:
     p = await _pairs(world)
-    found = await world.store.read(Select(PAIRS, {"p": p, "a": 2}, ("v",)))
-    assert ["21", "22", "23"] == [row.v for row in found]
+    result = await world.store.read(Select(PAIRS, {"p": p, "a": 2}, ("v",)))
+    assert ["21", "22", "23"] == [row.v for row in result]
 
 
 async def test_a_slice_of_the_second_column_stays_within_the_first(world: World) -> None:
     p = await _pairs(world)
-    within = Slice("b", lower=Bound(1, inclusive=False), equal={"a": 2})
+    within = Slice("b", lower=SliceBound(1, inclusive=False), equal={"a": 2})
     assert [("22",), ("23",)] == await world.rows(PAIRS, p, "v", within=within)
     assert [("23",), ("22",)] == await world.rows(PAIRS, p, "v", within=within, backwards=True)
 
 
 async def test_a_slice_of_the_first_column_takes_whole_runs_of_the_second(world: World) -> None:
     p = await _pairs(world)
-    above = Slice("a", lower=Bound(2, inclusive=False))
-    up_to = Slice("a", upper=Bound(1, inclusive=True))
+    above = Slice("a", lower=SliceBound(2, inclusive=False))
+    up_to = Slice("a", upper=SliceBound(1, inclusive=True))
     assert [("31",), ("32",), ("33",)] == await world.rows(PAIRS, p, "v", within=above)
     assert [("13",), ("12",)] == await world.rows(PAIRS, p, "v", within=up_to, backwards=True, limit=2)
 
@@ -127,15 +129,15 @@ async def test_a_descending_column_turns_its_own_order_alone(world: World) -> No
 
 async def test_bounds_of_a_descending_column_mean_values_not_places(world: World) -> None:
     p = await _turned(world)
-    above_x = Slice("b", lower=Bound("x", inclusive=False), equal={"a": 1})
+    above_x = Slice("b", lower=SliceBound("x", inclusive=False), equal={"a": 1})
     assert [("z",), ("y",)] == await world.rows(TURNED, p, "b", within=above_x)
     assert [("y",)] == await world.rows(TURNED, p, "b", within=above_x, backwards=True, limit=1)
-    below_z = Slice("b", upper=Bound("z", inclusive=False), equal={"a": 2})
+    below_z = Slice("b", upper=SliceBound("z", inclusive=False), equal={"a": 2})
     assert [("y",)] == await world.rows(TURNED, p, "b", within=below_z, limit=1)
 
 
 async def test_a_range_delete_of_a_descending_column_takes_the_values_it_names(world: World) -> None:
     p = await _turned(world)
-    within = Slice("b", lower=Bound("x", inclusive=False), equal={"a": 1})
+    within = Slice("b", lower=SliceBound("x", inclusive=False), equal={"a": 1})
     await world.delete(TURNED, {"p": p}, world.now_us() + 1, within=within)
     assert [(1, "x"), (2, "z"), (2, "y"), (2, "x")] == await world.rows(TURNED, p, "a", "b")

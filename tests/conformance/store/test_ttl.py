@@ -85,7 +85,7 @@ async def test_an_attempt_lives_as_long_as_what_it_wrote(world: World) -> None:
     assert [("lane", None, None)] == await world.serial(LANES, p, "name", "lock", "attempt")
 
 
-async def test_a_row_made_by_lwt_with_a_time_to_live_can_be_made_again(world: World) -> None:
+async def test_a_row_made_by_lwt_with_a_time_to_live_can_be_recreated(world: World) -> None:
     p = world.key()
     row = {"p": p, "c": 1, "name": "brief"}
     assert (await world.create_by_lwt(LANES, row, ttl_s=LIFE_S)).applied

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from headgate.store.statements import Bound, Select, Slice
+from headgate.store.statements import Select, Slice, SliceBound
 from headgate.store.types import Type, Value
 from headgate.store.wired import row_at
 from tests.conformance.store.tables import LOG, TIES
@@ -24,13 +24,13 @@ VALUES: dict[Type, tuple[Value, ...]] = {
 
 async def wired(world: World, select: Select) -> list[tuple[Value, ...]]:
     """What `read_wired` brings, decoded."""
-    found = await world.store.read_wired(select)
+    result = await world.store.read_wired(select)
     columns = [select.shape.table.by_name[name] for name in select.shape.result_names]
     rows, place = [], 0
-    for _ in range(found.count):
-        row, place = row_at(found.content, place, columns)
+    for _ in range(result.count):
+        row, place = row_at(result.content, place, columns)
         rows.append(tuple(row))
-    assert len(found.content) == place
+    assert len(result.content) == place
     return rows
 
 
@@ -50,7 +50,7 @@ async def test_a_slice_with_a_limit_is_that_of_a_read(world: World) -> None:
     p, at = world.key(), world.now_us()
     for c in range(6):
         await world.insert(LOG, {"p": p, "c": c, "v": f"v{c}"}, at)
-    within = Slice("c", Bound(1, inclusive=False), Bound(5, inclusive=True))
+    within = Slice("c", SliceBound(1, inclusive=False), SliceBound(5, inclusive=True))
     assert [(2, "v2"), (3, "v3")] == await wired(world, Select(LOG, {"p": p}, ("c", "v"), within=within, limit=2))
     backwards = Select(LOG, {"p": p}, ("c", "v"), within=within, limit=1, backwards=True)
     assert [(5, "v5")] == await wired(world, backwards)
@@ -66,5 +66,5 @@ async def test_the_same_read_brings_values_to_one_and_bytes_to_another(world: Wo
 
 
 async def test_a_partition_that_was_never_written_has_no_rows(world: World) -> None:
-    found = await world.store.read_wired(Select(LOG, {"p": world.key()}, ("c",)))
-    assert (0, b"") == (found.count, found.content)
+    result = await world.store.read_wired(Select(LOG, {"p": world.key()}, ("c",)))
+    assert (0, b"") == (result.count, result.content)

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 from headgate.store.consistency import Consistency
 from headgate.store.simulated import Cluster, SimulatedStore
-from headgate.store.statements import Condition, Delete, Insert, InsertIfAbsent, Select, Slice, Update, UpdateIf
+from headgate.store.statements import CellCondition, Delete, Insert, InsertIfAbsent, Select, Slice, Update, UpdateIf
 from headgate.store.store import Outcome, Store
 from headgate.store.table import Table
 from headgate.store.types import Value
@@ -91,8 +91,8 @@ class World(ABC):
 
     async def rows(self, table: Table, partition: str, *columns: str, **options: Any) -> list[tuple[Value, ...]]:
         """Columns of all rows of a partition, as plain tuples."""
-        found = await self.store.read(Select(table, {"p": partition}, columns, **options))
-        return [tuple(row) for row in found]
+        result = await self.store.read(Select(table, {"p": partition}, columns, **options))
+        return [tuple(row) for row in result]
 
     async def serial(self, table: Table, partition: str, *columns: str) -> list[tuple[Value, ...]]:
         """The same, by a read at the table's serial level."""
@@ -107,7 +107,7 @@ class World(ABC):
         table: Table,
         key: Mapping[str, Value],
         to: Mapping[str, Value],
-        *conditions: Condition,
+        *conditions: CellCondition,
         attempt: UUID | None = None,
         ttl_s: int | None = None,
     ) -> Outcome:

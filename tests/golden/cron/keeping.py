@@ -39,12 +39,12 @@ _FIELDS: Final[tuple[tuple[int, int, tuple[str, ...]], ...]] = (
 
 def build_cases() -> list[tuple[str, str]]:
     """The starts and schedules: the same each time."""
-    chance = Random(SEED)
+    rng = Random(SEED)
     cases: list[tuple[str, str]] = []
     while len(cases) < COUNT:
-        schedule = _build_schedule(chance)
+        schedule = _build_schedule(rng)
         if cron.accepts(schedule):
-            start = FIRST + timedelta(minutes=chance.randrange(DAYS_MAX * 24 * 60))
+            start = FIRST + timedelta(minutes=rng.randrange(DAYS_MAX * 24 * 60))
             cases.append((start.strftime(TIME), schedule))
     return cases
 
@@ -75,36 +75,36 @@ def read_cases() -> Iterator[tuple[datetime, str, datetime | None]]:
         )
 
 
-def _build_schedule(chance: Random) -> str:
-    if chance.random() < 0.01:
-        return chance.choice(_MACROS)
-    return " ".join(_build_field(chance, *bounds) for bounds in _FIELDS)
+def _build_schedule(rng: Random) -> str:
+    if rng.random() < 0.01:
+        return rng.choice(_MACROS)
+    return " ".join(_build_field(rng, *bounds) for bounds in _FIELDS)
 
 
-def _build_field(chance: Random, first: int, last: int, names: tuple[str, ...]) -> str:
-    entries = 1 if chance.random() < 0.75 else chance.randint(2, 3)
-    return ",".join(_build_entry(chance, first, last, names) for _ in range(entries))
+def _build_field(rng: Random, first: int, last: int, names: tuple[str, ...]) -> str:
+    entries = 1 if rng.random() < 0.75 else rng.randint(2, 3)
+    return ",".join(_build_entry(rng, first, last, names) for _ in range(entries))
 
 
-def _build_entry(chance: Random, first: int, last: int, names: tuple[str, ...]) -> str:
-    begin = chance.randint(first, last)
-    end = chance.randint(begin, last)
-    span = chance.choices(
-        ("*", "?", _format_value(chance, begin, first, names), _build_range(chance, begin, end, first, names)),
+def _build_entry(rng: Random, first: int, last: int, names: tuple[str, ...]) -> str:
+    begin = rng.randint(first, last)
+    end = rng.randint(begin, last)
+    span = rng.choices(
+        ("*", "?", _format_value(rng, begin, first, names), _build_range(rng, begin, end, first, names)),
         weights=(40, 8, 32, 20),
     )[0]
-    step = f"/{chance.choice((1, 2, 3, 5, 7, 10, 15))}" if chance.random() < 0.3 else ""
+    step = f"/{rng.choice((1, 2, 3, 5, 7, 10, 15))}" if rng.random() < 0.3 else ""
     return span + step
 
 
-def _format_value(chance: Random, value: int, first: int, names: tuple[str, ...]) -> str:
-    if not names or chance.random() < 0.5:
+def _format_value(rng: Random, value: int, first: int, names: tuple[str, ...]) -> str:
+    if not names or rng.random() < 0.5:
         return str(value)
     name = names[value - first]
-    return name.upper() if chance.random() < 0.2 else name
+    return name.upper() if rng.random() < 0.2 else name
 
 
-def _build_range(chance: Random, begin: int, end: int, first: int, names: tuple[str, ...]) -> str:
-    if not names or chance.random() < 0.5:
+def _build_range(rng: Random, begin: int, end: int, first: int, names: tuple[str, ...]) -> str:
+    if not names or rng.random() < 0.5:
         return f"{begin}-{end}"
     return f"{names[begin - first]}-{names[end - first]}"

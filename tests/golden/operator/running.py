@@ -20,27 +20,36 @@ import yaml
 
 from headgate.api.durations import parse_duration_ms
 from headgate.api.status import Reason
-from headgate.store.catalogue_entry import State
+from headgate.store.catalogue_entry import EntryState
 from headgate.store.decide_generation import Generation, Generations
-from headgate.store.drift import Drift, Standing
-from headgate_operator.differing import stamp_of
-from headgate_operator.effects import ApplyObject, DeleteObject, Effect, Emit, PatchStatus, Plan, StopLane, StoreStep
+from headgate.store.drift import Drift, DriftStatus
+from headgate_operator.document_diff import stamp_of
+from headgate_operator.effects import (
+    ApplyObject,
+    DeleteObject,
+    Effect,
+    Emit,
+    PatchStatus,
+    ReconcilePlan,
+    StopLane,
+    StoreStep,
+)
 from headgate_operator.names import Key
 from headgate_operator.world import (
     UNKNOWN,
-    Answer,
     BulkRun,
     ChildName,
-    Figures,
-    Lanes,
-    LaneTrouble,
-    LaterMark,
-    Memory,
-    NamespaceStand,
+    DecisionMemory,
+    DueMark,
+    LaneHealth,
+    LaneProblem,
+    LastApply,
+    NamespaceState,
     Passes,
-    PodSeen,
+    PodStatus,
+    QueueLoad,
+    ResourceFailure,
     Sibling,
-    Trouble,
 )
 from tests.unit.operator_world import NOW_US, UID, TinyWorld, resource_document, told_at
 
@@ -59,7 +68,7 @@ def read_case(path: Path) -> Case:
     return case
 
 
-def run(case: Case) -> tuple[TinyWorld, list[Plan], int]:
+def run(case: Case) -> tuple[TinyWorld, list[ReconcilePlan], int]:
     """The world at its fixed point, the plans that led there, and when it began."""
     world = world_of(case)
     born_us = world.now_us
@@ -72,18 +81,18 @@ def outcome(case: Case) -> dict[str, Any]:
     return told_of(case, *run(case))
 
 
-def told_of(case: Case, world: TinyWorld, plans: list[Plan], born_us: int) -> dict[str, Any]:
+def told_of(case: Case, world: TinyWorld, plans: list[ReconcilePlan], born_us: int) -> dict[str, Any]:
     """The same, as it is written."""
     whole = bool(case.get("whole"))
-    found: dict[str, Any] = {"decisions": list(_decisions(plans, whole=whole))}
+    entries: dict[str, Any] = {"decisions": list(_decisions(plans, whole=whole))}
     statements = [line for plan in plans for line in _statements(plan)]
     if statements and whole:
-        found["statements"] = statements
+        entries["statements"] = statements
     if world.now_us != born_us:
-        found["after"] = f"{(world.now_us - born_us) / 1_000_000:g}s"
+        entries["after"] = f"{(world.now_us - born_us) / 1_000_000:g}s"
     if world.document is not None and "status" in world.document:
-        found["status"] = world.document["status"]
-    return found
+        entries["status"] = world.document["status"]
+    return entries
 
 
 def world_of(case: Case) -> TinyWorld:
@@ -113,104 +122,104 @@ def _listed(part: Any) -> list[Any]:
 
 def change(world: TinyWorld, but: Mapping[str, Any]) -> None:
     """Make the world so."""
-    for name, said in but.items():
-        _CHANGES[name](world, said)
+    for name, message in but.items():
+        _CHANGES[name](world, message)
 
 
-def _after(world: TinyWorld, said: str) -> None:
-    world.now_us += _length_us(said)
+def _after(world: TinyWorld, message: str) -> None:
+    world.now_us += _length_us(message)
 
 
-def _metadata(world: TinyWorld, said: Mapping[str, Any]) -> None:
+def _metadata(world: TinyWorld, message: Mapping[str, Any]) -> None:
     assert world.document is not None
-    said = dict(said)
-    if "deleted" in said:
-        world.document["metadata"]["deletionTimestamp"] = told_at(_moment_us(world, said.pop("deleted")))
-    world.document["metadata"].update(said)
+    message = dict(message)
+    if "deleted" in message:
+        world.document["metadata"]["deletionTimestamp"] = told_at(_time_us(world, message.pop("deleted")))
+    world.document["metadata"].update(message)
 
 
-def _status(world: TinyWorld, said: Mapping[str, Any]) -> None:
+def _status(world: TinyWorld, message: Mapping[str, Any]) -> None:
     """Former conditions: type -> [status, reason, since]."""
     assert world.document is not None
     status = world.document.setdefault("status", {"observedGeneration": 1, "conditions": []})
-    for type_, (state, reason, since) in said.items():
+    for type_, (state, reason, since) in message.items():
         others = [one for one in status["conditions"] if one["type"] != type_]
-        told = {
+        values = {
             "type": type_,
             "status": state,
             "observedGeneration": 1,
             "reason": reason,
             "message": "as before",
         }
-        status["conditions"] = [*others, told | {"lastTransitionTime": told_at(_moment_us(world, since))}]
+        status["conditions"] = [*others, values | {"lastTransitionTime": told_at(_time_us(world, since))}]
 
 
-def _gone(world: TinyWorld, said: bool) -> None:
-    assert said
+def _gone(world: TinyWorld, message: bool) -> None:
+    assert message
     world.document = None
 
 
-def _entry(world: TinyWorld, said: Mapping[str, Any] | None) -> None:
-    if said is None:
+def _entry(world: TinyWorld, message: Mapping[str, Any] | None) -> None:
+    if message is None:
         world.entry = None
         return
     if world.entry is None:
         world.make_entry()
     assert world.entry is not None
-    entry = replace(world.entry, **{name: said[name] for name in ("owner",) if name in said})
-    entry = replace(entry, state=State(said.get("state", entry.state.value)))
-    if "id" in said:
-        entry = replace(entry, id=UUID(said["id"]))
-    if "changed" in said:
-        entry = replace(entry, changed_us=_moment_us(world, said["changed"]))
-    if "spec" in said:
-        entry = replace(entry, document={**entry.document, "spec": {**entry.spec, **said["spec"]}})
-    if "next" in said:
-        number, shards, from_, sure = said["next"]
-        announced = Generation(number, shards, _moment_us(world, from_))
-        sure_us = None if sure is None else _moment_us(world, sure)
+    entry = replace(world.entry, **{name: message[name] for name in ("owner",) if name in message})
+    entry = replace(entry, state=EntryState(message.get("state", entry.state.value)))
+    if "id" in message:
+        entry = replace(entry, id=UUID(message["id"]))
+    if "changed" in message:
+        entry = replace(entry, changed_us=_time_us(world, message["changed"]))
+    if "spec" in message:
+        entry = replace(entry, document={**entry.document, "spec": {**entry.spec, **message["spec"]}})
+    if "next" in message:
+        number, shards, from_, sure = message["next"]
+        announced = Generation(number, shards, _time_us(world, from_))
+        sure_us = None if sure is None else _time_us(world, sure)
         entry = replace(entry, generations=Generations(entry.generations.current, announced, sure_us))
         world.lanes_made.add((number, shards))
     world.entry = entry
-    world.owner_lives = UNKNOWN if said.get("owner_lives") == "unknown" else bool(said.get("owner_lives"))
+    world.owner_lives = UNKNOWN if message.get("owner_lives") == "unknown" else bool(message.get("owner_lives"))
 
 
-def _tables(world: TinyWorld, said: Mapping[str, Any]) -> None:
-    if said.get("shared"):
+def _tables(world: TinyWorld, message: Mapping[str, Any]) -> None:
+    if message.get("shared"):
         world.there |= world.tables()
         world.noted |= world.tables()
-    for end in said.get("dropped", ()):
+    for end in message.get("dropped", ()):
         world.there = {name for name in world.there if not name.endswith(end)}
-    for end in said.get("missing", ()):
+    for end in message.get("missing", ()):
         world.there = {name for name in world.there if not name.endswith(end)}
         world.noted = {name for name in world.noted if not name.endswith(end)}
-    world.tables_total = said.get("total", world.tables_total)
-    world.catalogue_there = said.get("catalogue", True)
-    world.keyspace_there = said.get("keyspace", True)
-    world.drifts = tuple(_drift(world, **each) for each in said.get("drifts", ()))
+    world.tables_total = message.get("total", world.tables_total)
+    world.catalogue_there = message.get("catalogue", True)
+    world.keyspace_there = message.get("keyspace", True)
+    world.drifts = tuple(_drift(world, **each) for each in message.get("drifts", ()))
 
 
 def _drift(world: TinyWorld, table: str, what: str, wanted: str, found: str, cql: str | None = None) -> Drift:
     name = next(name for name in sorted(world.there) if name.endswith(table))
-    standing = Standing.MENDABLE if cql else Standing.BY_HAND
+    standing = DriftStatus.MENDABLE if cql else DriftStatus.BY_HAND
     return Drift(name, what, wanted, found, standing, cql and cql.format(name))
 
 
-def _unread(world: TinyWorld, said: object) -> Any:
-    return UNKNOWN if said == "unknown" else _trouble(world, said)
+def _unread(world: TinyWorld, message: object) -> Any:
+    return UNKNOWN if message == "unknown" else _failures(world, message)
 
 
-def _trouble(world: TinyWorld, said: Any) -> Trouble:
-    since_us = _moment_us(world, said["since"]) if "since" in said else 0
-    return Trouble(Reason(said["reason"]), said["message"], since_us)
+def _failures(world: TinyWorld, message: Any) -> ResourceFailure:
+    since_us = _time_us(world, message["since"]) if "since" in message else 0
+    return ResourceFailure(Reason(message["reason"]), message["message"], since_us)
 
 
-def _live(world: TinyWorld, said: Mapping[str, Any]) -> None:
-    for start in said.get("delete", ()):
+def _live(world: TinyWorld, message: Mapping[str, Any]) -> None:
+    for start in message.get("delete", ()):
         for child in [child for child in world.live if f"{child.kind}/{child.name}".startswith(start)]:
             del world.live[child]
             world.checked.discard(child)
-    for start, part in said.get("edit", {}).items():
+    for start, part in message.get("edit", {}).items():
         for child, document in world.live.items():
             if f"{child.kind}/{child.name}".startswith(start):
                 _merge(document, part)
@@ -224,25 +233,25 @@ def _merge(node: dict[str, Any], part: Mapping[str, Any]) -> None:
             node[name] = copy.deepcopy(value)
 
 
-def _foreign(world: TinyWorld, said: Mapping[str, str]) -> None:
-    for place, whose in said.items():
+def _foreign(world: TinyWorld, message: Mapping[str, str]) -> None:
+    for place, owner_value in message.items():
         kind, name = place.split("/")
-        world.foreign[ChildName(kind, name)] = whose
+        world.foreign[ChildName(kind, name)] = owner_value
 
 
-def _refused(world: TinyWorld, said: Mapping[str, str]) -> None:
+def _refused(world: TinyWorld, message: Mapping[str, str]) -> None:
     """The server's answer to the first apply of the wanted objects."""
     plan = next(plan for plan in _ahead(world) if any(isinstance(effect, ApplyObject) for effect in plan.effects))
     for effect in plan.effects:
-        if isinstance(effect, ApplyObject) and effect.document["kind"] in said:
+        if isinstance(effect, ApplyObject) and effect.document["kind"] in message:
             document = effect.document
             child = ChildName(document["kind"], document["metadata"]["name"])
-            words = said[document["kind"]]
-            world.answers[child] = Answer(stamp_of(document) or "", None, words, world.now_us)
+            words = message[document["kind"]]
+            world.answers[child] = LastApply(stamp_of(document) or "", None, words, world.now_us)
             world.checked.add(child)
 
 
-def _ahead(world: TinyWorld) -> Iterator[Plan]:
+def _ahead(world: TinyWorld) -> Iterator[ReconcilePlan]:
     trial = copy.deepcopy(world)
     while True:
         plan = trial.decide()
@@ -250,75 +259,77 @@ def _ahead(world: TinyWorld) -> Iterator[Plan]:
         trial.perform(plan)
 
 
-def _siblings(world: TinyWorld, said: Any) -> None:
+def _siblings(world: TinyWorld, message: Any) -> None:
     world.siblings = (
-        UNKNOWN if said == "unknown" else {name: Sibling(name, tuple(leads_to)) for name, leads_to in said.items()}
+        UNKNOWN
+        if message == "unknown"
+        else {name: Sibling(name, tuple(leads_to)) for name, leads_to in message.items()}
     )
 
 
-def _figures(world: TinyWorld, said: Any) -> None:
-    if said == "unknown":
+def _figures(world: TinyWorld, message: Any) -> None:
+    if message == "unknown":
         world.figures = UNKNOWN
         return
-    later = tuple(LaterMark(_moment_us(world, due), _moment_us(world, until)) for due, until in said.get("later", ()))
-    read = _moment_us(world, said.get("read", "0s"))
-    world.reads_on = bool(said.get("reads_on"))
-    world.figures = _made(world, Figures, {**said, "at_us": read, "later": later}, skip=("read", "reads_on"))
+    later = tuple(DueMark(_time_us(world, due), _time_us(world, until)) for due, until in message.get("later", ()))
+    read = _time_us(world, message.get("read", "0s"))
+    world.reads_on = bool(message.get("reads_on"))
+    world.figures = _made(world, QueueLoad, {**message, "at_us": read, "later": later}, skip=("read", "reads_on"))
 
 
-def _lanes(world: TinyWorld, said: Mapping[str, Any]) -> None:
-    troubles = {
-        name: tuple(LaneTrouble(*each) for each in said.get(name, ()))
+def _lanes(world: TinyWorld, message: Mapping[str, Any]) -> None:
+    failures = {
+        name: tuple(LaneProblem(*each) for each in message.get(name, ()))
         for name in ("unprocessed", "suspicious", "held")
     }
-    world.lanes = Lanes(world.now_us, said.get("total", 4), said.get("leased", 4), **troubles)
+    world.lanes = LaneHealth(world.now_us, message.get("total", 4), message.get("leased", 4), **failures)
 
 
-def _runs(world: TinyWorld, said: list[Mapping[str, Any]]) -> None:
+def _runs(world: TinyWorld, message: list[Mapping[str, Any]]) -> None:
     world.runs = tuple(
         _made(world, BulkRun, {"uid": f"uid-{each['name']}", "minute": number, **each})
-        for number, each in enumerate(said, start=1)
+        for number, each in enumerate(message, start=1)
     )
 
 
-def _passes(world: TinyWorld, said: Mapping[str, Any]) -> Passes:
-    passes: Passes = _made(world, Passes, said, skip=("message",))
-    return replace(passes, says=said.get("message", passes.says))
+def _passes(world: TinyWorld, message: Mapping[str, Any]) -> Passes:
+    passes: Passes = _made(world, Passes, message, skip=("message",))
+    return replace(passes, says=message.get("message", passes.says))
 
 
-def _pod(said: Mapping[str, Any]) -> PodSeen:
-    fields_said = {name: value for name, value in said.items() if name != "message"}
-    return PodSeen(**fields_said, says=said["message"])
+def _pod(message: Mapping[str, Any]) -> PodStatus:
+    fields_printed = {name: value for name, value in message.items() if name != "message"}
+    return PodStatus(**fields_printed, says=message["message"])
 
 
-def _made(world: TinyWorld, kind: Callable[..., Any], said: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Any:
+def _made(world: TinyWorld, kind: Callable[..., Any], message: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Any:
     """A value of that kind; fields that end with _us may be written as ages."""
     known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    cells = {name: value for name, value in said.items() if name not in skip}
+    cells = {name: value for name, value in message.items() if name not in skip}
     assert set(cells) <= known, f"{set(cells) - known} are no fields of {kind}"
     return kind(
         **{
-            name: _moment_us(world, value) if name.endswith("_us") and isinstance(value, str) else value
+            name: _time_us(world, value) if name.endswith("_us") and isinstance(value, str) else value
             for name, value in cells.items()
         }
     )
 
 
-def _began(world: TinyWorld, said: str) -> None:
-    began_us = _moment_us(world, said)
-    world.memory = Memory(uid=UID, generation=1, began_us=began_us, busy_since_us=began_us)
+def _began(world: TinyWorld, message: str) -> None:
+    began_us = _time_us(world, message)
+    world.memory = DecisionMemory(uid=UID, generation=1, began_us=began_us, busy_since_us=began_us)
 
 
-def _started(world: TinyWorld, said: bool) -> None:
+def _started(world: TinyWorld, message: bool) -> None:
     """All due runs have started."""
-    assert said
+    assert message
     world.settle()
 
 
-def _forgotten(world: TinyWorld, said: bool) -> None:
+def _forgotten(world: TinyWorld, message: bool) -> None:
     """The process was restarted."""
-    assert said
-    world.memory = Memory()
+    assert message
+    world.memory = DecisionMemory()
 
 
 _CHANGES: Mapping[str, Callable[[TinyWorld, Any], None]] = {
@@ -335,7 +346,7 @@ _CHANGES: Mapping[str, Callable[[TinyWorld, Any], None]] = {
     "connection": lambda world, said: setattr(
         world, "connection", _connection(world, said) if "data_center" in said else _unread(world, said)
     ),
-    "step": lambda world, said: setattr(world, "step_trouble", _trouble(world, said)),
+    "step": lambda world, said: setattr(world, "step_failure", _failures(world, said)),
     "namespace": lambda world, said: setattr(world, "namespace", _namespace(world, said)),
     "live": _live,
     "foreign": _foreign,
@@ -348,21 +359,21 @@ _CHANGES: Mapping[str, Callable[[TinyWorld, Any], None]] = {
     "runs": _runs,
     "spark_operator": lambda world, said: setattr(world, "spark_operator", said),
     "workers_ready": lambda world, said: setattr(world, "ready_max", said),
-    "engines": lambda world, said: setattr(world, "settings", replace(world.settings, carried=frozenset(said))),
+    "engines": lambda world, said: setattr(world, "settings", replace(world.settings, supported=frozenset(said))),
 }
 
 
-def _connection(world: TinyWorld, said: Mapping[str, Any]) -> Any:
-    return replace(world.connection, **said)  # type: ignore[type-var]
+def _connection(world: TinyWorld, message: Mapping[str, Any]) -> Any:
+    return replace(world.connection, **message)  # type: ignore[type-var]
 
 
-def _namespace(world: TinyWorld, said: Mapping[str, Any]) -> NamespaceStand:
-    cells = {name: value for name, value in said.items() if name != "trouble"}
-    trouble = _trouble(world, said["trouble"]) if "trouble" in said else None
-    return NamespaceStand(**{"ready": True, **cells}, trouble=trouble)
+def _namespace(world: TinyWorld, message: Mapping[str, Any]) -> NamespaceState:
+    cells = {name: value for name, value in message.items() if name != "trouble"}
+    failure = _failures(world, message["trouble"]) if "trouble" in message else None
+    return NamespaceState(**{"ready": True, **cells}, failure=failure)
 
 
-def _moment_us(world: TinyWorld, text: str) -> int:
+def _time_us(world: TinyWorld, text: str) -> int:
     """`-40s` is 40 seconds ago, `+2m` is in two minutes, `birth+3m` three minutes after it was made."""
     base_us, text = (NOW_US, text.removeprefix("birth")) if text.startswith("birth") else (world.now_us, text)
     if not text:
@@ -380,25 +391,25 @@ def _length_us(text: str) -> int:
 # ---- as it is written
 
 
-def _decisions(plans: list[Plan], *, whole: bool) -> Iterator[dict[str, Any]]:
+def _decisions(plans: list[ReconcilePlan], *, whole: bool) -> Iterator[dict[str, Any]]:
     for plan in plans:
-        told: dict[str, Any] = {"trail": list(plan.trail)}
+        document: dict[str, Any] = {"trail": list(plan.trail)}
         if plan.ask:
-            told["asks"] = [f"{child.kind}/{child.name}" for child in sorted(plan.ask)]
+            document["asks"] = [f"{child.kind}/{child.name}" for child in sorted(plan.ask)]
         if plan.effects:
-            told["effects"] = [effect_of(effect, whole=whole) for effect in plan.effects]
+            document["effects"] = [effect_of(effect, whole=whole) for effect in plan.effects]
         if plan.notes:
-            told["notes"] = dict(plan.notes)
-        yield told
+            document["notes"] = dict(plan.notes)
+        yield document
 
 
 def effect_of(effect: Effect, *, whole: bool) -> Any:
     """An effect as plain YAML; documents and CQL only where the case is about them."""
     match effect:
         case StoreStep(step=step):
-            told = {each.name: getattr(step, each.name) for each in fields(step)}
-            numbers = {name: value for name, value in told.items() if isinstance(value, int)}
-            about = next((told[name] for name in _ABOUT if name in told), None)
+            values = {each.name: getattr(step, each.name) for each in fields(step)}
+            numbers = {name: value for name, value in values.items() if isinstance(value, int)}
+            about = next((values[name] for name in _ABOUT if name in values), None)
             named = f" {getattr(about, 'name', None) or getattr(about, 'number', None) or about}" if about else ""
             return {"store": f"{type(step).__name__}{named}", **numbers}
         case ApplyObject(document=document, manager=manager, force=force):
@@ -421,11 +432,11 @@ _ABOUT = ("table", "name", "keyspace", "generation")
 def _short(document: Mapping[str, Any]) -> dict[str, Any]:
     """What may matter of a document where another case shows it whole."""
     metadata, spec = document["metadata"], document.get("spec") or {}
-    told: dict[str, Any] = {"object": f"{document['kind']}/{metadata['name']}"}
-    told |= {name: metadata[name] for name in ("uid", "finalizers") if name in metadata}
+    decoded: dict[str, Any] = {"object": f"{document['kind']}/{metadata['name']}"}
+    decoded |= {name: metadata[name] for name in ("uid", "finalizers") if name in metadata}
     if document["kind"] == "Deployment":
-        told["replicas"] = spec.get("replicas", "left out")
-    return told
+        decoded["replicas"] = spec.get("replicas", "left out")
+    return decoded
 
 
 def _plain(value: Any) -> Any:
@@ -434,7 +445,7 @@ def _plain(value: Any) -> Any:
     return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def _statements(plan: Plan) -> Iterator[str]:
+def _statements(plan: ReconcilePlan) -> Iterator[str]:
     """The CQL of a plan; an entry is written by LWT."""
     for effect in plan.effects:
         if isinstance(effect, StoreStep):

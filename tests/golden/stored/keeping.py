@@ -20,11 +20,11 @@ from headgate.api.versions import document_of, resource_of
 from headgate.counters.decide_shards import tally_cell, tally_of
 from headgate.counters.types.registry import type_of
 from headgate.engines import settled
-from headgate.engines.decide_owners import Claim, decode_claims, encode_claims
+from headgate.engines.decide_owners import LaneClaim, decode_claims, encode_claims
 from headgate.engines.packed import PackedRun, pack, unpack
-from headgate.engines.registry import CARRIED, tables_of
-from headgate.engines.timeline.passed import decode_passed, encode_passed
-from headgate.engines.timeline.source import decode_loan, encode_loan
+from headgate.engines.registry import ENGINE_MODULES, tables_of
+from headgate.engines.timeline.passed_rows import decode_passed, encode_passed
+from headgate.engines.timeline.source import pack_reservation, unpack_reservation
 from headgate.store.catalogue_tables import CATALOGUE_TABLES
 from headgate.store.drift import Kind, columns_of
 from headgate.store.table import Table
@@ -34,7 +34,7 @@ ROOT = FOLDER.parents[2]
 READ_BACK = 3
 """This version and the two before it."""
 CREATION = UUID("11111111-2222-4333-8444-555555555555")
-CLAIM = Claim((1, 2), 7, 5_000_000)
+CLAIM = LaneClaim((1, 2), 7, 5_000_000)
 SPECS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "plain queue": ("Queue", {}),
     "rich queue": (
@@ -96,13 +96,13 @@ def schema_of(plural: str) -> dict[str, Any]:
 
 def all_tables() -> tuple[Table, ...]:
     """Tables of the catalogue, and of each supported engine; those of one creation under its name."""
-    told: tuple[Table, ...] = CATALOGUE_TABLES
-    for engine in sorted(CARRIED):
+    reports: tuple[Table, ...] = CATALOGUE_TABLES
+    for engine in sorted(ENGINE_MODULES):
         kind, spec = ("Counter", {}) if engine == "counter" else ("Queue", {"engine": engine})
         for storage in ("dedicated", "shared"):
             resource = parse_resource(_resource(kind, {**spec, "storage": {"tables": storage}}))
-            told += tables_of(resource, CREATION) or ()
-    return told
+            reports += tables_of(resource, CREATION) or ()
+    return reports
 
 
 def _resource(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _cells() -> dict[str, bytes]:
         "The packed row": pack(run),
         "The settle record": settled.encode(facts, epoch=7, piece=3),
         "Passed rows": encode_passed(due),
-        "A loan": encode_loan(CREATION, due[0], due[1], 5_000_000),
+        "A loan": pack_reservation(CREATION, due[0], due[1], 5_000_000),
         "Lanes that a member holds": encode_claims([CLAIM]),
     }
     for name, (verb, *arguments) in COUNTED.items():
@@ -169,8 +169,8 @@ def _state(name: str) -> Callable[[bytes], str]:
 
 def _run(run: PackedRun) -> str:
     columns = ((name, getattr(run, name)) for name in PackedRun.__dataclass_fields__)
-    told = {name: value if value is None or isinstance(value, bytes) else list(value) for name, value in columns}
-    return str(told)
+    values = {name: value if value is None or isinstance(value, bytes) else list(value) for name, value in columns}
+    return str(values)
 
 
 def _tally(cell: bytes) -> str:
@@ -182,7 +182,7 @@ READERS: Mapping[str, Callable[[bytes], str]] = {
     "The packed row": lambda cell: _run(unpack(cell)),
     "The settle record": lambda cell: str(settled.decode(cell)),
     "Passed rows": lambda cell: str(sorted(map(str, decode_passed(cell)))),
-    "A loan": lambda cell: str(decode_loan(cell)),
+    "A loan": lambda cell: str(unpack_reservation(cell)),
     "Lanes that a member holds": lambda cell: str(decode_claims(cell)),
     **{f"States of counters: {name}": _state(name) for name in COUNTED},
     "States of counters: a tally": _tally,
@@ -200,8 +200,8 @@ def unread(kept: Mapping[str, Any]) -> Iterator[str]:
     for name, table in kept["tables"].items():
         yield from _unmendable(name, table, tables.get(name))
     for name, document in kept["documents"].items():
-        found = document_of(resource_of(document))
-        yield from (f"document {name}: {what}" for what in _lost(document, found, ""))
+        result = document_of(resource_of(document))
+        yield from (f"document {name}: {what}" for what in _lost(document, result, ""))
     for name, cell in kept["bytes"].items():
         read = READERS[name](bytes.fromhex(cell["stored"])) if name in READERS else "nothing: its reader is gone"
         if _CLASS.sub("(", str(read)) != _CLASS.sub("(", str(cell["reads"])):  # what a class is called is not stored
@@ -243,10 +243,10 @@ def _unmendable(name: str, kept: Mapping[str, str], table: Table | None) -> Iter
         return
     now = _table(table)
     yield from (f"table {name}: column {column} is gone" for column in kept if column not in now)
-    for column, told in columns_of(table).items():
+    for column, report in columns_of(table).items():
         if column in kept and kept[column] != now[column]:
             yield f"table {name}: column {column} was {kept[column]}, is {now[column]}"
-        if column not in kept and told.kind in (Kind.PARTITION, Kind.CLUSTERING):
+        if column not in kept and report.kind in (Kind.PARTITION, Kind.CLUSTERING):
             yield f"table {name}: column {column} is new in the key"
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any, Final
 
-from headgate.api.passed_on import ITEMS_MAX, PASSED_ON, says_too_long
+from headgate.api.passed_on import ITEMS_MAX, PASSED_ON, describe_length_limit
 from headgate.api.rules import Fault
 
 SPEC_BYTES_MAX: Final = 32 * 1024
@@ -70,7 +70,7 @@ class _Measure:
 
     def _first_in_list(self, name: str | int, items: list[Any], size: int, piece: _Part | None) -> Fault | None:
         if piece is not None and len(items) > ITEMS_MAX:
-            return Fault(_shown(self._path), says_too_long(str(name)))
+            return Fault(_shown(self._path), describe_length_limit(str(name)))
         return self._add(size + _brackets(items), piece) or self._first_inside(enumerate(items), piece)
 
     def _first_inside(self, fields: Iterable[tuple[Any, Any]], piece: _Part | None) -> Fault | None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from headgate.api.model import Count, Model
-from headgate.api.names import EntryPoint, Image, Moment, PartName, QueueName, Rate
+from headgate.api.names import EntryPoint, Image, PartName, QueueName, Rate, Timestamp
 from headgate.api.passed_on import SPARK_POD
 from headgate.api.shapes import CRON
 
@@ -86,13 +86,13 @@ class Bulk(Model):
         description="The target Queue of this namespace. move needs it. drain and replay may have it "
         "instead of a sink. redrive uses it instead of the messages' source queues.",
     )
-    from_: Moment | None = Field(
+    from_: Timestamp | None = Field(
         None,
         alias="from",
         description="The start of the range: a time such as 2026-11-18T09:00:00Z, or an age such as 24h. "
         "Default: all kept messages.",
     )
-    to: Moment | None = Field(
+    to: Timestamp | None = Field(
         None, description="The end of the range (exclusive): a time or an age. Default: the start of the run."
     )
     where: Annotated[str, StringConstraints(min_length=1, max_length=4096)] | None = Field(

@@ -15,7 +15,7 @@ from headgate.api.status import CounterStatus
 from headgate.api.storage import Storage
 
 
-class Mutator(Model):
+class MutatorSpec(Model):
     """The life of a mutator: the process-local writer of one shard."""
 
     lifetime: Annotated[Duration, between("10s", "30d")] = Field(
@@ -61,7 +61,9 @@ class CounterSpec(Model):
         "quantiles, topk, set and register (the last value). Or a type of your own, as "
         "vendor/name. Fixed when the counter is created.",
     )
-    mutator: Mutator = Field(default_factory=Mutator, description="The life of mutators, which write the shards.")
+    mutator: MutatorSpec = Field(
+        default_factory=MutatorSpec, description="The life of mutators, which write the shards."
+    )
     gc: Collect = Field(
         default_factory=Collect, description="The collector, which folds ended shards into one tally."
     )
@@ -109,7 +111,7 @@ class CounterSpec(Model):
     )
 
 
-class Counter(Model):
+class CounterResource(Model):
     """A counter whose updates need no order, kept in shards on Cassandra."""
 
     api_version: Literal["headgate.io/v1beta1"] = "headgate.io/v1beta1"

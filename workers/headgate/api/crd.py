@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headgate.api.counters import Counter
+from headgate.api.counters import CounterResource
 from headgate.api.model import GROUP, VERSION, Model, kind_of
-from headgate.api.queues import Queue
+from headgate.api.queues import QueueResource
 from headgate.api.rules import Rule, rules_of
-from headgate.api.shapes import KEY, DurationRange, Shape, SizeRange
+from headgate.api.shapes import KEY, DurationRange, SizeRange, ValueShape
 
 Schema = dict[str, Any]
 
-KINDS: Final[tuple[type[Model], ...]] = (Queue, Counter)
+KINDS: Final[tuple[type[Model], ...]] = (QueueResource, CounterResource)
 PLURALS: Final = {"Queue": "queues", "Counter": "counters"}
 _SHORT_NAMES: Final = {"Queue": ["hgq"], "Counter": ["hgc"]}
 _DROPPED: Final = frozenset(
@@ -143,7 +143,7 @@ def _node_at(schema: Schema, scope: str) -> Schema:
 
 
 def _validation(rule: Rule) -> Schema:
-    made = {"rule": rule.condition.cel(), "message": rule.says, "fieldPath": f".{rule.field}"}
+    made = {"rule": rule.condition.cel(), "message": rule.message, "fieldPath": f".{rule.field}"}
     return {**made, "reason": "FieldValueForbidden"} if rule.on_change else made
 
 
@@ -177,8 +177,8 @@ def _structural(node: Schema, defs: Mapping[str, Schema], *, required: bool = Tr
 
 def _with_shape(made: Schema, whole: Schema) -> Schema:
     shape = whole.get(KEY)
-    if isinstance(shape, Shape):
-        made["x-kubernetes-validations"] = [{"rule": shape.cel, "message": shape.says}]
+    if isinstance(shape, ValueShape):
+        made["x-kubernetes-validations"] = [{"rule": shape.cel, "message": shape.message}]
     elif "pattern" in whole:
         made["pattern"] = whole["pattern"]
     hints = _hints(made, shape)
@@ -187,7 +187,7 @@ def _with_shape(made: Schema, whole: Schema) -> Schema:
     return made
 
 
-def _hints(made: Schema, shape: Shape | None) -> str:
+def _hints(made: Schema, shape: ValueShape | None) -> str:
     """Default and bounds in words."""
     default = made.get("default")
     hints = [] if default in (None, {}) else [f"Default: {_written(default)}."]

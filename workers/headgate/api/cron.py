@@ -13,7 +13,9 @@ from typing import Final
 from headgate.api.patterns import matches
 
 LENGTH_MAX: Final = 100
-SAYS: Final = 'must be a cron schedule of five fields, such as "*/5 * * * *" or "0 2 * * mon-fri", or @hourly, @daily'
+RULE_TEXT: Final = (
+    'must be a cron schedule of five fields, such as "*/5 * * * *" or "0 2 * * mon-fri", or @hourly, @daily'
+)
 
 _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"
 _DAYS: Final = "sun mon tue wed thu fri sat"

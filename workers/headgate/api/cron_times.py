@@ -53,26 +53,26 @@ def shortest_gap_minutes(schedule: str) -> int:
     Days are not considered: a schedule that leaves some out may have a longer one.
     """
     (minutes, hours, *_), _, _ = _read(schedule)
-    moments = sorted(hour * 60 + minute for hour in hours for minute in minutes)
-    following = [*moments[1:], moments[0] + _DAY_MINUTES]
-    return min(later - earlier for earlier, later in zip(moments, following, strict=True))
+    minutes_of_day = sorted(hour * 60 + minute for hour in hours for minute in minutes)
+    following = [*minutes_of_day[1:], minutes_of_day[0] + _DAY_MINUTES]
+    return min(later - earlier for earlier, later in zip(minutes_of_day, following, strict=True))
 
 
-def due_after(schedule: str, moment: datetime, *, within: timedelta = YEARS) -> datetime | None:
+def due_after(schedule: str, instant: datetime, *, within: timedelta = YEARS) -> datetime | None:
     """The first due minute after the given time; None if there is none within that time."""
-    return _search(schedule, moment, within, 1)
+    return _search(schedule, instant, within, 1)
 
 
-def due_before(schedule: str, moment: datetime, *, within: timedelta = YEARS) -> datetime | None:
+def due_before(schedule: str, instant: datetime, *, within: timedelta = YEARS) -> datetime | None:
     """The last due minute up to the given time; None if there is none within that time."""
-    return _search(schedule, moment, within, -1)
+    return _search(schedule, instant, within, -1)
 
 
-def _search(schedule: str, moment: datetime, within: timedelta, way: int) -> datetime | None:
+def _search(schedule: str, instant: datetime, within: timedelta, way: int) -> datetime | None:
     """Minute by minute, but for hours and days in which none can be due."""
     fields, _, _ = _read(schedule)
-    minute = moment.replace(second=0, microsecond=0) + (MINUTE if way > 0 else timedelta())
-    end = moment + way * within
+    minute = instant.replace(second=0, microsecond=0) + (MINUTE if way > 0 else timedelta())
+    end = instant + way * within
     while minute <= end if way > 0 else minute >= end:
         if not _is_day_due(schedule, minute):
             minute = _next(minute, way, day=True)
@@ -114,7 +114,7 @@ def _is_restricted(text: str) -> bool:
 
 
 def _field(text: str, first: int, last: int, names: dict[str, int]) -> frozenset[int]:
-    found: set[int] = set()
+    values: set[int] = set()
     for entry in text.split(","):
         span, _, step = entry.partition("/")
         begin, _, end = span.partition("-")
@@ -123,8 +123,8 @@ def _field(text: str, first: int, last: int, names: dict[str, int]) -> frozenset
         else:
             low = _number(begin, names)
             high = _number(end, names) if end else last if step else low
-        found.update(range(low, high + 1, int(step or 1)))
-    return frozenset(found)
+        values.update(range(low, high + 1, int(step or 1)))
+    return frozenset(values)
 
 
 def _number(text: str, names: dict[str, int]) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from headgate.api.written import Written
+from headgate.api.written import UnitValue
 
 
 def field_at(model: type[BaseModel], path: str) -> FieldInfo:
@@ -23,8 +23,8 @@ def field_at(model: type[BaseModel], path: str) -> FieldInfo:
 
 def default_of(model: type[BaseModel], path: str) -> str | int | bool | None:
     """The value of an absent field, as it would be written; None where absence has a meaning of its own."""
-    found = field_at(model, path).get_default(call_default_factory=False)
-    return found.text if isinstance(found, Written) else found
+    default = field_at(model, path).get_default(call_default_factory=False)
+    return default.text if isinstance(default, UnitValue) else default
 
 
 def model_of(annotation: Any) -> type[BaseModel] | None:
@@ -32,5 +32,5 @@ def model_of(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and get_origin(annotation) is None:
         return annotation if issubclass(annotation, BaseModel) else None
     if get_origin(annotation) in (Union, UnionType, Annotated, tuple, dict):
-        return next((found for found in map(model_of, get_args(annotation)) if found), None)
+        return next((model for model in map(model_of, get_args(annotation)) if model), None)
     return None

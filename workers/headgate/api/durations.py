@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Final
 
-from headgate.api.written import Written
+from headgate.api.written import UnitValue
 
 PATTERN: Final = r"^([0-9]{1,4}d)?([0-9]{1,5}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,12}ms)?$"
 LENGTH_MIN: Final = 2
 LENGTH_MAX: Final = 24
-SAYS: Final = "must be a duration such as 500ms, 90s, 1h30m or 14d"
+RULE_TEXT: Final = "must be a duration such as 500ms, 90s, 1h30m or 14d"
 
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _SHAPE: Final = re.compile(PATTERN)
@@ -26,10 +26,10 @@ def parse_duration_ms(text: object) -> int | None:
     """The milliseconds of a written duration, or None where it is not one."""
     if not isinstance(text, str) or not LENGTH_MIN <= len(text) <= LENGTH_MAX or "\n" in text:
         return None
-    found = _SHAPE.match(text)
-    if found is None:
+    match = _SHAPE.match(text)
+    if match is None:
         return None
-    parts = (part for part in found.groups() if part)
+    parts = (part for part in match.groups() if part)
     return sum(_UNITS_MS[part.lstrip("0123456789")] * int(part.rstrip("dhms")) for part in parts)
 
 
@@ -44,12 +44,12 @@ def format_duration_ms(value_ms: int) -> str:
     return written
 
 
-class Duration(Written):
+class Duration(UnitValue):
     """A length of time in whole milliseconds."""
 
     __slots__ = ()
 
-    says = SAYS
+    message = RULE_TEXT
     json_schema: ClassVar[dict[str, Any]] = {"minLength": LENGTH_MIN, "maxLength": LENGTH_MAX, "pattern": PATTERN}
 
     @classmethod

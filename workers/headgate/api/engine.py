@@ -104,7 +104,7 @@ class Rotate(Model):
     )
 
 
-class Retain(Model):
+class RetentionTimes(Model):
     """How long sealed extents are kept."""
 
     consumed: Annotated[Duration, between("0s", "3650d")] = Field(
@@ -157,5 +157,5 @@ class Extent(Model):
     rotate: Rotate = Field(
         default_factory=Rotate, description="The conditions under which an extent is sealed and replaced."
     )
-    retain: Retain = Field(default_factory=Retain, description="How long sealed extents are kept.")
+    retain: RetentionTimes = Field(default_factory=RetentionTimes, description="How long sealed extents are kept.")
     dedup: Dedup = Field(default_factory=Dedup, description="Deduplication of puts. Needs `fifo: true`.")

@@ -19,7 +19,7 @@ Json = Mapping[str, Any]
 Operator = Literal["==", "!=", "<", "<=", ">", ">="]
 
 
-class Condition(Protocol):
+class Expression(Protocol):
     """Something that holds for a resource or does not."""
 
     def cel(self) -> str: ...
@@ -29,12 +29,12 @@ class Condition(Protocol):
 
 def read_path(subject: Json, path: str) -> Any:
     """The value at a dotted path, or None where any step of it is absent."""
-    found: Any = subject
+    value: Any = subject
     for step in path.split("."):
-        if not isinstance(found, Mapping) or found.get(step) is None:
+        if not isinstance(value, Mapping) or value.get(step) is None:
             return None
-        found = found[step]
-    return found
+        value = value[step]
+    return value
 
 
 def has_cel(path: str, subject: str = "self") -> str:
@@ -54,8 +54,8 @@ class Value:
         return f"({has_cel(self.path, subject)} ? {subject}.{self.path} : {literal(self.default)})"
 
     def of(self, subject: Json) -> Any:
-        found = read_path(subject, self.path)
-        return self.default if found is None else found
+        value = read_path(subject, self.path)
+        return self.default if value is None else value
 
 
 def literal(value: str | int | bool) -> str:
@@ -110,7 +110,7 @@ class Has:
 
 @dataclass(frozen=True)
 class Not:
-    condition: Condition
+    condition: Expression
 
     def cel(self) -> str:
         return f"!({self.condition.cel()})"
@@ -123,7 +123,7 @@ class Not:
 class Any_:  # noqa: N801  `Any` is taken by typing
     """At least one holds."""
 
-    conditions: Sequence[Condition]
+    conditions: Sequence[Expression]
 
     def cel(self) -> str:
         return "(" + " || ".join(condition.cel() for condition in self.conditions) + ")"
@@ -136,7 +136,7 @@ class Any_:  # noqa: N801  `Any` is taken by typing
 class All:
     """All hold."""
 
-    conditions: Sequence[Condition]
+    conditions: Sequence[Expression]
 
     def cel(self) -> str:
         return "(" + " && ".join(condition.cel() for condition in self.conditions) + ")"
@@ -305,8 +305,8 @@ class NotOwnName:
         return f"(!({has_cel(self.path)}) || self.{self.path} != self.metadata.name)"
 
     def holds(self, subject: Json, old: Json | None) -> bool:
-        found = read_path(subject, self.path)
-        return bool(found is None or found != read_path(subject, "metadata.name"))
+        value = read_path(subject, self.path)
+        return bool(value is None or value != read_path(subject, "metadata.name"))
 
 
 @dataclass(frozen=True)
@@ -357,5 +357,5 @@ class NameFits:
         return not isinstance(name, str) or len(name) <= self.length_max
 
 
-def implies(premise: Condition, conclusion: Condition) -> Condition:
+def implies(premise: Expression, conclusion: Expression) -> Expression:
     return Any_((Not(premise), conclusion))

@@ -50,8 +50,8 @@ def read_stale(root: Path) -> list[str]:
     differs = [
         path for path, text in files.items() if not (root / path).is_file() or (root / path).read_text() != text
     ]
-    lying = (found for folder in _WHOLLY_GENERATED for found in (root / folder).glob("*"))
-    strangers = [path for path in (found.relative_to(root).as_posix() for found in lying) if path not in files]
+    lying = (file for folder in _WHOLLY_GENERATED for file in (root / folder).glob("*"))
+    strangers = [path for path in (file.relative_to(root).as_posix() for file in lying) if path not in files]
     return sorted(differs + strangers)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.api.model import Model
-from headgate.api.shapes import KEY, Shape
+from headgate.api.shapes import KEY, ValueShape
 
 Schema = dict[str, Any]
 
@@ -36,8 +36,8 @@ def _tidied(node: Any, *, names: bool = False) -> Any:
     if not names and made.pop("nullable", False):
         made["type"] = [made["type"], "null"]
     shape = node.get(KEY)
-    if not names and isinstance(shape, Shape) and "pattern" in made:
-        made["patternErrorMessage"] = shape.says
+    if not names and isinstance(shape, ValueShape) and "pattern" in made:
+        made["patternErrorMessage"] = shape.message
     if not names and made.get("default", ...) is None:
         del made["default"]
     return made

@@ -18,7 +18,7 @@ import yaml
 
 from headgate.api.parse import Resource, check_resource, is_ours
 from headgate.api.rules import Fault
-from headgate.errors import SpecError, Surroundings
+from headgate.errors import EnvironmentProblem, InvalidRequest
 
 STANDARD_INPUT: Final = "-"
 """The path of standard input."""
@@ -42,20 +42,20 @@ class Located:
 
 
 @dataclass(frozen=True)
-class Reading:
+class LoadedFiles:
     """The content of files: resources in their order, faults, and the number of other documents."""
 
     resources: tuple[Resource, ...] = ()
     faults: tuple[Located, ...] = ()
     passed_over: int = 0
 
-    def __add__(self, other: Reading) -> Reading:
-        return Reading(
+    def __add__(self, other: LoadedFiles) -> LoadedFiles:
+        return LoadedFiles(
             self.resources + other.resources, self.faults + other.faults, self.passed_over + other.passed_over
         )
 
 
-class FilesInvalid(SpecError):
+class FilesInvalid(InvalidRequest):
     """The resources are not valid."""
 
     def __init__(self, faults: Iterable[Located]) -> None:
@@ -71,18 +71,18 @@ def load_files(paths: Iterable[Path]) -> tuple[Resource, ...]:
     return reading.resources
 
 
-def read_files(paths: Iterable[Path]) -> Reading:
+def read_files(paths: Iterable[Path]) -> LoadedFiles:
     """The content of these files, valid or not; a duplicate resource is a fault."""
-    reading = Reading()
+    reading = LoadedFiles()
     for path in paths:
         name = "standard input" if str(path) == STANDARD_INPUT else str(path)
         reading += read_text(_read_file(path), name)
-    return reading + Reading(faults=tuple(_twice(reading.resources)))
+    return reading + LoadedFiles(faults=tuple(_twice(reading.resources)))
 
 
-def read_text(text: str, file: str) -> Reading:
+def read_text(text: str, file: str) -> LoadedFiles:
     """The content of a text."""
-    reading = Reading()
+    reading = LoadedFiles()
     try:
         loader = _Loader(text)
         number = 0
@@ -92,14 +92,14 @@ def read_text(text: str, file: str) -> Reading:
             if node is not None:
                 reading += _read_document(loader, node, file, f"document {number}")
     except RecursionError:
-        return reading + Reading(
+        return reading + LoadedFiles(
             faults=(Located(file, 0, "", Fault("not YAML", "is nested too deep for a resource")),)
         )
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        says = getattr(error, "problem", None) or str(error).splitlines()[0]
+        detail = getattr(error, "problem", None) or str(error).splitlines()[0]
         line = mark.line + 1 if mark else 0
-        return reading + Reading(faults=(Located(file, line, "", Fault("not YAML", says)),))
+        return reading + LoadedFiles(faults=(Located(file, line, "", Fault("not YAML", detail)),))
     return reading
 
 
@@ -108,44 +108,44 @@ def _read_file(path: Path) -> str:
         return _read_standard_input()
     try:
         if path.stat().st_size > _BYTES_MAX:
-            raise SpecError("The file is too large for resources", file=path, bytes_max=_BYTES_MAX)
+            raise InvalidRequest("The file is too large for resources", file=path, bytes_max=_BYTES_MAX)
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SpecError(f"{path} does not exist") from None
+        raise InvalidRequest(f"{path} does not exist") from None
     except IsADirectoryError:
-        raise SpecError(f"{path} is a directory, not a file") from None
+        raise InvalidRequest(f"{path} is a directory, not a file") from None
     except UnicodeDecodeError:
-        raise SpecError(f"{path} is not text in UTF-8") from None
+        raise InvalidRequest(f"{path} is not text in UTF-8") from None
     except OSError as error:
-        raise Surroundings(f"{path} cannot be read", reason=error.strerror) from None
+        raise EnvironmentProblem(f"{path} cannot be read", reason=error.strerror) from None
 
 
 def _read_standard_input() -> str:
     content = sys.stdin.buffer.read(_BYTES_MAX + 1)
     if len(content) > _BYTES_MAX:
-        raise SpecError("Standard input is too large for resources", bytes_max=_BYTES_MAX)
+        raise InvalidRequest("Standard input is too large for resources", bytes_max=_BYTES_MAX)
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise SpecError("Standard input is not text in UTF-8") from None
+        raise InvalidRequest("Standard input is not text in UTF-8") from None
 
 
-def _read_document(loader: _Loader, node: yaml.Node, file: str, label: str) -> Reading:
+def _read_document(loader: _Loader, node: yaml.Node, file: str, label: str) -> LoadedFiles:
     _check_size(node, {}, 0)
     document = loader.construct_document(node)
     if document is None:
-        return Reading()
+        return LoadedFiles()
     if not isinstance(document, Mapping):
         fault = Fault("the document", "must be a resource: apiVersion, kind, metadata, spec")
-        return Reading(faults=(Located(file, node.start_mark.line + 1, label, fault),))
+        return LoadedFiles(faults=(Located(file, node.start_mark.line + 1, label, fault),))
     if not is_ours(document):
-        return Reading(passed_over=1)
+        return LoadedFiles(passed_over=1)
     label = f"{label}, {_named(document)}"
-    found = check_resource(document)
-    if isinstance(found, list):
-        located = (Located(file, _line_of(node, fault.path), label, fault) for fault in found)
-        return Reading(faults=tuple(sorted(located, key=lambda each: each.line)))
-    return Reading(resources=(found,))
+    faults = check_resource(document)
+    if isinstance(faults, list):
+        located = (Located(file, _line_of(node, fault.path), label, fault) for fault in faults)
+        return LoadedFiles(faults=tuple(sorted(located, key=lambda each: each.line)))
+    return LoadedFiles(resources=(faults,))
 
 
 def _check_size(node: yaml.Node, sizes: dict[int, int], depth: int) -> int:
@@ -178,10 +178,10 @@ def _line_of(node: yaml.Node, path: str) -> int:
     """The line of the deepest part of a path that is there."""
     line = node.start_mark.line + 1
     for step in re.findall(r"[^.\[\]]+", path):
-        found = _child(node, step)
-        if found is None:
+        child = _child(node, step)
+        if child is None:
             break
-        line, node = found
+        line, node = child
     return line
 
 
@@ -195,14 +195,14 @@ def _child(node: yaml.Node, step: str) -> tuple[int, yaml.Node] | None:
 
 
 def _twice(resources: Iterable[Resource]) -> Iterator[Located]:
-    seen: set[tuple[str, str, str]] = set()
+    names: set[tuple[str, str, str]] = set()
     for resource in resources:
         key = (resource.kind, resource.metadata.namespace, resource.metadata.name)
-        if key in seen:
+        if key in names:
             kind, namespace, name = key
             fault = Fault("metadata.name", f"{kind} {namespace}/{name} is there twice; remove one or rename it")
             yield Located("in all files", 0, "", fault)
-        seen.add(key)
+        names.add(key)
 
 
 class _Loader(yaml.SafeLoader):
@@ -212,14 +212,14 @@ class _Loader(yaml.SafeLoader):
         return super().construct_document(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: dict[str, int] = {}
+        lines: dict[str, int] = {}
         for key, _ in node.value:
             line = key.start_mark.line + 1
-            if key.value in seen and key.value != "<<":
+            if key.value in lines and key.value != "<<":
                 raise yaml.constructor.ConstructorError(
-                    None, None, f'"{key.value}" is there twice, first in line {seen[key.value]}', key.start_mark
+                    None, None, f'"{key.value}" is there twice, first in line {lines[key.value]}', key.start_mark
                 )
-            seen[key.value] = line
+            lines[key.value] = line
         return super().construct_mapping(node, deep=deep)
 
 

@@ -126,7 +126,7 @@ StartFrom = Annotated[
     ),
 ]
 
-Moment = Annotated[
+Timestamp = Annotated[
     str,
     text(
         f"^({_TIMESTAMP}|([0-9]{{1,4}}d)?([0-9]{{1,5}}h)?([0-9]{{1,7}}m)?([0-9]{{1,9}}s)?)$",

@@ -14,15 +14,18 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from headgate.api.bounds import check_bounds
-from headgate.api.counters import Counter
+from headgate.api.counters import CounterResource
 from headgate.api.defaults import model_of
 from headgate.api.model import API_VERSION, GROUP
-from headgate.api.queues import Queue
+from headgate.api.queues import QueueResource
 from headgate.api.rules import Fault, check_rules, rules_of
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
-Resource = Queue | Counter
-KINDS: Final[dict[str, type[Queue] | type[Counter]]] = {"Queue": Queue, "Counter": Counter}
+Resource = QueueResource | CounterResource
+KINDS: Final[dict[str, type[QueueResource] | type[CounterResource]]] = {
+    "Queue": QueueResource,
+    "Counter": CounterResource,
+}
 
 _PASSED_ON: Final = frozenset({"metadata", "template", "driver", "executor"})
 """Fields whose inside is somebody else's: a null in there may mean something."""
@@ -32,7 +35,7 @@ FAULTS_MAX: Final = 50
 """Each needs a search for what was meant, so that a document of unknown fields would take seconds."""
 
 
-class ResourceInvalid(SpecError):
+class ResourceInvalid(InvalidRequest):
     """The resource is not valid."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
@@ -42,10 +45,10 @@ class ResourceInvalid(SpecError):
 
 def parse_resource(document: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> Resource:
     """The resource, or ResourceInvalid with all faults. `old` is what it was, for the rules on change."""
-    found = check_resource(document, old)
-    if isinstance(found, list):
-        raise ResourceInvalid(found)
-    return found
+    faults = check_resource(document, old)
+    if isinstance(faults, list):
+        raise ResourceInvalid(faults)
+    return faults
 
 
 def check_resource(document: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> Resource | list[Fault]:
@@ -61,10 +64,10 @@ def check_resource(document: Mapping[str, Any], old: Mapping[str, Any] | None = 
 
 def parse_stored(document: Mapping[str, Any]) -> Resource:
     """The same of a document that was accepted before: a bound that came later takes no queue from its workers."""
-    found = _check_kind(document) or _check(document, None)
-    if isinstance(found, list):
-        raise ResourceInvalid(found)
-    return found
+    faults = _check_kind(document) or _check(document, None)
+    if isinstance(faults, list):
+        raise ResourceInvalid(faults)
+    return faults
 
 
 def _check(document: Mapping[str, Any], old: Mapping[str, Any] | None) -> Resource | list[Fault]:
@@ -125,12 +128,12 @@ def _check_keys(plain: Mapping[str, Any]) -> list[Fault]:
     faults = []
     for field in ("consumers", "bulk"):
         items = spec.get(field) if isinstance(spec, Mapping) else None
-        seen: set[str] = set()
+        keys: set[str] = set()
         for index, item in enumerate(items if isinstance(items, list) else ()):
             name = item.get("name") if isinstance(item, Mapping) else None
-            if isinstance(name, str) and name in seen:
+            if isinstance(name, str) and name in keys:
                 faults.append(Fault(f"spec.{field}[{index}].name", f"{name} is there twice; each needs its own name"))
-            seen.add(str(name))
+            keys.add(str(name))
     return faults
 
 
@@ -146,7 +149,7 @@ def _shaped(plain: Mapping[str, Any]) -> bool:
 
 
 def _fault(model: type[BaseModel], error: ErrorDetails) -> Fault:
-    return Fault(path_of(error["loc"]), _says(model, error))
+    return Fault(path_of(error["loc"]), _format_error(model, error))
 
 
 def path_of(location: Sequence[str | int]) -> str:
@@ -176,7 +179,7 @@ _WORDS: Final[dict[str, str]] = {
 }
 
 
-def _says(model: type[BaseModel], error: ErrorDetails) -> str:
+def _format_error(model: type[BaseModel], error: ErrorDetails) -> str:
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
         known = [field.alias or name for name, field in _fields_above(model, error["loc"])]
@@ -197,12 +200,12 @@ def _meant(given: str, known: Sequence[str] | Mapping[str, Any]) -> str:
 
 def _fields_above(model: type[BaseModel], location: Sequence[str | int]) -> Iterator[tuple[str, Any]]:
     """The fields of the model in which a location's last step was not found."""
-    found = model
+    current = model
     for step in location[:-1]:
-        for name, field in found.model_fields.items():
+        for name, field in current.model_fields.items():
             if step == (field.alias or name):
-                found = model_of(field.annotation) or _lost(location)
-    yield from found.model_fields.items()
+                current = model_of(field.annotation) or _lost(location)
+    yield from current.model_fields.items()
 
 
 def _lost(location: Sequence[str | int]) -> NoReturn:

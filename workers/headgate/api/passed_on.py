@@ -25,7 +25,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
 }
 
 
-def says_too_long(field: str) -> str:
+def describe_length_limit(field: str) -> str:
     """The fault of a list of this name, and the remedy."""
     remedy = _REMEDIES.get(field)
     return f"must have at most {ITEMS_MAX} items" + (f"; {remedy}" if remedy else "")
@@ -33,7 +33,7 @@ def says_too_long(field: str) -> str:
 
 def _listed(name: str, items: JsonDict | None = None) -> JsonDict:
     inner: JsonDict = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, **(items or {})}
-    rule: JsonDict = {"rule": f"self.size() <= {ITEMS_MAX}", "message": says_too_long(name)}
+    rule: JsonDict = {"rule": f"self.size() <= {ITEMS_MAX}", "message": describe_length_limit(name)}
     return {"type": "array", "nullable": True, "items": inner, "x-kubernetes-validations": [rule]}
 
 

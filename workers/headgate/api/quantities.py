@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Final
 
-from headgate.api.written import Written
+from headgate.api.written import UnitValue
 
 PATTERN: Final = r"^[0-9]{1,9}(k|M|G|Ki|Mi|Gi)?$"
 LENGTH_MAX: Final = 11
-SAYS: Final = "must be a size such as 256Ki, 1Mi or 64M"
+RULE_TEXT: Final = "must be a size such as 256Ki, 1Mi or 64M"
 
 _SUFFIXES: Final = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3, "Ki": 1024, "Mi": 1024**2, "Gi": 1024**3}
 _SHAPE: Final = re.compile(PATTERN)
@@ -27,12 +27,12 @@ def parse_size_bytes(text: object) -> int | None:
     return int(digits) * _SUFFIXES[text[len(digits) :]]
 
 
-class Size(Written):
+class Size(UnitValue):
     """A number of bytes."""
 
     __slots__ = ()
 
-    says = SAYS
+    message = RULE_TEXT
     json_schema: ClassVar[dict[str, Any]] = {"minLength": 1, "maxLength": LENGTH_MAX, "pattern": PATTERN}
 
     @classmethod

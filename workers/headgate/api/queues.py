@@ -129,7 +129,7 @@ class QueueSpec(Model):
         return (self.bucket or Bucket()) if self.engine == "bucket" else (self.extent or Extent())
 
 
-class Queue(Model):
+class QueueResource(Model):
     """A durable queue on Cassandra."""
 
     api_version: Literal["headgate.io/v1beta1"] = "headgate.io/v1beta1"

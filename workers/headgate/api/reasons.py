@@ -78,7 +78,7 @@ _LANES_REASONS: Final = (
 )
 _DEAD_LETTER_REASONS: Final = (
     Reason.NO_DEAD_LETTER,
-    Reason.DEAD_LETTER_FOUND,
+    Reason.DEAD_LETTER_RESOLVED,
     Reason.DEAD_LETTER_MISSING,
     Reason.DEAD_LETTER_CYCLE,
     Reason.PROGRESSING,

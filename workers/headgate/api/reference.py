@@ -71,9 +71,9 @@ def _type(node: Schema) -> str:
         return f"list of {_type(node['items'])}, at most {node['maxItems']}"
     if "additionalProperties" in node:
         return f"map to {_type(node['additionalProperties'])}"
-    says = " ".join(rule["message"] for rule in node.get("x-kubernetes-validations", ()))
+    rules = " ".join(rule["message"] for rule in node.get("x-kubernetes-validations", ()))
     for form in ("duration", "size", "cron schedule"):
-        if says.startswith(f"must be a {form}"):
+        if rules.startswith(f"must be a {form}"):
             return form
     return str(node["type"])
 
@@ -93,5 +93,5 @@ def _rules(model: type[Model]) -> str:
     rows = ["| rule | field | message |", "|---|---|---|"]
     for rule in rules_of(model):
         field = ".".join(step for step in (rule.scope, rule.field) if step)
-        rows.append(f"| {rule.name} | `{field}` | {_cell(rule.says)} |")
+        rows.append(f"| {rule.name} | `{field}` | {_cell(rule.message)} |")
     return "\n".join(rows) + "\n"

@@ -29,8 +29,8 @@ class Rule:
     name: str
     scope: str
     field: str
-    says: str
-    condition: e.Condition
+    message: str
+    condition: e.Expression
     on_change: bool = False
 
 
@@ -39,17 +39,17 @@ class Fault:
     """A fault of a resource: the path of the field, the requirement, and the rule that it breaks."""
 
     path: str
-    says: str
+    message: str
     rule: str = ""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.says}"
+        return f"{self.path}: {self.message}"
 
 
 def check_rules(rules: tuple[Rule, ...], resource: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[Fault]:
     """The rules that a resource (as JSON) breaks, in the order of the rules."""
     return [
-        Fault(_joined(path, rule.field), rule.says, rule.name)
+        Fault(_joined(path, rule.field), rule.message, rule.name)
         for rule in rules
         for path, subject, before in _subjects(rule.scope, resource, old)
         if (before is not None or not rule.on_change) and not rule.condition.holds(subject, before)
@@ -74,10 +74,10 @@ def _joined(path: str, field: str) -> str:
 
 
 def _effective(spec: type[BaseModel], path: str) -> e.Value:
-    found = default_of(spec, path)
-    if not isinstance(found, str | int):
+    default = default_of(spec, path)
+    if not isinstance(default, str | int):
         raise TypeError(f"{path} of {spec.__name__} has no default to fall back on")
-    return e.Value(path, found)
+    return e.Value(path, default)
 
 
 def _fixed(spec: type[BaseModel], prefix: str, path: str, *, duration: bool = False, default: bool = True) -> Rule:
@@ -119,11 +119,11 @@ def _counter(path: str) -> e.Value:
     return _effective(CounterSpec, path)
 
 
-def _engine_is(engine: str) -> e.Condition:
+def _engine_is(engine: str) -> e.Expression:
     return e.Is(_queue("engine"), "==", engine)
 
 
-def _engine_not(engine: str) -> e.Condition:
+def _engine_not(engine: str) -> e.Expression:
     return e.Is(_queue("engine"), "!=", engine)
 
 
@@ -140,11 +140,11 @@ def _own_block(engine: str) -> Rule:
 _MODE = e.Value("mode", "")
 
 
-def _bulk(name: str, field: str, says: str, mode: str, condition: e.Condition) -> Rule:
-    return Rule(f"bulk.{name}", "spec.bulk[]", field, says, e.implies(e.Is(_MODE, "==", mode), condition))
+def _bulk(name: str, field: str, message: str, mode: str, condition: e.Expression) -> Rule:
+    return Rule(f"bulk.{name}", "spec.bulk[]", field, message, e.implies(e.Is(_MODE, "==", mode), condition))
 
 
-def _unset(*paths: str) -> e.Condition:
+def _unset(*paths: str) -> e.Expression:
     return e.All(tuple(e.Not(e.Has(path)) for path in paths))
 
 

@@ -23,10 +23,10 @@ KEY = "x-headgate-shape"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class ValueShape:
     """One value's form. `cel` is over `self`; `pattern` is for editors; `refuses` answers what is wrong, or None."""
 
-    says: str
+    message: str
     cel: str
     wrong: tuple[str, ...]
     pattern: str | None = None
@@ -39,12 +39,12 @@ class Shape:
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         def check(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
             try:
-                found = inner(value)
+                parsed = inner(value)
             except ValidationError:
-                raise PydanticCustomError("shape", self.says) from None
-            if not self.accepts(found):
-                raise PydanticCustomError("shape", self.says)
-            return found
+                raise PydanticCustomError("shape", self.message) from None
+            if not self.accepts(parsed):
+                raise PydanticCustomError("shape", self.message)
+            return parsed
 
         return core_schema.no_info_wrap_validator_function(check, handler(source))
 
@@ -59,7 +59,7 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DurationRange(Shape):
+class DurationRange(ValueShape):
     """A duration from `least` to `most`, both allowed."""
 
     least: durations.Duration
@@ -70,7 +70,7 @@ class DurationRange(Shape):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SizeRange(Shape):
+class SizeRange(ValueShape):
     """A size from `least` to `most`, both allowed."""
 
     least: quantities.Size
@@ -81,17 +81,17 @@ class SizeRange(Shape):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CronShape(Shape):
+class CronShape(ValueShape):
     """A schedule that a CronJob accepts."""
 
     def accepts(self, value: Any) -> bool:
         return cron.accepts(value)
 
 
-def text(pattern: str, says: str, *, length_max: int, wrong: tuple[str, ...]) -> Shape:
+def text(pattern: str, message: str, *, length_max: int, wrong: tuple[str, ...]) -> ValueShape:
     """A string that matches a pattern (one that RE2 and Python read alike)."""
-    return Shape(
-        says=says, cel=f"self.matches({quoted(pattern)})", wrong=wrong, pattern=pattern, length_max=length_max
+    return ValueShape(
+        message=message, cel=f"self.matches({quoted(pattern)})", wrong=wrong, pattern=pattern, length_max=length_max
     )
 
 
@@ -101,7 +101,7 @@ def between(least: str, most: str) -> DurationRange:
     return DurationRange(
         least=low,
         most=high,
-        says=f"{durations.SAYS}, from {least} to {most}",
+        message=f"{durations.RULE_TEXT}, from {least} to {most}",
         cel=(
             f"self.matches({quoted(durations.PATTERN)}) && "
             f"{duration_cel('self')} >= duration('{low.ms}ms') && {duration_cel('self')} <= duration('{high.ms}ms')"
@@ -115,7 +115,7 @@ def sized(least: str, most: str) -> SizeRange:
     return SizeRange(
         least=low,
         most=high,
-        says=f"{quantities.SAYS}, from {least} to {most}",
+        message=f"{quantities.RULE_TEXT}, from {least} to {most}",
         cel=(
             f"self.matches({quoted(quantities.PATTERN)}) && "
             f"quantity(self).compareTo(quantity('{least}')) >= 0 && quantity(self).compareTo(quantity('{most}')) <= 0"
@@ -138,4 +138,6 @@ def quoted(pattern: str) -> str:
     return f"r'{pattern}'" if "\\" in pattern else f"'{pattern}'"
 
 
-CRON = CronShape(says=cron.SAYS, cel=cron.CEL, wrong=cron.WRONG, pattern=cron.PATTERN, length_max=cron.LENGTH_MAX)
+CRON = CronShape(
+    message=cron.RULE_TEXT, cel=cron.CEL, wrong=cron.WRONG, pattern=cron.PATTERN, length_max=cron.LENGTH_MAX
+)

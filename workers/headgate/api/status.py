@@ -79,7 +79,7 @@ class Reason(StrEnum):
     BULK_FAILING = "BulkFailing"
     SPARK_OPERATOR_MISSING = "SparkOperatorMissing"
     NO_DEAD_LETTER = "NoDeadLetter"
-    DEAD_LETTER_FOUND = "DeadLetterFound"
+    DEAD_LETTER_RESOLVED = "DeadLetterFound"
     DEAD_LETTER_MISSING = "DeadLetterMissing"
     DEAD_LETTER_CYCLE = "DeadLetterCycle"
     COLLECTION_CURRENT = "CollectionCurrent"
@@ -127,7 +127,7 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.BULK_FAILING: "The last run of a bulk job failed. The message names it.",
     Reason.SPARK_OPERATOR_MISSING: "The Spark operator's SparkApplication resource is not installed.",
     Reason.NO_DEAD_LETTER: "The queue names no dead-letter queue.",
-    Reason.DEAD_LETTER_FOUND: "The dead-letter queue exists.",
+    Reason.DEAD_LETTER_RESOLVED: "The dead-letter queue exists.",
     Reason.DEAD_LETTER_MISSING: "The dead-letter queue does not exist yet. Failed messages stay in this queue.",
     Reason.DEAD_LETTER_CYCLE: "The dead-letter queues lead back to this queue.",
     Reason.COLLECTION_CURRENT: "The collector has passed over all keys in time.",

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from headgate.api.defaults import model_of
 from headgate.api.parse import KINDS, Resource, parse_stored
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 Document = Mapping[str, Any]
 
@@ -27,7 +27,8 @@ def document_of(resource: Resource) -> dict[str, Any]:
 
 
 def resource_of(document: Document) -> Resource:
-    """The resource of a document, without what this version does not know. SpecError if even that is not valid."""
+    """The resource of a document, without what this version does not know. InvalidRequest if even that is not
+    valid."""
     return parse_stored(known_part(document))
 
 
@@ -35,14 +36,14 @@ def known_part(document: Document) -> dict[str, Any]:
     """The document without fields that this version's models do not have."""
     model = KINDS.get(str(document.get("kind")))
     if model is None:
-        raise SpecError("This version does not know the kind of the resource", kind=document.get("kind"))
+        raise InvalidRequest("This version does not know the kind of the resource", kind=document.get("kind"))
     return _known(model, document)
 
 
 def carry_unknown(standing: Document, wanted: Document) -> dict[str, Any]:
     """The wanted document, with fields of the standing one that this version's models do not have."""
     model = KINDS.get(str(wanted.get("kind")))
-    return dict(wanted) if model is None else _carried(model, standing, wanted)
+    return dict(wanted) if model is None else _merge_model(model, standing, wanted)
 
 
 @cache
@@ -64,28 +65,28 @@ def _known_value(model: type[BaseModel] | None, value: Any) -> Any:
     return value
 
 
-def _carried(model: type[BaseModel], standing: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_model(model: type[BaseModel], standing: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     models = _models(model)
-    found = dict(wanted)
+    merged = dict(wanted)
     for key, value in standing.items():
         if key not in models:
-            found.setdefault(key, value)
+            merged.setdefault(key, value)
             continue
         inner, ours = models[key], wanted.get(key)
         if inner is None:
             continue
         if isinstance(value, Mapping) and isinstance(ours, Mapping):
-            found[key] = _carried(inner, value, ours)
+            merged[key] = _merge_model(inner, value, ours)
         elif isinstance(value, list) and isinstance(ours, list):
-            found[key] = _carried_items(inner, value, ours)
-    return found
+            merged[key] = _merge_items(inner, value, ours)
+    return merged
 
 
-def _carried_items(model: type[BaseModel], standing: list[Any], wanted: list[Any]) -> list[Any]:
+def _merge_items(model: type[BaseModel], standing: list[Any], wanted: list[Any]) -> list[Any]:
     """Items of a list are the same when they have the same name, as for the API server."""
     by_name = {item["name"]: item for item in standing if isinstance(item, Mapping) and "name" in item}
     return [
-        _carried(model, by_name[item["name"]], item)
+        _merge_model(model, by_name[item["name"]], item)
         if isinstance(item, Mapping) and item.get("name") in by_name
         else item
         for item in wanted

@@ -15,12 +15,12 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 
 @total_ordering
-class Written:
+class UnitValue:
     """A number with its unit; `text` is how it was written, `number` what it means in the smallest unit."""
 
     __slots__ = ("number", "text")
 
-    says: ClassVar[str]
+    message: ClassVar[str]
     """The requirement on a text, for the author of an invalid one."""
     json_schema: ClassVar[dict[str, Any]]
     """The part of it that a schema can express."""
@@ -31,7 +31,7 @@ class Written:
     def __init__(self, text: str) -> None:
         number = self.parse(text)
         if number is None:
-            raise ValueError(f"{text!r} {self.says}")
+            raise ValueError(f"{text!r} {self.message}")
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "number", number)
 
@@ -76,5 +76,5 @@ class Written:
         if isinstance(value, cls):
             return value
         if not isinstance(value, str) or cls.parse(value) is None:
-            raise PydanticCustomError("written", cls.says)
+            raise PydanticCustomError("written", cls.message)
         return cls(value)

@@ -21,19 +21,19 @@ from headgate.applying.decide_steps import (
     Adopt,
     CreateKeyspace,
     CreateTable,
+    CurrentState,
     Decided,
-    Found,
-    MendDrift,
+    FixDrift,
     SchemaStep,
     Step,
     decide_steps,
 )
 from headgate.applying.perform_steps import StepPerformer
-from headgate.applying.wanted import Surroundings, Wanted, catalogue_keyspace, keyspace_of, wanted_of
-from headgate.engines.registry import CARRIED, engine_of, tables_of
-from headgate.errors import Bug, Conflict, Refused, SpecError
+from headgate.applying.wanted import PlacementDefaults, Wanted, catalogue_keyspace, keyspace_of, wanted_of
+from headgate.engines.registry import ENGINE_MODULES, engine_of, tables_of
+from headgate.errors import Bug, Conflict, InvalidRequest, OperationRefused
 from headgate.store.catalogue import Catalogue, Change
-from headgate.store.catalogue_entry import Entry, Name, State
+from headgate.store.catalogue_entry import Entry, EntryState, Name
 from headgate.store.catalogue_tables import CATALOGUE_TABLES
 from headgate.store.decide_generation import ChangeUnderWay
 from headgate.store.drift import Drift, unmended
@@ -45,7 +45,7 @@ from headgate.store.schema import (
     SchemaRightsMissing,
     ensure,
     plan,
-    read_standing,
+    read_result,
 )
 from headgate.store.store import Store
 from headgate.store.table import Table
@@ -90,7 +90,7 @@ class _Course:
 
     change: Change = Change.UNCHANGED
     tables: list[str] = field(default_factory=list)
-    mended: list[Drift] = field(default_factory=list)
+    fixed: list[Drift] = field(default_factory=list)
     moved: bool = False
 
     def add(self, step: Step, change: Change | None) -> None:
@@ -98,8 +98,8 @@ class _Course:
             self.tables.append(step.keyspace.name)
         elif isinstance(step, CreateTable):
             self.tables.append(step.table.name)
-        elif isinstance(step, MendDrift):
-            self.mended.append(step.drift.mended())
+        elif isinstance(step, FixDrift):
+            self.fixed.append(step.drift.fixed())
         elif isinstance(step, Adopt):
             self.moved = True
         if change is Change.CREATED or (change is Change.UPDATED and self.change is Change.UNCHANGED):
@@ -121,8 +121,8 @@ class Applier:
     catalogue: Catalogue
     store_in: Callable[[str], Store]
     """The store of a keyspace: lanes are created in the keyspace of the tables."""
-    surroundings: Surroundings
-    carried: Mapping[str, str] = field(default_factory=lambda: CARRIED)
+    surroundings: PlacementDefaults
+    engines: Mapping[str, str] = field(default_factory=lambda: ENGINE_MODULES)
     tables_max: int = TABLES_MAX
     adopting: bool = False
     """Whether to take over an entry that has another owner, or was retained."""
@@ -142,53 +142,53 @@ class Applier:
             return await self._apply(wanted)
         except SchemaRightsMissing:
             raise
-        except (Refused, Conflict, SpecError) as refused:
+        except (OperationRefused, Conflict, InvalidRequest) as refused:
             return Applied(wanted.name, "refused", notes=_lines(refused))
 
     async def _apply(self, wanted: Wanted) -> Applied:
         """Observe, decide, perform; until no step is left."""
         course = _Course()
         for rounds_left in reversed(range(ROUNDS_MAX)):
-            found = await self.look(wanted)
-            decided = self._decide(wanted, found)
+            current = await self.read_current(wanted)
+            decided = self._decide(wanted, current)
             if not decided.steps:
-                return self._told(wanted, found, decided, course)
+                return self._build_result(wanted, current, decided, course)
             try:
-                await self._perform(decided.steps, found, course)
+                await self._perform(decided.steps, current, course)
             except Conflict:
                 if not rounds_left:
                     raise
         raise NeverDone(resource=wanted.name, steps=", ".join(type(step).__name__ for step in decided.steps))
 
-    async def look(self, wanted: Wanted) -> Found:
+    async def read_current(self, wanted: Wanted) -> CurrentState:
         """Its observed state."""
         known = await self.catalogue.find(wanted.name)
         if known is None:
-            needs_room = wanted.place.tables == "dedicated" and bool(self._tables(wanted, _ANY_CREATION))
-            return Found(tables_total=await self.schema.count_tables() if needs_room else 0)
+            needs_tables = wanted.place.tables == "dedicated" and bool(self._tables(wanted, _ANY_CREATION))
+            return CurrentState(tables_total=await self.schema.count_tables() if needs_tables else 0)
         tables = self._tables(wanted, known.entry.id) or ()
         keyspace = keyspace_of(wanted, known.entry.place)
         noted = await self.catalogue.tables_made(keyspace.name) if tables else frozenset()
-        standing = await read_standing(self.schema, keyspace, tables)
-        return Found(known.entry, standing.keyspace_there, standing.there, noted, standing.drifts)
+        standing = await read_result(self.schema, keyspace, tables)
+        return CurrentState(known.entry, standing.keyspace_there, standing.there, noted, standing.drifts)
 
-    def _decide(self, wanted: Wanted, found: Found) -> Decided:
+    def _decide(self, wanted: Wanted, current: CurrentState) -> Decided:
         decided = decide_steps(
             wanted,
-            found,
+            current,
             owner=self.catalogue.owner,
             data_center=self.surroundings.data_center,
             now_us=self.catalogue.now_us(),
-            adopting=self.adopting and found.entry is not None and _may_be_taken(found.entry),
+            adopting=self.adopting and current.entry is not None and _may_be_taken(current.entry),
             tables_max=self.tables_max,
-            carried=self.carried,
+            engines=self.engines,
         )
         if decided.stopped is not None and not isinstance(decided.stopped, ChangeUnderWay):
             raise decided.stopped
         return decided
 
-    async def _perform(self, steps: Sequence[Step], found: Found, course: _Course) -> None:
-        performer = StepPerformer(self.schema, self.catalogue, self.store_in, self.carried)
+    async def _perform(self, steps: Sequence[Step], current: CurrentState, course: _Course) -> None:
+        performer = StepPerformer(self.schema, self.catalogue, self.store_in, self.engines)
         for step in steps:
             try:
                 performed = await performer.perform(step)
@@ -196,35 +196,35 @@ class Applier:
                 cql = [each.cql for each in steps if isinstance(each, SchemaStep)]
                 raise SchemaRightsMissing(cql, str(refused.facts.get("cause", ""))) from refused
             course.add(step, performed.change)
-            if performed.entry is not None and found.entry is not None:
-                before, after = found.entry, performed.entry
+            if performed.entry is not None and current.entry is not None:
+                before, after = current.entry, performed.entry
                 course.moved |= (before.state, before.generations) != (after.state, after.generations)
 
-    def _told(self, wanted: Wanted, found: Found, decided: Decided, course: _Course) -> Applied:
+    def _build_result(self, wanted: Wanted, current: CurrentState, decided: Decided, course: _Course) -> Applied:
         notes: tuple[str, ...] = ()
-        if not decided.carried:
+        if not decided.is_supported:
             engine = engine_of(wanted.resource)
             notes = (f"its tables need a later release: this release does not support {engine}",)
         elif decided.stopped is not None:
             notes = _lines(decided.stopped)
-        drifts = (*course.mended, *decided.by_hand)
-        return Applied(wanted.name, course.outcome, found.entry, notes, drifts, tuple(course.tables))
+        drifts = (*course.fixed, *decided.by_hand)
+        return Applied(wanted.name, course.outcome, current.entry, notes, drifts, tuple(course.tables))
 
     def _tables(self, wanted: Wanted, creation: UUID) -> tuple[Table, ...] | None:
-        return tables_of(wanted.resource, creation, carried=self.carried)
+        return tables_of(wanted.resource, creation, engines=self.engines)
 
     async def print_plan(self, resources: Sequence[Resource]) -> list[str]:
         """The CQL of the missing objects, and comments where an entry has to exist first. Changes nothing."""
         planned = await plan(self.schema, catalogue_keyspace(self.surroundings), CATALOGUE_TABLES)
         catalogue_there = not planned.keyspaces and not planned.tables
         lines = list(_commented("the catalogue", planned.statements))
-        seen = set(planned.statements)
+        shown = set(planned.statements)
         for resource in resources:
             wanted = wanted_of(resource, self.surroundings)
             known = await self.catalogue.find(wanted.name) if catalogue_there else None
             statements: Collection[str] = ()
             if known is None and wanted.place.tables == "dedicated":
-                if tables_of(resource, _ANY_CREATION, carried=self.carried) is not None:
+                if tables_of(resource, _ANY_CREATION, engines=self.engines) is not None:
                     lines.append(
                         f"-- {wanted.label}: its tables are named by the id that `headgate apply` gives it;"
                         " apply, then print again"
@@ -233,21 +233,21 @@ class Applier:
                 statements = keyspace.statements
             else:
                 statements = (await self._plan_tables(wanted, known.entry if known else None)).statements
-            fresh = [statement for statement in statements if statement not in seen]
-            seen.update(fresh)
+            fresh = [statement for statement in statements if statement not in shown]
+            shown.update(fresh)
             lines += _commented(wanted.label, fresh)
         return lines or ["-- nothing is missing"]
 
     async def _plan_tables(self, wanted: Wanted, entry: Entry | None) -> SchemaPlan:
         place = entry.place if entry else wanted.place
-        tables = tables_of(wanted.resource, entry.id if entry else _ANY_CREATION, carried=self.carried)
+        tables = tables_of(wanted.resource, entry.id if entry else _ANY_CREATION, engines=self.engines)
         before = await self.catalogue.tables_made(place.keyspace) if entry else frozenset()
         return await plan(self.schema, keyspace_of(wanted, place), tables or (), before)
 
 
 def _may_be_taken(entry: Entry) -> bool:
     """An entry that an operator manages has to be released by the operator first; otherwise both would write it."""
-    return entry.state is State.RETAINED or not entry.owner.startswith("operator/")
+    return entry.state is EntryState.RETAINED or not entry.owner.startswith("operator/")
 
 
 def _commented(label: str, statements: Collection[str]) -> list[str]:

@@ -18,9 +18,9 @@ from typing import Any, Unpack
 
 from headgate.api.parse import Resource, parse_resource
 from headgate.applying.apply import Applied, Applier
-from headgate.applying.wanted import Surroundings
+from headgate.applying.wanted import PlacementDefaults
 from headgate.client.background import BackgroundLoop
-from headgate.errors import Refused, SpecError
+from headgate.errors import InvalidRequest, OperationRefused
 from headgate.store.cassandra_settings import (
     ConnectionOptions,
     ConnectionSettings,
@@ -85,7 +85,7 @@ class ApplyReport:
         """Raise Refused if a resource was refused."""
         if self.refused:
             reasons = "; ".join(f"{each.kind} {each.name}: {', '.join(each.notes)}" for each in self.refused)
-            raise Refused("Resources were refused.", resources=reasons)
+            raise OperationRefused("Resources were refused.", resources=reasons)
 
 
 async def apply(
@@ -157,20 +157,20 @@ def read_resources(resources: Resources) -> tuple[Resource, ...]:
         elif isinstance(each, str | Path):
             read += load_files([Path(each)])
         else:
-            raise SpecError(
+            raise InvalidRequest(
                 "Only paths of YAML files and documents can be applied",
                 remedy="pass a path or a dict",
                 given=type(each).__name__,
             )
     if not read:
-        raise SpecError("There is no Queue and no Counter to apply.", given=repr(resources)[:100])
+        raise InvalidRequest("There is no Queue and no Counter to apply.", given=repr(resources)[:100])
     return tuple(read)
 
 
 def checked_owner(owner: str) -> str:
     """The owner as the catalogue has it: the same for the command and the call."""
     if not owner.isprintable() or not 0 < len(owner) <= OWNER_LENGTH_MAX or any(sign in owner for sign in " /"):
-        raise SpecError(
+        raise InvalidRequest(
             "An owner is a name without blanks and slashes.", given=repr(owner), length_max=OWNER_LENGTH_MAX
         )
     return f"cli/{owner}"
@@ -194,7 +194,9 @@ async def open_applier(
     store = await CassandraStore.connect(settings, must_exist=False, driver_session=driver_session)
     try:
         schema = CassandraSchema(store)
-        surroundings = Surroundings(settings.keyspace, store.data_center, await schema.nodes_in(store.data_center))
+        surroundings = PlacementDefaults(
+            settings.keyspace, store.data_center, await schema.nodes_in(store.data_center)
+        )
         skew_us = min(resource.spec.max_clock_skew.ms * MS_US for resource in resources)
         async with Clock(CassandraTimes(store), bounds=Bounds(max_skew_us=skew_us)) as clock:
             catalogue = Catalogue(store, now_us=clock.require, owner=owner)

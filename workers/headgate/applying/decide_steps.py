@@ -20,23 +20,30 @@ from uuid import UUID
 from headgate.api.parse import ResourceInvalid
 from headgate.api.versions import carry_unknown
 from headgate.applying.wanted import Wanted, allowed_change, keyspace_of
-from headgate.engines.registry import CARRIED, engine_of, engine_of_entry, makes_lanes, tables_of, tables_of_entry
-from headgate.errors import HeadgateError, Refused
+from headgate.engines.registry import (
+    ENGINE_MODULES,
+    engine_of,
+    engine_of_entry,
+    makes_lanes,
+    tables_of,
+    tables_of_entry,
+)
+from headgate.errors import HeadgateError, OperationRefused
 from headgate.expiry import SECOND_US, others_may_act_after
 from headgate.store.catalogue_entry import (
     BeingDeleted,
     Document,
-    ElsewhereAtHome,
     Entry,
+    EntryState,
     Name,
-    Place,
-    State,
+    StoragePlace,
+    WrongDataCenter,
     encode_document,
     owned_by_another,
 )
 from headgate.store.cql import create_keyspace_cql, create_table_cql, drop_table_cql
 from headgate.store.decide_generation import ChangeUnderWay, Generation, decide_next, is_over
-from headgate.store.drift import Drift, Standing, missing
+from headgate.store.drift import Drift, DriftStatus, missing
 from headgate.store.table import Keyspace, Table
 
 TABLES_MAX = 300
@@ -84,7 +91,7 @@ class NoteTables:
 
 
 @dataclass(frozen=True)
-class MendDrift:
+class FixDrift:
     """Add a column that is missing, set an option that is off."""
 
     keyspace: str
@@ -103,7 +110,7 @@ class DeclareEntry:
     name: Name
     owner: str
     document: Document = field(hash=False)
-    place: Place
+    place: StoragePlace
     shards: int
 
 
@@ -204,7 +211,7 @@ class Forget:
     entry: Entry
 
 
-SchemaStep = CreateKeyspace | CreateTable | MendDrift | DropTable
+SchemaStep = CreateKeyspace | CreateTable | FixDrift | DropTable
 """Those that are one statement each."""
 EntryStep = DeclareEntry | Activate | Announce | MakeSure | Turn | Adopt | Retain | MarkDeleting | Forget
 """Those that change the entry, by LWT."""
@@ -215,7 +222,7 @@ Step = SchemaStep | EntryStep | NoteTables | MakeLanes | ForgetRows
 
 
 @dataclass(frozen=True)
-class Found:
+class CurrentState:
     """The state of one resource in Cassandra, as it was read."""
 
     entry: Entry | None = None
@@ -242,17 +249,17 @@ class Decided:
     first."""
     by_hand: tuple[Drift, ...] = ()
     """Differences that only a person can fix: no step is taken before."""
-    carried: bool = True
+    is_supported: bool = True
     """Whether this release has its engine; of another only the entry is created."""
     again_at_us: int | None = None
     """When the next step is due, if nothing else changes."""
 
 
-class TooManyTables(Refused):
+class TooManyTables(OperationRefused):
     """Dedicated tables would bring the cluster above its limit."""
 
 
-class StorageElsewhere(Refused):
+class StorageElsewhere(OperationRefused):
     """Its home data centre is not the one that this connection uses (rule R5)."""
 
 
@@ -261,81 +268,83 @@ class StorageElsewhere(Refused):
 
 def decide_steps(
     wanted: Wanted,
-    found: Found,
+    current: CurrentState,
     *,
     owner: str,
     data_center: str,
     now_us: int,
     adopting: bool = False,
     tables_max: int = TABLES_MAX,
-    carried: Mapping[str, str] = CARRIED,
+    engines: Mapping[str, str] = ENGINE_MODULES,
 ) -> Decided:
     """The steps that bring the store to the state that this resource wants. `data_center` is the connection's."""
     if wanted.place.data_center != data_center:
         return Decided(stopped=_elsewhere(wanted, data_center))
-    entry = found.entry
+    entry = current.entry
     if entry is None:
-        stopped = _no_room(wanted, found, tables_max, carried)
+        stopped = _check_tables_max(wanted, current, tables_max, engines)
         return Decided(stopped=stopped) if stopped else Decided((_declare(wanted, owner),))
     try:
         entry.require_home(data_center)
         changed = encode_document(_document_to_write(wanted, entry)) != encode_document(entry.document)
-    except (ElsewhereAtHome, ResourceInvalid) as refused:
+    except (WrongDataCenter, ResourceInvalid) as refused:
         return Decided(stopped=refused)
-    if entry.state is State.DELETING:
+    if entry.state is EntryState.DELETING:
         return Decided(stopped=BeingDeleted(resource=entry.name))
     if entry.owner != owner and not adopting:
         return Decided(stopped=owned_by_another(entry, owner))
-    if entry.owner != owner or entry.state is State.RETAINED:
+    if entry.owner != owner or entry.state is EntryState.RETAINED:
         return Decided((Adopt(entry, owner, wanted.document),))
     first = (_declare(wanted, owner),) if changed else ()
-    return _decide_rest(wanted, found, entry, first, now_us=now_us, carried=carried)
+    return _decide_rest(wanted, current, entry, first, now_us=now_us, engines=engines)
 
 
-def decide_removal(entry: Entry, found: Found, *, now_us: int, carried: Mapping[str, str] = CARRIED) -> Decided:
+def decide_removal(
+    entry: Entry, current: CurrentState, *, now_us: int, engines: Mapping[str, str] = ENGINE_MODULES
+) -> Decided:
     """The steps that leave nothing of a creation but its used id. Called again until it is gone.
 
     The caller stops its workers once the entry is marked, and before it calls again.
     """
-    if entry.state is not State.DELETING:
+    if entry.state is not EntryState.DELETING:
         return Decided((MarkDeleting(entry),))
     heard_us = entry.changed_us + HEARD_AFTER_US
     if now_us < heard_us:
         return Decided(again_at_us=heard_us)
-    tables = tables_of_entry(entry, carried=carried) or ()
+    tables = tables_of_entry(entry, engines=engines) or ()
     if entry.place.tables == "shared":
         steps: tuple[Step, ...] = (ForgetRows(engine_of_entry(entry), entry),) if tables else ()
         return Decided((*steps, Forget(entry)))
     keyspace = entry.place.keyspace
-    there = [table.name for table in tables if table.name in found.there]
-    unnoted = tuple(name for name in there if name not in found.noted)
+    there = [table.name for table in tables if table.name in current.there]
+    unnoted = tuple(name for name in there if name not in current.noted)
     noting = (NoteTables(keyspace, unnoted),) if unnoted else ()
     return Decided((*noting, *(DropTable(entry, keyspace, name) for name in there), Forget(entry)))
 
 
 def _decide_rest(
     wanted: Wanted,
-    found: Found,
+    current: CurrentState,
     entry: Entry,
     first: tuple[Step, ...],
     *,
     now_us: int,
-    carried: Mapping[str, str],
+    engines: Mapping[str, str],
 ) -> Decided:
     """Of an entry that is its owner's: tables, then lanes, then generations."""
-    tables = tables_of(wanted.resource, entry.id, carried=carried)
+    tables = tables_of(wanted.resource, entry.id, engines=engines)
     if tables is None:
-        return Decided(first, carried=False)
-    dropped = [table for table in tables if table.name not in found.there and table.name in found.noted]
+        return Decided(first, is_supported=False)
+    dropped = [table for table in tables if table.name not in current.there and table.name in current.noted]
     by_hand = (
-        *(drift for drift in found.drifts if drift.standing is Standing.BY_HAND),
+        *(drift for drift in current.drifts if drift.standing is DriftStatus.BY_HAND),
         *(missing(table) for table in dropped),
     )
-    steps = [*first, *_table_steps(keyspace_of(wanted, entry.place), tables, found)]
+    steps = [*first, *_table_steps(keyspace_of(wanted, entry.place), tables, current)]
     if by_hand:
         return Decided(tuple(steps), by_hand=by_hand)
-    lanes = makes_lanes(engine_of(wanted.resource), carried=carried)
-    if entry.state is State.MAKING:
+    lanes = makes_lanes(engine_of(wanted.resource), engines=engines)
+    if entry.state is EntryState.MAKING:
         if lanes:
             steps += _lanes_of_all(wanted, entry)
         steps.append(Activate(entry))
@@ -348,16 +357,16 @@ def _decide_rest(
     return Decided(tuple(steps), again_at_us=_over_us(wanted, entry))
 
 
-def _table_steps(keyspace: Keyspace, tables: tuple[Table, ...], found: Found) -> Iterator[Step]:
-    create = [table for table in tables if table.name not in found.there and table.name not in found.noted]
-    if create and not found.keyspace_there:
+def _table_steps(keyspace: Keyspace, tables: tuple[Table, ...], current: CurrentState) -> Iterator[Step]:
+    create = [table for table in tables if table.name not in current.there and table.name not in current.noted]
+    if create and not current.keyspace_there:
         yield CreateKeyspace(keyspace)
     for table in create:
         yield CreateTable(keyspace.name, table)
-    for drift in found.drifts:
-        if drift.standing is Standing.MENDABLE:
-            yield MendDrift(keyspace.name, drift)
-    unnoted = tuple(table.name for table in tables if table.name not in found.noted)
+    for drift in current.drifts:
+        if drift.standing is DriftStatus.MENDABLE:
+            yield FixDrift(keyspace.name, drift)
+    unnoted = tuple(table.name for table in tables if table.name not in current.noted)
     if unnoted:
         yield NoteTables(keyspace.name, unnoted)
 
@@ -397,8 +406,8 @@ def _declare(wanted: Wanted, owner: str) -> DeclareEntry:
 
 def _document_to_write(wanted: Wanted, entry: Entry) -> Document:
     """With the fields that a newer version added. An existing document was checked when it was written."""
-    carried = carry_unknown(entry.document, wanted.document)
-    if encode_document(carried) == encode_document(entry.document):
+    merged = carry_unknown(entry.document, wanted.document)
+    if encode_document(merged) == encode_document(entry.document):
         return entry.document
     return allowed_change(entry.document, wanted.document)
 
@@ -406,16 +415,18 @@ def _document_to_write(wanted: Wanted, entry: Entry) -> Document:
 def _elsewhere(wanted: Wanted, data_center: str) -> StorageElsewhere:
     home = wanted.place.data_center
     remedy = f"set DATA_CENTER={home} and name contact points in that data center"
-    return StorageElsewhere(home=home, here=data_center, remedy=remedy)
+    return StorageElsewhere(home=home, connected_to=data_center, remedy=remedy)
 
 
-def _no_room(wanted: Wanted, found: Found, tables_max: int, carried: Mapping[str, str]) -> TooManyTables | None:
+def _check_tables_max(
+    wanted: Wanted, current: CurrentState, tables_max: int, engines: Mapping[str, str]
+) -> TooManyTables | None:
     """Before the entry is created, so that nothing of it is left."""
-    needed = tables_of(wanted.resource, _ANY_CREATION, carried=carried)
-    if wanted.place.tables != "dedicated" or not needed or found.tables_total + len(needed) <= tables_max:
+    needed = tables_of(wanted.resource, _ANY_CREATION, engines=engines)
+    if wanted.place.tables != "dedicated" or not needed or current.tables_total + len(needed) <= tables_max:
         return None
     return TooManyTables(
-        tables=found.tables_total,
+        tables=current.tables_total,
         needed=len(needed),
         most=tables_max,
         remedy="set `storage.tables: shared`, which adds none",

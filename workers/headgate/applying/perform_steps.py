@@ -18,22 +18,22 @@ from headgate.applying.decide_steps import (
     CreateTable,
     DeclareEntry,
     DropTable,
+    FixDrift,
     Forget,
     ForgetRows,
     MakeLanes,
     MakeSure,
     MarkDeleting,
-    MendDrift,
     NoteTables,
     Retain,
     Step,
     Turn,
 )
 from headgate.applying.wanted import allowed_change
-from headgate.engines.registry import CARRIED, Making, forget_rows, make_generation
+from headgate.engines.registry import ENGINE_MODULES, Making, forget_rows, make_generation
 from headgate.errors import Bug
 from headgate.store.catalogue import Catalogue, Change
-from headgate.store.catalogue_entry import Entry, State
+from headgate.store.catalogue_entry import Entry, EntryState
 from headgate.store.schema import SchemaPort
 from headgate.store.store import Store
 
@@ -57,27 +57,27 @@ class StepPerformer:
     """Of any owner: steps name the owner they act for."""
     store_in: Callable[[str], Store]
     """The store of a keyspace: rows are created in the keyspace of the tables."""
-    carried: Mapping[str, str] = field(default_factory=lambda: CARRIED)
+    engines: Mapping[str, str] = field(default_factory=lambda: ENGINE_MODULES)
 
     async def perform(self, step: Step) -> Performed:
         """Take one step. RightsMissing, Conflict, Refused and Unavailable pass through."""
         match step:
             case CreateKeyspace():
                 await self._make_keyspace(step)
-            case CreateTable() | MendDrift():
+            case CreateTable() | FixDrift():
                 await self.schema.change(step.cql)
             case NoteTables():
                 await self.schema.agree(step.keyspace, step.names)
                 await self.catalogue.note_tables(step.keyspace, step.names)
             case MakeLanes():
                 making = self._making(step.entry)
-                await make_generation(step.engine, step.entry, step.generation, making, carried=self.carried)
+                await make_generation(step.engine, step.entry, step.generation, making, engines=self.engines)
             case DropTable():
                 await self._require_deleting(step.entry)
                 await self.schema.change(step.cql)
             case ForgetRows():
                 await self._require_deleting(step.entry)
-                await forget_rows(step.engine, step.entry, self._making(step.entry), carried=self.carried)
+                await forget_rows(step.engine, step.entry, self._making(step.entry), engines=self.engines)
             case DeclareEntry():
                 declared = await self.catalogue.for_owner(step.owner).declare(
                     step.name, step.document, place=step.place, shards=step.shards, check=allowed_change
@@ -102,10 +102,10 @@ class StepPerformer:
 
     async def _move(self, step: Activate | Retain | MarkDeleting | Forget) -> Entry:
         states = {
-            Activate: State.ACTIVE,
-            Retain: State.RETAINED,
-            MarkDeleting: State.DELETING,
-            Forget: State.GONE,
+            Activate: EntryState.ACTIVE,
+            Retain: EntryState.RETAINED,
+            MarkDeleting: EntryState.DELETING,
+            Forget: EntryState.GONE,
         }
         return await self.catalogue.for_owner(step.entry.owner).set_state(step.entry, states[type(step)])
 
@@ -118,7 +118,7 @@ class StepPerformer:
         return await catalogue.turn(step.entry, skew_us=step.skew_us)
 
     async def _require_deleting(self, entry: Entry) -> None:
-        await self.catalogue.require_state(entry, State.DELETING)
+        await self.catalogue.require_state(entry, EntryState.DELETING)
 
     def _making(self, entry: Entry) -> Making:
         return Making(self.store_in(entry.place.keyspace), self.catalogue.now_us, self.catalogue.new_uuid)

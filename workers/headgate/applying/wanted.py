@@ -9,7 +9,7 @@ from typing import Any
 from headgate.api.parse import Resource, ResourceInvalid, check_resource
 from headgate.api.versions import Document, carry_unknown, document_of, known_part
 from headgate.engines.registry import GENERATIONAL, engine_of, shards_of
-from headgate.store.catalogue_entry import Name, Place
+from headgate.store.catalogue_entry import Name, StoragePlace
 from headgate.store.schema import default_replication
 from headgate.store.table import Keyspace
 
@@ -17,7 +17,7 @@ MS_US = 1000
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class PlacementDefaults:
     """The defaults for a resource that sets no storage."""
 
     keyspace: str
@@ -34,7 +34,7 @@ class Wanted:
     resource: Resource
     name: Name
     document: dict[str, Any]
-    place: Place
+    place: StoragePlace
     shards: int
     skew_us: int
     replication: int
@@ -50,11 +50,11 @@ class Wanted:
         return str(self.name)
 
 
-def wanted_of(resource: Resource, surroundings: Surroundings) -> Wanted:
+def wanted_of(resource: Resource, surroundings: PlacementDefaults) -> Wanted:
     """Its storage if it sets one, else the connection's."""
     storage = resource.spec.storage
     name = Name(resource.kind, resource.metadata.namespace, resource.metadata.name)
-    place = Place(
+    place = StoragePlace(
         storage.data_center or surroundings.data_center, storage.keyspace or surroundings.keyspace, storage.tables
     )
     return Wanted(
@@ -68,20 +68,20 @@ def wanted_of(resource: Resource, surroundings: Surroundings) -> Wanted:
     )
 
 
-def catalogue_keyspace(surroundings: Surroundings) -> Keyspace:
+def catalogue_keyspace(surroundings: PlacementDefaults) -> Keyspace:
     """The keyspace of the catalogue, if it has to be made."""
     replication = default_replication(surroundings.nodes)
     return Keyspace(surroundings.keyspace, ((surroundings.data_center, replication),))
 
 
-def keyspace_of(wanted: Wanted, place: Place) -> Keyspace:
+def keyspace_of(wanted: Wanted, place: StoragePlace) -> Keyspace:
     """The keyspace of a resource's tables, if it has to be made."""
     return Keyspace(place.keyspace, ((place.data_center, wanted.replication),))
 
 
 def allowed_change(standing: Document, wanted: Document) -> Document:
     """The document to write over the existing one: the same rules as the API server's, one line for each fault."""
-    found = check_resource(known_part(wanted), known_part(standing))
-    if isinstance(found, list):
-        raise ResourceInvalid(found)
+    faults = check_resource(known_part(wanted), known_part(standing))
+    if isinstance(faults, list):
+        raise ResourceInvalid(faults)
     return carry_unknown(standing, wanted)

@@ -15,7 +15,7 @@ import click
 from headgate.api.loader import load_files
 from headgate.api.parse import Resource
 from headgate.applying.apply import Applied, Applier
-from headgate.applying.wanted import Surroundings
+from headgate.applying.wanted import PlacementDefaults
 from headgate.cli.arguments import define_command, files_of, files_option
 from headgate.cli.connection import read_environment
 from headgate.cli.documents import applied_document
@@ -23,7 +23,7 @@ from headgate.cli.exit_codes import ExitCode, exit_code_for
 from headgate.cli.output import Output, output_option
 from headgate.cli.terminal.progress import show_progress
 from headgate.cli.validate import resource_name
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.store.cassandra import CassandraStore
 from headgate.store.cassandra_schema import CassandraSchema
 from headgate.store.cassandra_settings import ConnectionSettings, read_settings
@@ -70,7 +70,7 @@ def command(owner: str, *, adopt: bool, dry_run: bool, output: Output, **options
     files = files_of(options)
     resources = load_files(files)
     if not resources:
-        raise SpecError("The files have no Queue and no Counter", files=", ".join(map(str, files)))
+        raise InvalidRequest("The files have no Queue and no Counter", files=", ".join(map(str, files)))
     settings = read_settings(read_environment())
     applying = _apply(resources, settings, _checked_owner(owner), output, adopting=adopt, dry_run=dry_run)
     try:
@@ -87,7 +87,9 @@ def command(owner: str, *, adopt: bool, dry_run: bool, output: Output, **options
 
 def _checked_owner(owner: str) -> str:
     if not owner.isprintable() or not 0 < len(owner) <= OWNER_LENGTH_MAX or any(sign in owner for sign in " /"):
-        raise SpecError("--as is a name without blanks and slashes", given=repr(owner), length_max=OWNER_LENGTH_MAX)
+        raise InvalidRequest(
+            "--as is a name without blanks and slashes", given=repr(owner), length_max=OWNER_LENGTH_MAX
+        )
     return f"cli/{owner}"
 
 
@@ -103,7 +105,9 @@ async def _apply(
     store = await CassandraStore.connect(settings, must_exist=False)
     try:
         schema = CassandraSchema(store)
-        surroundings = Surroundings(settings.keyspace, store.data_center, await schema.nodes_in(store.data_center))
+        surroundings = PlacementDefaults(
+            settings.keyspace, store.data_center, await schema.nodes_in(store.data_center)
+        )
         skew_us = min(resource.spec.max_clock_skew.ms * 1000 for resource in resources)
         async with Clock(CassandraTimes(store), bounds=Bounds(max_skew_us=skew_us)) as clock:
             catalogue = Catalogue(store, now_us=clock.require, owner=owner)
@@ -112,7 +116,7 @@ async def _apply(
                 cql = list(await _patiently(clock, partial(applier.print_plan, resources)))
                 output.show({"cql": cql}, table=lambda: cql, names=[])
                 return []
-            _tell_drifts("the catalogue", (await applier.prepare()).drifts)
+            _print_drifts("the catalogue", (await applier.prepare()).drifts)
             results = []
             with show_progress("apply", len(resources), quiet=sys.stdout.isatty()) as progress:
                 for resource in resources:
@@ -146,7 +150,7 @@ def _show(result: Applied, output: Output) -> None:
         for note in result.notes:
             click.echo(f"{name} refused: {note}", err=True)
         return
-    _tell_drifts(str(name), result.drifts)
+    _print_drifts(str(name), result.drifts)
 
 
 def _facts(result: Applied) -> str:
@@ -162,6 +166,6 @@ def _facts(result: Applied) -> str:
     return f" ({'; '.join([*facts, *result.notes])})"
 
 
-def _tell_drifts(label: str, drifts: Sequence[Drift]) -> None:
+def _print_drifts(label: str, drifts: Sequence[Drift]) -> None:
     for drift in drifts:
         click.echo(f"{label}: drift: {drift}", err=True)

@@ -23,21 +23,21 @@ from headgate.cli.connection import read_environment
 from headgate.cli.output import Output, output_option
 from headgate.client.blocking import SyncHeadgate, connect_sync
 from headgate.client.connection import Headgate, connect
-from headgate.errors import Refused, SpecError, Surroundings, Unavailable
+from headgate.errors import EnvironmentProblem, InvalidRequest, OperationRefused, Unavailable
 
 AGAIN_S: Final = 0.5
 There = TypeVar("There")
 
 
-class NotThrough(Unavailable):
+class CheckTimedOut(Unavailable):
     """Messages did not come through."""
 
 
-class CountedTwice(Refused):
+class CountedTwice(OperationRefused):
     """More was counted than was put."""
 
 
-class Told(BaseModel):
+class CheckMessage(BaseModel):
     """One message of a check."""
 
     counter: str
@@ -51,12 +51,12 @@ _lock = threading.Lock()
 _connections: list[SyncHeadgate] = []
 
 
-def count(told: Told) -> None:
+def count(message: CheckMessage) -> None:
     """The handler: count this message, once."""
     with _lock:
         if not _connections:
             _connections.append(connect_sync().open())
-    _connections[0].counter(told.counter).add(told.key, 1, token=told.token)
+    _connections[0].counter(message.counter).add(message.key, 1, token=message.token)
 
 
 # ---- the command
@@ -103,16 +103,16 @@ async def _through(connection: Headgate, options: dict[str, Any], until_s: float
     queue = await _until_there(lambda: connection.queue(options["queue"]), until_s)
     counter = await _until_there(lambda: connection.counter(options["counter"]), until_s)
     key, messages = uuid.uuid4().hex, int(options["messages"])
-    told = [Told(counter=options["counter"], key=key, token=counter.token()) for _ in range(messages)]
-    await queue.put_many([each.model_dump() for each in told])
+    messages_put = [CheckMessage(counter=options["counter"], key=key, token=counter.token()) for _ in range(messages)]
+    await queue.put_many([each.model_dump() for each in messages_put])
     click.echo(f"put {messages} messages into {options['queue']}", err=True)
-    while (found := await counter.value(key)) < messages:
+    while (value := await counter.value(key)) < messages:
         if time.monotonic() > until_s:
             resource = f"queue/{queue.name.rpartition('/')[2]}"
-            raise NotThrough(put=messages, counted=found, remedy=f"see why: kubectl headgate why {resource}")
+            raise CheckTimedOut(put=messages, counted=value, remedy=f"see why: kubectl headgate why {resource}")
         await asyncio.sleep(AGAIN_S)
-    if found > messages:
-        raise CountedTwice(put=messages, counted=found)
+    if value > messages:
+        raise CountedTwice(put=messages, counted=value)
 
 
 async def _until_there(ask: Callable[[], Awaitable[There]], until_s: float) -> There:
@@ -120,9 +120,9 @@ async def _until_there(ask: Callable[[], Awaitable[There]], until_s: float) -> T
     while True:
         try:
             return await ask()
-        except (SpecError, Surroundings, Unavailable, Refused) as missing:
+        except (InvalidRequest, EnvironmentProblem, Unavailable, OperationRefused) as missing:
             if time.monotonic() > until_s:
-                raise NotThrough(
+                raise CheckTimedOut(
                     cause=str(missing), remedy="see `kubectl get hgq,hgc` and the operator's log"
                 ) from None
         await asyncio.sleep(AGAIN_S)

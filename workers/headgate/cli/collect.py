@@ -13,7 +13,7 @@ from headgate.cli.connection import run_connected
 from headgate.cli.exit_codes import ExitCode, exit_code_for
 from headgate.cli.output import Output, output_option
 from headgate.cli.passes import (
-    Group,
+    PassGroup,
     check_whom,
     in_words,
     note,
@@ -29,7 +29,7 @@ from headgate.client.counter import Counter
 from headgate.client.queue import PATIENCE_S
 from headgate.counters.collector import PassReport
 from headgate.engines.summary.standing import CollectionResult
-from headgate.store.catalogue_entry import Entry, State
+from headgate.store.catalogue_entry import Entry, EntryState
 
 DEFAULT_SCHEDULE = Collect().schedule
 
@@ -71,12 +71,12 @@ def command(counter: str | None, namespace: str | None, schedule: str | None, ou
 
 async def scheduled_counters(connection: Headgate, namespace: str, schedule: str | None) -> dict[str, Entry]:
     """The counters with that schedule and of this group, by name, from the catalogue alone."""
-    wanted, group = None if schedule is None else in_words(schedule), Group.of(os.environ)
-    await connection.ground.clock.until_trusted(PATIENCE_S)
+    wanted, group = None if schedule is None else in_words(schedule), PassGroup.of(os.environ)
+    await connection.process_context.clock.until_trusted(PATIENCE_S)
     return {
         f"{namespace}/{entry.name.name}": entry
         for entry in await connection.counter_entries(namespace)
-        if entry.state is State.ACTIVE
+        if entry.state is EntryState.ACTIVE
         and wanted in (None, schedule_of(entry, "gc", DEFAULT_SCHEDULE))
         and group.has(entry, "gc")
     }
@@ -98,7 +98,7 @@ async def collect_counter(
         owed_us = await _overdue_us(counter, connection.now_us())
         if owed_us is not None:
             problems.append(f"no pass has read every key for {age(owed_us)}: fix the replicas that do not answer")
-    message = report.refused or _told(report)
+    message = report.refused or _format_report(report)
     show_pass("counter", name, output or Output(), message=message, problems=problems)
     return not problems
 
@@ -109,7 +109,7 @@ async def _result(counter: Counter, report: PassReport, now_us: int) -> Collecti
     keys, shards, expired = standing.counted()
     return CollectionResult(
         ended_us=now_us,
-        says=report.refused or _told(report),
+        message=report.refused or _format_report(report),
         problems=int(report.refused is not None),
         refused=report.refused or "",
         full_us=standing.full_us or 0,
@@ -129,7 +129,7 @@ async def _overdue_us(counter: Counter, now_us: int) -> int | None:
     return now_us - (standing.full_us or made_us)
 
 
-def _told(report: PassReport) -> str:
+def _format_report(report: PassReport) -> str:
     facts = [
         f"{report.keys} keys, {report.shards} shards",
         f"{report.collected} of {report.expired} ended shards merged",

@@ -26,7 +26,7 @@ from headgate.cli.showing import table
 from headgate.client.connection import Headgate
 from headgate.client.counter import Counter, CounterState
 from headgate.counters.types.contract import QuestionInvalid, plain
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -69,7 +69,7 @@ def add(counter: str, key: str, words: tuple[str, ...], **options: Any) -> None:
     same update counts once, also if it is repeated.
     """
     if options["new_token"] and options["token"] is not None:
-        raise SpecError("--new-token and --token exclude each other", remedy="give one of them")
+        raise InvalidRequest("--new-token and --token exclude each other", remedy="give one of them")
 
     async def work(connection: Headgate) -> None:
         opened = await connection.counter(counter)
@@ -155,7 +155,7 @@ async def _top_items(counter: Counter, key: str, limit: int) -> tuple[list[_Row]
     try:
         value = await counter.value(key, limit=limit)
     except QuestionInvalid:
-        raise SpecError(
+        raise InvalidRequest(
             "Only keys of type topk have items", type=counter.kind.name, remedy="omit the key to compare keys"
         ) from None
     rows = [(each.item, each.count, each.low, each.high) for each in value.items]
@@ -185,7 +185,7 @@ def _greatness(counter: Counter, value: Any) -> Any:
     for name in ORDERED_BY:
         if getattr(value, name, None) is not None:
             return getattr(value, name)
-    raise SpecError("Values of this type have no order", type=counter.kind.name)
+    raise InvalidRequest("Values of this type have no order", type=counter.kind.name)
 
 
 @command.command("merge")
@@ -215,7 +215,7 @@ def merge(
     """
     places = [*((counter, key) for key in keys), *others]
     if not places:
-        raise SpecError("A merge needs keys", remedy="name keys, or give --with COUNTER KEY")
+        raise InvalidRequest("A merge needs keys", remedy="name keys, or give --with COUNTER KEY")
     question = _question(parameters)
 
     async def work(connection: Headgate) -> Any:
@@ -258,7 +258,7 @@ def _question(parameters: tuple[str, ...]) -> dict[str, Any]:
     for each in parameters:
         name, equals, value = each.partition("=")
         if not equals or not name.isidentifier():
-            raise SpecError("--param is NAME=JSON", given=each)
+            raise InvalidRequest("--param is NAME=JSON", given=each)
         question[name] = _json(value)
     return question
 
@@ -267,7 +267,7 @@ def _json(word: str) -> Any:
     try:
         return json.loads(word)
     except ValueError:
-        raise SpecError("The value is not JSON", given=word[:80], remedy='write a text as "text"') from None
+        raise InvalidRequest("The value is not JSON", given=word[:80], remedy='write a text as "text"') from None
 
 
 def format_value(value: Any) -> str:

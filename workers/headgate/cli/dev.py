@@ -9,7 +9,7 @@ import click
 
 from headgate.cli.arguments import define_command
 from headgate.cli.connection import read_environment
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 
 @define_command("dev")
@@ -38,10 +38,10 @@ def command(
     from headgate.local.stack import FirstMessage, Stack, write_first_queue
 
     if bool(files) == (queue is not None) or (queue is None) != (handler is None):
-        raise SpecError("The queue to run is missing", remedy="name FILES, or give both --queue and --handler")
+        raise InvalidRequest("The queue to run is missing", remedy="name FILES, or give both --queue and --handler")
     if queue is not None and handler is not None:
         files = (write_first_queue(queue, handler),)
     if until_handled and payload is None:
-        raise SpecError("--until-handled needs a message", remedy="give one with --put")
+        raise InvalidRequest("--until-handled needs a message", remedy="give one with --put")
     first = None if payload is None else FirstMessage(payload, then_end=until_handled)
     asyncio.run(Stack(files, read_environment(), fresh=fresh, first=first).run())

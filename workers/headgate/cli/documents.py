@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from headgate.client.message import Message
     from headgate.client.overview import QueueOverview
     from headgate.client.redriving import RedriveResult
-    from headgate.engines.contract import LaneStats, Peeked, RepairStanding, Stats, Whereabouts
-    from headgate.engines.summary.standing import PassStanding
+    from headgate.engines.contract import LaneStats, MessageLocation, Peeked, RepairStanding, Stats
+    from headgate.engines.summary.standing import PassStatus
 
 SECOND_US: Final = 1_000_000
 
@@ -227,13 +227,13 @@ def peeked_document(message: Peeked) -> dict[str, Any]:
 
 def reason_of(message: Peeked) -> str | None:
     """Why a message is in a dead-letter queue."""
-    from headgate.client.redriving import DIED_OF
+    from headgate.client.redriving import DEATH_REASON
 
-    reason = str(message.attributes.get(DIED_OF, "")).strip()
+    reason = str(message.attributes.get(DEATH_REASON, "")).strip()
     return reason or None
 
 
-def location_document(location: Whereabouts) -> dict[str, Any]:
+def location_document(location: MessageLocation) -> dict[str, Any]:
     """The state and the places of a message."""
     return {
         "id": location.message_id,
@@ -248,7 +248,7 @@ def location_document(location: Whereabouts) -> dict[str, Any]:
 # ---- queues
 
 
-def stats_document(queue: str, stats: Stats, last_pass: PassStanding | None, now_us: int) -> dict[str, Any]:
+def stats_document(queue: str, stats: Stats, last_pass: PassStatus | None, now_us: int) -> dict[str, Any]:
     """What a queue holds."""
     oldest_us = stats.oldest_due_us
     return {
@@ -298,7 +298,7 @@ def lane_state(lane: LaneStats) -> str:
         "free": lane.owner is None,
         "stopped": lane.is_stopped,
         "blocked": lane.is_held,
-        "reserved": lane.is_lent,
+        "reserved": lane.is_reserved,
     }
     return ", ".join(name for name, applies in states.items() if applies) or "held"
 
@@ -308,7 +308,7 @@ def _repair_document(repair: RepairStanding) -> dict[str, Any]:
         "runs_now": repair.runs_now,
         "passes": repair.passes,
         "last_pass_at": iso_time(repair.last_pass_us),
-        "checked_until": iso_time(repair.looked_to_us),
+        "checked_until": iso_time(repair.checked_to_us),
         "owed_since": iso_time(repair.owed_since_us),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from headgate.errors import HeadgateError, NotFound, SpecError
+from headgate.errors import HeadgateError, InvalidRequest, NotFound
 
 
 class ExitCode(IntEnum):
@@ -31,7 +31,7 @@ def exit_code_of(error: HeadgateError) -> ExitCode:
     """The exit code for an error that ends a command."""
     if isinstance(error, NotFound):
         return ExitCode.NOT_FOUND
-    return ExitCode.INVALID if isinstance(error, SpecError) else ExitCode.FAILED
+    return ExitCode.INVALID if isinstance(error, InvalidRequest) else ExitCode.FAILED
 
 
 def exit_code_for(done: int, failed: int, *, if_none: ExitCode = ExitCode.FAILED) -> ExitCode:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 
 EXTRAS = {
     "worker": ("aiohttp", "prometheus_client"),
@@ -16,7 +16,7 @@ EXTRAS = {
 """The import names of each extra's libraries."""
 
 
-class ExtraMissing(Surroundings):
+class ExtraMissing(EnvironmentProblem):
     """Libraries of an extra are not installed."""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from headgate.cli.arguments import define_command
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.local.first_queue import format_first_queue
 
 
@@ -27,7 +27,7 @@ def command(file: Path, *, queue: str, handler: str) -> None:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
     except FileExistsError:
-        raise SpecError("The file exists", file=file, remedy="name another, or remove it") from None
+        raise InvalidRequest("The file exists", file=file, remedy="name another, or remove it") from None
     except OSError as error:
-        raise SpecError("The file cannot be written", file=file, cause=error.strerror) from None
+        raise InvalidRequest("The file cannot be written", file=file, cause=error.strerror) from None
     click.echo(f"wrote {file}: queue {queue}, handled by {handler}\nnext: headgate dev {file}")

@@ -9,8 +9,8 @@ from headgate.cli.connection import run_on_queue
 from headgate.cli.documents import location_document
 from headgate.cli.exit_codes import ExitCode
 from headgate.cli.output import Output, output_option
-from headgate.cli.showing import moment
-from headgate.engines.contract import Fate, Whereabouts
+from headgate.cli.showing import format_time
+from headgate.engines.contract import MessageLocation, MessageState
 
 
 @define_command("locate")
@@ -23,21 +23,21 @@ def command(queue: str, message_id: str, output: Output) -> None:
     Exit code 3 if the queue has no such message.
     """
     location = run_on_queue(queue, lambda opened: opened.read_whereabouts(message_id))
-    is_found = location.fate is not Fate.NOT_FOUND
+    is_found = location.fate is not MessageState.NOT_FOUND
     names = [message_id] if is_found else []
     output.show(location_document(location), table=lambda: _lines(location), names=names)
     if not is_found:
         raise SystemExit(ExitCode.NOT_FOUND)
 
 
-def _lines(location: Whereabouts) -> list[str]:
+def _lines(location: MessageLocation) -> list[str]:
     lines = [location.fate.value]
     if location.due_us:
-        lines.append(f"due {moment(location.due_us)}")
+        lines.append(f"due {format_time(location.due_us)}")
     if location.attempt:
         lines.append(f"received {location.attempt} times, as far as recorded")
     if location.hidden_until_us:
-        lines.append(f"hidden until {moment(location.hidden_until_us)}")
+        lines.append(f"hidden until {format_time(location.hidden_until_us)}")
     for number, place in enumerate(location.places):
         lines.append(f"{'first place' if number == 0 else 'later place'} {place}")
     return lines

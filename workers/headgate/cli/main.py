@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 
 from headgate.cli.connection import connection_options
 from headgate.cli.exit_codes import exit_code_of
-from headgate.errors import HeadgateError, SpecError, Surroundings
+from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
 
 SUMMARY_CHARACTERS_MAX: Final = 45
 SIMILARITY_MIN: Final = 0.65
@@ -67,11 +67,11 @@ JOINING: Final = "headgate.commands"
 """The entry point group of commands of other packages. A command of this package keeps its name."""
 
 
-class CommandUnusable(Surroundings):
+class CommandUnusable(EnvironmentProblem):
     """This command is not installed completely."""
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """Commands that are imported when they are called. Their list and a shell's completion need no import."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -169,7 +169,7 @@ def _unusable(entry: EntryPoint, reason: str) -> click.Command:
 def leave(error: HeadgateError) -> NoReturn:
     """End the process with the error's line and exit code."""
     for line in str(error).splitlines():
-        click.echo(f"headgate: {line}" if not isinstance(error, SpecError) else line, err=True)
+        click.echo(f"headgate: {line}" if not isinstance(error, InvalidRequest) else line, err=True)
     raise SystemExit(exit_code_of(error))
 
 
@@ -180,7 +180,7 @@ def _version() -> str:
         return "unknown"
 
 
-@click.command(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @connection_options
 @click.version_option(_version(), prog_name="headgate")
 def main(**options: str | None) -> None:

@@ -23,13 +23,13 @@ from uuid import UUID
 
 import click
 
-from headgate.api.cron import SAYS, accepts
+from headgate.api.cron import RULE_TEXT, accepts
 from headgate.cli.documents import pass_document
 from headgate.cli.exit_codes import ExitCode, exit_code_for
 from headgate.cli.output import Output
 from headgate.client.connection import Headgate
-from headgate.engines.summary.standing import Failure, Result, write_standing
-from headgate.errors import HeadgateError, SpecError
+from headgate.engines.summary.standing import Failure, Result, write_pass_result
+from headgate.errors import HeadgateError, InvalidRequest
 from headgate.store.catalogue_entry import Entry
 
 AT_ONCE = 4
@@ -38,7 +38,7 @@ DEFAULT_CONNECTION = "headgate-connection"
 
 
 @dataclass(frozen=True)
-class Group:
+class PassGroup:
     """Which resources a CronJob handles, in addition to their schedule; None: whatever they name."""
 
     connection: str | None = None
@@ -46,7 +46,7 @@ class Group:
     default_image: str | None = None
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Group:
+    def of(cls, environment: Mapping[str, str]) -> PassGroup:
         """From the environment; an empty variable is not set."""
         names = ("HEADGATE_CONNECTION", "HEADGATE_IMAGE", "HEADGATE_DEFAULT_IMAGE")
         return cls(*(environment.get(name) or None for name in names))
@@ -64,11 +64,13 @@ schedule_option = click.option("--schedule", metavar="CRON", help="Only those wi
 def check_whom(command: str, kind: str, name: str | None, namespace: str | None, schedule: str | None) -> None:
     """Refuse a request that is not clear about its target; `kind` is queue or counter."""
     if (name is None) == (namespace is None):
-        raise SpecError(f"{command} needs one target", remedy=f"name a {kind} as NAMESPACE/NAME, or give --namespace")
+        raise InvalidRequest(
+            f"{command} needs one target", remedy=f"name a {kind} as NAMESPACE/NAME, or give --namespace"
+        )
     if schedule is not None and namespace is None:
-        raise SpecError(f"--schedule selects {kind}s of a namespace", remedy="give --namespace too")
+        raise InvalidRequest(f"--schedule selects {kind}s of a namespace", remedy="give --namespace too")
     if schedule is not None and not accepts(in_words(schedule)):
-        raise SpecError(f"--schedule {SAYS}", given=repr(schedule))
+        raise InvalidRequest(f"--schedule {RULE_TEXT}", given=repr(schedule))
 
 
 def show_pass(kind: str, name: str, output: Output, *, message: str, problems: Sequence[str]) -> None:
@@ -89,8 +91,8 @@ def schedule_of(entry: Entry, block: str, default: str) -> str:
 
 
 def _block(entry: Entry, name: str) -> Mapping[str, Any]:
-    told = entry.spec.get(name)
-    return told if isinstance(told, Mapping) else {}
+    block = entry.spec.get(name)
+    return block if isinstance(block, Mapping) else {}
 
 
 def in_words(schedule: str) -> str:
@@ -110,9 +112,9 @@ async def noted(connection: Headgate, entry: Entry | None, work: Callable[[], Aw
 
 async def note(connection: Headgate, id_: UUID, result: Result) -> None:
     """Write the result of a pass. A failed write is no failure of the pass: the next one writes its own."""
-    ground = connection.ground
+    process_context = connection.process_context
     try:
-        await write_standing(ground.store_in(ground.keyspace), id_, result)
+        await write_pass_result(process_context.store_in(process_context.keyspace), id_, result)
     except HeadgateError as error:
         click.echo(f"The result of a pass could not be written: {error}", err=True)
 

@@ -19,7 +19,7 @@ from headgate.cli.terminal.progress import Progress, show_progress
 from headgate.client.outgoing import Put
 from headgate.client.payloads import CONTENT_TYPE
 from headgate.client.queue import Queue
-from headgate.errors import SpecError, Surroundings
+from headgate.errors import EnvironmentProblem, InvalidRequest
 
 AT_ONCE = 500
 STEPS_PER_S = 20
@@ -49,9 +49,11 @@ def command(*, queue: str, output: Output, **options: Any) -> None:
     and in the key is the number of the message, from 1.
     """
     if options["delay"] is not None and options["deliver_at"] is not None:
-        raise SpecError("--delay and --deliver-at exclude each other", remedy="give one of them")
+        raise InvalidRequest("--delay and --deliver-at exclude each other", remedy="give one of them")
     if options["payload"] is not None and (options["lines"] or options["named"]):
-        raise SpecError("A payload is an argument, or comes from a file", remedy="omit PAYLOAD, or --lines and -f")
+        raise InvalidRequest(
+            "A payload is an argument, or comes from a file", remedy="omit PAYLOAD, or --lines and -f"
+        )
     is_stream = options["count"] > 1 or options["lines"] or len(options["named"]) > 1
     total = None if options["lines"] else options["count"] * max(1, len(options["named"]))
     is_bar_hidden = not is_stream or (sys.stdout.isatty() and not options["quiet"])
@@ -116,9 +118,9 @@ def _lines(path: Path, *, keep_ends: bool = False) -> Iterator[str]:
             for line in file:
                 yield line if keep_ends else line.rstrip("\n")
     except FileNotFoundError:
-        raise SpecError("The file does not exist", file=path, remedy="check its path") from None
+        raise InvalidRequest("The file does not exist", file=path, remedy="check its path") from None
     except OSError as error:
-        raise Surroundings("The file cannot be read", file=path, reason=error.strerror) from None
+        raise EnvironmentProblem("The file cannot be read", file=path, reason=error.strerror) from None
 
 
 def _message(text: str, number: int, options: dict[str, Any], attributes: dict[str, str]) -> Put:
@@ -149,5 +151,5 @@ def _is_json(text: str) -> bool:
 def _attribute(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise SpecError("An attribute is written NAME=VALUE", given=text)
+        raise InvalidRequest("An attribute is written NAME=VALUE", given=text)
     return name, value

@@ -14,7 +14,7 @@ from headgate.cli.output import Output, output_option
 from headgate.cli.terminal.progress import show_progress
 from headgate.client.message import Received
 from headgate.client.queue import Queue
-from headgate.client.redriving import DIED_OF, RedriveResult, SkipReason
+from headgate.client.redriving import DEATH_REASON, RedriveResult, SkipReason
 
 
 @define_command("redrive")
@@ -63,7 +63,7 @@ async def _count(queue: Queue, limit: int | None) -> int:
 
 def has_reason(message: Received, text: str) -> bool:
     """Whether the reason of a dead letter contains a text, in any case."""
-    return text.casefold() in str(message.attributes.get(DIED_OF, "")).casefold()
+    return text.casefold() in str(message.attributes.get(DEATH_REASON, "")).casefold()
 
 
 def format_lines(result: RedriveResult) -> list[str]:

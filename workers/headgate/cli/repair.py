@@ -12,7 +12,7 @@ from headgate.cli.connection import run_connected
 from headgate.cli.exit_codes import ExitCode, exit_code_for
 from headgate.cli.output import Output, output_option
 from headgate.cli.passes import (
-    Group,
+    PassGroup,
     check_whom,
     in_words,
     note,
@@ -28,10 +28,10 @@ from headgate.client.directory import KIND
 from headgate.client.queue import PATIENCE_S
 from headgate.engines.contract import PassEnd, Repaired
 from headgate.engines.summary.standing import RepairResult
-from headgate.store.catalogue_entry import Entry, State
+from headgate.store.catalogue_entry import Entry, EntryState
 
 DEFAULT_SCHEDULE = Repair().schedule
-READY = (State.ACTIVE,)
+READY = (EntryState.ACTIVE,)
 
 
 @define_command("repair")
@@ -69,11 +69,11 @@ def command(queue: str | None, namespace: str | None, schedule: str | None, outp
 async def scheduled_queues(connection: Headgate, namespace: str, schedule: str | None) -> dict[str, Entry]:
     """The queues with that schedule and of this group, by name, from the catalogue alone. A queue that is being
     created or deleted, or that is retained, needs no repair."""
-    wanted, group = None if schedule is None else in_words(schedule), Group.of(os.environ)
-    await connection.ground.clock.until_trusted(PATIENCE_S)
+    wanted, group = None if schedule is None else in_words(schedule), PassGroup.of(os.environ)
+    await connection.process_context.clock.until_trusted(PATIENCE_S)
     return {
         f"{namespace}/{known.entry.name.name}": known.entry
-        for known in await connection.ground.catalogue().list(namespace, KIND)
+        for known in await connection.process_context.catalogue().list(namespace, KIND)
         if known.entry.state in READY
         and wanted in (None, schedule_of(known.entry, "repair", DEFAULT_SCHEDULE))
         and group.has(known.entry, "repair")
@@ -94,23 +94,23 @@ async def repair_queue(connection: Headgate, name: str) -> tuple[str, tuple[str,
     now_us = queue.now_us()
     if done.end is not PassEnd.BUSY:
         await note(connection, queue.entry.id, _result(done, now_us))
-    return _told(done, now_us), done.problems
+    return _format_repaired(done, now_us), done.problems
 
 
 def _result(done: Repaired, now_us: int) -> RepairResult:
     return RepairResult(
         ended_us=now_us,
-        says=done.problems[0] if done.problems else _told(done, now_us),
+        message=done.problems[0] if done.problems else _format_repaired(done, now_us),
         problems=len(done.problems),
         owed_us=done.owed_us or 0,
         waits_for_all_us=done.waits_for_all_us or 0,
     )
 
 
-def _told(done: Repaired, now_us: int) -> str:
+def _format_repaired(done: Repaired, now_us: int) -> str:
     if done.end is PassEnd.BUSY:
         return str(done.end.value)
-    facts = [f"checked {done.looked} parts", f"{done.put_anew} of {done.late} late rows put again"]
+    facts = [f"checked {done.checked} parts", f"{done.put_again} of {done.late} late rows put again"]
     if done.lanes_retired:
         facts.append(f"{done.lanes_retired} lanes retired")
     facts += [f"generation {number} left" for number in done.generations_left]

@@ -26,7 +26,7 @@ def age(us: int | None) -> str:
     return f"{seconds}s"
 
 
-def moment(us: int | None) -> str:
+def format_time(us: int | None) -> str:
     """A time, to the millisecond, in UTC."""
     if us is None:
         return "-"

@@ -11,7 +11,7 @@ from headgate.cli.output import Output, output_option
 from headgate.cli.showing import age, table
 from headgate.client.connection import Headgate
 from headgate.engines.contract import LaneStats, RepairStanding, Stats
-from headgate.engines.summary.standing import PassStanding, read_standing_of
+from headgate.engines.summary.standing import PassStatus, read_pass_status
 
 
 @define_command("stats")
@@ -24,10 +24,10 @@ def command(*, queue: str, lanes: bool, output: Output) -> None:
     Ready, in flight and delayed messages, the age of the oldest, and how far repair is.
     """
 
-    async def read(connection: Headgate) -> tuple[Stats, PassStanding | None, int, str]:
+    async def read(connection: Headgate) -> tuple[Stats, PassStatus | None, int, str]:
         opened = await connection.queue(queue)
-        ground = connection.ground
-        last = await read_standing_of(ground.store_in(ground.keyspace), opened.entry.id)
+        process_context = connection.process_context
+        last = await read_pass_status(process_context.store_in(process_context.keyspace), opened.entry.id)
         return await opened.read_stats(), last, opened.now_us(), opened.name
 
     stats, last, now_us, name = run_connected(read)
@@ -38,7 +38,7 @@ def command(*, queue: str, lanes: bool, output: Output) -> None:
     )
 
 
-def format_stats(found: Stats, last: PassStanding | None, now_us: int, *, with_lanes: bool) -> list[str]:
+def format_stats(found: Stats, last: PassStatus | None, now_us: int, *, with_lanes: bool) -> list[str]:
     """The lines for a person; with lanes a table of them."""
     more = "" if found.complete else " (at least: too many to count)"
     oldest = None if found.oldest_due_us is None else now_us - found.oldest_due_us
@@ -53,7 +53,7 @@ def format_stats(found: Stats, last: PassStanding | None, now_us: int, *, with_l
     if found.repair is not None:
         lines.append(f"repair     {_repair(found.repair, now_us)}")
     if last is not None:
-        lines.append(f"last pass  {age(max(0, now_us - last.ended_us))} ago: {last.says}")
+        lines.append(f"last pass  {age(max(0, now_us - last.ended_us))} ago: {last.message}")
     if with_lanes:
         lines += ["", *table(LANE_HEADS, (_lane(lane, now_us) for lane in found.lanes))]
     return lines
@@ -82,18 +82,18 @@ def _lane(lane: LaneStats, now_us: int) -> tuple[object, ...]:
     )
 
 
-def _repair(found: RepairStanding, now_us: int) -> str:
+def _repair(status: RepairStanding, now_us: int) -> str:
     """When repair last ran, up to where it has checked, and for how long its oldest check is overdue."""
-    if found.last_pass_us is None:
+    if status.last_pass_us is None:
         facts = ["never run"]
     else:
-        facts = ["running" if found.runs_now else f"last run {age(max(0, now_us - found.last_pass_us))} ago"]
-    if found.looked_to_us is not None:
-        facts.append(f"checked what was due until {age(now_us - found.looked_to_us)} ago")
-    if found.owed_since_us is None:
+        facts = ["running" if status.runs_now else f"last run {age(max(0, now_us - status.last_pass_us))} ago"]
+    if status.checked_to_us is not None:
+        facts.append(f"checked what was due until {age(now_us - status.checked_to_us)} ago")
+    if status.owed_since_us is None:
         facts.append("nothing overdue")
     else:
-        facts.append(f"oldest check overdue for {age(max(0, now_us - found.owed_since_us))}")
+        facts.append(f"oldest check overdue for {age(max(0, now_us - status.owed_since_us))}")
     return "; ".join(facts)
 
 

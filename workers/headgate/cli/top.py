@@ -64,7 +64,7 @@ async def _show_screen(connection: Headgate, namespace: str | None, every_s: flo
         queue = await connection.queue(name)
         return stats_document(name, await queue.read_stats(), None, queue.now_us())
 
-    await connection.ground.clock.until_trusted(PATIENCE_S)
+    await connection.process_context.clock.until_trusted(PATIENCE_S)
     try:
         await LiveScreen(read_queues, read_stats, every_s=every_s).run()
     except asyncio.CancelledError:  # Ctrl-C is a way to quit
@@ -72,7 +72,7 @@ async def _show_screen(connection: Headgate, namespace: str | None, every_s: flo
 
 
 async def _print(connection: Headgate, namespace: str | None, output: Output, every_s: float | None) -> None:
-    await connection.ground.clock.until_trusted(PATIENCE_S)
+    await connection.process_context.clock.until_trusted(PATIENCE_S)
     while True:
         try:
             _show(rank_queues(await connection.read_overview(namespace)), output)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from headgate.api.loader import FilesInvalid, Reading, read_files
+from headgate.api.loader import FilesInvalid, LoadedFiles, read_files
 from headgate.cli.arguments import define_command, files_of, files_option
 from headgate.cli.exit_codes import ExitCode
 from headgate.cli.output import Output, output_option
@@ -39,7 +39,7 @@ def resource_name(kind: str, namespace: str, name: str) -> str:
     return f"{kind.lower()}/{namespace}/{name}"
 
 
-def _document(reading: Reading) -> dict[str, Any]:
+def _document(reading: LoadedFiles) -> dict[str, Any]:
     return {
         "valid": not reading.faults,
         "resources": [
@@ -60,7 +60,7 @@ def _document(reading: Reading) -> dict[str, Any]:
     }
 
 
-def _summary(reading: Reading) -> str:
+def _summary(reading: LoadedFiles) -> str:
     counts = Counter(resource.kind for resource in reading.resources)
     parts = [f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(counts.items())]
     summary = f"valid: {', '.join(parts)}" if parts else "the files have no Queue and no Counter"

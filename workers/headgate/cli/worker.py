@@ -12,20 +12,20 @@ import click
 from headgate.cli.arguments import DURATION, RATE, define_command, queue_argument
 from headgate.cli.connection import read_environment
 from headgate.cli.extras import require_extra
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.telemetry.logs import FORMATS, LEVELS
 
 HTTP_TIMEOUT_S = 300.0
 PREFETCH_MAX = 1_000
 
 
-class VersionTooFar(SpecError):
+class VersionTooFar(InvalidRequest):
     """This worker's version does not fit the operator's, which started it."""
 
 
 def _require_version() -> None:
     """Where an operator started it."""
-    from headgate.runtime.decide_version import why_version_refused
+    from headgate.runtime.decide_version import decide_version_problem
 
     operators = os.environ.get("HEADGATE_OPERATOR_VERSION")
     if not operators:
@@ -34,7 +34,7 @@ def _require_version() -> None:
         own = version("headgate")
     except PackageNotFoundError:
         own = "unknown"
-    why = why_version_refused(own, operators)
+    why = decide_version_problem(own, operators)
     if why is not None:
         raise VersionTooFar(worker=own, operator=operators, remedy=why)
 
@@ -96,22 +96,22 @@ def command(queue: str, **options: Any) -> None:
     _require_version()
     require_extra("worker", component="a worker")
     from headgate.runtime.decide_retry import Backoff
-    from headgate.runtime.doors import DEFAULT_ADDRESS, read_address
     from headgate.runtime.drain_files import DrainFiles
+    from headgate.runtime.health_server import DEFAULT_ADDRESS, read_address
     from headgate.runtime.process import WorkerOptions, opening_by_client, run_worker
     from headgate.runtime.worker import WorkerTerms
     from headgate.telemetry.graphite import read_graphite
 
     if (options["handler"] is None) == (options["http"] is None):
-        raise SpecError("A worker needs a handler", remedy="give either --handler MODULE:FUNCTION or --http URL")
+        raise InvalidRequest("A worker needs a handler", remedy="give either --handler MODULE:FUNCTION or --http URL")
     if options["rate"] is not None and options["rate_per_worker"] is not None:
-        raise SpecError("A worker has one rate", remedy="give either --rate or --rate-per-worker")
+        raise InvalidRequest("A worker has one rate", remedy="give either --rate or --rate-per-worker")
     timeout_s = _seconds(options["timeout"])
     if timeout_s is None and options["http"] is not None:
         timeout_s = HTTP_TIMEOUT_S
     first_s = options["backoff"].total_seconds()
     environment = read_environment()
-    told = WorkerOptions(
+    worker_options = WorkerOptions(
         queue=queue,
         handler=options["handler"],
         http=options["http"],
@@ -134,7 +134,7 @@ def command(queue: str, **options: Any) -> None:
     )
     visibility_s = _seconds(options["visibility"])
     visibility_us = None if visibility_s is None else round(visibility_s * 1_000_000)
-    run_worker(told, opening_by_client(told, environment, visibility_us))
+    run_worker(worker_options, opening_by_client(worker_options, environment, visibility_us))
 
 
 def _seconds(duration: timedelta | None) -> float | None:

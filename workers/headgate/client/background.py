@@ -14,14 +14,14 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from headgate.client.queue import require_process
-from headgate.errors import Bug, Refused
+from headgate.errors import Bug, OperationRefused
 
 T = TypeVar("T")
 
 ENDING_WITHIN_S = 20.0
 
 
-class WaitsForItself(Refused):
+class WouldDeadlock(OperationRefused):
     """A call from the connection's own thread would wait for itself forever."""
 
 
@@ -48,7 +48,7 @@ class BackgroundLoop:
         try:
             require_process(self._pid)
             if threading.current_thread() is self._thread:
-                raise WaitsForItself
+                raise WouldDeadlock
             if self._loop.is_closed():
                 raise Bug("Work was submitted to an event loop that has ended")
         except BaseException:
@@ -127,9 +127,9 @@ def was_closed(closer: Closer) -> None:
     _ending.open.discard(closer)
 
 
-def _begin_anew() -> None:
+def _restart_loop() -> None:
     global _ending  # noqa: PLW0603 - a child has none of its parent's threads
     _ending = _Ending()
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_restart_loop)

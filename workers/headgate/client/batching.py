@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from headgate.client.moments import moment_of
+from headgate.client.times import datetime_of
 from headgate.engines.timeline.batched import Batched, BatchedPuts
 from headgate.store.statements import Insert
 
@@ -43,7 +43,7 @@ class BatchPut:
     ) -> None:
         self.id = batched.message_id
         """Of the message, should the batch be acknowledged."""
-        self.until: datetime = moment_of(batched.promise.silent_after_us)
+        self.until: datetime = datetime_of(batched.promise.silent_after_us)
         """If the batch is acknowledged before this time, the message comes when it is due; later, repair delivers it
         some minutes late."""
         self._batch = batch

@@ -22,7 +22,6 @@ from headgate.client.batching import WITHIN_S, BatchPut
 from headgate.client.blocking_counter import SyncCounter
 from headgate.client.connection import NAMESPACE, SKEW_S, Headgate, NotConnected, connect
 from headgate.client.message import Message, Received, reason_of
-from headgate.client.moments import Span
 from headgate.client.outgoing import Put
 from headgate.client.payloads import Payload
 from headgate.client.put_many import (
@@ -37,6 +36,7 @@ from headgate.client.put_many import (
 from headgate.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue
 from headgate.client.redriving import Filter, RedriveResult
 from headgate.client.settle_commands import SettleCommand
+from headgate.client.times import Span
 from headgate.client.values import (
     MessageStatus,
     PeekedMessage,
@@ -207,8 +207,8 @@ class SyncQueue:
         self, limit: int = LIMIT, *, wait: Span = WAIT_S, visibility: Span | None = None
     ) -> list[SyncMessage]:
         """As `Queue.receive`."""
-        found = self._background.run(self.queue.receive(limit, wait=wait, visibility=visibility))
-        return [SyncMessage(each, self._connection) for each in found]
+        messages = self._background.run(self.queue.receive(limit, wait=wait, visibility=visibility))
+        return [SyncMessage(each, self._connection) for each in messages]
 
     def __iter__(self) -> Iterator[SyncMessage]:
         """Messages one by one, forever."""

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from headgate.client.background import BackgroundLoop
-from headgate.client.counter import Cached, Counter, CounterState
-from headgate.client.moments import Span
+from headgate.client.counter import CachedValue, Counter, CounterState
+from headgate.client.times import Span
 from headgate.client.values import CollectReport
 from headgate.counters.counter import STALENESS_S_MAX
 from headgate.counters.types.contract import Json
@@ -59,7 +59,7 @@ class SyncCounter:
         """As `Counter.value`."""
         return self._running().run(self.counter.value(key, since=since, until=until, **question))
 
-    def cached(self, key: str, *, staleness: Span = STALENESS_S_MAX, **question: Any) -> Cached:
+    def cached(self, key: str, *, staleness: Span = STALENESS_S_MAX, **question: Any) -> CachedValue:
         """As `Counter.cached`."""
         return self._running().run(self.counter.cached(key, staleness=staleness, **question))
 
@@ -90,9 +90,9 @@ class SyncCounter:
 
 
 async def _next_of(scanning: AsyncIterator[tuple[str, CounterState]]) -> list[tuple[str, CounterState]]:
-    found: list[tuple[str, CounterState]] = []
+    page: list[tuple[str, CounterState]] = []
     async for each in scanning:
-        found.append(each)
-        if len(found) == SCANNED_AT_ONCE:
+        page.append(each)
+        if len(page) == SCANNED_AT_ONCE:
             break
-    return found
+    return page

@@ -24,24 +24,24 @@ from typing import Any, Unpack
 from headgate.client.batching import Batches
 from headgate.client.counter import Counter
 from headgate.client.counters import Counters
-from headgate.client.directory import Directory, Found
+from headgate.client.directory import Directory, QueueRecord
 from headgate.client.freshness import Freshness
 from headgate.client.generations import CatalogueGenerations
-from headgate.client.ground import Bound, Ground, open_ground, process_name
-from headgate.client.home import Home
-from headgate.client.moments import Span, span_us
+from headgate.client.loop_affinity import Home
 from headgate.client.overview import Overview, QueueOverview
+from headgate.client.process_context import ProcessContext, SkewBound, open_process_context, process_name
 from headgate.client.queue import (
     PATIENCE_S,
     ConnectionClosed,
-    ConnectionOfAnotherLoop,
     Queue,
+    WrongEventLoop,
     require_process,
 )
+from headgate.client.times import Span, span_us
 from headgate.client.values import QueueSummary, build_summary
 from headgate.engines.sharing import Sharing
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.errors import Refused
+from headgate.errors import OperationRefused
 from headgate.store.cassandra_settings import (
     ConnectionOptions,
     read_session_settings,
@@ -56,7 +56,7 @@ NAMESPACE = "default"
 SKEW_S = 0.5
 
 
-class NotConnected(Refused):
+class NotConnected(OperationRefused):
     """The connection was not opened: use it as `async with headgate.connect() as p`."""
 
 
@@ -64,7 +64,7 @@ class NotConnected(Refused):
 class _Open:
     """The parts of an open connection."""
 
-    ground: Ground
+    process_context: ProcessContext
     directory: Directory
     freshness: Freshness
     overview: Overview
@@ -77,8 +77,10 @@ class _Open:
 class Headgate:
     """A connection to Headgate. `connect()` creates it."""
 
-    def __init__(self, open_ground: Callable[[], Awaitable[Ground]], *, namespace: str = NAMESPACE) -> None:
-        self._open_ground = open_ground
+    def __init__(
+        self, open_process_context: Callable[[], Awaitable[ProcessContext]], *, namespace: str = NAMESPACE
+    ) -> None:
+        self._open_process_context = open_process_context
         self._namespace = namespace
         self._pid = os.getpid()
         self._now: _Open | None = None
@@ -95,18 +97,20 @@ class Headgate:
             if self._closed:
                 raise ConnectionClosed
             if self._now is None:
-                self._now = self._begin(await self._open_ground())
+                self._now = self._begin(await self._open_process_context())
         return self
 
-    def _begin(self, ground: Ground) -> _Open:
-        directory = Directory(ground.catalogue(), data_center=ground.data_center, namespace=self._namespace)
-        freshness = Freshness(ground, directory, self._queues.values())
+    def _begin(self, process_context: ProcessContext) -> _Open:
+        directory = Directory(
+            process_context.catalogue(), data_center=process_context.data_center, namespace=self._namespace
+        )
+        freshness = Freshness(process_context, directory, self._queues.values())
         loop = asyncio.get_running_loop()
         keeper = SupervisedLoop("catalogue", freshness.run, log=log)
         keeper.start()
-        overview = Overview(ground.store_in(ground.keyspace), directory.ids)
-        counters = Counters(ground, namespace=self._namespace, require_usable=self.require_usable)
-        return _Open(ground, directory, freshness, overview, counters, Home(loop), keeper)
+        overview = Overview(process_context.store_in(process_context.keyspace), directory.ids)
+        counters = Counters(process_context, namespace=self._namespace, require_usable=self.require_usable)
+        return _Open(process_context, directory, freshness, overview, counters, Home(loop), keeper)
 
     async def close(self) -> None:
         """Write pending messages, release lanes, disconnect. `async with` does it."""
@@ -120,7 +124,7 @@ class Headgate:
         try:
             await asyncio.gather(self._now.counters.close(), *(each.close() for each in self._queues.values()))
         finally:
-            await self._now.ground.close()
+            await self._now.process_context.close()
 
     async def __aenter__(self) -> Headgate:
         return await self.open()
@@ -131,35 +135,35 @@ class Headgate:
         await self.close()
 
     @property
-    def ground(self) -> Ground:
+    def process_context(self) -> ProcessContext:
         """Stores, clock and catalogue of this process: for the worker runtime and for tools."""
-        return self._known().ground
+        return self._known().process_context
 
     def dead_loops(self) -> list[str]:
         """Why background work that all queues need is done no more, if so: only a new process helps."""
         now = self._known()
-        reasons = (now.keeper.why_dead(), now.ground.clock.why_dead())
+        reasons = (now.keeper.why_dead(), now.process_context.clock.why_dead())
         return [reason for reason in reasons if reason is not None]
 
     def require_usable(self) -> None:
         """Refuse in another process, on another loop, before it was opened and after its end."""
-        if self._now is not None and not self._closed and self._now.home.is_here():
+        if self._now is not None and not self._closed and self._now.home.is_same_loop():
             return
         if os.getpid() != self._pid:
             require_process(self._pid)
         if self._closed:
             raise ConnectionClosed
         if asyncio.get_running_loop() is not self._known().home.loop:
-            raise ConnectionOfAnotherLoop
+            raise WrongEventLoop
 
     def now_us(self) -> int:
-        """The time, good enough for display; promises are made by `ground.clock.require`."""
-        return self._known().ground.clock.now_us()
+        """The time, good enough for display; promises are made by `process_context.clock.require`."""
+        return self._known().process_context.clock.now_us()
 
     @property
     def batches(self) -> Batches | None:
         """The facts about the application's own batches."""
-        return self._known().ground.batches
+        return self._known().process_context.batches
 
     # ---- queues
 
@@ -172,13 +176,13 @@ class Headgate:
             standing = self._queues.get(wanted)
             if standing is not None and standing.ended is None:
                 return standing
-            await known.ground.clock.until_trusted(PATIENCE_S)  # it may not be ready shortly after the start
-            found = await known.directory.find(wanted)
-            dead = await known.freshness.find_dead_letters(found)
+            await known.process_context.clock.until_trusted(PATIENCE_S)  # it may not be ready shortly after the start
+            record = await known.directory.find(wanted)
+            dead = await known.freshness.find_dead_letters(record)
             self.require_usable()
             if standing is not None:
                 await standing.close()
-            self._queues[wanted] = opened = self._opened(found, dead)
+            self._queues[wanted] = opened = self._opened(record, dead)
             return opened
 
     async def queues(self, namespace: str | None = None) -> list[str]:
@@ -229,25 +233,25 @@ class Headgate:
         if failures:
             raise failures[0]
 
-    def _opened(self, found: Found, dead: Found | None) -> Queue:
-        ground = self._known().ground
-        bound = Bound(found.settings.skew_us)
-        ground.clock.serve(bound.max_skew_us)
+    def _opened(self, record: QueueRecord, dead: QueueRecord | None) -> Queue:
+        process_context = self._known().process_context
+        bound = SkewBound(record.settings.skew_us)
+        process_context.clock.serve(bound.max_skew_us)
         engine = TimelineQueue(
-            ground.host_of(found.entry.place.keyspace, bound),
-            found.settings,
-            read_us=found.read_us,
+            process_context.host_of(record.entry.place.keyspace, bound),
+            record.settings,
+            read_us=record.read_us,
             dead_letters=None if dead is None else dead.settings,
-            dead_letter_host=None if dead is None else ground.host_of(dead.entry.place.keyspace, bound),
-            sharing=Sharing(ground.host_of(ground.keyspace, bound), found.settings.queue),
-            summary=ground.host_of(ground.keyspace, bound),
+            dead_letter_host=None if dead is None else process_context.host_of(dead.entry.place.keyspace, bound),
+            sharing=Sharing(process_context.host_of(process_context.keyspace, bound), record.settings.queue),
+            summary=process_context.host_of(process_context.keyspace, bound),
         )
-        return Queue(found, engine, self, bound)
+        return Queue(record, engine, self, bound)
 
     def generations_of(self, queue: Queue) -> CatalogueGenerations:
         """Repair's updates to the catalogue."""
-        catalogue = self._known().ground.catalogue()
-        return CatalogueGenerations(catalogue, queue.entry, lambda: queue.found.settings.skew_us)
+        catalogue = self._known().process_context.catalogue()
+        return CatalogueGenerations(catalogue, queue.entry, lambda: queue.record.settings.skew_us)
 
     async def freshen(self, queue: Queue, within_s: float) -> None:
         """Return when the clock and the knowledge of the queue are current; else raise the reason."""
@@ -280,9 +284,9 @@ def connect(
     settings = read_settings(given, options) if session is None else read_session_settings(session, given, options)
     max_skew_us = span_us(max_clock_skew, "max_clock_skew")
 
-    async def ground() -> Ground:
-        return await open_ground(
+    async def process_context() -> ProcessContext:
+        return await open_process_context(
             settings, name=name or process_name(), max_skew_us=max_skew_us, driver_session=session
         )
 
-    return Headgate(ground, namespace=namespace)
+    return Headgate(process_context, namespace=namespace)

@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from headgate.client.ground import Bound, Ground
-from headgate.client.moments import SECOND_US, Span, moment_us, span_us
+from headgate.client.process_context import ProcessContext, SkewBound
+from headgate.client.times import SECOND_US, Span, span_us, time_us_from
 from headgate.client.values import CollectReport, build_collect_report
 from headgate.counters.collector import Collector, PassReport
 from headgate.counters.counter import STALENESS_S_MAX, CounterHandle
-from headgate.counters.decide_life import next_stamp_us
-from headgate.counters.decide_passes import Standing
+from headgate.counters.decide_life import decide_stamp_us
+from headgate.counters.decide_passes import PassHistory
 from headgate.counters.decide_tokens import Token
 from headgate.counters.settings import CounterSettings
 from headgate.counters.types.contract import CounterType, Json
-from headgate.errors import HeadgateError, Refused, SpecError, Unavailable
+from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.store.catalogue_entry import Entry
 from headgate.store.clocks import ClockNotTrusted
 
@@ -41,12 +41,12 @@ CLOSE_WITHIN_S = 15.0
 REPEAT_S = 0.2
 
 
-class TypesDiffer(SpecError):
+class TypesDiffer(InvalidRequest):
     """Values of different types cannot be combined."""
 
 
 @dataclass(frozen=True)
-class Cached:
+class CachedValue:
     """A value, and its maximum age: updates acknowledged longer ago are included."""
 
     value: Any
@@ -86,14 +86,14 @@ class CounterState:
 
     def _of_two(self, name: str, other: CounterState) -> Callable[[Any, Any], Any]:
         self._require_same(other)
-        found = getattr(self.kind, name, None)
-        if found is None:
+        method = getattr(self.kind, name, None)
+        if method is None:
             raise TypesDiffer(
                 "Values of this type only support merge",
                 type=self.kind.name,
                 remedy="use a counter of type audience",
             )
-        return found  # type: ignore[no-any-return]  # a type of a user's own may have it as well
+        return method  # type: ignore[no-any-return]  # a type of a user's own may have it as well
 
     def _require_same(self, other: CounterState) -> None:
         if self.kind.name != other.kind.name:
@@ -110,8 +110,8 @@ class Counter:
         self,
         entry: Entry,
         handle: CounterHandle,
-        ground: Ground,
-        bound: Bound,
+        process_context: ProcessContext,
+        bound: SkewBound,
         connection_is_usable: Callable[[], None],
     ) -> None:
         self.entry = entry
@@ -119,8 +119,8 @@ class Counter:
         self.handle = handle
         self.ended: HeadgateError | None = None
         """Why it cannot be used any more: it was deleted, or closed."""
-        self._clock = ground.clock
-        self._hints = ground.hints
+        self._clock = process_context.clock
+        self._hints = process_context.hints
         self._bound = bound
         self._connection_is_usable = connection_is_usable
         self._stamp_us = 0
@@ -167,7 +167,7 @@ class Counter:
         except HeadgateError as error:
             log.warning("counter not closed cleanly", extra={"counter": self.name, "error": repr(error)})
         if self.ended is None:
-            self.ended = Refused("The counter was closed", counter=self.name)
+            self.ended = OperationRefused("The counter was closed", counter=self.name)
 
     # ---- updates
 
@@ -238,10 +238,10 @@ class Counter:
             at_us = self._next_stamp_us() if kind.is_dated else 0
             return handle.mutator.add(key, kind.parse(verb, arguments, at_us))
         named = Token.parse(token)
-        return handle.add(key, kind.parse(verb, arguments, named.moment_us), named)
+        return handle.add(key, kind.parse(verb, arguments, named.time_us), named)
 
     def _next_stamp_us(self) -> int:
-        self._stamp_us = next_stamp_us(self.handle.host.now_us(), self._stamp_us)
+        self._stamp_us = decide_stamp_us(self.handle.host.now_us(), self._stamp_us)
         return self._stamp_us
 
     # ---- values
@@ -258,13 +258,13 @@ class Counter:
         """
         return (await self.state(key, since=since, until=until)).value(**question)
 
-    async def cached(self, key: str, *, staleness: Span = STALENESS_S_MAX, **question: Any) -> Cached:
+    async def cached(self, key: str, *, staleness: Span = STALENESS_S_MAX, **question: Any) -> CachedValue:
         """The value with its age, as this process read it within this time. Default and maximum: one second."""
         staleness_s = span_us(staleness, "staleness") / SECOND_US
         if staleness_s > STALENESS_S_MAX:
-            raise SpecError(f"The staleness is at most {STALENESS_S_MAX} s", given=staleness)
-        found = await self._tried(lambda: self.handle.read_cached(_checked(key), staleness_s))
-        return Cached(self.kind.value(found.state, question), found.age_s)
+            raise InvalidRequest(f"The staleness is at most {STALENESS_S_MAX} s", given=staleness)
+        cached = await self._tried(lambda: self.handle.read_cached(_checked(key), staleness_s))
+        return CachedValue(self.kind.value(cached.state, question), cached.age_s)
 
     async def values(self, keys: Iterable[str], **question: Any) -> dict[str, Any]:
         """The values of many keys."""
@@ -277,24 +277,24 @@ class Counter:
         if since is None and until is None:
             return CounterState(self.kind, await self._tried(lambda: self.handle.read(_checked(key))))
         from_us, to_us = self._stretch(since, until)
-        found = await self._tried(lambda: self.handle.read_between(_checked(key), from_us, to_us))
-        return CounterState(self.kind, found)
+        state = await self._tried(lambda: self.handle.read_between(_checked(key), from_us, to_us))
+        return CounterState(self.kind, state)
 
     def _stretch(self, since: datetime | None, until: datetime | None) -> tuple[int, int]:
         """Whole windows of the finest grain around it."""
         settings = self.handle.settings
         if not settings.grains_us:
-            raise SpecError(
+            raise InvalidRequest(
                 "This counter has no windows",
                 counter=self.name,
                 remedy="read the value without since and until, or create a counter with spec.windows",
             )
         grain_us = min(settings.grains_us)
         now_us = self.handle.host.now_us()
-        from_us = now_us - settings.retention_us if since is None else moment_us(since, "since")
-        to_us = now_us if until is None else moment_us(until, "until")
+        from_us = now_us - settings.retention_us if since is None else time_us_from(since, "since")
+        to_us = now_us if until is None else time_us_from(until, "until")
         if from_us >= to_us:
-            raise SpecError("The time `since` must be before `until`", since=since, until=until)
+            raise InvalidRequest("The time `since` must be before `until`", since=since, until=until)
         return from_us // grain_us * grain_us, -(-to_us // grain_us) * grain_us
 
     async def scan(self) -> AsyncIterator[tuple[str, CounterState]]:
@@ -314,13 +314,13 @@ class Counter:
         """As `collect`, with the collector's report, for the commands."""
         return await self._tried(self._collector().run)
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> PassHistory:
         """How far the collector has come, whichever process it ran in."""
-        return await self._tried(self._collector().read_standing)
+        return await self._tried(self._collector().read_result)
 
     def _collector(self) -> Collector:
         if self._hints is None:
-            raise Refused("This connection has no Cassandra whose hint windows can be read")
+            raise OperationRefused("This connection has no Cassandra whose hint windows can be read")
         return Collector(self.handle.host, self.handle.settings, self.kind, self._hints)
 
     # ---- within
@@ -361,5 +361,5 @@ def _checked(key: str) -> str:
     return key
 
 
-def _no_key(key: object) -> SpecError:
-    return SpecError("A key must be a string", given=repr(key)[:60])
+def _no_key(key: object) -> InvalidRequest:
+    return InvalidRequest("A key must be a string", given=repr(key)[:60])

@@ -15,13 +15,13 @@ from dataclasses import replace
 
 from headgate.client.counter import Counter
 from headgate.client.directory import ADOPT
-from headgate.client.ground import Bound, Ground
+from headgate.client.process_context import ProcessContext, SkewBound
 from headgate.counters.counter import CounterHandle
 from headgate.counters.settings import CounterSettings, settings_of
 from headgate.counters.types.registry import type_of
-from headgate.errors import Conflict, HeadgateError, NotFound, Refused, SpecError, Unavailable
+from headgate.errors import Conflict, HeadgateError, InvalidRequest, NotFound, OperationRefused, Unavailable
 from headgate.store.catalogue import Catalogue
-from headgate.store.catalogue_entry import Entry, Known, Name, State
+from headgate.store.catalogue_entry import Entry, EntryState, KnownEntry, Name
 from headgate.supervised_loop import SupervisedLoop
 
 log = logging.getLogger("headgate.client")
@@ -32,7 +32,7 @@ RETRY_EVERY_S = 1.0
 PATIENCE_S = 10.0
 
 
-class CounterUnknown(NotFound):
+class CounterNotFound(NotFound):
     """There is no such counter."""
 
 
@@ -40,7 +40,7 @@ class CounterNotReady(Unavailable):
     """Its tables do not all exist yet."""
 
 
-class CounterDeleted(Refused):
+class CounterDeleted(OperationRefused):
     """The counter was deleted."""
 
 
@@ -48,21 +48,23 @@ class CounterRetained(CounterDeleted):
     """The counter was kept when its resource was deleted, and takes nothing."""
 
 
-class CounterMadeAgain(Conflict):
+class CounterRecreated(Conflict):
     """The counter was deleted, and another was created under its name."""
 
 
 class Counters:
     """All that one connection has open."""
 
-    def __init__(self, ground: Ground, *, namespace: str, require_usable: Callable[[], None]) -> None:
-        self._ground = ground
+    def __init__(
+        self, process_context: ProcessContext, *, namespace: str, require_usable: Callable[[], None]
+    ) -> None:
+        self._process_context = process_context
         self._require_usable = require_usable
-        self._catalogue: Catalogue = ground.catalogue()
+        self._catalogue: Catalogue = process_context.catalogue()
         self._namespace = namespace
         self._open: dict[Name, Counter] = {}
         self._opening = asyncio.Lock()
-        self._said: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._keeper = SupervisedLoop("counters", self._keep, log=log)
 
     # ---- finding
@@ -71,7 +73,7 @@ class Counters:
         """`namespace/name`, or a name in the connection's namespace."""
         parts = text.split("/")
         if len(parts) > 2 or not all(parts):
-            raise SpecError("A counter is named NAMESPACE/NAME", remedy="write shop/page-views", given=text)
+            raise InvalidRequest("A counter is named NAMESPACE/NAME", remedy="write shop/page-views", given=text)
         return Name(KIND, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
 
     async def names(self, namespace: str | None = None) -> list[str]:
@@ -83,33 +85,33 @@ class Counters:
         namespaces = [namespace] if namespace is not None else sorted(await self._catalogue.namespaces())
         return [known.entry for each in namespaces for known in await self._catalogue.list(each, KIND)]
 
-    async def _find(self, name: Name) -> Known:
+    async def _find(self, name: Name) -> KnownEntry:
         known = await self._catalogue.find(name)
         if known is None:
             raise await self._unknown(name)
         return known
 
-    def _usable(self, known: Known) -> CounterSettings:
+    def _usable(self, known: KnownEntry) -> CounterSettings:
         entry = known.entry
-        if entry.state is State.DELETING:
+        if entry.state is EntryState.DELETING:
             raise CounterDeleted("The counter is being deleted", counter=_shown(entry.name))
-        if entry.state is State.RETAINED:
+        if entry.state is EntryState.RETAINED:
             raise CounterRetained(counter=_shown(entry.name), remedy=ADOPT)
-        if entry.state is State.MAKING:
+        if entry.state is EntryState.MAKING:
             raise CounterNotReady(counter=_shown(entry.name), remedy="apply it again, or wait for the operator")
-        return settings_of(entry, data_center=self._ground.data_center)
+        return settings_of(entry, data_center=self._process_context.data_center)
 
-    async def _unknown(self, name: Name) -> CounterUnknown:
-        here, everywhere = await self.names(name.namespace), await self.names()
-        near = difflib.get_close_matches(name.name, [each.rpartition("/")[2] for each in here], n=1)
+    async def _unknown(self, name: Name) -> CounterNotFound:
+        in_namespace, everywhere = await self.names(name.namespace), await self.names()
+        near = difflib.get_close_matches(name.name, [each.rpartition("/")[2] for each in in_namespace], n=1)
         close = [f"{name.namespace}/{each}" for each in near] or [
             each for each in everywhere if each.rpartition("/")[2] == name.name
         ]
         if close:
-            return CounterUnknown(counter=_shown(name), remedy=f"did you mean {close[0]}?")
-        told = ", ".join((here or everywhere)[:5])
-        return CounterUnknown(
-            counter=_shown(name), remedy=f"available: {told}" if told else "create one: headgate apply FILE"
+            return CounterNotFound(counter=_shown(name), remedy=f"did you mean {close[0]}?")
+        names = ", ".join((in_namespace or everywhere)[:5])
+        return CounterNotFound(
+            counter=_shown(name), remedy=f"available: {names}" if names else "create one: headgate apply FILE"
         )
 
     # ---- opening
@@ -121,7 +123,7 @@ class Counters:
             standing = self._open.get(name)
             if standing is not None and standing.ended is None:
                 return standing
-            await self._ground.clock.until_trusted(PATIENCE_S)
+            await self._process_context.clock.until_trusted(PATIENCE_S)
             known = await self._find(name)
             settings = self._usable(known)
             if memory_bytes is not None:
@@ -133,12 +135,12 @@ class Counters:
             return opened
 
     def _opened(self, entry: Entry, settings: CounterSettings) -> Counter:
-        bound = Bound(settings.skew_us)
+        bound = SkewBound(settings.skew_us)
         kind = type_of(settings.kind)
-        self._ground.clock.serve(bound.max_skew_us)
-        host = self._ground.host_of(entry.place.keyspace, bound)
-        handle = CounterHandle(host, settings, hints=self._ground.hints, kind=kind)
-        return Counter(entry, handle, self._ground, bound, self._require_usable)
+        self._process_context.clock.serve(bound.max_skew_us)
+        host = self._process_context.host_of(entry.place.keyspace, bound)
+        handle = CounterHandle(host, settings, hints=self._process_context.hints, kind=kind)
+        return Counter(entry, handle, self._process_context, bound, self._require_usable)
 
     # ---- keeping fresh
 
@@ -163,7 +165,7 @@ class Counters:
                 return None
             if known.entry.id != counter.entry.id:
                 counter.end(
-                    CounterMadeAgain(counter=counter.name, remedy="open the counter again to use the new one")
+                    CounterRecreated(counter=counter.name, remedy="open the counter again to use the new one")
                 )
                 return None
             settings = self._usable(known)
@@ -171,14 +173,14 @@ class Counters:
             counter.end(gone)
             return None
         except HeadgateError as error:
-            if self._said.get(counter.name) != str(error):
-                self._said[counter.name] = str(error)
+            if self._reported.get(counter.name) != str(error):
+                self._reported[counter.name] = str(error)
                 log.warning("catalogue cannot be read", extra={"counter": counter.name, "error": str(error)})
             return error
-        self._said.pop(counter.name, None)
+        self._reported.pop(counter.name, None)
         memory_bytes = counter.handle.settings.memory_bytes_max
         counter.settings_changed(known.entry, replace(settings, memory_bytes_max=memory_bytes))
-        self._ground.clock.serve(settings.skew_us)
+        self._process_context.clock.serve(settings.skew_us)
         return None
 
     # ---- the end

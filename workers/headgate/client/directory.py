@@ -11,16 +11,16 @@ from uuid import UUID
 
 from headgate.engines.timeline.from_catalogue import settings_of
 from headgate.engines.timeline.settings import TimelineSettings
-from headgate.errors import Conflict, NotFound, Refused, SpecError, Unavailable
+from headgate.errors import Conflict, InvalidRequest, NotFound, OperationRefused, Unavailable
 from headgate.store.catalogue import Catalogue
-from headgate.store.catalogue_entry import Entry, Known, Name, State
+from headgate.store.catalogue_entry import Entry, EntryState, KnownEntry, Name
 
 KIND = "Queue"
-CARRIED = ("timeline",)
+SUPPORTED_ENGINES = ("timeline",)
 ADOPT = "apply its resource again, with the annotation headgate.io/adopt: by-name, or by `headgate apply --adopt`"
 
 
-class QueueUnknown(NotFound):
+class QueueNotFound(NotFound):
     """There is no such queue."""
 
 
@@ -28,7 +28,7 @@ class QueueNotReady(Unavailable):
     """Its tables do not all exist yet."""
 
 
-class QueueDeleted(Refused):
+class QueueDeleted(OperationRefused):
     """The queue was deleted."""
 
 
@@ -36,16 +36,16 @@ class QueueRetained(QueueDeleted):
     """The queue was kept when its resource was deleted, and takes nothing."""
 
 
-class QueueMadeAgain(Conflict):
+class QueueRecreated(Conflict):
     """The queue was deleted, and another was created under its name."""
 
 
-class EngineNotCarried(Refused):
+class EngineNotSupported(OperationRefused):
     """This release has no such engine."""
 
 
 @dataclass(frozen=True)
-class Found:
+class QueueRecord:
     """A queue, as a read of the catalogue returned it."""
 
     entry: Entry
@@ -66,23 +66,23 @@ class Directory:
         """`namespace/name`, or a name in the connection's namespace."""
         parts = text.split("/")
         if len(parts) > 2 or not all(parts):
-            raise SpecError("A queue is named NAMESPACE/NAME", remedy="write shop/emails", given=text)
+            raise InvalidRequest("A queue is named NAMESPACE/NAME", remedy="write shop/emails", given=text)
         return Name(KIND, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
 
-    async def find(self, name: Name) -> Found:
+    async def find(self, name: Name) -> QueueRecord:
         """The queue, ready to use; else the reason and the remedy."""
         known = await self._catalogue.find(name)
         if known is None:
             raise await self._unknown(name)
         return self._usable(known)
 
-    async def find_again(self, entry: Entry) -> Found:
+    async def find_again(self, entry: Entry) -> QueueRecord:
         """The same creation that was looked up before, as it is now."""
         known = await self._catalogue.find(entry.name)
         if known is None:
             raise QueueDeleted(queue=_shown(entry.name))
         if known.entry.id != entry.id:
-            raise QueueMadeAgain(queue=_shown(entry.name), remedy="open the queue again to use the new one")
+            raise QueueRecreated(queue=_shown(entry.name), remedy="open the queue again to use the new one")
         return self._usable(known)
 
     async def names(self, namespace: str | None = None) -> list[str]:
@@ -92,7 +92,7 @@ class Directory:
             _shown(known.entry.name)
             for each in namespaces
             for known in await self._catalogue.list(each, KIND)
-            if known.entry.state not in (State.DELETING, State.RETAINED)
+            if known.entry.state not in (EntryState.DELETING, EntryState.RETAINED)
         ]
 
     async def ids(self) -> dict[UUID, str]:
@@ -104,34 +104,36 @@ class Directory:
             for known in await self._catalogue.list(each, KIND)
         }
 
-    def _usable(self, known: Known) -> Found:
+    def _usable(self, known: KnownEntry) -> QueueRecord:
         entry = known.entry
-        if entry.state is State.DELETING:
+        if entry.state is EntryState.DELETING:
             raise QueueDeleted("The queue is being deleted", queue=_shown(entry.name))
-        if entry.state is State.RETAINED:
+        if entry.state is EntryState.RETAINED:
             raise QueueRetained(queue=_shown(entry.name), remedy=ADOPT)
         engine = str(entry.spec.get("engine"))
-        if engine not in CARRIED:
-            raise EngineNotCarried(queue=_shown(entry.name), engine=engine, carried=", ".join(CARRIED))
-        if entry.state is State.MAKING:
+        if engine not in SUPPORTED_ENGINES:
+            raise EngineNotSupported(queue=_shown(entry.name), engine=engine, supported=", ".join(SUPPORTED_ENGINES))
+        if entry.state is EntryState.MAKING:
             raise QueueNotReady(queue=_shown(entry.name), remedy="apply it again, or wait for the operator")
-        return Found(entry, settings_of(entry, data_center=self._data_center), known.read_started_us)
+        return QueueRecord(entry, settings_of(entry, data_center=self._data_center), known.read_started_us)
 
-    async def _unknown(self, name: Name) -> QueueUnknown:
+    async def _unknown(self, name: Name) -> QueueNotFound:
         """With the queues that could have been meant: those of the namespace first, then of all others."""
-        here = await self.names(name.namespace)
+        in_namespace = await self.names(name.namespace)
         everywhere = await self.names()
         wanted = _shown(name)
-        near = difflib.get_close_matches(name.name, [each.rpartition("/")[2] for each in here], n=1)
+        near = difflib.get_close_matches(name.name, [each.rpartition("/")[2] for each in in_namespace], n=1)
         close = [f"{name.namespace}/{each}" for each in near] or [
             each for each in everywhere if each.rpartition("/")[2] == name.name
         ]
-        elsewhere = [each for each in everywhere if each not in here]
+        elsewhere = [each for each in everywhere if each not in in_namespace]
         close = close or difflib.get_close_matches(wanted, elsewhere, n=1)
         if close:
-            return QueueUnknown(queue=wanted, remedy=f"did you mean {close[0]}?")
-        told = ", ".join((here or everywhere)[:5])
-        return QueueUnknown(queue=wanted, remedy=f"available: {told}" if told else "create one: headgate apply FILE")
+            return QueueNotFound(queue=wanted, remedy=f"did you mean {close[0]}?")
+        names = ", ".join((in_namespace or everywhere)[:5])
+        return QueueNotFound(
+            queue=wanted, remedy=f"available: {names}" if names else "create one: headgate apply FILE"
+        )
 
 
 def _shown(name: Name) -> str:

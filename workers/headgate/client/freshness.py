@@ -12,11 +12,18 @@ import contextlib
 import logging
 from collections.abc import Collection
 
-from headgate.client.directory import Directory, Found, QueueDeleted, QueueMadeAgain, QueueNotReady, QueueUnknown
-from headgate.client.ground import Ground
-from headgate.client.moments import SECOND_US
+from headgate.client.directory import (
+    Directory,
+    QueueDeleted,
+    QueueNotFound,
+    QueueNotReady,
+    QueueRecord,
+    QueueRecreated,
+)
+from headgate.client.process_context import ProcessContext
 from headgate.client.queue import Queue
-from headgate.errors import HeadgateError, SpecError, Unavailable
+from headgate.client.times import SECOND_US
+from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 from headgate.store.catalogue_entry import Name
 from headgate.store.decide_generation import knowledge
 
@@ -33,12 +40,12 @@ class CatalogueUnreadable(Unavailable):
 class Freshness:
     """The state of a connection's queues."""
 
-    def __init__(self, ground: Ground, directory: Directory, queues: Collection[Queue]) -> None:
-        self._ground = ground
+    def __init__(self, process_context: ProcessContext, directory: Directory, queues: Collection[Queue]) -> None:
+        self._process_context = process_context
         self._directory = directory
         self._queues = queues
         self._reading: dict[Queue, asyncio.Task[HeadgateError | None]] = {}
-        self._said: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     async def run(self) -> None:
         """Read for all open queues, forever."""
@@ -62,7 +69,7 @@ class Freshness:
         """Return when the clock may be relied on and the queue's knowledge is fresh; raise the reason why not."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + within_s
-        await self._ground.clock.until_trusted(within_s, queue.found.settings.skew_us)
+        await self._process_context.clock.until_trusted(within_s, queue.record.settings.skew_us)
         while not self._is_fresh(queue):
             left_s = max(deadline_s - loop.time(), 0.0)
             with contextlib.suppress(TimeoutError):  # the read itself continues
@@ -82,68 +89,68 @@ class Freshness:
             task.add_done_callback(lambda _: self._reading.pop(queue, None))
         return await asyncio.shield(task)
 
-    async def find_dead_letters(self, found: Found) -> Found | None:
+    async def find_dead_letters(self, record: QueueRecord) -> QueueRecord | None:
         """The dead-letter queue for messages that fail too often. Without one they stay and come again."""
-        name = found.settings.dead_letter
+        name = record.settings.dead_letter
         if name is None:
             return None
-        wanted = Name(found.entry.name.kind, found.entry.name.namespace, name)
+        wanted = Name(record.entry.name.kind, record.entry.name.namespace, name)
         try:
             dead = await self._directory.find(wanted)
-        except (QueueUnknown, QueueDeleted, QueueNotReady) as error:
-            self._say(
-                f"dead letters of {found.settings.name}", f"{error}: messages that fail too often stay in the queue"
+        except (QueueNotFound, QueueDeleted, QueueNotReady) as error:
+            self._report(
+                f"dead letters of {record.settings.name}", f"{error}: messages that fail too often stay in the queue"
             )
             return None
-        self._said.pop(f"dead letters of {found.settings.name}", None)
+        self._reported.pop(f"dead letters of {record.settings.name}", None)
         return dead
 
     async def _refresh(self, queue: Queue) -> HeadgateError | None:
         if queue.ended is not None:
             return None
         try:
-            found = await self._directory.find_again(queue.entry)
-        except (QueueDeleted, QueueMadeAgain) as gone:
+            record = await self._directory.find_again(queue.entry)
+        except (QueueDeleted, QueueRecreated) as gone:
             queue.end(gone)
             return None
         except HeadgateError as error:
-            self._say(queue.name, f"the catalogue cannot be read: {error}")
+            self._report(queue.name, f"the catalogue cannot be read: {error}")
             return error
-        if self._said.pop(queue.name, None) is not None:
+        if self._reported.pop(queue.name, None) is not None:
             log.info("catalogue is readable again", extra={"queue": queue.name})
-        queue.bound.max_skew_us = found.settings.skew_us
-        self._ground.clock.serve(queue.bound.max_skew_us)
-        queue.found = found
-        queue.engine.settings_changed(found.settings, read_us=found.read_us)
-        return await self._refresh_dead_letters(queue, found)
+        queue.bound.max_skew_us = record.settings.skew_us
+        self._process_context.clock.serve(queue.bound.max_skew_us)
+        queue.record = record
+        queue.engine.settings_changed(record.settings, read_us=record.read_us)
+        return await self._refresh_dead_letters(queue, record)
 
-    async def _refresh_dead_letters(self, queue: Queue, found: Found) -> HeadgateError | None:
+    async def _refresh_dead_letters(self, queue: Queue, record: QueueRecord) -> HeadgateError | None:
         """Separate from the queue's own read: a dead-letter queue that cannot be read stops no put."""
         try:
-            dead = await self.find_dead_letters(found)
-        except (Unavailable, SpecError) as error:
-            self._say(f"dead letters of {queue.name}", f"their queue cannot be read: {error}")
+            dead = await self.find_dead_letters(record)
+        except (Unavailable, InvalidRequest) as error:
+            self._report(f"dead letters of {queue.name}", f"their queue cannot be read: {error}")
             return error
         if dead is None:
-            queue.engine.dead_letters_changed(None, read_us=found.read_us)
+            queue.engine.dead_letters_changed(None, read_us=record.read_us)
         else:
-            host = self._ground.host_of(dead.entry.place.keyspace, queue.bound)
+            host = self._process_context.host_of(dead.entry.place.keyspace, queue.bound)
             queue.engine.dead_letters_changed(dead.settings, read_us=dead.read_us, host=host)
         return None
 
     def _is_fresh(self, queue: Queue) -> bool:
-        now_us = self._ground.clock.now_us()
-        return knowledge(queue.found.read_us).still_holds(max(now_us, queue.found.read_us))
+        now_us = self._process_context.clock.now_us()
+        return knowledge(queue.record.read_us).still_holds(max(now_us, queue.record.read_us))
 
     def _unreadable(self, queue: Queue) -> CatalogueUnreadable:
         return CatalogueUnreadable(
             queue=queue.name,
-            read_s_ago=(self._ground.clock.now_us() - queue.found.read_us) // SECOND_US,
-            last=self._said.get(queue.name, "no answer in time"),
+            read_s_ago=(self._process_context.clock.now_us() - queue.record.read_us) // SECOND_US,
+            last=self._reported.get(queue.name, "no answer in time"),
         )
 
-    def _say(self, about: str, what: str) -> None:
+    def _report(self, about: str, what: str) -> None:
         """Once, not every second."""
-        if self._said.get(about) != what:
-            self._said[about] = what
+        if self._reported.get(about) != what:
+            self._reported[about] = what
             log.warning("queue refresh failed", extra={"queue": about, "error": what})

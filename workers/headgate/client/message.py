@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from headgate.client import payloads
-from headgate.client.moments import Span, moment_of, span_us
 from headgate.client.payloads import CONTENT_TYPE, Model
+from headgate.client.times import Span, datetime_of, span_us
 from headgate.engines.contract import (
     Ack,
     Attributes,
@@ -22,12 +22,12 @@ from headgate.engines.contract import (
     Settled,
     StaleReceipt,
 )
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 
 REASON_CHARACTERS_MAX = 4_000
 
 
-class Settler(Protocol):
+class MessageSettler(Protocol):
     """The queue that a message came from."""
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
@@ -65,8 +65,8 @@ class Received:
     @property
     def content_type(self) -> str | None:
         """The content type of the payload, if its producer set one."""
-        found = self.delivery.attributes.get(CONTENT_TYPE)
-        return found if isinstance(found, str) else None
+        content_type = self.delivery.attributes.get(CONTENT_TYPE)
+        return content_type if isinstance(content_type, str) else None
 
     def text(self) -> str:
         """The payload as a text."""
@@ -98,17 +98,17 @@ class Received:
     @property
     def due(self) -> datetime:
         """When it was to be delivered."""
-        return moment_of(self.delivery.due_us)
+        return datetime_of(self.delivery.due_us)
 
     @property
     def put_at(self) -> datetime:
         """When it was first put."""
-        return moment_of(self.delivery.put_us)
+        return datetime_of(self.delivery.put_us)
 
     @property
     def visible_until(self) -> datetime:
         """When it comes again unless it is settled or extended."""
-        return moment_of(self.delivery.visible_until_us)
+        return datetime_of(self.delivery.visible_until_us)
 
     @property
     def suspect(self) -> bool:
@@ -133,7 +133,7 @@ class Message(Received):
 
     __slots__ = ("_queue",)
 
-    def __init__(self, delivery: Delivery, queue: Settler) -> None:
+    def __init__(self, delivery: Delivery, queue: MessageSettler) -> None:
         super().__init__(delivery)
         self._queue = queue
 
@@ -178,10 +178,10 @@ def raise_unless_done(settled: Settled, message_id: str) -> None:
     if settled is Settled.STALE:
         raise StaleReceipt(message=message_id)
     if settled is Settled.UNKNOWN:
-        raise Unknown("The message may be settled, or may be delivered again", message=message_id)
+        raise OutcomeUnknown("The message may be settled, or may be delivered again", message=message_id)
 
 
 def reason_of(error: BaseException) -> str:
     """A traceback in a dead letter: its end, which is the most useful part."""
-    told = "".join(traceback.format_exception(error))
-    return told[-REASON_CHARACTERS_MAX:]
+    text = "".join(traceback.format_exception(error))
+    return text[-REASON_CHARACTERS_MAX:]

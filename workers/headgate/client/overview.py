@@ -51,12 +51,12 @@ class Overview:
 
     async def read(self, namespace: str | None, *, now_us: int) -> list[QueueOverview]:
         """One read, including queues without figures in the summary. By name."""
-        found = await read_summary(self._store, now_us=now_us)
-        if self._names_are_old(now_us, found.keys() <= self._names.keys()):
+        summaries = await read_summary(self._store, now_us=now_us)
+        if self._names_are_old(now_us, summaries.keys() <= self._names.keys()):
             self._names = await self._read_names()
             self._named_us = now_us
         shown = [
-            QueueOverview(name, found.get(queue, QueueFigures()), now_us)
+            QueueOverview(name, summaries.get(queue, QueueFigures()), now_us)
             for queue, name in self._names.items()
             if namespace is None or name.startswith(f"{namespace}/")
         ]

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -26,11 +26,11 @@ Payload = Any
 """bytes, str, a pydantic model, or any value that pydantic writes as JSON: dict, list, dataclass, UUID, ..."""
 
 
-class PayloadUnfit(SpecError):
+class PayloadUnfit(InvalidRequest):
     """The payload cannot be encoded: it is not bytes, a text, a model, or a value that pydantic writes as JSON."""
 
 
-class PayloadUnreadable(SpecError):
+class PayloadUnreadable(InvalidRequest):
     """The payload of a message does not fit its handler."""
 
 
@@ -47,8 +47,8 @@ def encode_payload(payload: Payload) -> tuple[bytes, str | None]:
             return payload.encode(), TEXT
         return _write_json(payload).encode(), JSON
     except (TypeError, ValueError, RecursionError) as error:
-        said = str(error).partition("\n")[0]
-        raise PayloadUnfit(type=type(payload).__name__, cause=said) from None
+        detail = str(error).partition("\n")[0]
+        raise PayloadUnfit(type=type(payload).__name__, cause=detail) from None
 
 
 def _convert_value(value: Any) -> Any:
@@ -87,5 +87,5 @@ def read_model(payload: bytes, model: type[Model]) -> Model:
     try:
         return model.model_validate_json(payload)
     except ValidationError as invalid:
-        said = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in invalid.errors())
-        raise PayloadUnreadable(f"The payload is not a {model.__name__}", cause=said) from None
+        detail = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in invalid.errors())
+        raise PayloadUnreadable(f"The payload is not a {model.__name__}", cause=detail) from None

@@ -24,8 +24,8 @@ from typing import Any
 
 from headgate.client.outgoing import Put, encode_put
 from headgate.client.payloads import Payload
-from headgate.engines.contract import Message
-from headgate.errors import HeadgateError, SpecError, Unavailable
+from headgate.engines.contract import NewMessage
+from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 
 CHUNK_MESSAGES = 2_000
 CHUNK_BYTES = 1024 * 1024
@@ -85,7 +85,7 @@ class Chunk:
     first: int
     """The index of the first one."""
     sources: list[Put | Payload]
-    messages: list[Message]
+    messages: list[NewMessage]
     """Those that could be encoded."""
     unfit: dict[int, HeadgateError]
     """The others, by their index in the chunk."""
@@ -118,7 +118,7 @@ class ChunkBuilder:
         chunk, at_us = self._chunk, self._at_us
         try:
             messages = [encode_put(source if isinstance(source, Put) else Put(source), at_us) for source in sources]
-        except SpecError:
+        except InvalidRequest:
             messages = self._add_fit(sources)
         chunk.sources += sources
         chunk.messages += messages
@@ -129,13 +129,13 @@ class ChunkBuilder:
         is_full = len(chunk.sources) >= share * CHUNK_MESSAGES or self._bytes >= share * CHUNK_BYTES
         return self.take() if is_full else None
 
-    def _add_fit(self, sources: Sequence[Put | Payload]) -> list[Message]:
+    def _add_fit(self, sources: Sequence[Put | Payload]) -> list[NewMessage]:
         """Those that can be encoded; the others are noted."""
-        messages: list[Message] = []
+        messages: list[NewMessage] = []
         for index, source in enumerate(sources, len(self._chunk.sources)):
             try:
                 messages.append(encode_put(source if isinstance(source, Put) else Put(source), self._at_us))
-            except SpecError as unfit:
+            except InvalidRequest as unfit:
                 self._chunk.unfit[index] = unfit
         return messages
 
@@ -152,7 +152,7 @@ class ChunkBuilder:
 def read_chunks(source: Iterable[Put | Payload], now_us: Callable[[], int]) -> Iterator[Chunk]:
     """The chunks of a source. Where the source raises, what it gave before comes first."""
     if isinstance(source, str | bytes | Put) or not isinstance(source, Iterable):
-        raise SpecError(
+        raise InvalidRequest(
             "The messages of put_many must be an iterable",
             remedy="put one message with put",
             given=type(source).__name__,

@@ -16,12 +16,11 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from headgate.client.batching import WITHIN_S, Batches, BatchPut
-from headgate.client.directory import Found
-from headgate.client.ground import Bound
+from headgate.client.directory import QueueRecord
 from headgate.client.message import Message
-from headgate.client.moments import SECOND_US, Span, moment_of, moment_us, span_us
 from headgate.client.outgoing import Put, message_of
 from headgate.client.payloads import Payload
+from headgate.client.process_context import SkewBound
 from headgate.client.put_many import (
     Chunk,
     Outcome,
@@ -34,6 +33,7 @@ from headgate.client.put_many import (
 )
 from headgate.client.redriving import Filter, RedriveResult, redrive
 from headgate.client.settle_commands import SettleCommand, build_settles
+from headgate.client.times import SECOND_US, Span, datetime_of, span_us, time_us_from
 from headgate.client.values import (
     MessageStatus,
     PeekedMessage,
@@ -51,18 +51,18 @@ from headgate.engines.contract import (
     Attributes,
     Cancelled,
     Delivery,
+    MessageLocation,
     Peeked,
     Repaired,
     Settled,
     Stats,
-    Whereabouts,
 )
-from headgate.engines.contract import Message as Sent
+from headgate.engines.contract import NewMessage as Sent
 from headgate.engines.timeline.batched import Batched, BatchedPuts
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.repair import PASS_US, GenerationKeeper
-from headgate.engines.timeline.sender import KnowledgeTooOld
-from headgate.errors import HeadgateError, Refused, SpecError
+from headgate.engines.timeline.sender import CatalogueStale
+from headgate.errors import HeadgateError, InvalidRequest, OperationRefused
 from headgate.store.catalogue_entry import Entry
 from headgate.store.clocks import ClockNotTrusted
 from headgate.telemetry.spans import producer_spans
@@ -81,15 +81,15 @@ LIMIT_MAX = 10_000
 ITERATION_WAIT_S = 20.0
 
 
-class ConnectionClosed(Refused):
+class ConnectionClosed(OperationRefused):
     """The connection was closed."""
 
 
-class ConnectionOfAnotherProcess(Refused):
+class WrongProcess(OperationRefused):
     """A connection does not survive a fork: open one in the child."""
 
 
-class ConnectionOfAnotherLoop(Refused):
+class WrongEventLoop(OperationRefused):
     """A connection belongs to the event loop that opened it."""
 
 
@@ -125,8 +125,8 @@ class Upkeep(Protocol):
 class Queue:
     """One queue, in one process. `await connection.queue("shop/emails")` gives it."""
 
-    def __init__(self, found: Found, engine: TimelineQueue, upkeep: Upkeep, bound: Bound) -> None:
-        self.found = found
+    def __init__(self, record: QueueRecord, engine: TimelineQueue, upkeep: Upkeep, bound: SkewBound) -> None:
+        self.record = record
         self.bound = bound
         self.engine = engine
         """The engine behind it: the worker runtime shares its lanes through this."""
@@ -159,12 +159,12 @@ class Queue:
     @property
     def name(self) -> str:
         """`namespace/name`."""
-        return self.found.settings.name
+        return self.record.settings.name
 
     @property
     def entry(self) -> Entry:
         """The last state that the catalogue reported."""
-        return self.found.entry
+        return self.record.entry
 
     def now_us(self) -> int:
         """The time by the process's clock."""
@@ -204,7 +204,7 @@ class Queue:
             plain = [Sent(payload)]
             try:
                 return (await self.engine.put(plain))[0]
-            except (ClockNotTrusted, KnowledgeTooOld):
+            except (ClockNotTrusted, CatalogueStale):
                 return (await self._try_again(lambda: self.engine.put(plain)))[0]
         put = Put(payload, delay, deliver_at, group, once, once_scope, attributes or {})
         if traced:
@@ -263,7 +263,7 @@ class Queue:
                 await self._upkeep.freshen(self, left_s)
                 self._require_usable()
             except HeadgateError as error:
-                return [error if isinstance(each, ClockNotTrusted | KnowledgeTooOld) else each for each in outcomes]
+                return [error if isinstance(each, ClockNotTrusted | CatalogueStale) else each for each in outcomes]
             again = await self.engine.put_each([messages[at] for at in unsent])
             for at, outcome in zip(unsent, again, strict=True):
                 outcomes[at] = outcome
@@ -284,7 +284,7 @@ class Queue:
         self._require_usable()
         try:
             return await self.engine.put(messages)
-        except (ClockNotTrusted, KnowledgeTooOld):
+        except (ClockNotTrusted, CatalogueStale):
             return await self._try_again(lambda: self.engine.put(messages))
 
     async def add_to_batch(
@@ -307,7 +307,7 @@ class Queue:
         """
         batches = self._upkeep.batches
         if batches is None:
-            raise Refused("This connection has no Cassandra that could execute a batch")
+            raise OperationRefused("This connection has no Cassandra that could execute a batch")
         within_us = span_us(within, "within")
         put = message
         if not isinstance(put, Put):
@@ -335,9 +335,9 @@ class Queue:
     ) -> RescheduleResult:
         """Deliver the message at another time: the outcome, and the id that the message has from now on."""
         if (delay is None) == (deliver_at is None):
-            raise SpecError("A reschedule needs exactly one due time", remedy="pass delay or deliver_at")
+            raise InvalidRequest("A reschedule needs exactly one due time", remedy="pass delay or deliver_at")
         if deliver_at is not None:
-            due_us = moment_us(deliver_at, "deliver_at")
+            due_us = time_us_from(deliver_at, "deliver_at")
         else:
             due_us = self.now_us() + span_us(0 if delay is None else delay, "delay")
         cancelled, new_id = await self._tried(lambda: self.engine.reschedule(message_id, due_us))
@@ -413,14 +413,14 @@ class Queue:
     async def read_peeked(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
         """As `peek`."""
         limit = _checked_limit(limit)
-        from_us = None if since is None else moment_us(since, "since")
+        from_us = None if since is None else time_us_from(since, "since")
         return await self._tried(lambda: self.engine.peek(limit, from_us=from_us))
 
     async def read_stats(self) -> Stats:
         """As `stats`."""
         return await self._tried(self.engine.stats)
 
-    async def read_whereabouts(self, message_id: str) -> Whereabouts:
+    async def read_whereabouts(self, message_id: str) -> MessageLocation:
         """As `where`."""
         return await self._tried(lambda: self.engine.where(message_id))
 
@@ -439,10 +439,10 @@ class Queue:
 
     async def purge(self, *, before: datetime | None = None) -> datetime:
         """Settle all messages that were put before a given time, or before now; returns that time."""
-        before_us = None if before is None else moment_us(before, "before")
+        before_us = None if before is None else time_us_from(before, "before")
         if before_us is not None and before_us > self.now_us():
-            raise SpecError("A purge needs an enqueue time in the past", before=before)
-        return moment_of(await self._tried(lambda: self.engine.purge(before_us)))
+            raise InvalidRequest("A purge needs an enqueue time in the past", before=before)
+        return datetime_of(await self._tried(lambda: self.engine.purge(before_us)))
 
     async def redrive(
         self,
@@ -471,7 +471,7 @@ class Queue:
         self._require_usable()
         try:
             return await work()
-        except (ClockNotTrusted, KnowledgeTooOld):
+        except (ClockNotTrusted, CatalogueStale):
             return await self._try_again(work)
 
     async def _try_again(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -483,7 +483,7 @@ class Queue:
             self._require_usable()
             try:
                 return await work()
-            except (ClockNotTrusted, KnowledgeTooOld):
+            except (ClockNotTrusted, CatalogueStale):
                 if loop.time() >= deadline_s:
                     raise
 
@@ -496,7 +496,7 @@ def _unsent_of(outcomes: Sequence[Outcome]) -> list[int]:
     return [
         index
         for index, outcome in enumerate(outcomes)
-        if type(outcome) is not str and isinstance(outcome, ClockNotTrusted | KnowledgeTooOld)
+        if type(outcome) is not str and isinstance(outcome, ClockNotTrusted | CatalogueStale)
     ]
 
 
@@ -507,11 +507,11 @@ def _carry_trace(messages: Iterable[Sent]) -> None:
 
 def _checked_limit(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
-        raise SpecError(f"The limit must be a number from 1 to {LIMIT_MAX}", given=limit)
+        raise InvalidRequest(f"The limit must be a number from 1 to {LIMIT_MAX}", given=limit)
     return limit
 
 
 def require_process(pid: int) -> None:
     """Refuse a child of the process that opened the connection."""
     if os.getpid() != pid:
-        raise ConnectionOfAnotherProcess(opened_in=pid, used_in=os.getpid())
+        raise WrongProcess(opened_in=pid, used_in=os.getpid())

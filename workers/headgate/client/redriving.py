@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headgate.client.directory import QueueDeleted, QueueUnknown
+from headgate.client.directory import QueueDeleted, QueueNotFound
 from headgate.client.message import Message, Received
 from headgate.client.outgoing import Put
-from headgate.engines.contract import Ack, Fate, Nack, Settle
-from headgate.errors import SpecError
+from headgate.engines.contract import Ack, MessageState, Nack, Settle
+from headgate.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from headgate.client.queue import Queue
 
-DIED_IN: Final = "headgate.dead.queue"
-DIED_OF: Final = "headgate.dead.reason"
-DEATH: Final = "headgate.dead."
+SOURCE_QUEUE: Final = "headgate.dead.queue"
+DEATH_REASON: Final = "headgate.dead.reason"
+DEATH_PREFIX: Final = "headgate.dead."
 AT_ONCE: Final = 200
 WAIT_S: Final = 8.0
 """Longer than it takes to get the lanes of a queue that has no consumers."""
@@ -37,7 +37,7 @@ HELD_MAX: Final = 10_000
 Filter = Callable[[Received], bool]
 
 
-class Connection(Protocol):
+class QueueOpener(Protocol):
     """The function that opens queues."""
 
     async def queue(self, name: str) -> Queue:
@@ -131,7 +131,7 @@ class _Run:
 
 
 async def redrive(
-    connection: Connection,
+    connection: QueueOpener,
     dead_letters: str,
     *,
     ids: Iterable[str] | None = None,
@@ -147,7 +147,9 @@ async def redrive(
     """
     source = await connection.queue(dead_letters)
     if to is not None and (await connection.queue(to)).name == source.name:
-        raise SpecError("A dead-letter queue is not its own target", queue=dead_letters, remedy="name another queue")
+        raise InvalidRequest(
+            "A dead-letter queue is not its own target", queue=dead_letters, remedy="name another queue"
+        )
     run = _Run(None, matching, limit)
     if ids is not None:
         run.wanted = await _existing(source, ids, run)
@@ -175,10 +177,14 @@ async def _existing(source: Queue, ids: Iterable[str], run: _Run) -> set[str]:
     """Those of the ids that are live messages of the queue."""
     wanted = dict.fromkeys(ids)
     if not wanted or len(wanted) > IDS_MAX:
-        raise SpecError(f"A redrive takes from 1 to {IDS_MAX} ids", given=len(wanted))
+        raise InvalidRequest(f"A redrive takes from 1 to {IDS_MAX} ids", given=len(wanted))
     existing = set()
     for id_ in wanted:
-        if (await source.read_whereabouts(id_)).fate in (Fate.WAITING, Fate.IN_FLIGHT, Fate.LATE):
+        if (await source.read_whereabouts(id_)).fate in (
+            MessageState.WAITING,
+            MessageState.IN_FLIGHT,
+            MessageState.LATE,
+        ):
             existing.add(id_)
         else:
             run.skipped[id_] = SkipReason.NOT_FOUND
@@ -188,7 +194,7 @@ async def _existing(source: Queue, ids: Iterable[str], run: _Run) -> set[str]:
 class _Mover:
     """Puts messages into their targets and settles them in the dead-letter queue."""
 
-    def __init__(self, connection: Connection, source: Queue, to: str | None, run: _Run) -> None:
+    def __init__(self, connection: QueueOpener, source: Queue, to: str | None, run: _Run) -> None:
         self._connection = connection
         self._source = source
         self._to = to
@@ -198,7 +204,7 @@ class _Mover:
         """How many were moved; the others are skipped."""
         by_target: dict[str, list[Message]] = defaultdict(list)
         for message in messages:
-            target = self._to or message.attributes.get(DIED_IN)
+            target = self._to or message.attributes.get(SOURCE_QUEUE)
             if isinstance(target, str) and target != self._source.name:
                 by_target[target].append(message)
             else:
@@ -209,7 +215,7 @@ class _Mover:
                 try:
                     queue = await self._connection.queue(target)
                     await queue.put_many(_put(message) for message in group)
-                except (QueueUnknown, QueueDeleted):
+                except (QueueNotFound, QueueDeleted):
                     if self._to is not None:
                         raise
                     for message in group:
@@ -225,6 +231,6 @@ class _Mover:
 
 def _put(message: Message) -> Put:
     """The message as it was before its death; the key differs from that of any later death."""
-    attributes = {name: value for name, value in message.attributes.items() if not name.startswith(DEATH)}
+    attributes = {name: value for name, value in message.attributes.items() if not name.startswith(DEATH_PREFIX)}
     once = f"redrive {message.id} {message.delivery.due_us}"
     return Put(message.payload, group=message.group, once=once, attributes=attributes)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from headgate.client.moments import Span, span_us
+from headgate.client.times import Span, span_us
 from headgate.engines import contract
 from headgate.engines.contract import Ack
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 
 class SettleCommand(Protocol):
@@ -62,14 +62,16 @@ def _build_settle(command: SettleCommand) -> contract.Settle:
         nack = cast(Nack, command)
         return contract.Nack(nack.receipt, span_us(nack.delay, "delay"), nack.reason)
     if kind is DeadLetter:
-        letter = cast(DeadLetter, command)
-        return contract.DeadLetter(letter.receipt, letter.reason, span_us(letter.delay, "delay"))
+        pending = cast(DeadLetter, command)
+        return contract.DeadLetter(pending.receipt, pending.reason, span_us(pending.delay, "delay"))
     if kind is Extend:
         extend = cast(Extend, command)
         return contract.Extend(extend.receipt, span_us(extend.visibility, "visibility"))
     if isinstance(command, contract.Settle):
         return command
-    raise SpecError("A settle command is expected.", remedy="pass a command of headgate.settle", given=kind.__name__)
+    raise InvalidRequest(
+        "A settle command is expected.", remedy="pass a command of headgate.settle", given=kind.__name__
+    )
 
 
 __all__ = ["Ack", "DeadLetter", "Extend", "Nack", "SettleCommand", "build_settles"]

@@ -11,22 +11,22 @@ from enum import Enum
 from typing import Any
 
 from headgate.client import payloads
-from headgate.client.moments import SECOND_US, moment_of
 from headgate.client.overview import QueueOverview
 from headgate.client.payloads import CONTENT_TYPE, Model
+from headgate.client.times import SECOND_US, datetime_of
 from headgate.counters.collector import PassReport
 from headgate.engines.contract import (
     Attributes,
     Cancelled,
-    Fate,
     LaneStats,
+    MessageLocation,
+    MessageState,
     PassEnd,
     Peeked,
     Repaired,
     RepairStanding,
-    Standing,
     Stats,
-    Whereabouts,
+    Visibility,
 )
 
 
@@ -42,7 +42,7 @@ class PeekedMessage:
     put_at: datetime
     attempt: int
     """The number of recorded deliveries."""
-    state: Standing
+    state: Visibility
     hidden_until: datetime | None
     """When a message in flight is delivered again. None: it is not hidden."""
 
@@ -70,7 +70,7 @@ class MessageStatus:
     """The state of one message, and the places where the engine stored it."""
 
     id: str
-    state: Fate
+    state: MessageState
     places: tuple[str, ...] = ()
     """The first place, then each place that the message moved to, in the engine's notation."""
     due: datetime | None = None
@@ -223,12 +223,12 @@ class CollectReport:
 
 
 def _time_of(us: int | None) -> datetime | None:
-    return None if us is None else moment_of(us)
+    return None if us is None else datetime_of(us)
 
 
 def _time_or_none(us: int) -> datetime | None:
     """Engines write 0 where there is no time."""
-    return moment_of(us) if us else None
+    return datetime_of(us) if us else None
 
 
 def build_peeked(peeked: Peeked) -> PeekedMessage:
@@ -238,15 +238,15 @@ def build_peeked(peeked: Peeked) -> PeekedMessage:
         peeked.payload,
         peeked.attributes,
         peeked.group,
-        moment_of(peeked.due_us),
-        moment_of(peeked.put_us),
+        datetime_of(peeked.due_us),
+        datetime_of(peeked.put_us),
         peeked.attempt,
         peeked.standing,
         _time_or_none(peeked.hidden_until_us),
     )
 
 
-def build_status(whereabouts: Whereabouts) -> MessageStatus:
+def build_status(whereabouts: MessageLocation) -> MessageStatus:
     """The place and the state of a message."""
     return MessageStatus(
         whereabouts.message_id,
@@ -285,14 +285,14 @@ def _lane_status(lane: LaneStats) -> LaneStatus:
         shard=lane.shard,
         owner=lane.owner,
         fencing_token=lane.epoch,
-        settled_to=moment_of(lane.last_us),
-        delivery_limit=moment_of(lane.reach_us),
-        renewed_at=moment_of(lane.touched_us),
+        settled_to=datetime_of(lane.last_us),
+        delivery_limit=datetime_of(lane.reach_us),
+        renewed_at=datetime_of(lane.touched_us),
         oldest_due=_time_of(lane.oldest_due_us),
         is_mine=lane.is_mine,
         is_blocked=lane.is_held,
         is_stopped=lane.is_stopped,
-        is_reserved=lane.is_lent,
+        is_reserved=lane.is_reserved,
         is_retired=lane.is_retired,
         waiting=lane.waiting,
         in_flight=lane.in_flight,
@@ -308,7 +308,7 @@ def _repair_status(standing: RepairStanding) -> RepairProgress:
         standing.runs_now,
         standing.passes,
         _time_of(standing.last_pass_us),
-        _time_of(standing.looked_to_us),
+        _time_of(standing.checked_to_us),
         _time_of(standing.owed_since_us),
     )
 
@@ -317,9 +317,9 @@ def build_repair_report(repaired: Repaired) -> RepairReport:
     """One pass."""
     return RepairReport(
         outcome=repaired.end,
-        checked=repaired.looked,
+        checked=repaired.checked,
         late=repaired.late,
-        rewritten=repaired.put_anew,
+        rewritten=repaired.put_again,
         waiting=repaired.waiting,
         lanes_retired=repaired.lanes_retired,
         generations_left=repaired.generations_left,
@@ -334,7 +334,7 @@ def build_summary(overview: QueueOverview) -> QueueSummary:
     figures = overview.figures
     return QueueSummary(
         name=overview.name,
-        at=moment_of(overview.at_us),
+        at=datetime_of(overview.at_us),
         backlog=figures.backlog,
         in_flight=figures.in_flight,
         oldest_due=_time_of(figures.oldest_us),

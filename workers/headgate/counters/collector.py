@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headgate.counters.decide_hints import HintWindows, HintWindowsNotTold, check_hint_windows
-from headgate.counters.decide_passes import BucketMark, Standing, next_pass, places_left
+from headgate.counters.decide_hints import HintWindows, HintWindowsUnknown, decide_hint_windows
+from headgate.counters.decide_passes import BucketMark, PassHistory, decide_next_pass, places_left
 from headgate.counters.decide_shards import (
     TALLY,
     Collection,
@@ -36,9 +36,9 @@ from headgate.counters.reading import Reader
 from headgate.counters.settings import CounterSettings
 from headgate.counters.types.contract import CounterType
 from headgate.engines.host import Host
-from headgate.errors import Refused, Unavailable
+from headgate.errors import OperationRefused, Unavailable
 from headgate.store.consistency import Consistency
-from headgate.store.statements import Batch, Bound, Delete, Insert, Select, Slice, Update
+from headgate.store.statements import Batch, Delete, Insert, Select, Slice, SliceBound, Update
 from headgate.store.types import Value
 
 PAGE_ROWS = 1_000
@@ -148,7 +148,7 @@ class Collector:
         table, kind = self.settings.tables.shards, self.kind
         merged = kind.merge_all([kind.load(state) for state in collection.states])
         state = kind.dump(kind.forget(merged, collection.forget_before_us))
-        through = Slice("mutator", Bound(TALLY, False), Bound(last_id_of(collection.through_us), True))
+        through = Slice("mutator", SliceBound(TALLY, False), SliceBound(last_id_of(collection.through_us), True))
         stamp_us = collection.timestamp_us
         cell = tally_cell(collection.through_us, state)
         return Batch(
@@ -165,19 +165,19 @@ class Collector:
         report = PassReport()
         try:
             await self._require_hint_windows(fresh=True)
-        except Refused as refused:
+        except OperationRefused as refused:
             report.refused = str(refused)
             await self._note_refused(report.refused)
             return report
-        except HintWindowsNotTold as away:
-            report.waits = str(away)
-            await self._look_over(report)
+        except HintWindowsUnknown as error:
+            report.waits = str(error)
+            await self._scan_all(report)
             return report
-        standing = await self.read_standing()
+        standing = await self.read_result()
         if standing.refused is not None:
             await self._note_refused(None)
         now_us = self.host.now_us()
-        report.pass_us = next_pass(standing, now_us, self.settings.buckets)
+        report.pass_us = decide_next_pass(standing, now_us, self.settings.buckets)
         run = _Run(report)
         for mark in places_left(standing, report.pass_us, self.settings.buckets):
             await self._pass_bucket(run, mark)
@@ -187,7 +187,7 @@ class Collector:
         await self._close(report)
         return report
 
-    async def _look_over(self, report: PassReport) -> None:
+    async def _scan_all(self, report: PassReport) -> None:
         """The part that needs no replica but a quorum: minutes are folded, and collectable keys are counted as
         skipped. Nothing is recorded, so that the current pass continues where it was."""
         run = _Run(report)
@@ -198,7 +198,7 @@ class Collector:
         """The current pass, or a new one, for callers that divide it by buckets. Refused, with the reason, where
         nothing may be collected."""
         await self._require_hint_windows(fresh=True)
-        return next_pass(await self.read_standing(), self.host.now_us(), self.settings.buckets)
+        return decide_next_pass(await self.read_result(), self.host.now_us(), self.settings.buckets)
 
     async def run_share(self, pass_us: int, buckets: Iterable[int]) -> PassReport:
         """These buckets of a started pass, as far as they are not done."""
@@ -206,7 +206,7 @@ class Collector:
         report = PassReport(pass_us=pass_us)
         run = _Run(report)
         wanted = frozenset(buckets)
-        standing = await self.read_standing()
+        standing = await self.read_result()
         for mark in places_left(standing, pass_us, self.settings.buckets):
             if mark.bucket in wanted:
                 await self._pass_bucket(run, mark)
@@ -223,7 +223,7 @@ class Collector:
 
     async def _close(self, report: PassReport) -> None:
         """If no bucket of this pass skipped a key, it was a full one."""
-        standing = await self.read_standing()
+        standing = await self.read_result()
         report.full = standing.is_full(report.pass_us, self.settings.buckets)
         if report.full:
             await self.host.store.write(
@@ -272,7 +272,7 @@ class Collector:
         By one replica. Where several differ, read repair would copy to one the ids of the others and not the states,
         so it would tear a batch that deletes shards and writes their tally."""
         partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
-        within = Slice("key", Bound(after, False)) if after is not None else None
+        within = Slice("key", SliceBound(after, False)) if after is not None else None
         select = Select(
             self.settings.tables.shards,
             partition,
@@ -328,10 +328,10 @@ class Collector:
 
     # ---- the record of passes
 
-    async def read_standing(self) -> Standing:
+    async def read_result(self) -> PassHistory:
         """The progress of passes, of any process."""
         rows = await self.host.store.read(Select(self.settings.tables.passes, {"counter": self.settings.counter}))
-        return Standing.of(rows)
+        return PassHistory.of(rows)
 
     async def _note(self, pass_us: int, mark: BucketMark) -> None:
         await self.host.store.write(
@@ -368,7 +368,7 @@ class Collector:
             return
         try:
             windows_us = await self._hints.read()
-        except Unavailable as away:
-            raise HintWindowsNotTold(str(away)) from away
-        check_hint_windows(windows_us, after_us=self.settings.gc_after_us, skew_us=self.settings.skew_us)
+        except Unavailable as error:
+            raise HintWindowsUnknown(str(error)) from error
+        decide_hint_windows(windows_us, after_us=self.settings.gc_after_us, skew_us=self.settings.skew_us)
         self._hints_read_us = now_us

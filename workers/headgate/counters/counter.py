@@ -39,7 +39,7 @@ COLLECT_AGAIN_US = 10 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
-class Cached:
+class CachedState:
     """A state, and its maximum age: the read that returned it started this long ago."""
 
     state: Any
@@ -94,11 +94,11 @@ class CounterHandle:
 
     async def read(self, key: str) -> Any:
         """The state of a key: it includes all updates acknowledged before the start of this call."""
-        found = await self.reader.read(key)
-        self._may_collect(key, found.rows)
-        return found.state
+        state = await self.reader.read(key)
+        self._may_collect(key, state.rows)
+        return state.state
 
-    async def read_cached(self, key: str, staleness_s: float = STALENESS_S_MAX) -> Cached:
+    async def read_cached(self, key: str, staleness_s: float = STALENESS_S_MAX) -> CachedState:
         """The same, but it may have this age, a second at most (or the duration of one read, where that is longer).
         Concurrent reads share one."""
         began_us = self.host.now_us()  # a pause of the machine counts as well, so no other clock will do
@@ -110,7 +110,7 @@ class CounterHandle:
             if read_us >= began_us or now_us - read_us <= STALENESS_S_MAX * SECOND_US:
                 break
             oldest_us = began_us  # it was under way at this start, and took too long
-        return Cached(state, (now_us - read_us) / SECOND_US)
+        return CachedState(state, (now_us - read_us) / SECOND_US)
 
     def _shared_read(self, key: str, oldest_us: int) -> tuple[int, asyncio.Future[Any]]:
         """A read that started at that time or later; another starts if there is none."""
@@ -125,19 +125,19 @@ class CounterHandle:
     async def read_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """The states of some keys."""
         wanted = list(dict.fromkeys(keys))
-        found: dict[str, Any] = {}
+        states_read: dict[str, Any] = {}
         for first in range(0, len(wanted), READS_AT_ONCE):
             some = wanted[first : first + READS_AT_ONCE]
             states = await asyncio.gather(*(self.read(key) for key in some))
-            found.update(zip(some, states, strict=True))
-        return found
+            states_read.update(zip(some, states, strict=True))
+        return states_read
 
     async def scan(self) -> AsyncIterator[tuple[str, Any]]:
         """All keys and their states, bucket after bucket, a page of them in memory at a time."""
         for bucket in range(self.settings.buckets):
             async for page in self.reader.pages(bucket):
-                for key, found in page.items():
-                    yield key, found.state
+                for key, state in page.items():
+                    yield key, state.state
 
     async def read_between(self, key: str, from_us: int, to_us: int) -> Any:
         """The updates counted in [from, to): at whole windows of the finest grain."""

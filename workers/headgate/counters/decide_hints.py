@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from headgate.errors import Refused, Unavailable
+from headgate.errors import OperationRefused, Unavailable
 
 
 class HintWindows(Protocol):
@@ -18,15 +18,15 @@ class HintWindows(Protocol):
         ...
 
 
-class GcAfterTooShort(Refused):
+class GcAfterTooShort(OperationRefused):
     """The setting gc.after is not longer than a node's hint window plus maxClockSkew: a late hint could be lost."""
 
 
-class HintWindowsNotTold(Unavailable):
+class HintWindowsUnknown(Unavailable):
     """Not every node reports its hint window, so nothing can be considered final."""
 
 
-def check_hint_windows(windows_us: Mapping[str, int], *, after_us: int, skew_us: int) -> None:
+def decide_hint_windows(windows_us: Mapping[str, int], *, after_us: int, skew_us: int) -> None:
     """Refuse to take shards for final while a hint of them may still be on its way."""
     for node, window_us in sorted(windows_us.items()):
         if after_us <= window_us + skew_us:

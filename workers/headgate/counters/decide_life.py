@@ -47,7 +47,7 @@ class Life:
         return now_us < self.silent_after_us
 
 
-def next_stamp_us(now_us: int, last_us: int) -> int:
+def decide_stamp_us(now_us: int, last_us: int) -> int:
     """Strictly growing, also when the clock stands still or was set back: of two writes of one mutator the later
     wins, in any order of arrival."""
     return max(now_us, last_us + 1)

@@ -29,7 +29,7 @@ class BucketMark:
 
 
 @dataclass(frozen=True)
-class Standing:
+class PassHistory:
     """The record of all passes."""
 
     marks: dict[int, dict[int, BucketMark]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Standing:
     """Why nothing is collected."""
 
     @classmethod
-    def of(cls, rows: Iterable[Any]) -> Standing:
+    def of(cls, rows: Iterable[Any]) -> PassHistory:
         """Of the rows of the table."""
         marks: dict[int, dict[int, BucketMark]] = {}
         full_us = refused = None
@@ -80,7 +80,7 @@ class Standing:
         return now_us > (self.full_us or made_us) + gc_grace_us // 2
 
 
-def next_pass(standing: Standing, now_us: int, buckets: int) -> int:
+def decide_next_pass(standing: PassHistory, now_us: int, buckets: int) -> int:
     """The pass to work at: the one under way, unless it is over or too old."""
     last = standing.last_pass_us
     if last is None or standing.is_over(last, buckets) or now_us - last > PASS_US_MAX:
@@ -88,7 +88,7 @@ def next_pass(standing: Standing, now_us: int, buckets: int) -> int:
     return last
 
 
-def places_left(standing: Standing, pass_us: int, buckets: int) -> list[BucketMark]:
+def places_left(standing: PassHistory, pass_us: int, buckets: int) -> list[BucketMark]:
     """The place where that pass continues."""
     marks = standing.marks.get(pass_us, {})
     places = [marks.get(bucket, BucketMark(bucket)) for bucket in range(buckets)]

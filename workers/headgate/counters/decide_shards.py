@@ -104,8 +104,8 @@ class KeyRows:
 
     def states(self) -> list[bytes]:
         """The inputs of a value's merge."""
-        found = [shard.state for shard in self.counted]
-        return [self.tally.state, *found] if self.tally is not None else found
+        states = [shard.state for shard in self.counted]
+        return [self.tally.state, *states] if self.tally is not None else states
 
     def covers(self, end_us: int, mutator: bytes) -> bool:
         """Whether that mutator's updates are in the tally, or present as a shard."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headgate.counters.decide_shards import mutator_id
-from headgate.errors import Refused, SpecError
+from headgate.errors import InvalidRequest, OperationRefused
 
 MINUTE_S = 60
 SECOND_US = 1_000_000
@@ -27,15 +27,15 @@ KEPT_US = 3_600_000_000
 """How long the rows of a folded minute stay: a reader that started before may still need them."""
 
 
-class TokenInvalid(SpecError):
+class TokenInvalid(InvalidRequest):
     """This is no token of an update."""
 
 
-class TokenTooOld(Refused):
+class TokenTooOld(OperationRefused):
     """The token's window has passed: it is no longer known whether the update was counted."""
 
 
-class TokenAhead(Refused):
+class TokenAhead(OperationRefused):
     """The token is from the future: the clock that made it is not within maxClockSkew of this one."""
 
 
@@ -68,7 +68,7 @@ class Token:
         return self.second // MINUTE_S
 
     @property
-    def moment_us(self) -> int:
+    def time_us(self) -> int:
         """The time at which its update is dated, whatever process sends it."""
         return self.second * SECOND_US
 
@@ -90,11 +90,11 @@ def check_token(token: Token, *, now_us: int, window_us: int, skew_us: int) -> N
     """Refuse one that could not be acknowledged any more, or not yet."""
     if now_us >= silent_after_us(token.minute, window_us, skew_us):
         raise TokenTooOld(token=token, window_s=window_us / SECOND_US)
-    if token.moment_us > now_us + skew_us:
+    if token.time_us > now_us + skew_us:
         raise TokenAhead(token=token)
 
 
-def last_foldable(now_us: int, window_us: int, skew_us: int) -> int:
+def decide_last_foldable(now_us: int, window_us: int, skew_us: int) -> int:
     """The last minute of which nothing is acknowledged any more, by any acknowledging process's clock."""
     return (now_us - window_us - 2 * skew_us) // MINUTE_US - 1
 

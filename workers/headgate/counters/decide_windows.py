@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 SECOND_US = 1_000_000
 WINDOWS_MAX = 20_000
 """How many windows one read may merge."""
 
 
-class StretchInvalid(SpecError):
+class StretchInvalid(InvalidRequest):
     """The windows of this counter cannot represent such a range of time."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Window:
+class GrainWindow:
     """One window of one grain."""
 
     start_us: int
@@ -33,17 +33,17 @@ class Window:
         return self.start_us + self.grain_us
 
 
-def window_at(moment_us: int, grain_us: int) -> Window:
+def window_at(time_us: int, grain_us: int) -> GrainWindow:
     """The window of that grain that contains a given time."""
-    return Window(moment_us - moment_us % grain_us, grain_us)
+    return GrainWindow(time_us - time_us % grain_us, grain_us)
 
 
-def ttl_s(window: Window, retention_us: int, now_us: int) -> int:
+def ttl_s(window: GrainWindow, retention_us: int, now_us: int) -> int:
     """The time to live of a write now; zero or less where it would be expired already."""
     return -(-(window.end_us + retention_us - now_us) // SECOND_US)
 
 
-def windows_between(from_us: int, to_us: int, grains_us: Sequence[int]) -> list[Window]:
+def decide_windows(from_us: int, to_us: int, grains_us: Sequence[int]) -> list[GrainWindow]:
     """The fewest whole windows that make up [from, to): coarse ones where they fit, finer ones at the ends."""
     if not grains_us:
         raise StretchInvalid("This counter has no windows", remedy="create one with spec.windows")
@@ -52,24 +52,24 @@ def windows_between(from_us: int, to_us: int, grains_us: Sequence[int]) -> list[
         raise StretchInvalid(
             "A range must begin and end at whole windows of the finest grain", grain_s=finest / SECOND_US
         )
-    found: list[Window] = []
-    _cover(from_us, to_us, sorted(grains_us, reverse=True), found)
-    return sorted(found)
+    windows: list[GrainWindow] = []
+    _cover(from_us, to_us, sorted(grains_us, reverse=True), windows)
+    return sorted(windows)
 
 
-def _cover(from_us: int, to_us: int, grains_us: Sequence[int], found: list[Window]) -> None:
+def _cover(from_us: int, to_us: int, grains_us: Sequence[int], windows: list[GrainWindow]) -> None:
     if from_us >= to_us:
         return
     grain, finer = grains_us[0], grains_us[1:]
     first, last = -(-from_us // grain) * grain, to_us // grain * grain
     if first >= last or not _divides(finer, first, last):
-        _cover(from_us, to_us, finer, found)
+        _cover(from_us, to_us, finer, windows)
         return
-    if len(found) + (last - first) // grain > WINDOWS_MAX:
+    if len(windows) + (last - first) // grain > WINDOWS_MAX:
         raise StretchInvalid("Too many windows for one read", most=WINDOWS_MAX, remedy="read a shorter range")
-    found.extend(Window(start, grain) for start in range(first, last, grain))
-    _cover(from_us, first, finer, found)
-    _cover(last, to_us, finer, found)
+    windows.extend(GrainWindow(start, grain) for start in range(first, last, grain))
+    _cover(from_us, first, finer, windows)
+    _cover(last, to_us, finer, windows)
 
 
 def _divides(finer: Sequence[int], first: int, last: int) -> bool:

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.counters.decide_shards import whole_keys
-from headgate.counters.decide_tokens import Token, fold_id, fold_stamp_us, last_foldable, removable
-from headgate.counters.decide_windows import Window, ttl_s, window_at
+from headgate.counters.decide_tokens import Token, decide_last_foldable, fold_id, fold_stamp_us, removable
+from headgate.counters.decide_windows import GrainWindow, ttl_s, window_at
 from headgate.counters.mutator import FLUSH_BYTES_MAX, FLUSH_ROWS_MAX
 from headgate.counters.reading import Reader
 from headgate.counters.settings import CounterSettings
 from headgate.counters.types.contract import CounterType
 from headgate.engines.host import Host
 from headgate.store.shapes import InsertShape, insert_shape
-from headgate.store.statements import Bound, Delete, RowsOf, Select, Slice, Update
+from headgate.store.statements import Delete, RowsOf, Select, Slice, SliceBound, Update
 from headgate.store.types import Value
 
 PAGE_ROWS = 1_000
@@ -65,7 +65,7 @@ class Folder:
         if tokened is None:
             return Folded()
         settings = self.settings
-        last = last_foldable(self.host.now_us(), settings.token_window_us, settings.skew_us)
+        last = decide_last_foldable(self.host.now_us(), settings.token_window_us, settings.skew_us)
         last = min(last, tokened)
         minutes = keys = 0
         if folded is None or folded < last:
@@ -80,13 +80,13 @@ class Folder:
 
     async def _marked(self, bucket: int, *, after: int | None, up_to: int) -> list[int]:
         """Minutes that may hold something, in order."""
-        lower = Bound(after, False) if after is not None else None
+        lower = SliceBound(after, False) if after is not None else None
         rows = await self.host.store.read(
             Select(
                 self.settings.tables.minutes,
                 self._partition(bucket),
                 ("minute",),
-                within=Slice("minute", lower, Bound(up_to, True)),
+                within=Slice("minute", lower, SliceBound(up_to, True)),
             )
         )
         return [row.minute for row in rows]
@@ -100,7 +100,7 @@ class Folder:
         after: str | None = None
         keys = 0
         while True:
-            within = Slice("key", Bound(after, False)) if after is not None else None
+            within = Slice("key", SliceBound(after, False)) if after is not None else None
             names = ("key", "token", "state")
             rows = await self.host.store.read(Select(table, place, names, within=within, limit=PAGE_ROWS))
             last, more = whole_keys([row.key for row in rows], PAGE_ROWS)
@@ -117,20 +117,20 @@ class Folder:
     async def _write_minute(self, bucket: int, minute: int, rows: Sequence[Any]) -> int:
         """The shards of some keys, durable when this returns."""
         totals: dict[str, list[bytes]] = {}
-        windows: dict[Window, dict[str, list[bytes]]] = {}
+        windows: dict[GrainWindow, dict[str, list[bytes]]] = {}
         for row in rows:  # in the order of tokens
             totals.setdefault(row.key, []).append(row.state)
-            moment_us = Token.parse(row.token).moment_us
+            time_us = Token.parse(row.token).time_us
             for grain in self.settings.grains_us:
-                window = window_at(moment_us, grain)
+                window = window_at(time_us, grain)
                 windows.setdefault(window, {}).setdefault(row.key, []).append(row.state)
         counter = self.settings.counter
         writes = list(self._rows_of(self._shape, (counter, bucket), minute, totals, None))
-        for window, found in windows.items():
+        for window, states_in_window in windows.items():
             ttl = self._ttl_s(window)
             if ttl > 0:
                 lead = (counter, window.grain_us, window.start_us, bucket)
-                writes += self._rows_of(self._window_shape(), lead, minute, found, ttl)
+                writes += self._rows_of(self._window_shape(), lead, minute, states_in_window, ttl)
         for first in range(0, len(writes), WRITES_AT_ONCE):
             some = writes[first : first + WRITES_AT_ONCE]
             await asyncio.gather(*(self.host.store.write(each) for each in some))
@@ -147,8 +147,8 @@ class Folder:
         mutator, stamp = fold_id(minute), (fold_stamp_us(minute), ttl)
         some: list[tuple[str, bytes, bytes]] = []
         size = 0
-        for key, found in states.items():
-            state = self.kind.dump(self.kind.merge_all([self.kind.load(each) for each in found]))
+        for key, state_of_key in states.items():
+            state = self.kind.dump(self.kind.merge_all([self.kind.load(each) for each in state_of_key]))
             if some and (size + len(state) > FLUSH_BYTES_MAX or len(some) >= FLUSH_ROWS_MAX):
                 yield RowsOf(shape, lead, some, [stamp] * len(some))
                 some, size = [], 0
@@ -161,7 +161,7 @@ class Folder:
         names = ("counter", "grain", "start", "bucket", "key", "mutator", "state")
         return insert_shape(self.settings.tables.windows, names, False)
 
-    def _ttl_s(self, window: Window) -> int:
+    def _ttl_s(self, window: GrainWindow) -> int:
         now_us = self.host.now_us()
         lasts_s = ttl_s(window, self.settings.retention_us, now_us)
         return min(lasts_s, self.host.last_expiry_s - now_us // 1_000_000)
@@ -182,7 +182,7 @@ class Folder:
         if folded is None:
             return 0
         tables, partition = self.settings.tables, self._partition(bucket)
-        within = Slice("minute", None, Bound(folded, True))
+        within = Slice("minute", None, SliceBound(folded, True))
         rows = await self.host.store.read(
             Select(tables.minutes, partition, ("minute", "folded_us"), within=within, limit=MINUTES_MAX)
         )
@@ -199,7 +199,7 @@ class Folder:
         for minute in gone:
             await self.host.store.write(Delete(tables.tokens, {**partition, "minute": minute}, timestamp_us=now_us))
         if gone:  # one range, and not a tombstone for each
-            whole = Slice("minute", None, Bound(gone[-1], True))
+            whole = Slice("minute", None, SliceBound(gone[-1], True))
             await self.host.store.write(Delete(tables.minutes, partition, timestamp_us=now_us, within=whole))
         return len(gone)
 

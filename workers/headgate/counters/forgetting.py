@@ -31,7 +31,7 @@ async def forget_rows(entry: Entry, making: Making) -> None:
 
     await asyncio.gather(*map(bucket, range(settings.buckets)))
     counter: dict[str, Value] = {"counter": settings.counter}
-    await making.store.write(Delete(settings.tables.passes, counter, timestamp_us=making.burial_us()))
+    await making.store.write(Delete(settings.tables.passes, counter, timestamp_us=making.tombstone_timestamp_us()))
 
 
 async def _forget_bucket(settings: CounterSettings, number: int, making: Making) -> None:
@@ -42,6 +42,6 @@ async def _forget_bucket(settings: CounterSettings, number: int, making: Making)
         now = making.now_us() // MINUTE_US
         for minute in sorted({row.minute for row in rows} | set(range(now - LATE_MINUTES, now + 2))):
             key = {**place, "minute": minute}
-            await making.store.write(Delete(tables.tokens, key, timestamp_us=making.burial_us()))
+            await making.store.write(Delete(tables.tokens, key, timestamp_us=making.tombstone_timestamp_us()))
     for table in (tables.minutes, tables.shards):
-        await making.store.write(Delete(table, place, timestamp_us=making.burial_us()))
+        await making.store.write(Delete(table, place, timestamp_us=making.tombstone_timestamp_us()))

@@ -105,10 +105,10 @@ class Memory:
 
     def hold_all(self, keys: Iterable[str], places: Iterable[Place]) -> list[Slot]:
         """All of them that are in memory, pinned."""
-        found = [slot for key in keys for place in places if (slot := self._slots.get((key, place))) is not None]
-        for slot in found:
+        slots = [slot for key in keys for place in places if (slot := self._slots.get((key, place))) is not None]
+        for slot in slots:
             slot.pins += 1
-        return found
+        return slots
 
     def unpin(self, slot: Slot) -> None:
         """Its write is known to have landed, or it is held no longer."""

@@ -20,17 +20,17 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from headgate.counters.decide_life import Life, next_stamp_us
+from headgate.counters.decide_life import Life, decide_stamp_us
 from headgate.counters.decide_shards import bucket_of, mutator_id
-from headgate.counters.decide_windows import Window, ttl_s, window_at
+from headgate.counters.decide_windows import GrainWindow, ttl_s, window_at
 from headgate.counters.memory import TOTAL, Memory, Place, Slot, SlotKey
 from headgate.counters.settings import CounterSettings
 from headgate.counters.types.contract import CounterType
 from headgate.engines.host import Host
-from headgate.errors import Bug, HeadgateError, Refused, SpecError, Unavailable
+from headgate.errors import Bug, HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.store.shapes import InsertShape, insert_shape
 from headgate.store.statements import RowsOf, Select
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 from headgate.store.types import Value
 
 KEY_BYTES_MAX = 1_024
@@ -40,7 +40,7 @@ FLUSH_ROWS_MAX = 1_000
 FLUSH_BYTES_MAX = 4 * 1024 * 1024
 WAITING_MAX = 500_000
 READS_AT_ONCE = 16
-ROOMS_KNOWN_MAX = 20_000
+KEYS_KNOWN_MAX = 20_000
 WRITE_WITHIN_S = 10.0
 """After this time without an answer, callers get an unknown outcome; the write itself continues."""
 AGAIN_S = 1.0
@@ -52,7 +52,7 @@ Waiting = tuple[str, Any, "asyncio.Future[None]"]
 """Key, update, and the waiting caller."""
 
 
-class KeyInvalid(SpecError):
+class KeyInvalid(InvalidRequest):
     """A key has 1 to 1024 bytes."""
 
 
@@ -64,15 +64,15 @@ class NotSent(Unavailable):
     """An earlier write of the same bucket is not known yet; this update was not sent."""
 
 
-class StateTooLarge(Refused):
+class StateTooLarge(OperationRefused):
     """The state of this key has grown beyond what one write takes; this update was not sent."""
 
 
-class MutatorClosed(Refused):
+class MutatorClosed(OperationRefused):
     """This counter was closed; the update was not sent."""
 
 
-class UpdateUnknown(Unknown):
+class UpdateUnknown(OutcomeUnknown):
     """The update may have been counted, or may still be: its write was not answered in time."""
 
 
@@ -90,7 +90,7 @@ class _Living:
         return self.id if place == TOTAL else mutator_id(sum(place) + self.life.refuse_within_us, self.low)
 
 
-class _Room:
+class _BucketBuffer:
     """Where the updates of one bucket wait."""
 
     __slots__ = ("bucket", "busy", "waiting")
@@ -101,7 +101,7 @@ class _Room:
         self.waiting: list[Waiting] = []
 
 
-class _Flight:
+class _InFlightBatch:
     """One batch: the waiting callers, and the states that it writes."""
 
     __slots__ = ("callers", "living", "slots", "writes")
@@ -126,14 +126,14 @@ class Mutator:
         """Writes of which it is not known whether they landed, and which are sent again."""
         self.born = 0
         self._loop = asyncio.get_running_loop()
-        self._rooms = [_Room(bucket) for bucket in range(settings.buckets)]
-        self._room_of: dict[str, _Room] = {}
+        self._buffers = [_BucketBuffer(bucket) for bucket in range(settings.buckets)]
+        self._buffer_of_key: dict[str, _BucketBuffer] = {}
         self._shape = _shape_of(settings)
         self._living: _Living | None = None
         self._stamp_us = 0
         self._windows_forgotten_us = 0
         self._closed = False
-        self._flights: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def settings_changed(self, settings: CounterSettings) -> None:
         """The result of a later read of the catalogue; fixed fields stay fixed. A living mutator keeps its terms."""
@@ -154,53 +154,53 @@ class Mutator:
     def add(self, key: str, update: Any) -> asyncio.Future[None]:
         """Count an update. The future is done when it is durable."""
         future: asyncio.Future[None] = self._loop.create_future()
-        room = self._room_of.get(key) or self._room_for(key)
-        room.waiting.append((key, update, future))
+        buffer = self._buffer_of_key.get(key) or self._assign_buffer(key)
+        buffer.waiting.append((key, update, future))
         self.waiting += 1
-        if not room.busy:
-            room.busy = True
-            self._loop.call_soon(self._begin, room)
+        if not buffer.busy:
+            buffer.busy = True
+            self._loop.call_soon(self._begin, buffer)
         elif self.waiting > WAITING_MAX:
-            self._turn_away(room, TooManyWait(waiting=self.waiting))
+            self._refuse_waiting(buffer, TooManyWait(waiting=self.waiting))
         return future
 
-    def _room_for(self, key: str) -> _Room:
+    def _assign_buffer(self, key: str) -> _BucketBuffer:
         """Its bucket's; cached for recurring keys, since a lookup costs less than a sum over the key."""
-        room = self._rooms[bucket_of(key, self.settings.buckets)]
-        if len(self._room_of) >= ROOMS_KNOWN_MAX:
-            self._room_of.clear()
-        self._room_of[key] = room
-        return room
+        buffer = self._buffers[bucket_of(key, self.settings.buckets)]
+        if len(self._buffer_of_key) >= KEYS_KNOWN_MAX:
+            self._buffer_of_key.clear()
+        self._buffer_of_key[key] = buffer
+        return buffer
 
-    def _turn_away(self, room: _Room, error: HeadgateError) -> None:
+    def _refuse_waiting(self, buffer: _BucketBuffer, error: HeadgateError) -> None:
         """The one that came last."""
-        room.waiting.pop()[2].set_exception(error)
+        buffer.waiting.pop()[2].set_exception(error)
         self.waiting -= 1
 
-    def _begin(self, room: _Room) -> None:
-        task = self._loop.create_task(self._fly(room))
-        self._flights.add(task)
-        task.add_done_callback(self._flights.discard)
+    def _begin(self, buffer: _BucketBuffer) -> None:
+        task = self._loop.create_task(self._fly(buffer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _fly(self, room: _Room) -> None:
+    async def _fly(self, buffer: _BucketBuffer) -> None:
         """One write after the other, while there is anything to write."""
         taken: list[Waiting] = []
         try:
-            while room.waiting:
-                taken = _take(room)
+            while buffer.waiting:
+                taken = _take(buffer)
                 self.waiting -= len(taken)
-                flight = await self._prepare(room, taken)
-                if flight is not None:
-                    await self._land(room, flight)
+                batch = await self._prepare(buffer, taken)
+                if batch is not None:
+                    await self._land(buffer, batch)
         except BaseException as error:
             broken = UpdateUnknown("Write aborted", error=repr(error))
-            _tell([future for _, _, future in taken], broken)
-            self._fail_waiting(room, Bug("Write failed", error=repr(error)))
+            _fail_callers([future for _, _, future in taken], broken)
+            self._fail_waiting(buffer, Bug("Write failed", error=repr(error)))
             raise
         finally:
-            room.busy = False
+            buffer.busy = False
 
-    async def _prepare(self, room: _Room, taken: list[Waiting]) -> _Flight | None:
+    async def _prepare(self, buffer: _BucketBuffer, taken: list[Waiting]) -> _InFlightBatch | None:
         """Apply what can be applied now, and make the writes."""
         held: list[Slot] = []
         memory: Memory | None = None
@@ -215,18 +215,18 @@ class Mutator:
             if missing:
                 # States in memory may not be evicted while the rest is read back, nor those read back while more is.
                 held = memory.hold_all({each[0] for each in taken}, places)
-                taken = await self._bring_back(living, room, missing, taken, held)
+                taken = await self._bring_back(living, buffer, missing, taken, held)
                 now_us = await trusted_now_us(self.host)
                 if not living.life.accepts(now_us):  # it died meanwhile: nothing of this was applied
-                    room.waiting[:0] = taken
+                    buffer.waiting[:0] = taken
                     self.waiting += len(taken)
                     return None
-            flight = self._apply(living, taken, places)
-            if flight.slots:
-                self._write(room, flight, taken, now_us)
-            return flight if flight.writes else None
+            batch = self._apply(living, taken, places)
+            if batch.slots:
+                self._write(buffer, batch, taken, now_us)
+            return batch if batch.writes else None
         except HeadgateError as error:
-            _tell([future for _, _, future in taken], error)
+            _fail_callers([future for _, _, future in taken], error)
             return None
         finally:
             if memory is not None:
@@ -268,7 +268,7 @@ class Mutator:
     # ---- states that went
 
     async def _bring_back(
-        self, living: _Living, room: _Room, missing: set[SlotKey], taken: list[Waiting], held: list[Slot]
+        self, living: _Living, buffer: _BucketBuffer, missing: set[SlotKey], taken: list[Waiting], held: list[Slot]
     ) -> list[Waiting]:
         """Read this mutator's own shards back; the callers of one that cannot be read get an error, and nothing was
         sent."""
@@ -276,10 +276,10 @@ class Mutator:
         wanted = sorted(missing)
         for first in range(0, len(wanted), READS_AT_ONCE):
             some = wanted[first : first + READS_AT_ONCE]
-            found = await asyncio.gather(
-                *(self._read_own(living, room.bucket, key, place) for key, place in some), return_exceptions=True
+            states = await asyncio.gather(
+                *(self._read_own(living, buffer.bucket, key, place) for key, place in some), return_exceptions=True
             )
-            for (key, place), state in zip(some, found, strict=True):
+            for (key, place), state in zip(some, states, strict=True):
                 if isinstance(state, HeadgateError):
                     failed[key] = NotSent("The state could not be read back; nothing was sent", last=state.message)
                 elif isinstance(state, BaseException):
@@ -290,7 +290,7 @@ class Mutator:
                     held.append(slot)
         for key, _, future in taken:
             if key in failed:
-                _tell([future], failed[key])
+                _fail_callers([future], failed[key])
         return [each for each in taken if each[0] not in failed]
 
     async def _read_own(self, living: _Living, bucket: int, key: str, place: Place) -> Any:
@@ -306,7 +306,7 @@ class Mutator:
 
     # ---- applying
 
-    def _apply(self, living: _Living, taken: Iterable[Waiting], places: Sequence[Place]) -> _Flight:
+    def _apply(self, living: _Living, taken: Iterable[Waiting], places: Sequence[Place]) -> _InFlightBatch:
         apply = self.kind.apply
         slots_of: dict[str, list[Slot]] = {}
         changed: dict[Slot, None] = {}
@@ -327,7 +327,7 @@ class Mutator:
                 future.set_exception(UpdateUnknown("The update was counted in part", cause=error) if part else error)
                 continue
             callers.append(future)
-        return _Flight(living, callers, list(changed))
+        return _InFlightBatch(living, callers, list(changed))
 
     def _slot_of(self, living: _Living, key: str, place: Place) -> Slot:
         slot = living.memory.find(key, place)
@@ -337,37 +337,39 @@ class Mutator:
             raise KeyInvalid(given=key[:60])
         return living.memory.put(key, place, self.kind.zero())
 
-    def _write(self, room: _Room, flight: _Flight, taken: Sequence[Waiting], now_us: int) -> None:
+    def _write(self, buffer: _BucketBuffer, batch: _InFlightBatch, taken: Sequence[Waiting], now_us: int) -> None:
         """The batches: one for each partition, all with one timestamp that no write of this mutator had."""
-        self._stamp_us = stamp_us = next_stamp_us(now_us, self._stamp_us)
-        living = flight.living
+        self._stamp_us = stamp_us = decide_stamp_us(now_us, self._stamp_us)
+        living = batch.living
         if stamp_us >= living.life.silent_after_us:
             raise Bug("A mutator's timestamps are past its end", stamp_us=stamp_us)
-        dumped = [(slot, self.kind.dump(slot.state)) for slot in flight.slots]
+        dumped = [(slot, self.kind.dump(slot.state)) for slot in batch.slots]
         too_large = {slot.key for slot, state in dumped if len(state) > STATE_BYTES_MAX}
         if too_large:
-            dumped = self._leave_out(flight, dumped, taken, too_large)
+            dumped = self._leave_out(batch, dumped, taken, too_large)
         rows: dict[Place, list[tuple[str, bytes, bytes]]] = {}
         for slot, state in dumped:
             living.memory.pin(slot, len(state))
             rows.setdefault(slot.place, []).append((slot.key, living.id_in(slot.place), state))
         for place, tails in rows.items():
-            flight.writes += self._batches(room.bucket, place, tails, stamp_us, now_us)
+            batch.writes += self._batches(buffer.bucket, place, tails, stamp_us, now_us)
 
     @staticmethod
     def _leave_out(
-        flight: _Flight, dumped: list[tuple[Slot, bytes]], taken: Sequence[Waiting], too_large: set[str]
+        batch: _InFlightBatch, dumped: list[tuple[Slot, bytes]], taken: Sequence[Waiting], too_large: set[str]
     ) -> list[tuple[Slot, bytes]]:
         """A state that is too large is evicted unchanged: the key continues with the state that was written last."""
         refused = {future for key, _, future in taken if key in too_large}
         for future in refused:
-            _tell([future], StateTooLarge(bytes_max=STATE_BYTES_MAX, remedy="spread the updates over several keys"))
-        flight.callers = [future for future in flight.callers if future not in refused]
+            _fail_callers(
+                [future], StateTooLarge(bytes_max=STATE_BYTES_MAX, remedy="spread the updates over several keys")
+            )
+        batch.callers = [future for future in batch.callers if future not in refused]
         for slot, _ in dumped:
             if slot.key in too_large:
-                flight.living.memory.drop(slot)
+                batch.living.memory.drop(slot)
         kept = [each for each in dumped if each[0].key not in too_large]
-        flight.slots = [slot for slot, _ in kept]
+        batch.slots = [slot for slot, _ in kept]
         return kept
 
     def _batches(
@@ -379,7 +381,7 @@ class Mutator:
         if place != TOTAL:
             shape, lead = _window_shape_of(self.settings), (counter, place[0], place[1], bucket)
             ttl = min(
-                ttl_s(Window(place[1], place[0]), self.settings.retention_us, now_us),
+                ttl_s(GrainWindow(place[1], place[0]), self.settings.retention_us, now_us),
                 self.host.last_expiry_s - now_us // 1_000_000,
             )
         stamp = (stamp_us, ttl)
@@ -387,32 +389,32 @@ class Mutator:
 
     # ---- landing
 
-    async def _land(self, room: _Room, flight: _Flight) -> None:
+    async def _land(self, buffer: _BucketBuffer, batch: _InFlightBatch) -> None:
         """Until all of it is known, or the mutator has to be silent."""
-        writes = flight.writes
+        writes = batch.writes
         if len(writes) == 1:
-            landed = await self._send(room, flight, writes[0])
+            landed = await self._send(buffer, batch, writes[0])
         else:
-            landed = all(await asyncio.gather(*(self._send(room, flight, each) for each in writes)))
+            landed = all(await asyncio.gather(*(self._send(buffer, batch, each) for each in writes)))
         if not landed:
             return  # its states are lost with it
-        memory = flight.living.memory
-        for slot in flight.slots:
+        memory = batch.living.memory
+        for slot in batch.slots:
             memory.unpin(slot)
         memory.cull()
         try:
-            speaks = flight.living.life.acknowledges(await trusted_now_us(self.host))
+            speaks = batch.living.life.acknowledges(await trusted_now_us(self.host))
         except Unavailable as error:
-            _tell(flight.callers, UpdateUnknown("The time of the answer is unknown", last=error.message))
+            _fail_callers(batch.callers, UpdateUnknown("The time of the answer is unknown", last=error.message))
             return
         if not speaks:
-            _tell(flight.callers, UpdateUnknown("The mutator ended before the answer"))
+            _fail_callers(batch.callers, UpdateUnknown("The mutator ended before the answer"))
             return
-        for future in flight.callers:
+        for future in batch.callers:
             if not future.done():
                 future.set_result(None)
 
-    async def _send(self, room: _Room, flight: _Flight, write: RowsOf) -> bool:
+    async def _send(self, buffer: _BucketBuffer, batch: _InFlightBatch, write: RowsOf) -> bool:
         """The same bytes and timestamp, until they are known to have landed. Whether they have."""
         store = self.host.store
         again = False
@@ -423,12 +425,12 @@ class Mutator:
                     return True
                 except Unavailable as error:
                     unknown = UpdateUnknown(last=error.message)
-                    _tell(flight.callers, unknown)
-                    self._fail_waiting(room, NotSent(last=error.message))
+                    _fail_callers(batch.callers, unknown)
+                    self._fail_waiting(buffer, NotSent(last=error.message))
                 if not again:
                     again = True
                     self.unknown_writes += 1
-                if not await self._may_send_again(flight.living.life):
+                if not await self._may_send_again(batch.living.life):
                     return False
         finally:
             self.unknown_writes -= again
@@ -442,18 +444,18 @@ class Mutator:
             except Unavailable:
                 continue
 
-    def _fail_waiting(self, room: _Room, error: HeadgateError) -> None:
-        waiting, room.waiting = room.waiting, []
+    def _fail_waiting(self, buffer: _BucketBuffer, error: HeadgateError) -> None:
+        waiting, buffer.waiting = buffer.waiting, []
         self.waiting -= len(waiting)
-        _tell([future for _, _, future in waiting], error)
+        _fail_callers([future for _, _, future in waiting], error)
 
     # ---- the end
 
     async def flush(self) -> None:
         """Return when nothing waits and nothing is under way."""
-        while self._flights or self.waiting:
-            if self._flights:
-                await asyncio.wait(self._flights, return_when=asyncio.FIRST_COMPLETED)
+        while self._tasks or self.waiting:
+            if self._tasks:
+                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
             else:
                 await asyncio.sleep(0)
 
@@ -466,10 +468,10 @@ class Mutator:
         except TimeoutError:
             pass
         self._closed = True
-        flights = list(self._flights)
-        for task in flights:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*flights, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def trusted_now_us(host: Host) -> int:
@@ -498,17 +500,17 @@ def _window_shape_of(settings: CounterSettings) -> InsertShape:
     return insert_shape(settings.tables.windows, names, False)
 
 
-def _take(room: _Room) -> list[Waiting]:
+def _take(buffer: _BucketBuffer) -> list[Waiting]:
     """The pending updates, up to a bound."""
-    taken = room.waiting
+    taken = buffer.waiting
     if len(taken) <= FLUSH_UPDATES_MAX:
-        room.waiting = []
+        buffer.waiting = []
         return taken
-    room.waiting = taken[FLUSH_UPDATES_MAX:]
+    buffer.waiting = taken[FLUSH_UPDATES_MAX:]
     return taken[:FLUSH_UPDATES_MAX]
 
 
-def _tell(callers: Iterable[asyncio.Future[None]], error: BaseException) -> None:
+def _fail_callers(callers: Iterable[asyncio.Future[None]], error: BaseException) -> None:
     """The callers that were not notified yet."""
     for future in callers:
         if not future.done():

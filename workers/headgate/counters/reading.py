@@ -16,13 +16,13 @@ from typing import Any
 
 from headgate.counters.decide_shards import KeyRows, bucket_of, rows_of_key, whole_keys
 from headgate.counters.decide_tokens import KEPT_US, MINUTE_US, Token, fold_end_us, fold_id, latest
-from headgate.counters.decide_windows import Window, windows_between
+from headgate.counters.decide_windows import GrainWindow, decide_windows
 from headgate.counters.settings import CounterSettings
 from headgate.counters.types.contract import CounterType
 from headgate.engines.host import Host
 from headgate.errors import Unavailable
 from headgate.store.consistency import Consistency
-from headgate.store.statements import Bound, Select, Slice
+from headgate.store.statements import Select, Slice, SliceBound
 from headgate.store.types import Value
 
 PAGE_ROWS = 500
@@ -59,13 +59,13 @@ class _Span:
     def slice(self) -> Slice | None:
         if self.after is None and self.up_to is None:
             return None
-        lower = Bound(self.after, False) if self.after is not None else None
-        upper = Bound(self.up_to, True) if self.up_to is not None else None
+        lower = SliceBound(self.after, False) if self.after is not None else None
+        upper = SliceBound(self.up_to, True) if self.up_to is not None else None
         return Slice("key", lower, upper)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _SpanRows:
     """The result of one slice: rows by key, and the static cells."""
 
     rows: dict[str, list[tuple[bytes, bytes]]]
@@ -93,8 +93,8 @@ class Reader:
     async def read(self, key: str) -> KeyState:
         """The whole value of one key."""
         bucket = bucket_of(key, self.settings.buckets)
-        found = await self._read_span(bucket, _Span(key=key))
-        rows, tokens = found.get(key, (rows_of_key(()), ()))
+        span_rows = await self._read_span(bucket, _Span(key=key))
+        rows, tokens = span_rows.get(key, (rows_of_key(()), ()))
         return KeyState(self._merged([*rows.states(), *tokens]), rows)
 
     async def pages(self, bucket: int) -> AsyncIterator[dict[str, KeyState]]:
@@ -124,15 +124,15 @@ class Reader:
             return await self._read_span(bucket, _Span(key=last)), last, True
         span = _Span(after=after, up_to=last if more else None)
         whole = {key: rows for key, rows in first.rows.items() if last is not None and key <= last}
-        found = await self._with_tokens(bucket, span, known, _Found(whole, [], first.folded, first.tokened))
-        return found, last, more
+        span_rows = await self._with_tokens(bucket, span, known, _SpanRows(whole, [], first.folded, first.tokened))
+        return span_rows, last, more
 
     async def _read_span(self, bucket: int, span: _Span) -> dict[str, tuple[KeyRows, Sequence[bytes]]]:
         known = self._folded.get(bucket)
         return await self._with_tokens(bucket, span, known, await self._slice(bucket, span))
 
     async def _with_tokens(
-        self, bucket: int, span: _Span, known: int | None, first: _Found
+        self, bucket: int, span: _Span, known: int | None, first: _SpanRows
     ) -> dict[str, tuple[KeyRows, Sequence[bytes]]]:
         """The counted part: the slice alone, where all updates with tokens are known to be in it."""
         for _ in range(READS_TRIED_MAX):
@@ -149,7 +149,7 @@ class Reader:
             known, first = folded, second
         raise ReadTooSlow(tried=READS_TRIED_MAX)
 
-    async def _slice(self, bucket: int, span: _Span, limit: int | None = None) -> _Found:
+    async def _slice(self, bucket: int, span: _Span, limit: int | None = None) -> _SpanRows:
         """Rows and static cells. A slice of keys without rows shows no static cells either: they are read
         separately."""
         partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
@@ -163,16 +163,16 @@ class Reader:
                 limit=limit,
             )
         )
-        found: dict[str, list[tuple[bytes, bytes]]] = {}
+        cells: dict[str, list[tuple[bytes, bytes]]] = {}
         keys = []
         for row in rows:
             if row.key is not None and row.state is not None:
-                found.setdefault(row.key, []).append((row.mutator, row.state))
+                cells.setdefault(row.key, []).append((row.mutator, row.state))
                 keys.append(row.key)
         if rows:
-            return _Found(found, keys, rows[0].folded, rows[0].tokened)
+            return _SpanRows(cells, keys, rows[0].folded, rows[0].tokened)
         folded, tokened = await self.read_marks(bucket)
-        return _Found(found, keys, folded, tokened)
+        return _SpanRows(cells, keys, folded, tokened)
 
     async def read_marks(self, bucket: int) -> tuple[int | None, int | None]:
         """`folded` and `tokened` of a bucket."""
@@ -188,27 +188,27 @@ class Reader:
         self, bucket: int, span: _Span, folded: int | None, tokened: int
     ) -> dict[int, list[tuple[str, bytes]]]:
         """By minute, the updates that may not be folded: key and state, in the order of tokens."""
-        found = await self._read_token_rows(bucket, span, await self._minutes(bucket, folded, tokened))
-        return {minute: [(key, state) for key, _, state in rows] for minute, rows in found.items()}
+        token_rows = await self._read_token_rows(bucket, span, await self._minutes(bucket, folded, tokened))
+        return {minute: [(key, state) for key, _, state in rows] for minute, rows in token_rows.items()}
 
     async def _minutes(self, bucket: int, folded: int | None, tokened: int) -> list[int]:
         if folded is not None and tokened - folded <= MINUTES_AT_ONCE:
             return list(range(folded + 1, tokened + 1))
         partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
-        lower = Bound(folded, False) if folded is not None else None
-        within = Slice("minute", lower, Bound(tokened, True))
+        lower = SliceBound(folded, False) if folded is not None else None
+        within = Slice("minute", lower, SliceBound(tokened, True))
         rows = await self.host.store.read(Select(self.settings.tables.minutes, partition, ("minute",), within=within))
         return [row.minute for row in rows]
 
     async def _read_token_rows(
         self, bucket: int, span: _Span, minutes: Sequence[int]
     ) -> dict[int, list[tuple[str, str, bytes]]]:
-        found: dict[int, list[tuple[str, str, bytes]]] = {}
+        token_rows: dict[int, list[tuple[str, str, bytes]]] = {}
         for first in range(0, len(minutes), READS_AT_ONCE):
             some = minutes[first : first + READS_AT_ONCE]
             answers = await asyncio.gather(*(self._read_minute(bucket, minute, span) for minute in some))
-            found.update(zip(some, answers, strict=True))
-        return found
+            token_rows.update(zip(some, answers, strict=True))
+        return token_rows
 
     async def _read_minute(self, bucket: int, minute: int, span: _Span) -> list[tuple[str, str, bytes]]:
         place: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket, "minute": minute}
@@ -220,7 +220,7 @@ class Reader:
 
     async def read_between(self, key: str, from_us: int, to_us: int) -> Any:
         """The updates of a key counted in [from, to), which begins and ends at whole windows of the finest grain."""
-        windows = windows_between(from_us, to_us, self.settings.grains_us)
+        windows = decide_windows(from_us, to_us, self.settings.grains_us)
         bucket = bucket_of(key, self.settings.buckets)
         known = self._folded.get(bucket)
         folded, tokened = await self.read_marks(bucket)
@@ -235,16 +235,18 @@ class Reader:
             rows = await self._read_token_rows(bucket, _Span(key=key), minutes)
             if self.host.now_us() - began_us >= READ_US_MAX:
                 raise ReadTooSlow(tried=1)
-            tokens = {minute: [(token, state) for _, token, state in found] for minute, found in rows.items()}
+            tokens = {
+                minute: [(token, state) for _, token, state in token_rows] for minute, token_rows in rows.items()
+            }
         states: list[bytes] = []
         for first in range(0, len(windows), READS_AT_ONCE):
             some = windows[first : first + READS_AT_ONCE]
-            for found in await asyncio.gather(*(self._read_window(bucket, key, each, tokens) for each in some)):
-                states += found
+            for token_rows in await asyncio.gather(*(self._read_window(bucket, key, each, tokens) for each in some)):
+                states += token_rows
         return self._merged(states)
 
     async def _read_window(
-        self, bucket: int, key: str, window: Window, tokens: Mapping[int, Sequence[tuple[str, bytes]]]
+        self, bucket: int, key: str, window: GrainWindow, tokens: Mapping[int, Sequence[tuple[str, bytes]]]
     ) -> list[bytes]:
         """Its shards, and the updates with tokens that it holds and no shard does yet."""
         place: dict[str, Value] = {
@@ -257,10 +259,12 @@ class Reader:
         rows = await self.host.store.read(Select(self.settings.tables.windows, place, ("mutator", "state")))
         there = {row.mutator for row in rows}
         states = [row.state for row in rows]
-        for minute, found in tokens.items():
+        for minute, token_states in tokens.items():
             if fold_id(minute) not in there:
                 states += [
-                    state for token, state in found if window.start_us <= Token.parse(token).moment_us < window.end_us
+                    state
+                    for token, state in token_states
+                    if window.start_us <= Token.parse(token).time_us < window.end_us
                 ]
         return states
 
@@ -285,13 +289,13 @@ def _combined(
     rows: Mapping[str, Sequence[tuple[bytes, bytes]]], tokens: Mapping[int, Sequence[tuple[str, bytes]]]
 ) -> dict[str, tuple[KeyRows, Sequence[bytes]]]:
     """The slice, and the minutes that it does not show as their shard."""
-    whole = {key: rows_of_key(found) for key, found in rows.items()}
-    beside: dict[str, list[bytes]] = {}
-    for minute, found in tokens.items():
+    whole = {key: rows_of_key(key_rows) for key, key_rows in rows.items()}
+    token_states: dict[str, list[bytes]] = {}
+    for minute, key_rows in tokens.items():
         end_us, mutator = fold_end_us(minute), fold_id(minute)
-        for key, state in found:
+        for key, state in key_rows:
             there = whole.get(key)
             if there is None or not there.covers(end_us, mutator):
-                beside.setdefault(key, []).append(state)
-    keys = sorted({*whole, *beside}, key=str.encode)
-    return {key: (whole.get(key) or rows_of_key(()), beside.get(key, ())) for key in keys}
+                token_states.setdefault(key, []).append(state)
+    keys = sorted({*whole, *token_states}, key=str.encode)
+    return {key: (whole.get(key) or rows_of_key(()), token_states.get(key, ())) for key in keys}

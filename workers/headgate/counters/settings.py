@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from headgate.api.counters import Counter
+from headgate.api.counters import CounterResource
 from headgate.api.durations import Duration
 from headgate.api.versions import resource_of
 from headgate.counters.decide_life import LifeTerms
 from headgate.counters.tables import CounterTables, dedicated_tables, shared_tables
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.store.catalogue_entry import Entry
 
 MS_US = 1_000
@@ -22,7 +22,7 @@ MIB = 1024 * 1024
 DEFAULT_LIFE = LifeTerms(lifetime_us=86_400_000_000, refuse_within_us=3_600_000_000)
 
 
-class NotACounter(SpecError):
+class NotACounter(InvalidRequest):
     """The resource is no counter."""
 
 
@@ -65,10 +65,10 @@ def settings_of(entry: Entry, *, data_center: str) -> CounterSettings:
     )
 
 
-def counter_of(entry: Entry) -> Counter:
+def counter_of(entry: Entry) -> CounterResource:
     """The counter that an entry describes, as far as this release knows its fields."""
     resource = resource_of(entry.document)
-    if not isinstance(resource, Counter):
+    if not isinstance(resource, CounterResource):
         raise NotACounter(resource=entry.name, kind=resource.kind)
     return resource
 

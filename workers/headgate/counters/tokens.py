@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headgate.counters.decide_shards import bucket_of
-from headgate.counters.decide_tokens import Token, check_token, last_foldable, silent_after_us
+from headgate.counters.decide_tokens import Token, check_token, decide_last_foldable, silent_after_us
 from headgate.counters.mutator import (
     FLUSH_ROWS_MAX,
     KEY_BYTES_MAX,
@@ -30,14 +30,14 @@ from headgate.engines.host import Host
 from headgate.errors import Bug, HeadgateError, Unavailable
 from headgate.store.shapes import insert_shape
 from headgate.store.statements import Insert, RowsOf, Update, Write
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 from headgate.store.types import Value
 
 Place = tuple[int, int]
 """Bucket and minute."""
 
 
-class TokenUnknown(Unknown):
+class TokenUnknown(OutcomeUnknown):
     """The update may have been counted, or may still be: send it again with the same token."""
 
 
@@ -61,11 +61,11 @@ class TokenWriter:
         self.settings = settings
         self.kind = kind
         self._loop = asyncio.get_running_loop()
-        self._rooms: dict[Place, list[_Waiting]] = {}
+        self._buffers: dict[Place, list[_Waiting]] = {}
         self._busy: set[Place] = set()
         self._marked: set[Place] = set()
         self._closed = False
-        self._flights: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         names = ("counter", "bucket", "minute", "key", "token", "state")
         self._shape = insert_shape(settings.tables.tokens, names, False)
 
@@ -92,7 +92,7 @@ class TokenWriter:
             future.set_exception(error)
             return future
         place = bucket_of(key, self.settings.buckets), token.minute
-        self._rooms.setdefault(place, []).append(_Waiting(key, token, state, future))
+        self._buffers.setdefault(place, []).append(_Waiting(key, token, state, future))
         if place not in self._busy:
             self._busy.add(place)
             self._loop.call_soon(self._begin, place)
@@ -112,19 +112,19 @@ class TokenWriter:
 
     def _begin(self, place: Place) -> None:
         task = self._loop.create_task(self._fly(place))
-        self._flights.add(task)
-        task.add_done_callback(self._flights.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _fly(self, place: Place) -> None:
         taken: list[_Waiting] = []
         try:
-            while waiting := self._rooms.pop(place, None):
+            while waiting := self._buffers.pop(place, None):
                 for first in range(0, len(waiting), FLUSH_ROWS_MAX):
                     taken = [each for each in waiting[first : first + FLUSH_ROWS_MAX] if not each.future.done()]
                     if taken:
                         await self._land(place, taken)
         except BaseException as error:
-            _tell([*taken, *self._rooms.pop(place, [])], TokenUnknown("Write aborted", error=repr(error)))
+            _fail_waiting([*taken, *self._buffers.pop(place, [])], TokenUnknown("Write aborted", error=repr(error)))
             raise
         finally:
             self._busy.discard(place)
@@ -137,14 +137,14 @@ class TokenWriter:
                 return_exceptions=True,
             )
         except HeadgateError as error:
-            _tell(taken, error)
+            _fail_waiting(taken, error)
             return
         for answer in answers:
             if isinstance(answer, Unavailable):  # another of the writes may have landed, so the outcome is unknown
-                _tell(taken, TokenUnknown(last=answer.message))
+                _fail_waiting(taken, TokenUnknown(last=answer.message))
                 return
             if isinstance(answer, BaseException):
-                _tell(taken, TokenUnknown("Write failed", cause=answer))
+                _fail_waiting(taken, TokenUnknown("Write failed", cause=answer))
                 raise Bug("Writing tokens failed", error=repr(answer)) from answer
         self._marked.add(place)
         await self._acknowledge(place, taken)
@@ -155,10 +155,10 @@ class TokenWriter:
         try:
             now_us = await trusted_now_us(self.host)
         except Unavailable as error:
-            _tell(taken, TokenUnknown(last=error.message))
+            _fail_waiting(taken, TokenUnknown(last=error.message))
             return
         if now_us >= silent_after_us(place[1], settings.token_window_us, settings.skew_us):
-            _tell(taken, TokenUnknown("The token's minute was closed before the answer"))
+            _fail_waiting(taken, TokenUnknown("The token's minute was closed before the answer"))
             return
         for each in taken:
             if not each.future.done():
@@ -173,7 +173,7 @@ class TokenWriter:
             self._shape,
             (counter, bucket, minute),
             [(each.key, str(each.token), each.state) for each in taken],
-            [(max(1, each.token.moment_us), None) for each in taken],
+            [(max(1, each.token.time_us), None) for each in taken],
         )
         if place in self._marked:
             return [rows]
@@ -188,14 +188,14 @@ class TokenWriter:
 
     def _forget_marks(self, now_us: int) -> None:
         """Of minutes that take nothing any more."""
-        last = last_foldable(now_us, self.settings.token_window_us, self.settings.skew_us)
+        last = decide_last_foldable(now_us, self.settings.token_window_us, self.settings.skew_us)
         self._marked = {place for place in self._marked if place[1] > last}
 
     async def flush(self) -> None:
         """Return when nothing waits and nothing is under way."""
-        while self._flights or self._busy:
-            if self._flights:
-                await asyncio.wait(self._flights, return_when=asyncio.FIRST_COMPLETED)
+        while self._tasks or self._busy:
+            if self._tasks:
+                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
             else:
                 await asyncio.sleep(0)
 
@@ -208,13 +208,13 @@ class TokenWriter:
                 await self.flush()
         except TimeoutError:
             pass
-        flights = list(self._flights)
-        for task in flights:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*flights, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _tell(waiting: Sequence[_Waiting], error: BaseException) -> None:
+def _fail_waiting(waiting: Sequence[_Waiting], error: BaseException) -> None:
     for each in waiting:
         if not each.future.done():
             each.future.set_exception(error)

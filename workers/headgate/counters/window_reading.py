@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from headgate.counters.decide_shards import whole_keys
-from headgate.counters.decide_windows import Window
+from headgate.counters.decide_windows import GrainWindow
 from headgate.counters.folding import Folder
 from headgate.counters.reading import Reader
 from headgate.counters.settings import CounterSettings
 from headgate.counters.types.contract import CounterType
 from headgate.engines.host import Host
-from headgate.store.statements import Bound, Select, Slice
+from headgate.store.statements import Select, Slice, SliceBound
 from headgate.store.types import Value
 
 PAGE_ROWS = 500
@@ -30,7 +30,7 @@ class WindowReader:
         self._kind = kind
         self._folder = Folder(host, settings, kind, Reader(host, settings, kind))
 
-    async def keys(self, bucket: int, window: Window) -> AsyncIterator[tuple[str, Any]]:
+    async def keys(self, bucket: int, window: GrainWindow) -> AsyncIterator[tuple[str, Any]]:
         """Each key that was counted in it, in order, with its merged state; a page of them in memory at a time."""
         await self._folder.fold(bucket)
         place: dict[str, Value] = {
@@ -41,7 +41,7 @@ class WindowReader:
         }
         after: str | None = None
         while True:
-            within = Slice("key", Bound(after, False)) if after is not None else None
+            within = Slice("key", SliceBound(after, False)) if after is not None else None
             rows = await self._read(place, within=within, limit=PAGE_ROWS)
             last, more = whole_keys([row.key for row in rows], PAGE_ROWS)
             if last is None and more:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from headgate.errors import HeadgateError, Refused
+from headgate.errors import HeadgateError, OperationRefused
 
 Attributes = Mapping[str, str | bytes]
 
 
 @dataclass(slots=True)
-class Message:
+class NewMessage:
     """A message to put. `due_us` is its requested due time, in µs since 1970; None is "now".
 
     A value, not to be changed once it was passed to `put`. It is not frozen, since one is created for each message,
@@ -53,7 +53,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class Ack:
-    """It is done. A value, not frozen for the same reason as `Message`."""
+    """It is done. A value, not frozen for the same reason as `NewMessage`."""
 
     receipt: str
 
@@ -112,11 +112,11 @@ class Cancelled(Enum):
     """It may have been delivered, or may still be."""
 
 
-class StaleReceipt(Refused):
+class StaleReceipt(OperationRefused):
     """Another delivery of the message was recorded since, or its lane has another owner."""
 
 
-class Standing(Enum):
+class Visibility(Enum):
     """The visibility of a live message."""
 
     READY = "ready"
@@ -139,11 +139,11 @@ class Peeked:
     due_us: int
     put_us: int
     attempt: int
-    standing: Standing
+    standing: Visibility
     hidden_until_us: int = 0
 
 
-class Fate(Enum):
+class MessageState(Enum):
     """The state of a message."""
 
     NOT_FOUND = "not found"
@@ -160,12 +160,12 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class MessageLocation:
     """The place of a message, and its state. `places`: its first place and each one that it moved to, in the engine's
     own terms."""
 
     message_id: str
-    fate: Fate
+    fate: MessageState
     places: tuple[str, ...]
     due_us: int = 0
     attempt: int = 0
@@ -191,7 +191,7 @@ class LaneStats:
     is_held: bool = False
     """LaneHeld: too many messages are settled above one message, so it delivers nothing new."""
     is_stopped: bool = False
-    is_lent: bool = False
+    is_reserved: bool = False
     is_retired: bool = False
     waiting: int | None = None
     """Read ahead and not handed out."""
@@ -217,7 +217,7 @@ class RepairStanding:
     """The total number of scans started."""
     last_pass_us: int | None
     """When the last one was last active; None without any."""
-    looked_to_us: int | None
+    checked_to_us: int | None
     """The parts of every lane that end by then had their first scan; None where one had none."""
     owed_since_us: int | None
 
@@ -255,9 +255,9 @@ class Repaired:
     until all replicas answer. Both are None where this pass found no such scan."""
 
     end: PassEnd
-    looked: int = 0
+    checked: int = 0
     late: int = 0
-    put_anew: int = 0
+    put_again: int = 0
     waiting: int = 0
     lanes_retired: int = 0
     generations_left: tuple[int, ...] = ()
@@ -279,11 +279,11 @@ class Repaired:
 class Engine(Protocol):
     """One queue, as producers, consumers and operators use it."""
 
-    def put(self, messages: Sequence[Message]) -> Awaitable[list[str]]:
+    def put(self, messages: Sequence[NewMessage]) -> Awaitable[list[str]]:
         """Durable at LOCAL_QUORUM when it returns; the ids, in order. For a once key that is taken, its first id."""
         ...
 
-    async def put_each(self, messages: Sequence[Message]) -> list[str | HeadgateError]:
+    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
         """As `put`, with an outcome for each message: its id, or why it is not known to be durable. It raises for no
         message."""
         ...
@@ -309,7 +309,7 @@ class Engine(Protocol):
         from a given time."""
         ...
 
-    async def where(self, message_id: str) -> Whereabouts:
+    async def where(self, message_id: str) -> MessageLocation:
         """The place of a message, and its state."""
         ...
 

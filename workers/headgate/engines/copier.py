@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from headgate.engines.books import Books
+from headgate.engines.delivery_state import DeliveryState
 from headgate.engines.recorder import Recorder
 from headgate.engines.rows import Move
 from headgate.engines.source import LaneSource
@@ -24,9 +24,14 @@ class Copier:
     """The copies of one tenure."""
 
     def __init__(
-        self, books: Books, source: LaneSource, recorder: Recorder, *, wait: Callable[[], Awaitable[None]]
+        self,
+        delivery_state: DeliveryState,
+        source: LaneSource,
+        recorder: Recorder,
+        *,
+        wait: Callable[[], Awaitable[None]],
     ) -> None:
-        self._books = books
+        self._delivery_state = delivery_state
         self._source = source
         self._recorder = recorder
         self._wait = wait
@@ -34,7 +39,7 @@ class Copier:
     async def run(self) -> None:
         """See to copies as they come, until cancelled."""
         while True:
-            moves = self._books.take_moves()
+            moves = self._delivery_state.take_moves()
             if not moves:
                 await self._wait()
             elif await self._fix(moves):
@@ -46,7 +51,7 @@ class Copier:
                     await asyncio.sleep(RETRY_PAUSE_S)
             else:
                 for move in moves:
-                    self._books.move_failed(move.row, move.index)
+                    self._delivery_state.move_failed(move.row, move.index)
                 await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _fix(self, moves: list[Move]) -> bool:
@@ -56,19 +61,19 @@ class Copier:
             for number, move in enumerate(moves):
                 if move.place is None:
                     place = self._source.fix_place(move)
-                    self._books.place_fixed(move.row, move.index, place)
+                    self._delivery_state.place_fixed(move.row, move.index, place)
                     moves[number] = move.at(place)
         except STORE_ERRORS:
             return False
         return await self._recorder.flush()
 
     async def _write(self, move: Move) -> bool:
-        if not self._books.is_moving(move.row, move.index):
+        if not self._delivery_state.is_moving(move.row, move.index):
             return True  # it was purged while its place was made durable
         try:
             await self._source.write_copy(move)
         except STORE_ERRORS:
-            self._books.move_failed(move.row, move.index)
+            self._delivery_state.move_failed(move.row, move.index)
             return False
-        self._books.move_done(move.row, move.index)
+        self._delivery_state.move_done(move.row, move.index)
         return True

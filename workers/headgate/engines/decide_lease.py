@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.expiry import Promise
 
 SECOND_US = 1_000_000
@@ -29,7 +29,7 @@ class LeaseTerms:
 
     def __post_init__(self) -> None:
         if self.ttl_s * SECOND_US < SECOND_US + 2 * self.skew_us + 2 * self.touch_us:
-            raise SpecError(
+            raise InvalidRequest(
                 "The setting lease.ttl must exceed 1 s, twice the clock skew, and twice lease.touch",
                 remedy="raise lease.ttl or lower lease.touch",
                 ttl_s=self.ttl_s,
@@ -49,7 +49,7 @@ class LaneState:
     lock: UUID | None
     epoch: int
     stop: int
-    lent: bytes | None
+    reserved: bytes | None
     last: Any = None
     reach: Any = None
     released: int | None = None
@@ -57,8 +57,8 @@ class LaneState:
     progress: int = 0
     touched_us: int = 0
     purged_before_us: int = 0
-    lent_seen: bytes | None = None
-    lent_to: Any = None
+    reservation_answer: bytes | None = None
+    reserved_up_to: Any = None
     """The end of all ranges ever reserved: up to this order jobs may have settled messages."""
 
     @property
@@ -68,13 +68,13 @@ class LaneState:
 
 
 @dataclass(frozen=True)
-class Tenure:
+class LeaseTerm:
     """One tenure of a lane: from the time when its take was applied to its end."""
 
     lock: UUID
     epoch: int
     promise: Promise
-    lent: bytes | None
+    reserved: bytes | None
     purged_before_us: int
     clean: bool
     """Whether the owner before released the lane, so that nothing in it is suspect."""
@@ -85,45 +85,47 @@ class Tenure:
         """Whether the lease still holds; checked before each delivery, and again when each settle is acknowledged."""
         return self.promise.still_holds(now_us)
 
-    def renewed(self, promise: Promise) -> Tenure:
+    def renewed(self, promise: Promise) -> LeaseTerm:
         """After an applied touch. Trust never shrinks: answers may come in another order than they were sent."""
         return self if promise.end_us <= self.promise.end_us else replace(self, promise=promise)
 
 
-class Touched(Enum):
+class RenewalResult(Enum):
     """The meaning of the answer to a renewal."""
 
     RENEWED = "renewed"
     UNKNOWN = "unknown"
     TOO_LATE = "too late"
-    LENT = "lent"
+    RESERVED = "lent"
     PURGED = "purged"
     STOPPED = "stopped"
     LOST = "lost"
 
 
-def may_take(seen: LaneState) -> bool:
+def may_take(state: LaneState) -> bool:
     """Whether a lane is free; the condition of the take is the same."""
-    return seen.lock is None and seen.epoch > RETIRED
+    return state.lock is None and state.epoch > RETIRED
 
 
-def judge_touch(tenure: Tenure, *, applied: bool, known: bool, seen: LaneState | None, now_us: int) -> Touched:
+def decide_touch(
+    lease_term: LeaseTerm, *, applied: bool, known: bool, state: LaneState | None, now_us: int
+) -> RenewalResult:
     """The decision on the answer to a renewal, at the time it came."""
-    if not tenure.may_act(now_us):
-        return Touched.TOO_LATE
+    if not lease_term.may_act(now_us):
+        return RenewalResult.TOO_LATE
     if applied:
-        return Touched.RENEWED
-    if seen is None or (not known and seen.lock == tenure.lock):
-        return Touched.UNKNOWN
-    if seen.lock != tenure.lock:
-        return Touched.LOST
-    if seen.stop >= tenure.epoch:
-        return Touched.STOPPED
-    if seen.purged_before_us != tenure.purged_before_us:
-        return Touched.PURGED
-    return Touched.LENT if seen.lent != tenure.lent else Touched.UNKNOWN
+        return RenewalResult.RENEWED
+    if state is None or (not known and state.lock == lease_term.lock):
+        return RenewalResult.UNKNOWN
+    if state.lock != lease_term.lock:
+        return RenewalResult.LOST
+    if state.stop >= lease_term.epoch:
+        return RenewalResult.STOPPED
+    if state.purged_before_us != lease_term.purged_before_us:
+        return RenewalResult.PURGED
+    return RenewalResult.RESERVED if state.reserved != lease_term.reserved else RenewalResult.UNKNOWN
 
 
-def ends_tenure(touched: Touched) -> bool:
+def ends_lease_term(touched: RenewalResult) -> bool:
     """Whether the owner drops everything now. An answer that is not known leaves trust as it was."""
-    return touched in (Touched.TOO_LATE, Touched.STOPPED, Touched.LOST)
+    return touched in (RenewalResult.TOO_LATE, RenewalResult.STOPPED, RenewalResult.LOST)

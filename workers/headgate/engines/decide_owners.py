@@ -23,7 +23,7 @@ _CLAIM = struct.Struct("<IIIQ")
 
 
 @dataclass(frozen=True, order=True)
-class Claim:
+class LaneClaim:
     """A lane that a member takes for its own."""
 
     lane: LaneName
@@ -33,16 +33,16 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Claims:
+class LaneClaims:
     """All lanes that one member claims, at a time of its clock at which their leases held."""
 
     member: UUID
     at_us: int
-    lanes: tuple[Claim, ...]
+    lanes: tuple[LaneClaim, ...]
 
 
 @dataclass(frozen=True, order=True)
-class TwoOwners:
+class DualOwnership:
     """Two members have acted on a lane at the same time: their epochs, which may be the same one."""
 
     lane: LaneName
@@ -50,42 +50,42 @@ class TwoOwners:
     later: int
 
 
-def two_owners(told: Iterable[Claims], skew_us: int) -> list[TwoOwners]:
+def find_dual_owners(claims_of_members: Iterable[LaneClaims], skew_us: int) -> list[DualOwnership]:
     """The lanes that two members owned at the same time, within the clock skew.
 
     A rightful owner claims nothing after its trust ends; the next one is answered after that. So by one clock, its
     latest claim is at most a skew after the other's start.
     """
-    by_lane: dict[LaneName, list[tuple[Claim, int]]] = {}
-    for claims in told:
+    by_lane: dict[LaneName, list[tuple[LaneClaim, int]]] = {}
+    for claims in claims_of_members:
         for claim in claims.lanes:
             by_lane.setdefault(claim.lane, []).append((claim, claims.at_us))
-    return sorted({found for each in by_lane.values() for found in _overlaps(each, skew_us)})
+    return sorted({overlap for each in by_lane.values() for overlap in _overlaps(each, skew_us)})
 
 
-def _overlaps(claims: Collection[tuple[Claim, int]], skew_us: int) -> Iterator[TwoOwners]:
-    for (earlier, said_us), (later, later_said_us) in combinations(sorted(claims), 2):
-        both = said_us > later.since_us + skew_us and later_said_us > earlier.since_us + skew_us
+def _overlaps(claims: Collection[tuple[LaneClaim, int]], skew_us: int) -> Iterator[DualOwnership]:
+    for (earlier, since_us), (later, later_since_us) in combinations(sorted(claims), 2):
+        both = since_us > later.since_us + skew_us and later_since_us > earlier.since_us + skew_us
         if both:
-            yield TwoOwners(later.lane, earlier.epoch, later.epoch)
+            yield DualOwnership(later.lane, earlier.epoch, later.epoch)
 
 
-def epoch_to_stop(found: TwoOwners, row_epoch: int) -> int | None:
+def decide_epoch_to_stop(dual: DualOwnership, row_epoch: int) -> int | None:
     """Which epoch is to be stopped, when the lane's row shows this one: the earlier, unless that is the owner by
     right and the later one is in error. Two owners of one epoch are both in error."""
-    shared = found.earlier == found.later == row_epoch
-    return found.earlier if found.earlier < row_epoch or shared else None
+    shared = dual.earlier == dual.later == row_epoch
+    return dual.earlier if dual.earlier < row_epoch or shared else None
 
 
-def encode_claims(lanes: Iterable[Claim]) -> bytes:
+def encode_claims(lanes: Iterable[LaneClaim]) -> bytes:
     """As `members.held` keeps them (docs/internals/formats.md)."""
     return VERSION + b"".join(_CLAIM.pack(*each.lane, each.epoch, each.since_us) for each in sorted(lanes))
 
 
-def decode_claims(stored: bytes | None) -> tuple[Claim, ...]:
+def decode_claims(stored: bytes | None) -> tuple[LaneClaim, ...]:
     """The output of `encode_claims`; of another version nothing is known."""
     if stored is None or stored[:1] != VERSION:
         return ()
     whole = len(stored) - 1 - (len(stored) - 1) % _CLAIM.size
-    told = _CLAIM.iter_unpack(stored[1 : 1 + whole])
-    return tuple(Claim((generation, shard), epoch, since_us) for generation, shard, epoch, since_us in told)
+    pairs = _CLAIM.iter_unpack(stored[1 : 1 + whole])
+    return tuple(LaneClaim((generation, shard), epoch, since_us) for generation, shard, epoch, since_us in pairs)

@@ -34,10 +34,10 @@ class Member:
     """A member that wants lanes, and its maximum number."""
 
     id: UUID
-    room: int = field(compare=False, default=1_000)
+    capacity: int = field(compare=False, default=1_000)
 
 
-def share(lanes: Collection[LaneName], members: Collection[Member]) -> dict[LaneName, UUID]:
+def decide_shares(lanes: Collection[LaneName], members: Collection[Member]) -> dict[LaneName, UUID]:
     """Assigns each lane a member, as evenly as the maxima allow; a lane that no member has capacity for is in
     nobody's share."""
     shares = _sizes(len(lanes), members)
@@ -62,20 +62,20 @@ def _sizes(lanes: int, members: Collection[Member]) -> dict[Member, int]:
     """The number of lanes of each: equal but for one, unless a maximum is reached."""
     left = lanes
     sizes = dict.fromkeys(sorted(members), 0)
-    takers = [member for member in sizes if member.room > 0]
+    takers = [member for member in sizes if member.capacity > 0]
     while left > 0 and takers:
         each, more = divmod(left, len(takers))
         for number, member in enumerate(takers):
-            taken = min(member.room - sizes[member], each + (number < more))
+            taken = min(member.capacity - sizes[member], each + (number < more))
             sizes[member] += taken
             left -= taken
-        takers = [member for member in takers if member.room > sizes[member]]
+        takers = [member for member in takers if member.capacity > sizes[member]]
     return sizes
 
 
-def _weight(who: bytes, lane: LaneName) -> bytes:
+def _weight(member: bytes, lane: LaneName) -> bytes:
     generation, shard = lane
-    return blake2b(who + generation.to_bytes(4, "big") + shard.to_bytes(4, "big"), digest_size=8).digest()
+    return blake2b(member + generation.to_bytes(4, "big") + shard.to_bytes(4, "big"), digest_size=8).digest()
 
 
 @dataclass
@@ -101,7 +101,7 @@ class GivingBack:
 
 
 @dataclass(frozen=True)
-class Look:
+class LaneObservation:
     """A lane of another member, at the time of a read. `due_us`: the oldest work above its position."""
 
     lane: LaneName
@@ -122,23 +122,27 @@ class Watch:
     still_since: dict[LaneName, tuple[int, int, int]] = field(default_factory=dict)
     """Epoch, progress, and since when both have been unchanged."""
 
-    def is_unprocessed(self, look: Look) -> bool:
+    def is_unprocessed(self, observation: LaneObservation) -> bool:
         """Nobody owns it, and work has been due for long."""
-        if look.locked:
-            self.free_since_us.pop(look.lane, None)
+        if observation.locked:
+            self.free_since_us.pop(observation.lane, None)
             return False
-        since_us = self.free_since_us.setdefault(look.lane, look.at_us)
-        waits = look.due_us is not None and look.at_us - look.due_us >= UNPROCESSED_US
-        return waits and look.at_us - since_us >= UNPROCESSED_US
+        since_us = self.free_since_us.setdefault(observation.lane, observation.at_us)
+        waits = observation.due_us is not None and observation.at_us - observation.due_us >= UNPROCESSED_US
+        return waits and observation.at_us - since_us >= UNPROCESSED_US
 
-    def is_suspicious(self, look: Look) -> bool:
+    def is_suspicious(self, observation: LaneObservation) -> bool:
         """Held and touched, no turn of its owner's loop for long (also an idle loop turns), and work due."""
-        fresh = look.at_us - look.touched_us < 3 * self.touch_us + SECOND_US
-        if not look.locked or not fresh:
-            self.still_since.pop(look.lane, None)
+        fresh = observation.at_us - observation.touched_us < 3 * self.touch_us + SECOND_US
+        if not observation.locked or not fresh:
+            self.still_since.pop(observation.lane, None)
             return False
-        epoch, progress, since_us = self.still_since.get(look.lane, (look.epoch, -1, look.at_us))
-        if (epoch, progress) != (look.epoch, look.progress):
-            self.still_since[look.lane] = (look.epoch, look.progress, look.at_us)
+        epoch, progress, since_us = self.still_since.get(observation.lane, (observation.epoch, -1, observation.at_us))
+        if (epoch, progress) != (observation.epoch, observation.progress):
+            self.still_since[observation.lane] = (observation.epoch, observation.progress, observation.at_us)
             return False
-        return look.at_us - since_us >= STILL_US and look.due_us is not None and look.due_us <= look.at_us
+        return (
+            observation.at_us - since_us >= STILL_US
+            and observation.due_us is not None
+            and observation.due_us <= observation.at_us
+        )

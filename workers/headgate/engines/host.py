@@ -25,7 +25,7 @@ class Host:
     now_us: Callable[[], int]
     """Microseconds since 1970, never backwards; raises when the clock is out of its bound (rule R1)."""
     uuid: Callable[[], UUID]
-    chance: Random
+    rng: Random
     positions: Positions
     last_expiry_s: int
     """The last second at which the server can let a cell expire (layout.py)."""

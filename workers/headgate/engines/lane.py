@@ -13,15 +13,15 @@ from typing import Any
 from headgate.engines.decide_lease import (
     RETIRED,
     LaneState,
+    LeaseTerm,
     LeaseTerms,
-    Tenure,
-    Touched,
-    judge_touch,
+    RenewalResult,
+    decide_touch,
     may_take,
 )
 from headgate.engines.host import Host
 from headgate.store.consistency import Consistency
-from headgate.store.statements import BatchIf, Condition, Select, UpdateIf, below, is_
+from headgate.store.statements import BatchIf, CellCondition, Select, UpdateIf, below, is_
 from headgate.store.store import STORE_ERRORS, Outcome, Verdict
 from headgate.store.table import Table
 from headgate.store.types import Value
@@ -41,26 +41,26 @@ class Lane:
         self.key = dict(key)
         self.terms = terms
 
-    async def look(self) -> LaneState | None:
+    async def read_state(self) -> LaneState | None:
         """The lane as it is now, by a serial read; None where there is no such lane."""
         select = Select(self.table, self.key, limit=1, consistency=Consistency.SERIAL)
         rows = await self.host.store.read(select, within_s=TAKE_WITHIN_S)
         return lane_state(rows[0]) if rows and rows[0].epoch is not None else None
 
-    async def take(self, seen: LaneState) -> Tenure | None:
+    async def take(self, state: LaneState) -> LeaseTerm | None:
         """Take the lane in the state that was read, if it is still so; None if another process was first."""
-        if not may_take(seen):
+        if not may_take(state):
             return None
         lock = self.host.uuid()
         attempt = self.host.uuid()
         sent_us = self.host.now_us()
-        epoch = seen.epoch + 1
+        epoch = state.epoch + 1
         batch = BatchIf(
             [
                 self._update(
                     {"epoch": epoch, "taken": sent_us, "touched": sent_us, "progress": 0},
-                    is_("epoch", seen.epoch),
-                    is_("purged_before", seen.purged_before_us),  # a purge meanwhile saw no owner to wait for
+                    is_("epoch", state.epoch),
+                    is_("purged_before", state.purged_before_us),  # a purge meanwhile saw no owner to wait for
                     attempt=attempt,
                 ),
                 self._update({"lock": lock}, is_("lock", None), attempt=attempt, ttl_s=self.terms.ttl_s),
@@ -69,14 +69,16 @@ class Lane:
         outcome = await self.host.store.decide(batch, within_s=TAKE_WITHIN_S)
         if not outcome.applied:
             return None
-        clean = seen.released == seen.epoch
+        clean = state.released == state.epoch
         now_us = self.host.now_us()
-        tenure = Tenure(lock, epoch, self.terms.promise(sent_us), seen.lent, seen.purged_before_us, clean, now_us)
-        return tenure if tenure.may_act(now_us) else None
+        lease_term = LeaseTerm(
+            lock, epoch, self.terms.promise(sent_us), state.reserved, state.purged_before_us, clean, now_us
+        )
+        return lease_term if lease_term.may_act(now_us) else None
 
     async def touch(
-        self, tenure: Tenure, *, last: Value, reach: Value, progress: int
-    ) -> tuple[Touched, Tenure, LaneState | None]:
+        self, lease_term: LeaseTerm, *, last: Value, reach: Value, progress: int
+    ) -> tuple[RenewalResult, LeaseTerm, LaneState | None]:
         """Renew the lease and move the position, in one conditional batch; returns its meaning, and the lane if it
         was rejected.
 
@@ -90,44 +92,44 @@ class Lane:
             [
                 self._update(
                     moved,
-                    is_("lock", tenure.lock),
+                    is_("lock", lease_term.lock),
                     below("touched", sent_us),
-                    below("stop", tenure.epoch),
-                    is_("lent", tenure.lent),
-                    is_("purged_before", tenure.purged_before_us),
+                    below("stop", lease_term.epoch),
+                    is_("lent", lease_term.reserved),
+                    is_("purged_before", lease_term.purged_before_us),
                     attempt=attempt,
                 ),
-                self._update({"lock": tenure.lock}, attempt=attempt, ttl_s=self.terms.ttl_s),
+                self._update({"lock": lease_term.lock}, attempt=attempt, ttl_s=self.terms.ttl_s),
             ]
         )
         outcome = await self._decide(batch)
-        seen = refusal_state(outcome.rows[0], tenure) if outcome is not None and outcome.rows else None
-        touched = judge_touch(
-            tenure,
+        state = refusal_state(outcome.rows[0], lease_term) if outcome is not None and outcome.rows else None
+        touched = decide_touch(
+            lease_term,
             applied=outcome is not None and outcome.applied,
             known=outcome is not None and outcome.verdict is Verdict.REFUSED,
-            seen=seen,
+            state=state,
             now_us=self.host.now_us(),
         )
-        if touched is Touched.RENEWED:
-            tenure = tenure.renewed(self.terms.promise(sent_us))
-        return touched, tenure, seen
+        if touched is RenewalResult.RENEWED:
+            lease_term = lease_term.renewed(self.terms.promise(sent_us))
+        return touched, lease_term, state
 
-    async def release(self, tenure: Tenure, *, last: Value, reach: Value, clean: bool = True) -> bool:
+    async def release(self, lease_term: LeaseTerm, *, last: Value, reach: Value, clean: bool = True) -> bool:
         """Release the lane, with the statement that nothing in it is a crash suspect, unless suspects of an earlier
         owner remain. False if this process no longer owned it."""
         final: dict[str, Value] = {"lock": None, "last": last, "reach": reach}
         if clean:
-            final["released"] = tenure.epoch
-        update = self._update(final, is_("lock", tenure.lock), attempt=self.host.uuid())
+            final["released"] = lease_term.epoch
+        update = self._update(final, is_("lock", lease_term.lock), attempt=self.host.uuid())
         outcome = await self._decide(update)
         return outcome is not None and outcome.applied
 
-    async def retire(self, tenure: Tenure, *, last: Value) -> bool:
+    async def retire(self, lease_term: LeaseTerm, *, last: Value) -> bool:
         """Leave the lane for good: nobody takes it again. False where this process no longer owned it, a range of it
         is reserved, or the end is not known; then a scan resolves it, or the next owner does it again."""
         final = {"lock": None, "epoch": RETIRED, "last": last}
-        update = self._update(final, is_("lock", tenure.lock), is_("lent", None), attempt=self.host.uuid())
+        update = self._update(final, is_("lock", lease_term.lock), is_("lent", None), attempt=self.host.uuid())
         outcome = await self._decide(update)
         return outcome is not None and outcome.applied
 
@@ -136,30 +138,30 @@ class Lane:
         update = self._update({"stop": epoch}, is_("epoch", epoch), attempt=self.host.uuid())
         return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
 
-    async def stop_earlier(self, epoch: int, *, seen: LaneState) -> bool:
+    async def stop_earlier(self, epoch: int, *, state: LaneState) -> bool:
         """Stop every process that still acts by an epoch before the one that was read. The current owner continues:
         its renewals accept a stop below its own epoch."""
-        conditions = (is_("epoch", seen.epoch), below("stop", epoch))
+        conditions = (is_("epoch", state.epoch), below("stop", epoch))
         update = self._update({"stop": epoch}, *conditions, attempt=self.host.uuid())
         return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
 
-    async def lend(self, lent: bytes, seen: LaneState, *, up_to: Value) -> bool:
+    async def lend(self, reserved: bytes, state: LaneState, *, up_to: Value) -> bool:
         """Reserve a range for a bulk job, if the lane is as it was read and nothing is reserved. `up_to` is the end
         of all ranges ever reserved of it: every owner reads the record that far."""
-        conditions = (is_("epoch", seen.epoch), is_("lent", None), is_("lent_to", seen.lent_to))
-        to: dict[str, Value] = {"lent": lent, "lent_seen": None, "lent_to": up_to}
+        conditions = (is_("epoch", state.epoch), is_("lent", None), is_("lent_to", state.reserved_up_to))
+        to: dict[str, Value] = {"lent": reserved, "lent_seen": None, "lent_to": up_to}
         update = self._update(to, *conditions, attempt=self.host.uuid())
         return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
 
-    async def end_loan(self, lent: bytes) -> bool:
+    async def end_reservation(self, reserved: bytes) -> bool:
         """Give the range back."""
-        update = self._update({"lent": None, "lent_seen": None}, is_("lent", lent), attempt=self.host.uuid())
+        update = self._update({"lent": None, "lent_seen": None}, is_("lent", reserved), attempt=self.host.uuid())
         return (await self.host.store.decide(update, within_s=TAKE_WITHIN_S)).applied
 
-    async def answer_loan(self, tenure: Tenure, lent: bytes, seen: bytes) -> bool:
+    async def answer_reservation(self, lease_term: LeaseTerm, reserved: bytes, answer: bytes) -> bool:
         """Report to the job the messages that the owner still has in flight in its range."""
-        conditions = (is_("lock", tenure.lock), is_("lent", lent))
-        update = self._update({"lent_seen": seen}, *conditions, attempt=self.host.uuid())
+        conditions = (is_("lock", lease_term.lock), is_("lent", reserved))
+        update = self._update({"lent_seen": answer}, *conditions, attempt=self.host.uuid())
         outcome = await self._decide(update)
         return outcome is not None and outcome.applied
 
@@ -177,7 +179,7 @@ class Lane:
             return None
 
     def _update(
-        self, to: Mapping[str, Value], *conditions: Condition, attempt: Any, ttl_s: int | None = None
+        self, to: Mapping[str, Value], *conditions: CellCondition, attempt: Any, ttl_s: int | None = None
     ) -> UpdateIf:
         return UpdateIf(self.table, self.key, to, *conditions, attempt=attempt, ttl_s=ttl_s)
 
@@ -188,24 +190,24 @@ def lane_state(row: Any) -> LaneState:
         lock=row.lock,
         epoch=row.epoch,
         stop=row.stop or 0,
-        lent=row.lent,
+        reserved=row.lent,
         last=row.last,
         reach=row.reach,
         released=row.released,
         progress=row.progress or 0,
         touched_us=row.touched or 0,
         purged_before_us=row.purged_before or 0,
-        lent_seen=row.lent_seen,
-        lent_to=row.lent_to,
+        reservation_answer=row.lent_seen,
+        reserved_up_to=row.lent_to,
     )
 
 
-def refusal_state(row: Any, tenure: Tenure) -> LaneState:
+def refusal_state(row: Any, lease_term: LeaseTerm) -> LaneState:
     """The content of a rejected renewal: the columns of its conditions and no others."""
     return LaneState(
         lock=row.lock,
-        epoch=tenure.epoch,
+        epoch=lease_term.epoch,
         stop=row.stop or 0,
-        lent=row.lent,
+        reserved=row.lent,
         purged_before_us=row.purged_before or 0,
     )

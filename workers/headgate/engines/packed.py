@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 
 import lz4.block
 
-from headgate.errors import HeadgateError, SpecError
+from headgate.errors import HeadgateError, InvalidRequest
 
 VERSION = 1
 MESSAGES_MAX = 65_535
@@ -72,7 +72,7 @@ def pack(run: PackedRun) -> bytes:
     """The cell that holds this run."""
     count = len(run)
     if not 0 < count <= MESSAGES_MAX:
-        raise SpecError("A row must hold 1 to 65,535 messages", messages=count)
+        raise InvalidRequest("A row must hold 1 to 65,535 messages", messages=count)
     if _is_alone(run):
         return pack_alone(run.payload[0], due_us=run.due_us[0], put_us=run.put_us[0])
     return _sealed(count, _body(_columns(run)))
@@ -149,22 +149,22 @@ def unpack(cell: bytes) -> PackedRun:
         if alone is not None:
             return alone
     count, body = open_row(cell)
-    found = {column: (kind, body[start : start + length]) for column, kind, start, length in directory(body)}
+    columns = {column: (kind, body[start : start + length]) for column, kind, start, length in directory(body)}
     for column in (_DUE, _PUT, _PAYLOAD):
-        if column not in found:
+        if column not in columns:
             raise RowBroken("A stored row lacks a column", column=column)
     byte_columns = {
-        column: _split(found[column], count) if column in found else None for column in (_ATTRIBUTES, _GROUP, _ID)
+        column: _split(columns[column], count) if column in columns else None for column in (_ATTRIBUTES, _GROUP, _ID)
     }
     return PackedRun(
-        due_us=_spread(found[_DUE], count),
-        put_us=_spread(found[_PUT], count),
-        payload=_split(found[_PAYLOAD], count),
-        attempt=_spread(found[_ATTEMPT], count) if _ATTEMPT in found else None,
+        due_us=_spread(columns[_DUE], count),
+        put_us=_spread(columns[_PUT], count),
+        payload=_split(columns[_PAYLOAD], count),
+        attempt=_spread(columns[_ATTEMPT], count) if _ATTEMPT in columns else None,
         attributes=byte_columns[_ATTRIBUTES],
         group=byte_columns[_GROUP],
         message_id=byte_columns[_ID],
-        replaces=bytes(found[_REPLACES][1]) if _REPLACES in found else None,
+        replaces=bytes(columns[_REPLACES][1]) if _REPLACES in columns else None,
     )
 
 
@@ -242,8 +242,8 @@ def _compressed(body: bytes) -> tuple[int, bytes]:
     return _PLAIN, body
 
 
-def _spread(found: tuple[int, memoryview], count: int) -> Sequence[int]:
-    kind, content = found
+def _spread(column: tuple[int, memoryview], count: int) -> Sequence[int]:
+    kind, content = column
     if kind == _CONSTANT:
         return [_NUMBER.unpack(content)[0]] * count
     numbers = array("q", bytes(content))
@@ -254,8 +254,8 @@ def _spread(found: tuple[int, memoryview], count: int) -> Sequence[int]:
     return numbers
 
 
-def _split(found: tuple[int, memoryview], count: int) -> list[bytes]:
-    kind, content = found
+def _split(column: tuple[int, memoryview], count: int) -> list[bytes]:
+    kind, content = column
     if kind != _BYTES:
         raise RowBroken("A column of a stored row has an unexpected type", kind=kind)
     offsets = array("i", bytes(content[: 4 * (count + 1)]))

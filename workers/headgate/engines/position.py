@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.engines.books import Books
+from headgate.engines.delivery_state import DeliveryState
 from headgate.engines.record import Record
 from headgate.engines.rows import LaneRow
 from headgate.engines.source import LaneSource
@@ -22,7 +22,7 @@ class Position:
 
     def __init__(
         self,
-        books: Books,
+        delivery_state: DeliveryState,
         source: LaneSource,
         record: Record[Any],
         *,
@@ -34,7 +34,7 @@ class Position:
         self.last = last
         self.reach = reach
         self.at_head = False
-        self._books = books
+        self._delivery_state = delivery_state
         self._source = source
         self._record = record
         self._messages_min = messages_min
@@ -53,12 +53,12 @@ class Position:
     @property
     def wants_to_move(self) -> bool:
         """Whether a touch now would move something."""
-        moved = self._given or self._passed or self._to_be_passed or self._books.has_settled_rows()
+        moved = self._given or self._passed or self._to_be_passed or self._delivery_state.has_settled_rows()
         return bool(moved or not self._has_stood)
 
     async def advance(self) -> None:
         """Pass settled rows, after making durable that they were passed."""
-        self._to_be_passed += self._books.advance()
+        self._to_be_passed += self._delivery_state.advance()
         if self._to_be_passed:
             passing = self._to_be_passed
             try:
@@ -68,15 +68,15 @@ class Position:
             self._to_be_passed = self._to_be_passed[len(passing) :]
             self._passed += passing
             self.last = max(self.last, passing[-1].order)
-        idle = self._books.lowest_unsettled is None and not self._to_be_passed
-        if idle and self._books.horizon is not None and not self._books.is_lending:
-            self.last = max(self.last, self._books.horizon)
+        idle = self._delivery_state.lowest_unsettled is None and not self._to_be_passed
+        if idle and self._delivery_state.horizon is not None and not self._delivery_state.is_lending:
+            self.last = max(self.last, self._delivery_state.horizon)
 
     def wanted_reach(self, now_us: int) -> Any:
         """Up to where hand-outs shall be allowed: in a backlog bounded by count, at the head by time."""
-        bound = self._books.order_after(max(self._messages_min, 3 * self._given_before, 3 * self._given))
+        bound = self._delivery_state.order_after(max(self._messages_min, 3 * self._given_before, 3 * self._given))
         if bound is None:
-            bound = self._source.order_at(now_us + self._lead_us) if self.at_head else self._books.horizon
+            bound = self._source.order_at(now_us + self._lead_us) if self.at_head else self._delivery_state.horizon
         return self.reach if bound is None else max(self.reach, bound)
 
     def mark(self) -> list[LaneRow]:

@@ -23,7 +23,7 @@ class ReadBudget:
         self.held_bytes = 0
 
     @property
-    def room_bytes(self) -> int:
+    def bytes_left(self) -> int:
         """How many bytes more may be read; less than 0 where lanes have exceeded the bound."""
         return self.bytes_max - self.held_bytes
 

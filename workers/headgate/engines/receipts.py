@@ -22,15 +22,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from uuid import UUID
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 _FIELDS = struct.Struct("<BIHIIB")
 _VERSION = 2
-_SEAL_BYTES, _SEAL_LETTERS = 12, 16
-_INDEX_LETTERS = 4
+_SEAL_BYTES, _SEAL_CHARACTERS = 12, 16
+_INDEX_CHARACTERS = 4
 _INDEXES = 65_536
-_TAIL = _INDEX_LETTERS + _SEAL_LETTERS
-_URL_LETTERS = bytes.maketrans(b"+/", b"-_")
+_TAIL = _INDEX_CHARACTERS + _SEAL_CHARACTERS
+_URL_CHARACTERS = bytes.maketrans(b"+/", b"-_")
 REMEMBERED_MESSAGES = 65_536
 """The seals of at least this many messages, and of up to twice as many, are cached: 16 bytes each."""
 
@@ -61,18 +61,18 @@ class RowReceipts:
         self.attempt = attempt
         self.key = key
         self.head = head
-        self.count = len(seals) // _SEAL_LETTERS
+        self.count = len(seals) // _SEAL_CHARACTERS
         self._seals = seals
 
     def text(self, index: int) -> str:
         """The receipt of one message."""
-        start = index * _SEAL_LETTERS
-        return self.head + _index_text(index) + self._seals[start : start + _SEAL_LETTERS]
+        start = index * _SEAL_CHARACTERS
+        return self.head + _index_text(index) + self._seals[start : start + _SEAL_CHARACTERS]
 
     def seals(self, index: int, seal: str) -> bool:
         """Whether that is the seal of that message."""
-        start = index * _SEAL_LETTERS
-        return hmac.compare_digest(self._seals[start : start + _SEAL_LETTERS], seal)
+        start = index * _SEAL_CHARACTERS
+        return hmac.compare_digest(self._seals[start : start + _SEAL_CHARACTERS], seal)
 
 
 class Receipts:
@@ -96,12 +96,12 @@ class Receipts:
 
     def read(self, text: str) -> tuple[RowReceipts, int]:
         """The row and the index that a receipt names; refused with one line if it is not one of this queue."""
-        index = _index_of(text[-_TAIL:-_SEAL_LETTERS])
+        index = _index_of(text[-_TAIL:-_SEAL_CHARACTERS])
         head = text[:-_TAIL]
         row = self._rows.get(head) or self._rows_before.get(head)
         if row is None or row.count <= index:
             row = self._row_named_by(text, head, index)
-        if not text.isascii() or not row.seals(index, text[-_SEAL_LETTERS:]):
+        if not text.isascii() or not row.seals(index, text[-_SEAL_CHARACTERS:]):
             raise _not_a_receipt(text)
         return row, index
 
@@ -151,7 +151,7 @@ def _head_of(generation: int, shard: int, epoch: int, attempt: int, key: bytes) 
 
 def _text_of(content: bytes) -> str:
     """Base64 whose letters a URL may contain."""
-    return binascii.b2a_base64(content, newline=False).translate(_URL_LETTERS).decode()
+    return binascii.b2a_base64(content, newline=False).translate(_URL_CHARACTERS).decode()
 
 
 def _texts_of_indexes() -> Iterator[str]:
@@ -182,7 +182,7 @@ def _index_of(text: str) -> int:
     return index
 
 
-def _not_a_receipt(text: str) -> SpecError:
-    return SpecError(
+def _not_a_receipt(text: str) -> InvalidRequest:
+    return InvalidRequest(
         "Not a receipt of this queue", remedy="pass the receipt as receive returned it", receipt=text[:20]
     )

@@ -52,10 +52,10 @@ class Record(Generic[Where]):
         self.epoch = epoch
         self._open: dict[Where, _Open] = {}
 
-    def add(self, news: Mapping[Where, Mapping[bytes, RowFacts]]) -> list[Piece[Where]]:
+    def add(self, pending_facts: Mapping[Where, Mapping[bytes, RowFacts]]) -> list[Piece[Where]]:
         """Add new facts; returns the writes that make them durable now."""
         pieces = []
-        for where, facts in news.items():
+        for where, facts in pending_facts.items():
             piece = self._open.setdefault(where, _Open())
             for key, latest in facts.items():
                 piece.add(key, latest)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from headgate.engines.books import Books, News
+from headgate.engines.delivery_state import DeliveryState, PendingFacts
 from headgate.engines.record import Record
 from headgate.engines.settled import RowFacts
 from headgate.engines.source import LaneSource
@@ -22,8 +22,10 @@ RETRY_PAUSE_S = 0.1
 class Recorder:
     """The one writer of a tenure's settle record."""
 
-    def __init__(self, books: Books, source: LaneSource, record: Record[Any], *, may_act: Callable[[], bool]) -> None:
-        self.books = books
+    def __init__(
+        self, delivery_state: DeliveryState, source: LaneSource, record: Record[Any], *, may_act: Callable[[], bool]
+    ) -> None:
+        self.delivery_state = delivery_state
         self.source = source
         self.record = record
         self.failed_writes = 0
@@ -48,45 +50,45 @@ class Recorder:
             while True:
                 await self._wanted.wait()
                 self._wanted.clear()
-                while self._waiting or self.books.has_news():
+                while self._waiting or self.delivery_state.has_pending_facts():
                     await self._write_once()
         finally:
-            self._tell(self._waiting, False)
+            self._resolve(self._waiting, False)
 
     async def _write_once(self) -> None:
         waiting, self._waiting = self._waiting, []
-        news = self.books.take_news()
+        pending_facts = self.delivery_state.take_pending_facts()
         try:
-            await self._write(news)
+            await self._write(pending_facts)
         except STORE_ERRORS:
-            await self._not_known(news, waiting)
+            await self._not_known(pending_facts, waiting)
         except BaseException:
-            self._tell(waiting, False)
+            self._resolve(waiting, False)
             raise
         else:
             if self._may_act():
-                self.books.durable(news)
-                self._tell(waiting, True)
+                self.delivery_state.durable(pending_facts)
+                self._resolve(waiting, True)
             else:
-                await self._not_known(news, waiting)
+                await self._not_known(pending_facts, waiting)
 
-    async def _not_known(self, news: News, waiting: list[asyncio.Future[bool]]) -> None:
+    async def _not_known(self, pending_facts: PendingFacts, waiting: list[asyncio.Future[bool]]) -> None:
         """To be written again: also a lease that does not hold now may, where it was the clock that was in doubt."""
         self.failed_writes += 1
-        self.books.give_back(news)
-        self._tell(waiting, False)
+        self.delivery_state.give_back(pending_facts)
+        self._resolve(waiting, False)
         await asyncio.sleep(RETRY_PAUSE_S)
 
-    async def _write(self, news: News) -> None:
+    async def _write(self, pending_facts: PendingFacts) -> None:
         by_where: dict[Any, dict[bytes, RowFacts]] = {}
-        for row, facts in news.by_row():
+        for row, facts in pending_facts.by_row():
             by_where.setdefault(row.where, {})[row.key] = facts
         pieces = self.record.add(by_where)
         if pieces:
             await self.source.write_record(pieces)
 
     @staticmethod
-    def _tell(waiting: list[asyncio.Future[bool]], durable: bool) -> None:
+    def _resolve(waiting: list[asyncio.Future[bool]], durable: bool) -> None:
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(durable)

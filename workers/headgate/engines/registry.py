@@ -27,7 +27,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from headgate.api.counters import Counter
+from headgate.api.counters import CounterResource
 from headgate.api.parse import Resource
 from headgate.errors import Bug
 from headgate.store.catalogue_entry import Entry
@@ -37,9 +37,9 @@ from headgate.store.table import DAY_S, Table
 if TYPE_CHECKING:  # decisions import this file, and the store brings asyncio
     from headgate.store.store import Store
 
-CARRIED: Final[Mapping[str, str]] = {
-    "timeline": "headgate.engines.timeline.carried",
-    "counter": "headgate.counters.carried",
+ENGINE_MODULES: Final[Mapping[str, str]] = {
+    "timeline": "headgate.engines.timeline.registration",
+    "counter": "headgate.counters.registration",
 }
 """From an engine (`timeline`, `bucket`, `extent`), or `counter`, to the module that has its tables."""
 
@@ -52,7 +52,7 @@ GENERATIONAL: Final = frozenset({"timeline", "bucket"})
 
 def engine_of(resource: Resource) -> str:
     """The name under which it is registered."""
-    return "counter" if isinstance(resource, Counter) else resource.spec.engine
+    return "counter" if isinstance(resource, CounterResource) else resource.spec.engine
 
 
 def engine_of_entry(entry: Entry) -> str:
@@ -62,24 +62,24 @@ def engine_of_entry(entry: Entry) -> str:
 
 def shards_of(resource: Resource) -> int:
     """Its shards; a counter has buckets instead, which never change."""
-    return 1 if isinstance(resource, Counter) else resource.spec.shards
+    return 1 if isinstance(resource, CounterResource) else resource.spec.shards
 
 
 def tables_of(
-    resource: Resource, creation: UUID, *, carried: Mapping[str, str] = CARRIED
+    resource: Resource, creation: UUID, *, engines: Mapping[str, str] = ENGINE_MODULES
 ) -> tuple[Table, ...] | None:
     """The tables that this creation needs, under their real names; None if this release does not support its
     engine."""
-    return _tables(engine_of(resource), resource.spec.storage.tables, creation, carried)
+    return _tables(engine_of(resource), resource.spec.storage.tables, creation, engines)
 
 
-def tables_of_entry(entry: Entry, *, carried: Mapping[str, str] = CARRIED) -> tuple[Table, ...] | None:
+def tables_of_entry(entry: Entry, *, engines: Mapping[str, str] = ENGINE_MODULES) -> tuple[Table, ...] | None:
     """The same, from the catalogue's entry."""
-    return _tables(engine_of_entry(entry), entry.place.tables, entry.id, carried)
+    return _tables(engine_of_entry(entry), entry.place.tables, entry.id, engines)
 
 
-def _tables(engine: str, mode: str, creation: UUID, carried: Mapping[str, str]) -> tuple[Table, ...] | None:
-    module = carried.get(engine)
+def _tables(engine: str, mode: str, creation: UUID, engines: Mapping[str, str]) -> tuple[Table, ...] | None:
+    module = engines.get(engine)
     if module is None:
         return None
     return _tables_in(module, None if mode == "shared" else creation)
@@ -88,8 +88,8 @@ def _tables(engine: str, mode: str, creation: UUID, carried: Mapping[str, str]) 
 @lru_cache(TABLES_KNOWN)
 def _tables_in(module: str, creation: UUID | None) -> tuple[Table, ...]:
     """Those of one creation, or the shared ones: the operator requests the same ones repeatedly."""
-    found = import_module(module)
-    return _as_tuple(found.shared_tables() if creation is None else found.dedicated_tables(creation), module)
+    tables = import_module(module)
+    return _as_tuple(tables.shared_tables() if creation is None else tables.dedicated_tables(creation), module)
 
 
 @dataclass(frozen=True)
@@ -101,35 +101,37 @@ class Making:
     now_us: Callable[[], int]
     new_uuid: Callable[[], UUID]
 
-    def burial_us(self, written_us: int = 0) -> int:
+    def tombstone_timestamp_us(self, written_us: int = 0) -> int:
         """The stamp of a final delete: a creation's id is never used again, so the stamp is ahead of every write
         still under way, and of the newest that was read."""
         return max(self.now_us(), written_us) + DAY_S * 1_000_000
 
 
-def makes_lanes(engine: str, *, carried: Mapping[str, str] = CARRIED) -> bool:
+def makes_lanes(engine: str, *, engines: Mapping[str, str] = ENGINE_MODULES) -> bool:
     """Whether there have to be rows before anybody uses a generation of its shards."""
-    return _function(engine, "make_generation", carried) is not None
+    return _function(engine, "make_generation", engines) is not None
 
 
 async def make_generation(
-    engine: str, entry: Entry, generation: Generation, making: Making, *, carried: Mapping[str, str] = CARRIED
+    engine: str, entry: Entry, generation: Generation, making: Making, *, engines: Mapping[str, str] = ENGINE_MODULES
 ) -> None:
     """Create the rows of a generation before it is used; nothing where its engine needs none."""
-    make = _function(engine, "make_generation", carried)
+    make = _function(engine, "make_generation", engines)
     if make is not None:
         await make(entry, generation, making)
 
 
-async def forget_rows(engine: str, entry: Entry, making: Making, *, carried: Mapping[str, str] = CARRIED) -> None:
+async def forget_rows(
+    engine: str, entry: Entry, making: Making, *, engines: Mapping[str, str] = ENGINE_MODULES
+) -> None:
     """Remove its rows from shared tables, but for those that expire by themselves."""
-    forget = _function(engine, "forget_rows", carried)
+    forget = _function(engine, "forget_rows", engines)
     if forget is not None:
         await forget(entry, making)
 
 
-def _function(engine: str, name: str, carried: Mapping[str, str]) -> Any:
-    module = carried.get(engine)
+def _function(engine: str, name: str, engines: Mapping[str, str]) -> Any:
+    module = engines.get(engine)
     return None if module is None else getattr(import_module(module), name, None)
 
 

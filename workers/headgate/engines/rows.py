@@ -14,7 +14,7 @@ lanes."""
 
 
 @dataclass(frozen=True)
-class BookTerms:
+class DeliveryTerms:
     """A queue's settings for deliveries."""
 
     max_receives: int
@@ -72,7 +72,7 @@ class HandOut:
     attempt: int
     until_us: int
     suspect: bool = False
-    told: bool = False
+    needs_record: bool = False
     """Whether the next owner has to know of it before it is answered."""
 
 

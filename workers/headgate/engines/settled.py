@@ -21,7 +21,7 @@ _HEAD = struct.Struct("<BII")
 _ROW = struct.Struct("<BHHH")
 _RANGE = struct.Struct("<HH")
 _TRIED = struct.Struct("<HHIQ")
-_FLIGHT = struct.Struct("<BHI")
+_IN_FLIGHT = struct.Struct("<BHI")
 _MOVED = struct.Struct("<HIB")
 
 
@@ -136,7 +136,7 @@ def _runs_of(tried: Mapping[int, Tried]) -> Iterator[tuple[int, int, Tried]]:
     same: Tried | None = None
     for index in sorted(tried):
         it = tried[index]
-        if same is not None and index == last + 1 and (it is same or _tells_the_same(it, same)):
+        if same is not None and index == last + 1 and (it is same or _is_same_attempt(it, same)):
             last = index
             continue
         if same is not None:
@@ -146,7 +146,7 @@ def _runs_of(tried: Mapping[int, Tried]) -> Iterator[tuple[int, int, Tried]]:
         yield first, last, same
 
 
-def _tells_the_same(one: Tried, other: Tried) -> bool:
+def _is_same_attempt(one: Tried, other: Tried) -> bool:
     return (one.attempt, one.hidden_until_us) == (other.attempt, other.hidden_until_us)
 
 
@@ -177,8 +177,8 @@ def _rows_of(piece: bytes) -> Iterator[tuple[bytes, RowFacts]]:
             at += _RANGE.size
         for _ in range(tried):
             first, last, attempt, hidden_until_us = _TRIED.unpack_from(piece, at)
-            told = Tried(epoch, number, attempt, hidden_until_us)
-            facts.tried.update(dict.fromkeys(range(first, last + 1), told))
+            recorded = Tried(epoch, number, attempt, hidden_until_us)
+            facts.tried.update(dict.fromkeys(range(first, last + 1), recorded))
             at += _TRIED.size
         for _ in range(moved):
             index, attempt, length = _MOVED.unpack_from(piece, at)
@@ -198,18 +198,18 @@ def union(pieces: Iterable[bytes]) -> Facts:
     return whole
 
 
-def encode_flights(flights: Iterable[tuple[bytes, int, int]]) -> bytes:
+def encode_in_flight(in_flight: Iterable[tuple[bytes, int, int]]) -> bytes:
     """Open deliveries (row, index, attempt) of an owner in a reserved range."""
-    return b"".join(_FLIGHT.pack(len(key), index, attempt) + key for key, index, attempt in flights)
+    return b"".join(_IN_FLIGHT.pack(len(key), index, attempt) + key for key, index, attempt in in_flight)
 
 
-def decode_flights(stored: bytes) -> list[tuple[bytes, int, int]]:
+def decode_in_flight(stored: bytes) -> list[tuple[bytes, int, int]]:
     """The messages that the owner of a lane still has open in a reserved range."""
-    flights = []
+    in_flight = []
     at = 0
     while at < len(stored):
-        length, index, attempt = _FLIGHT.unpack_from(stored, at)
-        at += _FLIGHT.size
-        flights.append((stored[at : at + length], index, attempt))
+        length, index, attempt = _IN_FLIGHT.unpack_from(stored, at)
+        at += _IN_FLIGHT.size
+        in_flight.append((stored[at : at + length], index, attempt))
         at += length
-    return flights
+    return in_flight

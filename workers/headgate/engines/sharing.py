@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 from uuid import UUID
 
-from headgate.engines.decide_owners import Claim, Claims, decode_claims, encode_claims
-from headgate.engines.decide_sharing import GivingBack, LaneName, Member, share, watchers
+from headgate.engines.decide_owners import LaneClaim, LaneClaims, decode_claims, encode_claims
+from headgate.engines.decide_sharing import GivingBack, LaneName, Member, decide_shares, watchers
 from headgate.engines.host import Host
 from headgate.errors import Unavailable
 from headgate.store.catalogue_tables import MEMBERS
@@ -36,7 +36,7 @@ BEGIN_AGAIN_S = 0.2
 """A member that does not know the others yet can take nothing, so the first read is retried sooner."""
 KEPT_S = 15
 
-Held = Callable[[int], Sequence[Claim]]
+Held = Callable[[int], Sequence[LaneClaim]]
 """The lanes that a process claims at a given time."""
 
 
@@ -47,11 +47,11 @@ class Sharing:
         self.me = host.uuid()
         self.members: tuple[Member, ...] = ()
         """As read last, this process among them; none before the first read."""
-        self.told: tuple[Claims, ...] = ()
+        self.other_claims: tuple[LaneClaims, ...] = ()
         """The other members' claims of lanes, from the last read."""
         self._host = host
         self._queue = queue
-        self._room = 0
+        self._capacity = 0
         self._held: Held = lambda _: ()
         self._began_us = 0
         self._stamped_us = 0
@@ -63,9 +63,9 @@ class Sharing:
 
     # ---- its life
 
-    def join(self, room: int, held: Held = lambda _: ()) -> None:
+    def join(self, capacity: int, held: Held = lambda _: ()) -> None:
         """Be a member that holds up to this many lanes, from now on, and publish them."""
-        changed, self._room = room != self._room, room
+        changed, self._capacity = capacity != self._capacity, capacity
         self._held = held
         if changed:
             self.loop.cancel()
@@ -76,7 +76,7 @@ class Sharing:
         if not self.loop.is_running:
             return
         await self.loop.stop()
-        self.members, self.told = (), ()
+        self.members, self.other_claims = (), ()
         self._known.clear()
         try:
             await self._host.store.write(Delete(MEMBERS, self._key(), timestamp_us=self._stamp()))
@@ -137,10 +137,10 @@ class Sharing:
     def _share(self, lanes: Collection[LaneName]) -> dict[LaneName, UUID]:
         wanted = tuple(sorted(lanes))
         if self._shared[:2] != (wanted, self.members):
-            whose: dict[LaneName, UUID] = {}
+            owners: dict[LaneName, UUID] = {}
             for _, of_one in groupby(wanted, lambda lane: lane[0]):
-                whose |= share(list(of_one), self.members)
-            self._shared = wanted, self.members, whose
+                owners |= decide_shares(list(of_one), self.members)
+            self._shared = wanted, self.members, owners
         return self._shared[2]
 
     # ---- the list
@@ -148,15 +148,15 @@ class Sharing:
     async def _write(self) -> None:
         now_us, stamp_us = self._host.now_us(), self._stamp()
         self._began_us = self._began_us or now_us
-        values: dict[str, Value] = {**self._key(), "name": self._host.name, "room": self._room}
+        values: dict[str, Value] = {**self._key(), "name": self._host.name, "room": self._capacity}
         values |= {"began_us": self._began_us, "held": encode_claims(self._held(now_us)), "held_us": now_us}
         await self._host.store.write(Insert(MEMBERS, values, timestamp_us=stamp_us, ttl_s=KEPT_S))
 
     async def _read(self) -> None:
         """All that there are, and this process: its own row may be late."""
-        found = await read_members(self._host, self._queue)
-        self.told = tuple(told for _, told in found if told.member != self.me)
-        members = {member.id: member for member, _ in found} | {self.me: Member(self.me, self._room)}
+        member_claims = await read_members(self._host, self._queue)
+        self.claims = tuple(claims for _, claims in member_claims if claims.member != self.me)
+        members = {member.id: member for member, _ in member_claims} | {self.me: Member(self.me, self._capacity)}
         self.members = tuple(sorted(members.values()))
 
     def _key(self) -> dict[str, Value]:
@@ -167,11 +167,11 @@ class Sharing:
         return self._stamped_us
 
 
-async def read_members(host: Host, queue: UUID) -> list[tuple[Member, Claims]]:
+async def read_members(host: Host, queue: UUID) -> list[tuple[Member, LaneClaims]]:
     """The members of a queue, and each one's claims of lanes."""
     columns = ("member", "room", "held", "held_us")
     return [
-        (Member(row.member, row.room), Claims(row.member, row.held_us or 0, decode_claims(row.held)))
+        (Member(row.member, row.room), LaneClaims(row.member, row.held_us or 0, decode_claims(row.held)))
         for row in await host.store.read(Select(MEMBERS, {"queue": queue}, columns))
         if row.room is not None
     ]

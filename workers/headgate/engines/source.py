@@ -20,7 +20,7 @@ from headgate.store.types import Value
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class RowSlice:
     """The result of one read: rows in order, and how far the lane has been read by it, with or without rows."""
 
     rows: Sequence[LaneRow]
@@ -30,7 +30,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Loan:
+class RangeReservation:
     """A range that a bulk job has reserved: both orders belong to it."""
 
     job: UUID
@@ -50,7 +50,7 @@ class LaneSource(Protocol):
         """The form of an order in the lane's row."""
         ...
 
-    def order_at(self, moment_us: int) -> Any:
+    def order_at(self, time_us: int) -> Any:
         """An order above everything that is due up to a given time, and below everything that is due later."""
         ...
 
@@ -59,7 +59,7 @@ class LaneSource(Protocol):
         earlier owner's end."""
         ...
 
-    async def read(self, after: Any, *, bytes_max: int) -> Slice:
+    async def read(self, after: Any, *, bytes_max: int) -> RowSlice:
         """The rows above an order, up to this process's own now and never ahead of it. Rows that need no handing out
         (cancelled, purged, replaced, expired) come with their bits settled."""
         ...
@@ -85,7 +85,7 @@ class LaneSource(Protocol):
         """The deliveries for consumers, with receipts."""
         ...
 
-    def put_before(self, row: LaneRow, moment_us: int) -> int:
+    def put_before(self, row: LaneRow, time_us: int) -> int:
         """The bits of the messages of a row that were first put before a given time."""
         ...
 
@@ -101,10 +101,10 @@ class LaneSource(Protocol):
         """The bits of a row that are settled, since these facts settle another row with the same messages."""
         ...
 
-    def loan_of(self, lent: bytes) -> Loan:
+    def decode_reservation(self, reserved: bytes) -> RangeReservation:
         """The report about a reserved range."""
         ...
 
-    def stored_loan(self, loan: Loan) -> bytes:
+    def encode_reservation(self, reservation: RangeReservation) -> bytes:
         """The form of a reservation in the lane's row."""
         ...

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import headgate
 from headgate.api.parse import Resource
-from headgate.api.queues import Queue
-from headgate.engines.contract import Fate
-from headgate.errors import SpecError, Unavailable
+from headgate.api.queues import QueueResource
+from headgate.engines.contract import MessageState
+from headgate.errors import InvalidRequest, Unavailable
 
 HANDLED_WITHIN_S = 60.0
 _BETWEEN_ASKING_S = 0.1
@@ -19,9 +19,9 @@ _BETWEEN_ASKING_S = 0.1
 def find_worked_queue(resources: Sequence[Resource]) -> str:
     """The first queue that has a consumer, as `namespace/name`. Pure."""
     for each in resources:
-        if isinstance(each, Queue) and each.spec.consumers:
+        if isinstance(each, QueueResource) and each.spec.consumers:
             return f"{each.metadata.namespace}/{each.metadata.name}"
-    raise SpecError("No queue has a consumer, so nothing would handle the message", remedy="leave --put out")
+    raise InvalidRequest("No queue has a consumer, so nothing would handle the message", remedy="leave --put out")
 
 
 def parse_payload(text: str) -> object:
@@ -36,7 +36,7 @@ async def put_first_message(
     environment: Mapping[str, str],
     queue: str,
     payload: str,
-    say: Callable[[str], None],
+    print_line: Callable[[str], None],
     *,
     within_s: float = HANDLED_WITHIN_S,
 ) -> None:
@@ -46,8 +46,8 @@ async def put_first_message(
         opened = await connection.queue(queue)
         message = await opened.put(parse_payload(payload))
         began_s = loop.time()
-        say(f"message {message}: {payload}")
-        while (state := (await opened.where(message)).state) is not Fate.SETTLED:
+        print_line(f"message {message}: {payload}")
+        while (state := (await opened.where(message)).state) is not MessageState.SETTLED:
             if loop.time() - began_s > within_s:
                 raise Unavailable(
                     "The first message was not handled in time",
@@ -57,4 +57,4 @@ async def put_first_message(
                     state=state.value,
                 )
             await asyncio.sleep(_BETWEEN_ASKING_S)
-        say(f"handled, {loop.time() - began_s:.1f} s after it was put")
+        print_line(f"handled, {loop.time() - began_s:.1f} s after it was put")

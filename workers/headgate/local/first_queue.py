@@ -9,7 +9,7 @@ from __future__ import annotations
 import yaml
 
 from headgate.api.parse import check_resource
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 NAMESPACE = "default"
 _TEXT = """\
@@ -49,10 +49,12 @@ def format_first_queue(queue: str, handler: str, *, file: str) -> str:
         handler=_quoted(handler),
     )
     for document in yaml.safe_load_all(text):
-        found = check_resource(document)
-        if isinstance(found, list):
-            first = found[0]
-            raise SpecError(f"{first.path}: {first.says}", given=repr(handler if "handler" in first.path else queue))
+        faults = check_resource(document)
+        if isinstance(faults, list):
+            first = faults[0]
+            raise InvalidRequest(
+                f"{first.path}: {first.message}", given=repr(handler if "handler" in first.path else queue)
+            )
     return text
 
 

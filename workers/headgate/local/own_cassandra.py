@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.testing.cassandra.connection import Connection
 from headgate.testing.cassandra.kept import Starting, find_kept, start_kept, stop_kept
 
@@ -20,9 +20,9 @@ from headgate.testing.cassandra.kept import Starting, find_kept, start_kept, sto
 class OwnCassandra:
     """One run of it."""
 
-    def __init__(self, directory: Path, say: Callable[[str], None], *, fresh: bool) -> None:
+    def __init__(self, directory: Path, print_line: Callable[[str], None], *, fresh: bool) -> None:
         self._directory = directory
-        self._say = say
+        self._print_line = print_line
         self._fresh = fresh
         self._starting = Starting()
         self._bringing: asyncio.Future[Connection] | None = None
@@ -40,7 +40,7 @@ class OwnCassandra:
         self._starting.give_up()
         done = await asyncio.gather(self._bringing, return_exceptions=True)
         if self._starting.launched and isinstance(done[0], Connection):
-            self._say("stopping; its data stays for the next run")
+            self._print_line("stopping; its data stays for the next run")
             await asyncio.to_thread(stop_kept, self._directory)
 
     def _bring(self) -> Connection:
@@ -48,11 +48,11 @@ class OwnCassandra:
         running = find_kept(self._directory)
         if running is not None:
             if self._fresh:
-                raise SpecError(
+                raise InvalidRequest(
                     "--fresh requires its Cassandra to be stopped", remedy="stop the other `headgate dev` first"
                 )
             return running
         if self._fresh:
             shutil.rmtree(self._directory, ignore_errors=True)
-        self._say("starting")
+        self._print_line("starting")
         return start_kept(self._directory, starting=self._starting)

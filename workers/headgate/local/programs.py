@@ -27,7 +27,7 @@ LINE_BYTES_MAX = 1024 * 1024
 LAST_LINES_WITHIN_S = 1.0
 """Its last lines are shown; a process that left its session and still holds its output is not waited for."""
 
-Say = Callable[[str, str], None]
+PrintLine = Callable[[str, str], None]
 """Show a line of a program."""
 
 
@@ -60,9 +60,9 @@ class Pauses:
 class Programs:
     """The programs of one stack that run forever."""
 
-    def __init__(self, environment: Mapping[str, str], say: Say, pauses: Pauses | None = None) -> None:
+    def __init__(self, environment: Mapping[str, str], print_line: PrintLine, pauses: Pauses | None = None) -> None:
         self._environment = dict(environment)
-        self._say = say
+        self._print_line = print_line
         self._pauses = pauses or Pauses()
         self._kept: dict[Program, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -99,12 +99,12 @@ class Programs:
             began_s = loop.time()
             code = await self.run(program)
             now_s, pause_s = self._pauses.next(pause_s, loop.time() - began_s)
-            self._say(program.name, f"{ended_how(code)}; restarting in {now_s:g} s")
+            self._print_line(program.name, f"{ended_how(code)}; restarting in {now_s:g} s")
             await asyncio.sleep(now_s)
 
     async def run(self, program: Program) -> int:
         """Run it once, to its end; cancelled, it is ended with SIGTERM, and killed where that does not help."""
-        lines, told = await _pipe()
+        lines, output = await _pipe()
         try:
             process = await asyncio.create_subprocess_exec(
                 *_ending_with_us(),
@@ -112,12 +112,12 @@ class Programs:
                 cwd=program.directory,
                 env=self._environment | dict(program.environment),
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=told,
-                stderr=told,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,
             )
         finally:
-            os.close(told)
+            os.close(output)
         self._running.add(process)
         showing = asyncio.get_running_loop().create_task(self._show(program.name, lines))
         try:
@@ -144,11 +144,11 @@ class Programs:
             try:
                 line = await lines.readline()
             except ValueError:
-                self._say(name, "line too long to show")
+                self._print_line(name, "line too long to show")
                 continue
             if not line:
                 return
-            self._say(name, line.decode(errors="replace").rstrip())
+            self._print_line(name, line.decode(errors="replace").rstrip())
 
 
 async def _pipe() -> tuple[asyncio.StreamReader, int]:

@@ -26,7 +26,7 @@ import click
 
 from headgate.api.loader import load_files
 from headgate.api.parse import Resource
-from headgate.errors import HeadgateError, SpecError
+from headgate.errors import HeadgateError, InvalidRequest
 from headgate.local.first_message import find_worked_queue, put_first_message
 from headgate.local.first_queue import format_first_queue
 from headgate.local.own_cassandra import OwnCassandra
@@ -35,7 +35,7 @@ from headgate.local.wanted import Job, WorkerOf, counted, jobs_due, jobs_of, sug
 from headgate.store.connection_variables import connection_variables, prefixed
 from headgate.testing.cache import cache_root
 
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, a supervisor, and a terminal that is closed."""
 CODE_FILES_MAX = 2_000
@@ -91,7 +91,7 @@ class Stack:
         self._cassandra = (
             None
             if "CONTACT_POINTS" in connection_variables(environment)
-            else OwnCassandra(self._directory, partial(_say, "cassandra"), fresh=fresh)
+            else OwnCassandra(self._directory, partial(_print_line, "cassandra"), fresh=fresh)
         )
         self._resources: Sequence[Resource] = ()
         self._left_out: dict[str, str] = {}
@@ -103,23 +103,25 @@ class Stack:
         began_s = time.monotonic()
         ending = asyncio.Event()
         for number in ENDS:
-            asyncio.get_running_loop().add_signal_handler(number, self._told_to_end, ending)
+            asyncio.get_running_loop().add_signal_handler(number, self._stop_on_signal, ending)
         self._resources = load_files(self._files)
         if not self._resources:
-            raise SpecError("No Queue and no Counter in these files", files=", ".join(map(str, self._files)))
+            raise InvalidRequest("No Queue and no Counter in these files", files=", ".join(map(str, self._files)))
         worked = "" if self._first is None else find_worked_queue(self._resources)
         try:
             if not await self._until(ending, self._bring_cassandra()):
                 return
-            self._programs = Programs(self._environment, _say)
+            self._programs = Programs(self._environment, _print_line)
             if not await self._until(ending, self._apply()):
                 return
             self._begin_workers()
             if self._first is not None:
-                putting = put_first_message(self._environment, worked, self._first.payload, partial(_say, "put"))
+                putting = put_first_message(
+                    self._environment, worked, self._first.payload, partial(_print_line, "put")
+                )
                 if not await self._until(ending, putting) or self._first.then_end:
                     return
-            self._tell(time.monotonic() - began_s)
+            self._report_ready(time.monotonic() - began_s)
             await self._keep(ending)
         finally:
             await self._close()
@@ -128,21 +130,21 @@ class Stack:
 
     async def _bring_cassandra(self) -> None:
         if self._cassandra is None:
-            _say(
+            _print_line(
                 "cassandra",
                 f"the one at {connection_variables(self._environment)['CONTACT_POINTS']}, an existing server",
             )
             return
         connection = await self._cassandra.bring()
         self._environment |= connection.environment()
-        _say("cassandra", f"ready at {self._environment['CONTACT_POINTS']}")
+        _print_line("cassandra", f"ready at {self._environment['CONTACT_POINTS']}")
 
     async def _apply(self) -> None:
         arguments = (*HEADGATE, "apply", *map(str, self._files))
         assert self._programs is not None  # noqa: S101  made before
         code = await self._programs.run(Program("apply", arguments, Path.cwd()))
         if code != 0:
-            _say("apply", f"{ended_how(code)}; restarts when a file is saved")
+            _print_line("apply", f"{ended_how(code)}; restarts when a file is saved")
 
     def _begin_workers(self, *, with_new_code: bool = False) -> None:
         assert self._programs is not None  # noqa: S101  made before
@@ -152,36 +154,36 @@ class Stack:
             for each in workers
         ]
         for each in workers:
-            self._tell_left_out(each)
+            self._report_left_out(each)
         if with_new_code:
-            _say("handlers", "changed; restarting their workers")
+            _print_line("handlers", "changed; restarting their workers")
             self._programs.keep(
                 [each for each, worker in zip(programs, workers, strict=True) if worker.module is None]
             )
         self._programs.keep(programs)
 
-    def _tell_left_out(self, worker: WorkerOf) -> None:
+    def _report_left_out(self, worker: WorkerOf) -> None:
         """The parts without effect on one machine, once for each template."""
         left_out = ", ".join(worker.of_template.left_out)
         if left_out and self._left_out.get(worker.name) != left_out:
-            _say(worker.name, f"only the worker's environment of its template is used locally, not {left_out}")
+            _print_line(worker.name, f"only the worker's environment of its template is used locally, not {left_out}")
         self._left_out[worker.name] = left_out
 
     # ---- while it runs
 
     async def _keep(self, ending: asyncio.Event) -> None:
         """Repair and gc when they are due; apply again when a file was changed."""
-        seen, code = self._stamps(), self._code_stamps()
+        stamps_before, code = self._stamps(), self._code_stamps()
         minute = _minute()
         while not ending.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ending.wait(), LOOK_EVERY_S)
+                await asyncio.wait_for(ending.wait(), CHECK_EVERY_S)
             while minute < _minute():
                 minute += timedelta(minutes=1)
                 self._repair(jobs_due(jobs_of(self._resources), minute))
             stamps = self._stamps()
-            if stamps != seen:
-                seen = stamps
+            if stamps != stamps_before:
+                stamps_before = stamps
                 await self._until(ending, self._reload())
                 code = self._code_stamps()
             elif (changed := self._code_stamps()) != code:
@@ -193,7 +195,7 @@ class Stack:
             resources = load_files(self._files)
         except HeadgateError as error:
             for line in str(error).splitlines():
-                _say("files", line)
+                _print_line("files", line)
             return
         self._resources = resources
         await self._apply()
@@ -212,23 +214,25 @@ class Stack:
         """The time of the last change of each file. A file that is missing for an instant, as editors do it, is not a
         change."""
         files = [
-            found for file in self._files for found in ([file] if file.is_file() else sorted(file.rglob("*.y*ml")))
+            file_listed
+            for file in self._files
+            for file_listed in ([file] if file.is_file() else sorted(file.rglob("*.y*ml")))
         ]
         return {file: file.stat().st_mtime_ns for file in files if file.exists()}
 
     def _code_stamps(self) -> dict[Path, int]:
         """The time of the last change of the handlers' code: all of a package, as far as it is in this folder."""
         tops = {each.module.partition(".")[0] for each in workers_of(self._resources) if each.module is not None}
-        found: dict[Path, int] = {}
+        stamps: dict[Path, int] = {}
         for top in sorted(tops):
             for file in islice((Path(f"{top}.py"), *Path(top).rglob("*.py")), CODE_FILES_MAX):
                 with contextlib.suppress(OSError):
-                    found[file] = file.stat().st_mtime_ns
-        return found
+                    stamps[file] = file.stat().st_mtime_ns
+        return stamps
 
     # ---- its end
 
-    def _told_to_end(self, ending: asyncio.Event) -> None:
+    def _stop_on_signal(self, ending: asyncio.Event) -> None:
         if ending.is_set() and self._programs is not None:
             self._programs.hurry()
         ending.set()
@@ -236,9 +240,9 @@ class Stack:
     async def _until(self, ending: asyncio.Event, work: Awaitable[None]) -> bool:
         """Wait for some work, or for the end; whether the work was done."""
         doing = asyncio.ensure_future(work)
-        told = asyncio.ensure_future(ending.wait())
-        await asyncio.wait([doing, told], return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
+        ended = asyncio.ensure_future(ending.wait())
+        await asyncio.wait([doing, ended], return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
         if not doing.done():
             doing.cancel()
             await asyncio.gather(doing, return_exceptions=True)
@@ -255,7 +259,7 @@ class Stack:
         if self._cassandra is not None:
             await self._cassandra.end()
 
-    def _tell(self, took_s: float) -> None:
+    def _report_ready(self, took_s: float) -> None:
         """The running parts, and commands to try next."""
         click.echo(f"\nready after {took_s:.0f} s: {counted(self._resources)}. Ctrl-C ends it.")
         suggestions = suggestions_of(self._resources)
@@ -269,8 +273,8 @@ class Stack:
         click.echo("")
 
 
-def _say(who: str, line: str) -> None:
-    click.echo(f"{who:<16} | {line}")
+def _print_line(source: str, line: str) -> None:
+    click.echo(f"{source:<16} | {line}")
 
 
 def _minute() -> datetime:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from headgate.api.counters import Counter
+from headgate.api.counters import CounterResource
 from headgate.api.cron_times import is_due
 from headgate.api.parse import Resource
-from headgate.api.queues import Queue
+from headgate.api.queues import QueueResource
 from headgate.local.pod_template import NOTHING, OfTemplate, of_template
 
 TYPES_OF_NUMBERS = frozenset({"sum", "product", "minmax", "moments", "quantiles"})
@@ -56,31 +56,31 @@ def workers_of(resources: Sequence[Resource]) -> list[WorkerOf]:
             of_template(consumer.template),
         )
         for resource in resources
-        if isinstance(resource, Queue)
+        if isinstance(resource, QueueResource)
         for number, consumer in enumerate(resource.spec.consumers or ())
     ]
 
 
-def _arguments(queue: Queue, number: int) -> tuple[str, ...]:
+def _arguments(queue: QueueResource, number: int) -> tuple[str, ...]:
     consumer = (queue.spec.consumers or ())[number]
     name = f"{queue.metadata.namespace}/{queue.metadata.name}"
-    told = ["worker", name, "--concurrency", str(consumer.concurrency), "--health", "off", "--log", "text"]
+    arguments = ["worker", name, "--concurrency", str(consumer.concurrency), "--health", "off", "--log", "text"]
     if consumer.http is not None:
-        told += ["--http", f"http://127.0.0.1:{consumer.http.port}{consumer.http.path}"]
+        arguments += ["--http", f"http://127.0.0.1:{consumer.http.port}{consumer.http.path}"]
     else:
-        told += ["--handler", str(consumer.handler)]
+        arguments += ["--handler", str(consumer.handler)]
     if consumer.rate is not None:
-        told += ["--rate", str(consumer.rate)]
+        arguments += ["--rate", str(consumer.rate)]
     if consumer.visibility_timeout is not None:
-        told += ["--visibility", str(consumer.visibility_timeout)]
-    return tuple(told)
+        arguments += ["--visibility", str(consumer.visibility_timeout)]
+    return tuple(arguments)
 
 
 def jobs_of(resources: Sequence[Resource]) -> list[Job]:
     """The jobs of repair and gc, each once."""
     jobs = {
         Job(resource.metadata.namespace, resource.spec.repair.schedule)
-        if isinstance(resource, Queue)
+        if isinstance(resource, QueueResource)
         else Job(resource.metadata.namespace, resource.spec.gc.schedule, "gc")
         for resource in resources
     }
@@ -94,12 +94,12 @@ def jobs_due(jobs: Sequence[Job], minute: datetime) -> list[Job]:
 
 def counted(resources: Sequence[Resource]) -> str:
     """The number of each kind. A kind without resources is left out, unless there are no resources at all."""
-    queues = sum(isinstance(each, Queue) for each in resources)
+    queues = sum(isinstance(each, QueueResource) for each in resources)
     counters = len(resources) - queues
-    told = (
+    counts = (
         [_counted(queues, "queue"), _counted(len(workers_of(resources)), "worker")] if queues or not counters else []
     )
-    return ", ".join([*told, _counted(counters, "counter")] if counters else told)
+    return ", ".join([*counts, _counted(counters, "counter")] if counters else counts)
 
 
 def _counted(number: int, what: str) -> str:
@@ -108,13 +108,13 @@ def _counted(number: int, what: str) -> str:
 
 def suggestions_of(resources: Sequence[Resource]) -> list[str]:
     """Commands to try: on a queue, one that is worked where there is one, and on a counter."""
-    queues = [resource for resource in resources if isinstance(resource, Queue)]
-    counters = [each for each in resources if isinstance(each, Counter) and "/" not in each.spec.type]
+    queues = [resource for resource in resources if isinstance(resource, QueueResource)]
+    counters = [each for each in resources if isinstance(each, CounterResource) and "/" not in each.spec.type]
     lines = _on_queue(next((each for each in queues if each.spec.consumers), queues[0])) if queues else []
     return lines + (_on_counter(counters[0]) if counters else [])
 
 
-def _on_queue(queue: Queue) -> list[str]:
+def _on_queue(queue: QueueResource) -> list[str]:
     name = f"{queue.metadata.namespace}/{queue.metadata.name}"
     lines = [
         f"""headgate put {name} '{{"to": "you-{{n}}"}}' --count 10""",
@@ -133,7 +133,7 @@ def _on_queue(queue: Queue) -> list[str]:
     return lines
 
 
-def _on_counter(counter: Counter) -> list[str]:
+def _on_counter(counter: CounterResource) -> list[str]:
     name = f"{counter.metadata.namespace}/{counter.metadata.name}"
     number = counter.spec.type in TYPES_OF_NUMBERS
     return [f"headgate counter add {name} home {'3' if number else 'tea'}", f"headgate counter get {name} home"]

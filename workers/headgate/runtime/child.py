@@ -18,12 +18,12 @@ import threading
 from random import Random
 from typing import Any
 
+from headgate.runtime.attempt import Attempt
 from headgate.runtime.context import Context
 from headgate.runtime.decide_retry import Verdict
-from headgate.runtime.flight import Flight
 from headgate.runtime.frames import HEAD, Begun, Extension, Granted, Work, from_frame, to_frame
 from headgate.runtime.handlers import load_handler
-from headgate.runtime.performing import PythonPerformer
+from headgate.runtime.runner import PythonPerformer
 from headgate.telemetry.logs import log_fields, log_to
 from headgate.telemetry.tracing import current_trace, read_trace
 
@@ -61,7 +61,7 @@ class Channel:
         return granted.yes
 
 
-class _HandsOfChild:
+class _ControlOfChild:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
 
@@ -78,20 +78,20 @@ class _HandsOfChild:
 async def _handle(performer: PythonPerformer, work: Work, channel: Channel) -> Verdict:
     channel.deadline_s = work.deadline_s
     trace = read_trace(work.delivery.attributes)
-    flight = Flight(work.delivery, 0.0)
-    flight.context = Context(work.delivery, work.queue, _HandsOfChild(channel), trace=trace)
+    attempt = Attempt(work.delivery, 0.0)
+    attempt.context = Context(work.delivery, work.queue, _ControlOfChild(channel), trace=trace)
     current_trace.set(trace)
     log_fields.set({"queue": work.queue, "message_id": work.delivery.message_id, "attempt": work.delivery.attempt})
     if performer.batch:
-        (verdict,) = await performer.perform_batch([flight])
+        (verdict,) = await performer.perform_batch([attempt])
         return verdict
-    return await performer.perform(flight)
+    return await performer.perform(attempt)
 
 
 def main(end: socket.socket, entry_point: str) -> None:
     """Handle messages until the socket closes."""
     channel = Channel(end)
-    performer = PythonPerformer(load_handler(entry_point), threads=1, chance=Random())  # noqa: S311  jitter
+    performer = PythonPerformer(load_handler(entry_point), threads=1, rng=Random())  # noqa: S311  jitter
     channel.send("ready")
     with asyncio.Runner() as runner:
         while isinstance(work := channel.receive(), Work):

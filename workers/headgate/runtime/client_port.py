@@ -12,7 +12,7 @@ from headgate.client.connection import Headgate
 from headgate.client.queue import Queue
 from headgate.engines.contract import Delivery, Settle, Settled
 from headgate.errors import Unavailable
-from headgate.runtime.port import LeaseSeen
+from headgate.runtime.port import LeaseStatus
 from headgate.store.clocks import ClockFigures
 
 SECOND_US = 1_000_000
@@ -32,7 +32,7 @@ class ClientQueue:
         free_us = settings.lease.promise(0).silent_after_us
         self.visibility_us = min(visibility_us or settings.visibility_us, max(free_us, SECOND_US))
         # In a child, or behind a URL: no suspect runs in this process (docs/decisions/0007).
-        queue.engine.suspects_apart = True
+        queue.engine.isolates_suspects = True
 
     @property
     def max_receives(self) -> int | None:
@@ -64,24 +64,24 @@ class ClientQueue:
         """Each for itself."""
         return await self._queue.settle(settles)
 
-    def leases(self) -> Sequence[LeaseSeen]:
+    def leases(self) -> Sequence[LeaseStatus]:
         """The lanes that this process owns."""
         try:
             now_us = self._connection.now_us()
         except Unavailable:
             return []
         return [
-            LeaseSeen(
+            LeaseStatus(
                 f"{generation}/{shard}",
-                (now_us - held.tenure.promise.sent_us) / SECOND_US,
-                held.tenure.epoch,
+                (now_us - held.lease_term.promise.sent_us) / SECOND_US,
+                held.lease_term.epoch,
             )
             for (generation, shard), held in self._queue.engine.lanes.held.items()
         ]
 
     def clock(self) -> ClockFigures | None:
         """As the connection's clock last measured it."""
-        return self._connection.ground.clock.figures()
+        return self._connection.process_context.clock.figures()
 
     async def leave(self) -> None:
         """A lane in which nothing is open need not wait for the others."""

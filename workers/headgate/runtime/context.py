@@ -17,7 +17,7 @@ log = logging.getLogger("headgate.handler")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Hands(Protocol):
+class HandlerControl(Protocol):
     """The worker, as a context reaches it."""
 
     async def extend(self, seconds: float) -> bool:
@@ -41,7 +41,7 @@ class Context:
         self,
         delivery: Delivery,
         queue: str,
-        hands: Hands,
+        control: HandlerControl,
         *,
         trace: TraceContext | None = None,
     ) -> None:
@@ -50,7 +50,7 @@ class Context:
         """`namespace/name`."""
         self.trace = trace
         """Of the trace that the message carries."""
-        self.hands = hands
+        self.control = control
         self._lost = False
 
     @property
@@ -96,7 +96,7 @@ class Context:
     @property
     def deadline(self) -> datetime | None:
         """When the handler has to be done; None where the worker has no timeout."""
-        at_s = self.hands.deadline_s()
+        at_s = self.control.deadline_s()
         return None if at_s is None else _EPOCH + timedelta(seconds=at_s)
 
     @property
@@ -111,15 +111,15 @@ class Context:
         The worker keeps a message hidden while its handler runs. Use this to exceed the timeout, and before a call
         that blocks the event loop.
         """
-        if not await self.hands.extend(_seconds(by)):
+        if not await self.control.extend(_seconds(by)):
             raise StaleReceipt(message=self.message_id)
 
     def extend_blocking(self, by: timedelta | float) -> None:
         """The same, for a handler that is not async."""
-        if not self.hands.extend_blocking(_seconds(by)):
+        if not self.control.extend_blocking(_seconds(by)):
             raise StaleReceipt(message=self.message_id)
 
-    def tell_lost(self) -> None:
+    def mark_lost(self) -> None:
         """Called by the worker."""
         self._lost = True
 

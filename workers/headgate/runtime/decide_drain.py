@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Step(Enum):
+class DrainStep(Enum):
     """The action to take now."""
 
     WORK = "work"
@@ -25,23 +25,23 @@ class Step(Enum):
 
 
 @dataclass(frozen=True)
-class Ending:
+class DrainState:
     """The number of shutdown requests, and the time of the first."""
 
     grace_s: float
-    told: int = 0
-    told_at_s: float = 0.0
+    signals: int = 0
+    first_signal_s: float = 0.0
 
-    def tell(self, now_s: float) -> Ending:
+    def count_signal(self, now_s: float) -> DrainState:
         """One more shutdown request."""
-        return Ending(self.grace_s, self.told + 1, now_s if self.told == 0 else self.told_at_s)
+        return DrainState(self.grace_s, self.signals + 1, now_s if self.signals == 0 else self.first_signal_s)
 
-    def step(self, *, open_messages: int, now_s: float) -> Step:
+    def step(self, *, open_messages: int, now_s: float) -> DrainStep:
         """The action, given the number of messages received and not settled."""
-        if self.told == 0:
-            return Step.WORK
-        if self.told > 1:
-            return Step.END_AT_ONCE
-        if open_messages and now_s - self.told_at_s < self.grace_s:
-            return Step.FINISH
-        return Step.GIVE_BACK
+        if self.signals == 0:
+            return DrainStep.WORK
+        if self.signals > 1:
+            return DrainStep.END_AT_ONCE
+        if open_messages and now_s - self.first_signal_s < self.grace_s:
+            return DrainStep.FINISH
+        return DrainStep.GIVE_BACK

@@ -15,7 +15,7 @@ TURN_WITHIN_S = 30.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class WorkerStatus:
     """A worker, as it is now."""
 
     turned_ago_s: float
@@ -30,25 +30,25 @@ class Seen:
     """Why background loops do nothing any more."""
 
 
-def why_not_alive(seen: Seen) -> str | None:
+def decide_liveness_problem(status: WorkerStatus) -> str | None:
     """The reason for a restart, if there is one."""
-    if seen.is_ending:
+    if status.is_ending:
         return None
-    if seen.turned_ago_s > TURN_WITHIN_S:
-        return f"the receiving loop has made no progress for {seen.turned_ago_s:.0f} s"
-    if seen.stops:
-        return f"a lane was taken from it: its loop hung, or another process owned it ({seen.stops} times)"
-    if seen.dead_loops:
-        return seen.dead_loops[0]
-    if seen.slots and seen.stuck >= seen.slots:
-        return f"all {seen.slots} handlers run past their timeout and cannot be stopped"
+    if status.turned_ago_s > TURN_WITHIN_S:
+        return f"the receiving loop has made no progress for {status.turned_ago_s:.0f} s"
+    if status.stops:
+        return f"a lane was taken from it: its loop hung, or another process owned it ({status.stops} times)"
+    if status.dead_loops:
+        return status.dead_loops[0]
+    if status.slots and status.stuck >= status.slots:
+        return f"all {status.slots} handlers run past their timeout and cannot be stopped"
     return None
 
 
-def why_not_ready(seen: Seen) -> str | None:
+def decide_readiness_problem(status: WorkerStatus) -> str | None:
     """Why it receives nothing."""
-    if seen.is_ending:
+    if status.is_ending:
         return "the worker is stopping"
-    if not seen.is_receiving:
+    if not status.is_receiving:
         return "the worker does not receive yet"
-    return why_not_alive(seen)
+    return decide_liveness_problem(status)

@@ -37,30 +37,30 @@ class Response:
     body: str = ""
 
 
-def judge_response(response: Response, *, attempt: int, chance: float, now_s: float, backoff: Backoff) -> Verdict:
+def decide_response(response: Response, *, attempt: int, jitter: float, now_s: float, backoff: Backoff) -> Verdict:
     """The verdict on the message. `now_s` is the time of day, in seconds since 1970."""
     if 200 <= response.status < 300:
         return DONE
-    delay_us = delay_after(backoff, attempt, chance)
+    delay_us = delay_after(backoff, attempt, jitter)
     if response.reject is not None:
         return Never(bounded_reason(f"rejected: {response.reject}", response.body), delay_us)
-    told = bounded_reason(f"the handler answered {response.status}", response.body)
+    reason = bounded_reason(f"the handler answered {response.status}", response.body)
     if response.status in BUSY:
         after_s = retry_after_s(response.retry_after, now_s)
         if after_s is not None:
-            return Again(round(after_s * SECOND_US), told)
-    return Again(delay_us, told)
+            return Again(round(after_s * SECOND_US), reason)
+    return Again(delay_us, reason)
 
 
-def retry_after_s(told: str | None, now_s: float) -> float | None:
+def retry_after_s(header: str | None, now_s: float) -> float | None:
     """Seconds from now, as RFC 9110 has it: a number of seconds, or a date. None where there is none, or nonsense."""
-    text = (told or "").strip()
+    text = (header or "").strip()
     if text.isascii() and text.isdigit():
         return min(float(text), DELAY_S_MAX)
     try:
-        moment = parsedate_to_datetime(text)
+        retry_at = parsedate_to_datetime(text)
     except ValueError:
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return min(max(moment.timestamp() - now_s, 0.0), DELAY_S_MAX)
+    if retry_at.tzinfo is None:
+        retry_at = retry_at.replace(tzinfo=UTC)
+    return min(max(retry_at.timestamp() - now_s, 0.0), DELAY_S_MAX)

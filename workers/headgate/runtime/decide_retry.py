@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 SECOND_US = 1_000_000
 DELAY_S_MAX = 86_400.0
@@ -45,7 +45,7 @@ class Backoff:
         fit = all(math.isfinite(each) for each in (self.first_s, self.factor, self.cap_s))
         if not (fit and 0 <= self.first_s <= self.cap_s <= DELAY_S_MAX and self.factor >= 1):
             remedy = f"0 <= first_s <= cap_s <= {DELAY_S_MAX:.0f}, and a factor of at least 1"
-            raise SpecError("Invalid backoff", remedy=remedy, first_s=self.first_s, cap_s=self.cap_s)
+            raise InvalidRequest("Invalid backoff", remedy=remedy, first_s=self.first_s, cap_s=self.cap_s)
 
     def bound_s(self, attempt: int) -> float:
         """The longest that the delay after this attempt can be."""
@@ -102,21 +102,21 @@ Verdict = Done | Again | Never
 DONE = Done()
 
 
-def judge_failure(policy: RetryPolicy, error: BaseException, *, attempt: int, chance: float, told: str) -> Verdict:
-    """The verdict on a handler's failure. `chance` is from 0 to 1, the text goes into the dead letter."""
+def decide_retry(policy: RetryPolicy, error: BaseException, *, attempt: int, jitter: float, reason: str) -> Verdict:
+    """The verdict on a handler's failure. `jitter` is from 0 to 1, the text goes into the dead letter."""
     if isinstance(error, Reject):
-        return Never(told, delay_after(policy.backoff, attempt, chance))
+        return Never(reason, delay_after(policy.backoff, attempt, jitter))
     if isinstance(error, Retry) and error.after_s is not None:
-        return Again(round(error.after_s * SECOND_US), told)
+        return Again(round(error.after_s * SECOND_US), reason)
     entry = policy.of(type(error))
     if isinstance(entry, Rejected):
-        return Never(told, delay_after(policy.backoff, attempt, chance))
-    return Again(delay_after(entry, attempt, chance), told)
+        return Never(reason, delay_after(policy.backoff, attempt, jitter))
+    return Again(delay_after(entry, attempt, jitter), reason)
 
 
-def delay_after(backoff: Backoff, attempt: int, chance: float) -> int:
+def delay_after(backoff: Backoff, attempt: int, jitter: float) -> int:
     """Microseconds until the next attempt: anywhere between nothing and the bound."""
-    return round(backoff.bound_s(attempt) * chance * SECOND_US)
+    return round(backoff.bound_s(attempt) * jitter * SECOND_US)
 
 
 CUT_MARK = "[...]\n"
@@ -127,11 +127,11 @@ def bounded_reason(first: str, rest: str = "", *, bytes_max: int = REASON_BYTES_
     """The error first, then as much of the end of the rest as fits: the end of a traceback is the most useful
     part."""
     head = _cut(first, bytes_max)
-    room = bytes_max - len(head.encode(errors="replace")) - 1
+    space = bytes_max - len(head.encode(errors="replace")) - 1
     tail = rest.encode(errors="replace")
-    if tail and len(tail) <= room:
+    if tail and len(tail) <= space:
         return f"{head}\n{rest}"
-    kept = room - len(CUT_MARK)
+    kept = space - len(CUT_MARK)
     return f"{head}\n{CUT_MARK}{tail[-kept:].decode(errors='ignore')}" if tail and kept > 0 else head
 
 
@@ -143,5 +143,5 @@ def _cut(text: str, bytes_max: int) -> str:
 def _seconds(span: timedelta | float, what: str) -> float:
     seconds = span.total_seconds() if isinstance(span, timedelta) else float(span)
     if not 0 <= seconds <= 366 * DELAY_S_MAX:
-        raise SpecError(f"{what} must be a duration from 0 to 1 year", given=span)
+        raise InvalidRequest(f"{what} must be a duration from 0 to 1 year", given=span)
     return seconds

@@ -13,7 +13,7 @@ OLDER_MAX = 2
 _VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})(?:[.\-+a-z].*)?", re.DOTALL)
 
 
-def why_version_refused(own: str, operators: str) -> str | None:
+def decide_version_problem(own: str, operators: str) -> str | None:
     """The reason and the remedy; None where the versions fit. A version that cannot be parsed fits nothing."""
     worker, operator = _parts(own), _parts(operators)
     if worker is None or operator is None:
@@ -27,5 +27,5 @@ def why_version_refused(own: str, operators: str) -> str | None:
 
 def _parts(version: str) -> tuple[int, int] | None:
     """Major and minor."""
-    found = _VERSION.fullmatch(version)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _VERSION.fullmatch(version)
+    return (int(match[1]), int(match[2])) if match else None

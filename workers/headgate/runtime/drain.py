@@ -16,7 +16,7 @@ from headgate.runtime.drain_files import DrainFiles
 
 MORE_S = 3.0
 """Time beyond the worker's grace, for releasing the lanes. The pod has ten seconds more than the grace."""
-LOOK_EVERY_S = 0.1
+CHECK_EVERY_S = 0.1
 EXIT_NOT_DRAINED = 1
 
 
@@ -36,7 +36,7 @@ def drain(
     while now_s() < until_s:
         if files.is_answered() or not worker.is_alive():
             return True
-        pause(LOOK_EVERY_S)
+        pause(CHECK_EVERY_S)
     return False
 
 
@@ -45,10 +45,10 @@ def main() -> int:
     try:
         if drain(os.environ):
             return 0
-        said = "the worker did not drain within its grace period"
+        message = "the worker did not drain within its grace period"
     except OSError as error:
-        said = f"the drain request could not be written: {error}"
-    print(said, file=sys.stderr)  # noqa: T201  output of a hook
+        message = f"the drain request could not be written: {error}"
+    print(message, file=sys.stderr)  # noqa: T201  output of a hook
     return EXIT_NOT_DRAINED
 
 

@@ -50,8 +50,8 @@ class DrainFiles:
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> DrainFiles | None:
         """From the environment; None where no file is watched."""
-        told = environment.get(VARIABLE) or (DEFAULT if environment.get(UNDER_OPERATOR) else "")
-        return cls(Path(told)) if told else None
+        directory = environment.get(VARIABLE) or (DEFAULT if environment.get(UNDER_OPERATOR) else "")
+        return cls(Path(directory)) if directory else None
 
     @property
     def running(self) -> Path:
@@ -86,8 +86,8 @@ class DrainFiles:
     def worker(self) -> RunningWorker | None:
         """The worker that runs; None where there is none."""
         try:
-            told = json.loads(self.running.read_text(encoding="utf-8"))
-            return RunningWorker(int(told["pid"]), float(told.get("grace_s", GRACE_S)))
+            document = json.loads(self.running.read_text(encoding="utf-8"))
+            return RunningWorker(int(document["pid"]), float(document.get("grace_s", GRACE_S)))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

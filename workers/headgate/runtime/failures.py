@@ -13,17 +13,17 @@ _OURS = (str(Path(__file__).parent), thread.__file__)
 """The worker's own files, and the pool of threads that it runs handlers in."""
 
 
-def told(error: BaseException) -> str:
+def format_failure(error: BaseException) -> str:
     """Bounded: the type and message first, then the end of the traceback from the handler on."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    said = str(error)
+    text = str(error)
     if isinstance(error, Reject):
-        return bounded_reason(f"rejected: {said}" if said else "rejected")
+        return bounded_reason(f"rejected: {text}" if text else "rejected")
     if isinstance(error, Retry):
-        return bounded_reason(f"retry requested: {said}" if said else "retry requested")
+        return bounded_reason(f"retry requested: {text}" if text else "retry requested")
     lines = traceback.format_exception(kind, error, _from_handler(error.__traceback__))
-    return bounded_reason(f"{name}: {said}" if said else name, "".join(lines))
+    return bounded_reason(f"{name}: {text}" if text else name, "".join(lines))
 
 
 def _from_handler(trace: TracebackType | None) -> TracebackType | None:

@@ -48,10 +48,10 @@ class Granted:
 
 def to_frame(value: object) -> bytes:
     """As it goes over the socket."""
-    told = pickle.dumps(value)
-    return HEAD.pack(len(told)) + told
+    payload = pickle.dumps(value)
+    return HEAD.pack(len(payload)) + payload
 
 
-def from_frame(told: bytes) -> Any:
+def from_frame(payload: bytes) -> Any:
     """A message from the other side, which is part of this program."""
-    return pickle.loads(told)  # noqa: S301  between a process and its own child, over a private socket
+    return pickle.loads(payload)  # noqa: S301  between a process and its own child, over a private socket

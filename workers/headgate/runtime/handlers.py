@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.runtime.context import Context
 from headgate.runtime.decide_retry import RetryPolicy
 from headgate.runtime.payloads import Decode, decoder_of
@@ -31,7 +31,7 @@ _OPTIONS = "__headgate_handler__"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class HandlerUnusable(SpecError):
+class HandlerUnusable(InvalidRequest):
     """The handler cannot be used."""
 
 
@@ -63,8 +63,8 @@ class Handler:
         given: Any = list(payloads) if self.batch else payloads[0]
         if self.context is None:
             return self.function(given)
-        told: Any = list(contexts) if self.batch else contexts[0]
-        return self.function(given, **{self.context: told})
+        argument: Any = list(contexts) if self.batch else contexts[0]
+        return self.function(given, **{self.context: argument})
 
 
 @overload
@@ -112,16 +112,16 @@ def load_handler(entry_point: str) -> Handler:
         raise HandlerUnusable(
             "A handler is named MODULE:FUNCTION", remedy="write mailer.tasks:send", given=entry_point
         )
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    found: Any = _imported(module, entry_point)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    target: Any = _imported(module, entry_point)
     for part in path.split("."):
-        if not hasattr(found, part):
-            told = _functions_of(found)
-            raise HandlerUnusable("The module has no such function", handler=entry_point, it_has=told or "none")
-        found = getattr(found, part)
-    return understand(found, entry_point)
+        if not hasattr(target, part):
+            functions = _functions_of(target)
+            raise HandlerUnusable("The module has no such function", handler=entry_point, it_has=functions or "none")
+        target = getattr(target, part)
+    return understand(target, entry_point)
 
 
 def _imported(module: str, entry_point: str) -> object:
@@ -144,8 +144,8 @@ def _broken(error: BaseException, entry_point: str) -> HandlerUnusable:
         at = f"{error.filename}:{error.lineno}"
     else:
         at = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"
-    said = f"{type(error).__name__}: {error}".splitlines()[0]
-    return HandlerUnusable("The handler's module fails on import", handler=entry_point, error=said, at=at)
+    detail = f"{type(error).__name__}: {error}".splitlines()[0]
+    return HandlerUnusable("The handler's module fails on import", handler=entry_point, error=detail, at=at)
 
 
 def _functions_of(module: object) -> str:

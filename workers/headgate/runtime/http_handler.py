@@ -20,10 +20,10 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 
 from headgate.engines.contract import Attributes
-from headgate.errors import SpecError
-from headgate.runtime.decide_response import REJECT_HEADER, Response, judge_response
+from headgate.errors import InvalidRequest
+from headgate.runtime.attempt import Attempt
+from headgate.runtime.decide_response import REJECT_HEADER, Response, decide_response
 from headgate.runtime.decide_retry import Again, Backoff, Verdict, bounded_reason, delay_after
-from headgate.runtime.flight import Flight
 from headgate.runtime.payloads import CONTENT_TYPE
 from headgate.telemetry.tracing import TRACEPARENT, TRACESTATE, current_trace
 
@@ -32,7 +32,7 @@ log = logging.getLogger("headgate.worker")
 CONNECT_WITHIN_S = 5.0
 IDLE_S = 4.0
 BODY_READ_BYTES = 2_048
-TELL_AFTER = 5
+REPORT_AFTER = 5
 NOT_CONNECTED = Backoff(first_s=0.2, factor=2.0, cap_s=5.0)
 DEFAULT_TIMEOUT_S = 300.0
 
@@ -41,7 +41,9 @@ def checked_url(url: str) -> str:
     """A URL that messages can be posted to."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
-        raise SpecError("--http must be the URL of a handler", remedy="write http://127.0.0.1:8080/work", given=url)
+        raise InvalidRequest(
+            "--http must be the URL of a handler", remedy="write http://127.0.0.1:8080/work", given=url
+        )
     return url
 
 
@@ -53,13 +55,13 @@ class HttpPerformer:
     wants_context = True
 
     def __init__(
-        self, url: str, *, queue: str, connections: int, timeout_s: float, backoff: Backoff, chance: Random
+        self, url: str, *, queue: str, connections: int, timeout_s: float, backoff: Backoff, rng: Random
     ) -> None:
         self._url = checked_url(url)
         self._queue = queue
         self._timeout_s = timeout_s
         self._backoff = backoff
-        self._chance = chance
+        self._rng = rng
         self._draining = asyncio.Event()
         # The run time of a handler is limited together with all messages in flight, so only connecting has a timeout
         # in this module. An idle connection is closed before common servers do it (Node: 5 s), so that no request
@@ -76,26 +78,26 @@ class HttpPerformer:
         """Close the connections."""
         await self._session.close()
 
-    async def perform_batch(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Verdict]:
         """One after the other."""
-        return [await self.perform(flight) for flight in flights]
+        return [await self.perform(attempt) for attempt in attempts]
 
-    async def perform(self, flight: Flight) -> Verdict:
+    async def perform(self, attempt: Attempt) -> Verdict:
         """Post one message."""
         tries = 0
         while True:
             try:
-                return await self._post(flight)
+                return await self._post(attempt)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 tries += 1
-                if tries == TELL_AFTER:
+                if tries == REPORT_AFTER:
                     log.warning("the handler cannot be reached", extra={"url": self._url, "error": str(error)})
-                flight.deadline_s = math.inf  # it has not started
-                if await self._is_draining_within(max(0.05, NOT_CONNECTED.bound_s(tries) * self._chance.random())):
+                attempt.deadline_s = math.inf  # it has not started
+                if await self._is_draining_within(max(0.05, NOT_CONNECTED.bound_s(tries) * self._rng.random())):
                     return Again(0, "", charged=False)
-                flight.deadline_s = asyncio.get_running_loop().time() + CONNECT_WITHIN_S + self._timeout_s
+                attempt.deadline_s = asyncio.get_running_loop().time() + CONNECT_WITHIN_S + self._timeout_s
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
-                return self._failed(flight, error)
+                return self._failed(attempt, error)
 
     async def _is_draining_within(self, seconds: float) -> bool:
         try:
@@ -104,12 +106,12 @@ class HttpPerformer:
             return False
         return True
 
-    async def _post(self, flight: Flight) -> Verdict:
-        headers = headers_of(flight, self._queue)
+    async def _post(self, attempt: Attempt) -> Verdict:
+        headers = headers_of(attempt, self._queue)
         # Not more than once: a request that was sent may have been processed, and a retry by aiohttp would not be
         # counted.
         async with self._session.post(
-            self._url, data=flight.delivery.payload, headers=headers, allow_redirects=False
+            self._url, data=attempt.delivery.payload, headers=headers, allow_redirects=False
         ) as answer:
             body = b"" if 200 <= answer.status < 300 else await answer.content.read(BODY_READ_BYTES)
             response = Response(
@@ -118,26 +120,26 @@ class HttpPerformer:
                 answer.headers.get(REJECT_HEADER),
                 body.decode(errors="replace"),
             )
-        return judge_response(
+        return decide_response(
             response,
-            attempt=flight.delivery.attempt,
-            chance=self._chance.random(),
+            attempt=attempt.delivery.attempt,
+            jitter=self._rng.random(),
             now_s=time.time(),
             backoff=self._backoff,
         )
 
-    def _failed(self, flight: Flight, error: Exception) -> Again:
+    def _failed(self, attempt: Attempt, error: Exception) -> Again:
         if isinstance(error, TimeoutError):
-            said = f"the handler did not answer within {self._timeout_s:g} s"
+            detail = f"the handler did not answer within {self._timeout_s:g} s"
         else:
-            said = f"no answer from the handler: {type(error).__name__}"
-        delay_us = delay_after(self._backoff, flight.delivery.attempt, self._chance.random())
-        return Again(delay_us, bounded_reason(said, str(error)))
+            detail = f"no answer from the handler: {type(error).__name__}"
+        delay_us = delay_after(self._backoff, attempt.delivery.attempt, self._rng.random())
+        return Again(delay_us, bounded_reason(detail, str(error)))
 
 
-def headers_of(flight: Flight, queue: str) -> dict[str, str]:
+def headers_of(attempt: Attempt, queue: str) -> dict[str, str]:
     """The headers that a handler receives with the payload."""
-    delivery = flight.delivery
+    delivery = attempt.delivery
     headers = {
         "Headgate-Queue": queue,
         "Headgate-Message-Id": delivery.message_id,
@@ -147,7 +149,7 @@ def headers_of(flight: Flight, queue: str) -> dict[str, str]:
     }
     if delivery.group is not None:
         headers["Headgate-Group"] = quote(delivery.group, safe="!#$&'()*+,/:;=?@[]~ ")
-    if flight.context is not None and (deadline := flight.context.deadline) is not None:
+    if attempt.context is not None and (deadline := attempt.context.deadline) is not None:
         headers["Headgate-Deadline"] = deadline.isoformat()
     if delivery.attributes:
         headers |= _of_attributes(delivery.attributes)
@@ -161,12 +163,12 @@ def headers_of(flight: Flight, queue: str) -> dict[str, str]:
 
 def _of_attributes(attributes: Attributes) -> dict[str, str]:
     """All of them as one JSON object in ASCII, since names of headers keep neither case nor every character."""
-    told = {
+    own_headers = {
         name: value if isinstance(value, str) else {"base64": base64.b64encode(value).decode()}
         for name, value in attributes.items()
         if name not in (TRACEPARENT, TRACESTATE)
     }
-    headers = {"Headgate-Attributes": json.dumps(told)} if told else {}
+    headers = {"Headgate-Attributes": json.dumps(own_headers)} if own_headers else {}
     form = attributes.get(CONTENT_TYPE)
     if isinstance(form, str) and form.isascii() and form.isprintable():
         headers["Content-Type"] = form

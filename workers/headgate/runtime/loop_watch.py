@@ -16,22 +16,22 @@ import traceback
 
 log = logging.getLogger("headgate.worker")
 
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 HANGS_AFTER_S = 5.0
 
 
 class LoopWatch:
     """Of one event loop. To be started on its thread."""
 
-    def __init__(self, *, hangs_after_s: float = HANGS_AFTER_S, look_every_s: float = LOOK_EVERY_S) -> None:
-        self.hangs_seen = 0
+    def __init__(self, *, hangs_after_s: float = HANGS_AFTER_S, check_every_s: float = CHECK_EVERY_S) -> None:
+        self.hangs_total = 0
         self._hangs_after_s = hangs_after_s
-        self._look_every_s = look_every_s
+        self._check_every_s = check_every_s
         self._loop = asyncio.get_running_loop()
         self._loops_thread = threading.get_ident()
         self._turned_s = time.monotonic()
         self._asked = False
-        self._told = False
+        self._reported = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="headgate-loop-watch", daemon=True)
 
@@ -46,12 +46,12 @@ class LoopWatch:
     def _turned(self) -> None:
         self._turned_s = time.monotonic()
         self._asked = False
-        if self._told:
-            self._told = False
+        if self._reported:
+            self._reported = False
             log.warning("event loop resumed")
 
     def _watch(self) -> None:
-        while not self._over.wait(self._look_every_s):
+        while not self._over.wait(self._check_every_s):
             if not self._asked:
                 self._asked = True
                 self._turned_s = time.monotonic()
@@ -59,12 +59,12 @@ class LoopWatch:
                     self._loop.call_soon_threadsafe(self._turned)
                 except RuntimeError:
                     return
-            elif time.monotonic() - self._turned_s > self._hangs_after_s and not self._told:
-                self._told = True
-                self.hangs_seen += 1
-                self._tell()
+            elif time.monotonic() - self._turned_s > self._hangs_after_s and not self._reported:
+                self._reported = True
+                self.hangs_total += 1
+                self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         frame = sys._current_frames().get(self._loops_thread)
         stack = traceback.format_stack(frame)[-8:] if frame is not None else []
         log.error(

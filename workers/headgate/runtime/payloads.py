@@ -16,7 +16,7 @@ from typing import Any, Final
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from headgate.engines.contract import Delivery
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.runtime.decide_retry import bounded_reason
 
 CONTENT_TYPE: Final = "content-type"
@@ -48,10 +48,10 @@ def decoder_of(annotation: Any, handler: str) -> Decode:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     except PydanticUserError as error:
-        said = str(error).splitlines()[0]
+        detail = str(error).splitlines()[0]
         remedy = "annotate it with bytes, str, a pydantic model, or a type that JSON can represent"
-        raise SpecError(
-            "Pydantic does not support an annotation", handler=handler, cause=said, remedy=remedy
+        raise InvalidRequest(
+            "Pydantic does not support an annotation", handler=handler, cause=detail, remedy=remedy
         ) from None
     name = getattr(annotation, "__name__", str(annotation))
 
@@ -59,7 +59,7 @@ def decoder_of(annotation: Any, handler: str) -> Decode:
         try:
             return adapter.validate_json(delivery.payload)
         except ValidationError as invalid:
-            raise PayloadInvalid(_told(invalid, name)) from None
+            raise PayloadInvalid(_describe_invalid(invalid, name)) from None
 
     return as_json
 
@@ -78,7 +78,7 @@ def _of_the_sdk(annotation: type, handler: str) -> Decode:
 
     if annotation is Received:
         return Received
-    raise SpecError(
+    raise InvalidRequest(
         f"A handler does not take a {annotation.__name__}, since the worker settles the message.",
         remedy="annotate the parameter with headgate.Received, or with the type of the payload",
         handler=handler,
@@ -116,7 +116,7 @@ def _decoder_for(content_type: str) -> Decode:
     return _as_text if kind == "text/plain" and is_utf_8 else _as_bytes
 
 
-def _told(invalid: ValidationError, name: str) -> str:
+def _describe_invalid(invalid: ValidationError, name: str) -> str:
     """Each fault with its place and its cause; never the value, which may be a secret."""
     faults = invalid.errors(include_url=False, include_context=False, include_input=False)
     lines = [f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in faults[:FAULTS_MAX]]

@@ -14,7 +14,7 @@ from headgate.store.clocks import ClockFigures
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseSeen:
+class LeaseStatus:
     """A lane that this process holds."""
 
     lane: str
@@ -58,7 +58,7 @@ class WorkerQueue(Protocol):
         """As `Engine.settle`."""
         ...
 
-    def leases(self) -> Sequence[LeaseSeen]:
+    def leases(self) -> Sequence[LeaseStatus]:
         """The lanes that this process owns now."""
         ...
 

@@ -21,16 +21,16 @@ from random import Random
 from types import FrameType
 
 from headgate.errors import Unavailable
-from headgate.runtime.decide_health import Seen, why_not_alive, why_not_ready
+from headgate.runtime.decide_health import WorkerStatus, decide_liveness_problem, decide_readiness_problem
 from headgate.runtime.decide_retry import Backoff
-from headgate.runtime.doors import Doors
 from headgate.runtime.drain_files import DrainFiles
 from headgate.runtime.handlers import Handler, load_handler
+from headgate.runtime.health_server import HealthServer
 from headgate.runtime.http_handler import HttpPerformer, checked_url
 from headgate.runtime.loop import run
 from headgate.runtime.loop_watch import LoopWatch
-from headgate.runtime.performing import Performer, PythonPerformer
 from headgate.runtime.port import WorkerQueue
+from headgate.runtime.runner import HandlerRunner, PythonPerformer
 from headgate.runtime.suspects import ChildPool, ChildTerms
 from headgate.runtime.worker import Worker, WorkerTerms
 from headgate.runtime.worker_metrics import WorkerMetrics
@@ -44,7 +44,7 @@ log = logging.getLogger("headgate.worker")
 
 OPEN_AGAIN = Backoff(first_s=0.5, factor=2.0, cap_s=30.0)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-DRAIN_LOOK_S = 0.5
+DRAIN_CHECK_S = 0.5
 SIGNAL_WITHIN_S = 10.0
 """A worker that drained because of a file waits this long for the signal that follows: the hook that wrote the file
 would be killed with the container."""
@@ -96,12 +96,12 @@ class WorkerProcess:
         self.options = options
         self._handler = handler
         self._open_queue = open_queue
-        self._chance = Random()  # noqa: S311  jitter
+        self._rng = Random()  # noqa: S311  jitter
         self.registry = Registry()
         self._metrics = WorkerMetrics(self.registry, options.queue)
         self._worker: Worker | None = None
         self._queue: WorkerQueue | None = None
-        self._told = 0
+        self._signals = 0
         self._ending = asyncio.Event()
         self._signalled = asyncio.Event()
         self._asked = False
@@ -112,15 +112,17 @@ class WorkerProcess:
         self._take_signals()
         watch = LoopWatch()
         watch.start()
-        doors = Doors(self.registry, why_not_alive=self._why_not_alive, why_not_ready=self._why_not_ready)
+        health_server = HealthServer(
+            self.registry, why_not_alive=self._why_not_alive, why_not_ready=self._why_not_ready
+        )
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(watch.stop)
             if self.options.drain is not None:
-                looking = asyncio.get_running_loop().create_task(self._look_for_file(self.options.drain))
-                stack.callback(looking.cancel)
+                drain_poll = asyncio.get_running_loop().create_task(self._poll_drain_file(self.options.drain))
+                stack.callback(drain_poll.cancel)
             if self.options.health is not None:
-                stack.push_async_callback(doors.close)
-                await doors.open(*self.options.health, may_move=self.options.health_may_move)
+                stack.push_async_callback(health_server.close)
+                await health_server.open(*self.options.health, may_move=self.options.health_may_move)
             if self.options.graphite is not None:
                 shipping = asyncio.get_running_loop().create_task(
                     Graphite(self.options.graphite, self.registry).run()
@@ -129,7 +131,7 @@ class WorkerProcess:
             queue = await self._opened()
             if queue is not None:
                 stack.push_async_callback(queue.close)
-                await self._work(queue, doors.port)
+                await self._work(queue, health_server.port)
         await self._answer_file()
         log.info("worker stopped", extra={"queue": self.options.queue})
 
@@ -141,7 +143,7 @@ class WorkerProcess:
                 return await self._open_queue()
             except Unavailable as error:
                 tries += 1
-                again_s = OPEN_AGAIN.bound_s(tries) * (0.5 + self._chance.random() / 2)
+                again_s = OPEN_AGAIN.bound_s(tries) * (0.5 + self._rng.random() / 2)
                 fields = {"queue": self.options.queue, "error": str(error), "again_in_s": round(again_s, 1)}
                 log.warning("queue could not be opened", extra=fields)
                 with contextlib.suppress(TimeoutError):
@@ -151,10 +153,10 @@ class WorkerProcess:
     async def _work(self, queue: WorkerQueue, port: int) -> None:
         performer, suspects = self._performers(queue)
         self._worker = Worker(
-            queue, performer, self.options.terms, self._metrics, suspects=suspects, spans=spans(), chance=self._chance
+            queue, performer, self.options.terms, self._metrics, suspects=suspects, spans=spans(), rng=self._rng
         )
         self._queue = queue
-        self.tell_readings(queue)
+        self.register_readings(queue)
         if self._ending.is_set():
             self._worker.end()
         log.info(
@@ -168,7 +170,7 @@ class WorkerProcess:
         )
         await self._worker.run()
 
-    def _performers(self, queue: WorkerQueue) -> tuple[Performer, Performer | None]:
+    def _performers(self, queue: WorkerQueue) -> tuple[HandlerRunner, HandlerRunner | None]:
         terms = self.options.terms
         if self._handler is None or self.options.handler is None:
             performer = HttpPerformer(
@@ -177,16 +179,16 @@ class WorkerProcess:
                 connections=terms.concurrency,
                 timeout_s=terms.timeout_s or 0.0,
                 backoff=terms.backoff,
-                chance=self._chance,
+                rng=self._rng,
             )
             return performer, None
         options = self.options
         child = ChildTerms(self.options.handler, queue.name, options.log_form, options.log_level, terms.backoff)
-        suspects = ChildPool(child, chance=self._chance)
+        suspects = ChildPool(child, rng=self._rng)
         suspects.on_death = self._metrics.child_deaths.add
-        return PythonPerformer(self._handler, threads=terms.concurrency, chance=self._chance), suspects
+        return PythonPerformer(self._handler, threads=terms.concurrency, rng=self._rng), suspects
 
-    def tell_readings(self, queue: WorkerQueue) -> None:
+    def register_readings(self, queue: WorkerQueue) -> None:
         """Add the metrics that are computed when they are read."""
         reading = self.registry.reading
         name = "headgate_worker_"
@@ -226,8 +228,8 @@ class WorkerProcess:
         loop = asyncio.get_running_loop()
 
         def on_signal(number: int, _: FrameType | None) -> None:
-            self._told += 1
-            if self._told > 1:
+            self._signals += 1
+            if self._signals > 1:
                 os._exit(128 + number)
             loop.call_soon_threadsafe(self._end_by_signal)
 
@@ -239,14 +241,14 @@ class WorkerProcess:
         if not self._asked:
             self._end()
 
-    async def _look_for_file(self, files: DrainFiles) -> None:
+    async def _poll_drain_file(self, files: DrainFiles) -> None:
         try:
             files.begin(self.options.terms.grace_s)
         except OSError as error:
             log.warning("drain file is not watched", extra={"error": str(error)})
             return
         while not files.is_asked():  # noqa: ASYNC110  another process writes it
-            await asyncio.sleep(DRAIN_LOOK_S)
+            await asyncio.sleep(DRAIN_CHECK_S)
         if not self._ending.is_set():
             self._asked = True
             self._end()
@@ -266,11 +268,11 @@ class WorkerProcess:
         if self._worker is not None:
             self._worker.end()
 
-    def _seen(self) -> Seen | None:
+    def _status(self) -> WorkerStatus | None:
         worker = self._worker
         if worker is None:
             return None
-        return Seen(
+        return WorkerStatus(
             turned_ago_s=asyncio.get_running_loop().time() - worker.turned_s,
             slots=self.options.terms.concurrency,
             stuck=worker.stuck,
@@ -281,12 +283,12 @@ class WorkerProcess:
         )
 
     def _why_not_alive(self) -> str | None:
-        seen = self._seen()
-        return None if seen is None else why_not_alive(seen)
+        status = self._status()
+        return None if status is None else decide_liveness_problem(status)
 
     def _why_not_ready(self) -> str | None:
-        seen = self._seen()
-        return "the queue is not open yet" if seen is None else why_not_ready(seen)
+        status = self._status()
+        return "the queue is not open yet" if status is None else decide_readiness_problem(status)
 
 
 def opening_by_client(options: WorkerOptions, environment: Mapping[str, str], visibility_us: int | None) -> Opening:

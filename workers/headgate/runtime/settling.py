@@ -11,22 +11,24 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from headgate.engines.contract import Settle, Settled
 from headgate.errors import HeadgateError, Unavailable
-from headgate.runtime.flight import Flight
+from headgate.runtime.attempt import Attempt
 
 CALLS_MAX = 4
 GROUP_MAX = 1_000
 AGAIN_AFTER_S = 0.2
 
-Entry = tuple[Flight, Settle]
-Told = Callable[[Flight, Settle, Settled], None]
+Entry = tuple[Attempt, Settle]
+SettledCallback = Callable[[Attempt, Settle, Settled], None]
 
 
 class Settler:
     """For one queue."""
 
-    def __init__(self, settle: Callable[[Sequence[Settle]], Awaitable[list[Settled]]], told: Told) -> None:
+    def __init__(
+        self, settle: Callable[[Sequence[Settle]], Awaitable[list[Settled]]], on_settled: SettledCallback
+    ) -> None:
         self._settle = settle
-        self._told = told
+        self._on_settled = on_settled
         self._waiting: list[Entry] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._scheduled = False
@@ -37,9 +39,9 @@ class Settler:
         """How many are not settled yet."""
         return len(self._waiting) + self.under_way
 
-    def add(self, flight: Flight, settle: Settle) -> None:
+    def add(self, attempt: Attempt, settle: Settle) -> None:
         """Settle this soon."""
-        self._waiting.append((flight, settle))
+        self._waiting.append((attempt, settle))
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._begin)
@@ -63,12 +65,12 @@ class Settler:
             results = await self._until_sent(group)
         finally:
             self.under_way -= len(group)
-            for (flight, settle), result in zip(group, results, strict=True):
-                self._told(flight, settle, result)
+            for (attempt, settle), result in zip(group, results, strict=True):
+                self._on_settled(attempt, settle, result)
 
     async def _until_sent(self, group: list[Entry]) -> list[Settled]:
         loop = asyncio.get_running_loop()
-        until_s = max(flight.until_s for flight, _ in group)
+        until_s = max(attempt.until_s for attempt, _ in group)
         while True:
             try:
                 return await self._settle([settle for _, settle in group])

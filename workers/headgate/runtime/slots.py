@@ -16,11 +16,11 @@ from contextvars import copy_context
 from dataclasses import dataclass
 
 from headgate.engines.contract import Delivery
+from headgate.runtime.attempt import Attempt
 from headgate.runtime.context import Context
 from headgate.runtime.decide_retry import Again, Never, Verdict
-from headgate.runtime.flight import Flight
-from headgate.runtime.hands import Hands
-from headgate.runtime.performing import Performer
+from headgate.runtime.runner import HandlerRunner
+from headgate.runtime.visibility import VisibilityKeeper
 from headgate.runtime.worker_metrics import WorkerMetrics
 from headgate.telemetry.logs import log_fields
 from headgate.telemetry.spans import Spans
@@ -28,7 +28,7 @@ from headgate.telemetry.tracing import TraceContext, current_trace, read_trace
 
 log = logging.getLogger("headgate.worker")
 
-Conclude = Callable[[Flight, Verdict | None], None]
+Conclude = Callable[[Attempt, Verdict | None], None]
 """Called with the result of a handler; None where its handler was stopped."""
 
 
@@ -48,8 +48,8 @@ class Slots:
 
     def __init__(
         self,
-        performer: Performer,
-        hands: Hands,
+        performer: HandlerRunner,
+        keeper: VisibilityKeeper,
         conclude: Conclude,
         metrics: WorkerMetrics,
         terms: SlotTerms,
@@ -58,24 +58,24 @@ class Slots:
         on_broken: Callable[[BaseException], None],
     ) -> None:
         self.performer = performer
-        self._hands = hands
+        self._keeper = keeper
         self._conclude = conclude
         self._metrics = metrics
         self._terms = terms
         self._slots_max = slots_max
         self._on_broken = on_broken
         self._batch_size = terms.batch_size if performer.batch else 1
-        self._waiting: deque[Flight] = deque()
+        self._waiting: deque[Attempt] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._context = copy_context()
-        self._running: dict[asyncio.Task[None], list[Flight]] = {}
+        self._running: dict[asyncio.Task[None], list[Attempt]] = {}
         self._closing = False
 
     @property
     def stuck(self) -> int:
         """Slots whose handler was asked to stop because it took too long, and still runs."""
-        return sum(all(flight.overdue for flight in flights) for flights in self._running.values())
+        return sum(all(attempt.overdue for attempt in attempts) for attempts in self._running.values())
 
     @property
     def capacity(self) -> int:
@@ -87,9 +87,9 @@ class Slots:
         """How many wait or are handled."""
         return len(self._waiting) + sum(map(len, self._running.values()))
 
-    def add(self, flights: Sequence[Flight]) -> None:
+    def add(self, attempts: Sequence[Attempt]) -> None:
         """Have these handled."""
-        self._waiting.extend(flights)
+        self._waiting.extend(attempts)
         needed = -(-len(self._waiting) // self._batch_size)
         while needed > 0 and self._idle:
             parked = self._idle.popleft()
@@ -100,7 +100,7 @@ class Slots:
             self._begin()
             needed -= 1
 
-    def take_back(self) -> list[Flight]:
+    def take_back(self) -> list[Attempt]:
         """Messages that were not started; nothing waits any more."""
         waiting = list(self._waiting)
         self._waiting.clear()
@@ -144,78 +144,80 @@ class Slots:
                 self._idle.append(parked)
                 await parked
                 continue
-            flights = [waiting.popleft()]
+            attempts = [waiting.popleft()]
             if batch_size > 1:
-                flights += [waiting.popleft() for _ in range(min(batch_size - 1, len(waiting)))]
-            if any([flight.is_stopped for flight in flights]):  # noqa: C419  half the time
-                flights = self._still_ours(flights)
-            if flights:
-                await self._handle(flights, task, loop)
-            flights = []  # a slot that waits for its next message holds none
+                attempts += [waiting.popleft() for _ in range(min(batch_size - 1, len(waiting)))]
+            if any([attempt.is_stopped for attempt in attempts]):  # noqa: C419  half the time
+                attempts = self._still_ours(attempts)
+            if attempts:
+                await self._handle(attempts, task, loop)
+            attempts = []  # a slot that waits for its next message holds none
         # The handler left a context variable behind, which the next message must not see.
         self._begin()
 
-    def _still_ours(self, flights: list[Flight]) -> list[Flight]:
+    def _still_ours(self, attempts: list[Attempt]) -> list[Attempt]:
         """Without those that were lost while they waited."""
-        for flight in flights:
-            if flight.is_stopped:
-                self._conclude(flight, None)
-        return [flight for flight in flights if not flight.is_stopped]
+        for attempt in attempts:
+            if attempt.is_stopped:
+                self._conclude(attempt, None)
+        return [attempt for attempt in attempts if not attempt.is_stopped]
 
-    async def _handle(self, flights: list[Flight], task: asyncio.Task[None], loop: asyncio.AbstractEventLoop) -> None:
-        self._running[task] = flights
+    async def _handle(
+        self, attempts: list[Attempt], task: asyncio.Task[None], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._running[task] = attempts
         begun_s = loop.time()
         now_us = self._terms.now_us()
-        for flight in flights:
-            self._take_up(flight, flights, task, begun_s)
-            self._metrics.lag.observe(max(0, now_us - flight.delivery.due_us) / 1_000_000)
-        verdicts: Sequence[Verdict | None] = [None] * len(flights)
-        self._tell_context(flights)
+        for attempt in attempts:
+            self._take_up(attempt, attempts, task, begun_s)
+            self._metrics.lag.observe(max(0, now_us - attempt.delivery.due_us) / 1_000_000)
+        verdicts: Sequence[Verdict | None] = [None] * len(attempts)
+        self._set_log_context(attempts)
         try:
             if self._terms.spans is not None:
-                verdicts = await self._traced(flights, self._terms.spans)
+                verdicts = await self._traced(attempts, self._terms.spans)
             elif self.performer.batch:
-                verdicts = await self.performer.perform_batch(flights)
+                verdicts = await self.performer.perform_batch(attempts)
             else:
-                verdicts = (await self.performer.perform(flights[0]),)
+                verdicts = (await self.performer.perform(attempts[0]),)
             while task.cancelling():
                 task.uncancel()
         except asyncio.CancelledError:
-            if self._closing or not any(flight.is_stopped for flight in flights):
+            if self._closing or not any(attempt.is_stopped for attempt in attempts):
                 raise
             task.uncancel()
         finally:
             del self._running[task]
             self._metrics.handled.observe(loop.time() - begun_s)
-            for flight, verdict in zip(flights, verdicts, strict=True):
-                flight.end()
-                self._conclude(flight, verdict)
+            for attempt, verdict in zip(attempts, verdicts, strict=True):
+                attempt.end()
+                self._conclude(attempt, verdict)
 
-    def _take_up(self, flight: Flight, batch: Sequence[Flight], task: asyncio.Task[None], begun_s: float) -> None:
+    def _take_up(self, attempt: Attempt, batch: Sequence[Attempt], task: asyncio.Task[None], begun_s: float) -> None:
         """From now on its handler may read it, and be stopped."""
-        performer, terms, delivery = self.performer, self._terms, flight.delivery
-        flight.task, flight.batch, flight.can_stop = task, batch, performer.can_stop
+        performer, terms, delivery = self.performer, self._terms, attempt.delivery
+        attempt.task, attempt.batch, attempt.can_stop = task, batch, performer.can_stop
         if terms.timeout_s is not None:
-            flight.deadline_s = begun_s + terms.timeout_s
+            attempt.deadline_s = begun_s + terms.timeout_s
         if delivery.attributes:
-            flight.trace = read_trace(delivery.attributes)
+            attempt.trace = read_trace(delivery.attributes)
         if performer.wants_context:
-            flight.context = Context(delivery, terms.queue, self._hands.of(flight), trace=flight.trace)
+            attempt.context = Context(delivery, terms.queue, self._keeper.of(attempt), trace=attempt.trace)
 
-    def _tell_context(self, flights: Sequence[Flight]) -> None:
+    def _set_log_context(self, attempts: Sequence[Attempt]) -> None:
         """Its log lines, and the messages that it puts, carry the id of its message."""
-        first = flights[0]
-        trace = first.trace if len(flights) == 1 else None
-        log_fields.set(_fields(first.delivery, trace, self._terms.queue, len(flights)))
+        first = attempts[0]
+        trace = first.trace if len(attempts) == 1 else None
+        log_fields.set(_fields(first.delivery, trace, self._terms.queue, len(attempts)))
         current_trace.set(trace)
 
-    async def _traced(self, flights: Sequence[Flight], spans: Spans) -> Sequence[Verdict]:
+    async def _traced(self, attempts: Sequence[Attempt], spans: Spans) -> Sequence[Verdict]:
         """In a span of OpenTelemetry."""
-        with spans.processing(self._terms.queue, [each.delivery for each in flights]) as span:
+        with spans.processing(self._terms.queue, [each.delivery for each in attempts]) as span:
             if self.performer.batch:
-                verdicts = await self.performer.perform_batch(flights)
+                verdicts = await self.performer.perform_batch(attempts)
             else:
-                verdicts = (await self.performer.perform(flights[0]),)
+                verdicts = (await self.performer.perform(attempts[0]),)
             failed = [each.reason for each in verdicts if isinstance(each, Again | Never)]
             if failed:
                 span.failed(failed[0].partition("\n")[0])

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
+from headgate.runtime.attempt import Attempt
 from headgate.runtime.decide_retry import Again, Backoff, Verdict, delay_after
-from headgate.runtime.flight import Flight
 from headgate.runtime.frames import HEAD, Begun, Extension, Granted, Work, from_frame, to_frame
 from headgate.telemetry.logs import log_fields
 
@@ -55,10 +55,10 @@ class ChildPool:
     can_stop = True
     wants_context = True
 
-    def __init__(self, terms: ChildTerms, *, chance: Random, idle_s: float = IDLE_S) -> None:
+    def __init__(self, terms: ChildTerms, *, rng: Random, idle_s: float = IDLE_S) -> None:
         self.on_death: Callable[[], None] | None = None
         self.terms = terms
-        self._chance = chance
+        self._rng = rng
         self._idle_s = idle_s
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
@@ -70,24 +70,24 @@ class ChildPool:
         """Of the children there are."""
         return [child.pid for child in (*self._idle, *self._busy) if child.pid is not None]
 
-    async def perform(self, flight: Flight) -> Verdict:
+    async def perform(self, attempt: Attempt) -> Verdict:
         """Handle one message, in a child that does nothing else."""
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
-        child = self._idle.pop() if self._idle else Child(self.terms, self._chance, self._died)
+        child = self._idle.pop() if self._idle else Child(self.terms, self._rng, self._died)
         self._busy.add(child)
         try:
-            return await child.perform(flight)
+            return await child.perform(attempt)
         finally:
             self._busy.discard(child)
             self._idle.append(child)
             if not self._busy:
                 self._ending = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
 
-    async def perform_batch(self, flights: Sequence[Flight]) -> Sequence[Verdict]:
+    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Verdict]:
         """One after the other: a suspect is alone in its process."""
-        return [await self.perform(flight) for flight in flights]
+        return [await self.perform(attempt) for attempt in attempts]
 
     def drain(self) -> None:
         """Running handlers continue."""
@@ -114,9 +114,9 @@ class ChildPool:
 class Child:
     """One child process, or none until the next message needs it."""
 
-    def __init__(self, terms: ChildTerms, chance: Random, on_death: Callable[[], None]) -> None:
+    def __init__(self, terms: ChildTerms, rng: Random, on_death: Callable[[], None]) -> None:
         self._terms = terms
-        self._chance = chance
+        self._rng = rng
         self._on_death = on_death
         self._child: asyncio.subprocess.Process | None = None
         self._reader: asyncio.StreamReader | None = None
@@ -127,50 +127,50 @@ class Child:
         """Of the child, if there is one."""
         return None if self._child is None else self._child.pid
 
-    async def perform(self, flight: Flight) -> Verdict:
+    async def perform(self, attempt: Attempt) -> Verdict:
         """Handle one."""
         try:
-            await self._hand_over(flight)
-            return await self._verdict(flight)
+            await self._hand_over(attempt)
+            return await self._verdict(attempt)
         except asyncio.CancelledError:
             await self.end()
             raise
-        except Surroundings as error:
+        except EnvironmentProblem as error:
             log.error("crash suspects cannot be run", extra={**log_fields.get(), "error": str(error)})
-            delay_us = delay_after(self._terms.backoff, UNSTARTED_AS_ATTEMPT, self._chance.random())
+            delay_us = delay_after(self._terms.backoff, UNSTARTED_AS_ATTEMPT, self._rng.random())
             return Again(delay_us, str(error), charged=False)
         except (EOFError, OSError):
-            return await self._judge_death(flight)
+            return await self._judge_death(attempt)
 
     # ---- one message
 
-    async def _hand_over(self, flight: Flight) -> None:
+    async def _hand_over(self, attempt: Attempt) -> None:
         """Give it to a child that confirms its receipt. A child that died without a message counts against no
         message."""
-        hands = flight.context.hands if flight.context is not None else None
+        control = attempt.context.control if attempt.context is not None else None
         code = None
         for _ in range(STARTS_MAX):
             try:
                 await self._start()
-                await self._send(Work(flight.delivery, self._terms.queue, hands.deadline_s() if hands else None))
+                await self._send(Work(attempt.delivery, self._terms.queue, control.deadline_s() if control else None))
                 if isinstance(await self._receive(), Begun):
                     return
             except (EOFError, OSError):
                 code = await self.end()
-        raise Surroundings("The crash suspect process ended before it received a message", exit_code=code)
+        raise EnvironmentProblem("The crash suspect process ended before it received a message", exit_code=code)
 
-    async def _verdict(self, flight: Flight) -> Verdict:
-        hands = flight.context.hands if flight.context is not None else None
+    async def _verdict(self, attempt: Attempt) -> Verdict:
+        control = attempt.context.control if attempt.context is not None else None
         while True:
-            told = await self._receive()
-            if isinstance(told, Extension) and hands is not None:
-                yes = await hands.extend(told.seconds)
-                await self._send(Granted(yes, hands.deadline_s()))
+            reply = await self._receive()
+            if isinstance(reply, Extension) and control is not None:
+                yes = await control.extend(reply.seconds)
+                await self._send(Granted(yes, control.deadline_s()))
             else:
-                verdict: Verdict = told
+                verdict: Verdict = reply
                 return verdict
 
-    async def _judge_death(self, flight: Flight) -> Verdict:
+    async def _judge_death(self, handler_attempt: Attempt) -> Verdict:
         """It is charged to this message: nothing else ran in that child."""
         code = await self.end()
         if code is not None and code < 0:
@@ -179,8 +179,8 @@ class Child:
             why = f"its process ended with exit code {code}"
         self._on_death()
         log.error("crash suspect ended its process", extra={**log_fields.get(), "result": why})
-        attempt = flight.delivery.attempt
-        return Again(delay_after(self._terms.backoff, attempt, self._chance.random()), why)
+        attempt = handler_attempt.delivery.attempt
+        return Again(delay_after(self._terms.backoff, attempt, self._rng.random()), why)
 
     # ---- the child
 
@@ -214,7 +214,7 @@ class Child:
             async with asyncio.timeout(START_WITHIN_S):
                 await self._receive()
         except TimeoutError:
-            raise Surroundings("Crash suspect process does not start", within_s=START_WITHIN_S) from None
+            raise EnvironmentProblem("Crash suspect process does not start", within_s=START_WITHIN_S) from None
 
     async def end(self) -> int | None:
         """Kill it, if it lives; how it ended."""

@@ -1,7 +1,7 @@
 """The worker: receives messages of one queue, has them handled, and settles them. The decisions are in other modules.
 
-It depends on `WorkerQueue` and a `Performer`, and knows neither how an engine stores nor the meaning of a payload.
-The queue owns the lanes; their distribution is a separate protocol (docs/internals/protocols/balance.md).
+It depends on `WorkerQueue` and a `HandlerRunner`, and knows neither how an engine stores nor the meaning of a
+payload. The queue owns the lanes; their distribution is a separate protocol (docs/internals/protocols/balance.md).
 
 - At most `concurrency` handlers run, over all lanes; a few more messages are in flight so that no handler waits.
 - A lost message is not settled; a message that could not be settled comes again.
@@ -19,17 +19,17 @@ from random import Random
 
 from headgate.engines.contract import Ack, DeadLetter, Delivery, Nack, Settle, Settled
 from headgate.errors import HeadgateError, Unavailable
-from headgate.runtime.decide_drain import Ending, Step
+from headgate.runtime.attempt import Attempt
+from headgate.runtime.decide_drain import DrainState, DrainStep
 from headgate.runtime.decide_pace import Pace
 from headgate.runtime.decide_prefetch import MESSAGES_MAX, Prefetch
 from headgate.runtime.decide_rate import TokenBucket
 from headgate.runtime.decide_retry import Again, Backoff, Done, Never, Verdict, delay_after
-from headgate.runtime.flight import Flight
-from headgate.runtime.hands import Hands
-from headgate.runtime.performing import Performer
 from headgate.runtime.port import WorkerQueue
+from headgate.runtime.runner import HandlerRunner
 from headgate.runtime.settling import Settler
 from headgate.runtime.slots import Slots, SlotTerms
+from headgate.runtime.visibility import VisibilityKeeper
 from headgate.runtime.worker_metrics import WorkerMetrics
 from headgate.telemetry.spans import Spans
 
@@ -72,13 +72,13 @@ class Worker:
     def __init__(
         self,
         queue: WorkerQueue,
-        performer: Performer,
+        performer: HandlerRunner,
         terms: WorkerTerms,
         metrics: WorkerMetrics,
         *,
-        suspects: Performer | None = None,
+        suspects: HandlerRunner | None = None,
         spans: Spans | None = None,
-        chance: Random | None = None,
+        rng: Random | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
     ) -> None:
         self.queue = queue
@@ -87,28 +87,28 @@ class Worker:
         self.turned_s = 0.0
         """When the receiving loop last turned, by the event loop's clock."""
         self.is_receiving = False
-        self._chance = chance or Random()  # noqa: S311  jitter
-        self._ending = Ending(terms.grace_s)
+        self._rng = rng or Random()  # noqa: S311  jitter
+        self._ending = DrainState(terms.grace_s)
         self._settler = Settler(queue.settle, self._on_settled)
-        self.hands = Hands(queue.settle, visibility_s=queue.visibility_us / SECOND_US)
-        self.hands.on_overdue = self._on_overdue
-        self.hands.on_lost = self._on_lost
+        self.keeper = VisibilityKeeper(queue.settle, visibility_s=queue.visibility_us / SECOND_US)
+        self.keeper.on_overdue = self._on_overdue
+        self.keeper.on_lost = self._on_lost
         slot_terms = SlotTerms(queue.name, terms.batch_size, terms.timeout_s, now_us, spans)
         self.suspects = suspects
         self._slots = self._slots_of(performer, slot_terms, terms.concurrency)
-        self._apart = None if suspects is None else self._slots_of(suspects, slot_terms, CHILDREN_MAX)
+        self._suspect_slots = None if suspects is None else self._slots_of(suspects, slot_terms, CHILDREN_MAX)
         self._prefetch = Prefetch(min(terms.concurrency, MESSAGES_MAX))
         self._concluded = 0
         self._pace = Pace.of(terms.concurrency)
         self._bucket = TokenBucket(terms.rate_per_s) if terms.rate_per_s else None
         self._broken: BaseException | None = None
         self._change = asyncio.Event()
-        self._told = asyncio.Event()
+        self._wake = asyncio.Event()
 
-    def _slots_of(self, performer: Performer, terms: SlotTerms, slots_max: int) -> Slots:
+    def _slots_of(self, performer: HandlerRunner, terms: SlotTerms, slots_max: int) -> Slots:
         return Slots(
             performer,
-            self.hands,
+            self.keeper,
             self._conclude,
             self.metrics,
             terms,
@@ -120,20 +120,20 @@ class Worker:
 
     def end(self) -> bool:
         """Request a shutdown. False after an earlier request: then the requester ends the process."""
-        self._ending = self._ending.tell(asyncio.get_running_loop().time())
-        self._told.set()
+        self._ending = self._ending.count_signal(asyncio.get_running_loop().time())
+        self._wake.set()
         self._change.set()
-        return self._ending.told == 1
+        return self._ending.signals == 1
 
     @property
     def is_ending(self) -> bool:
         """Whether a shutdown was requested."""
-        return self._ending.told > 0
+        return self._ending.signals > 0
 
     @property
     def in_hand(self) -> int:
         """Messages received and not settled."""
-        return len(self.hands) + self._settler.pending
+        return len(self.keeper) + self._settler.pending
 
     @property
     def is_slow(self) -> bool:
@@ -149,7 +149,7 @@ class Worker:
         """Work until a shutdown request, then end cleanly. Raises the error that made it impossible to continue."""
         loop = asyncio.get_running_loop()
         self.turned_s = loop.time()
-        beating = loop.create_task(self.hands.keep_hidden())
+        beating = loop.create_task(self.keeper.keep_hidden())
         beating.add_done_callback(self._beating_ended)
         try:
             self.is_receiving = True
@@ -175,7 +175,7 @@ class Worker:
         self.end()
 
     def _all_slots(self) -> list[Slots]:
-        return [self._slots] if self._apart is None else [self._slots, self._apart]
+        return [self._slots] if self._suspect_slots is None else [self._slots, self._suspect_slots]
 
     async def _finish(self) -> None:
         """Running handlers may end within the grace; messages that were not started are returned at once."""
@@ -185,10 +185,10 @@ class Worker:
         for slots in self._all_slots():
             slots.performer.drain()
         leaving = loop.create_task(self._leave())
-        while self._ending.step(open_messages=self.in_hand, now_s=loop.time()) is Step.FINISH:
+        while self._ending.step(open_messages=self.in_hand, now_s=loop.time()) is DrainStep.FINISH:
             await self._wait(0.2)
-        if len(self.hands):
-            log.warning("handlers did not finish within the grace period", extra={"in_hand": len(self.hands)})
+        if len(self.keeper):
+            log.warning("handlers did not finish within the grace period", extra={"in_hand": len(self.keeper)})
             await self._stop_handlers()
         until_s = loop.time() + SETTLE_WITHIN_S
         while self._settler.pending and loop.time() < until_s:
@@ -204,23 +204,23 @@ class Worker:
 
     def _give_back_waiting(self) -> None:
         for slots in self._all_slots():
-            for flight in slots.take_back():
-                self._conclude(flight, Again(0, "", charged=False))
+            for attempt in slots.take_back():
+                self._conclude(attempt, Again(0, "", charged=False))
 
     async def _stop_handlers(self) -> None:
         """Cancel the handlers that can be cancelled. The messages of the others stay hidden, and they end with the
         process."""
-        running = self.hands.all()
-        for flight in running:
-            flight.given_back = True
-        for flight in running:
-            self.hands.stop(flight)
+        running = self.keeper.all()
+        for attempt in running:
+            attempt.given_back = True
+        for attempt in running:
+            self.keeper.stop(attempt)
         loop = asyncio.get_running_loop()
         until_s = loop.time() + STOP_WITHIN_S
-        while any(flight.can_stop and flight.task is not None for flight in running) and loop.time() < until_s:
+        while any(attempt.can_stop and attempt.task is not None for attempt in running) and loop.time() < until_s:
             await self._wait(0.1)
-        for flight in running:
-            self.hands.let_go(flight)
+        for attempt in running:
+            self.keeper.let_go(attempt)
 
     async def _wait(self, at_most_s: float) -> None:
         """Until a handler ends, or a shutdown is requested."""
@@ -239,7 +239,7 @@ class Worker:
             self.turned_s = loop.time()
             rest_s = self._pace.rest_s(self.turned_s)
             if rest_s > 0:
-                await self._until_told(min(rest_s, WAIT_S))
+                await self._until_woken(min(rest_s, WAIT_S))
                 continue
             free = self._free()
             if free <= 0:
@@ -249,7 +249,7 @@ class Worker:
                 self._bucket.per_s = (self.terms.rate_per_s or 0.0) / self.queue.sharers
             allowed = free if self._bucket is None else self._bucket.take(free, loop.time())
             if allowed <= 0 and self._bucket is not None:
-                await self._until_told(min(self._bucket.wait_s(), WAIT_S))
+                await self._until_woken(min(self._bucket.wait_s(), WAIT_S))
                 continue
             try:
                 given = await self.queue.receive(
@@ -260,7 +260,7 @@ class Worker:
                     self._bucket.give_back(allowed, 0, loop.time())
                 self.metrics.receive_failures.add()
                 log.warning("receive failed", extra={"error": str(error), "again_in_s": again_s})
-                await self._until_told(again_s)
+                await self._until_woken(again_s)
                 again_s = min(again_s * 2, again_s_max)
                 continue
             again_s = RECEIVE_AGAIN_S[0]
@@ -272,30 +272,30 @@ class Worker:
         """How many more messages may be in flight."""
         if self._settler.pending >= UNSETTLED_MAX:
             return 0
-        apart = 0 if self._apart is None else self._apart.in_hand
+        suspects_running = 0 if self._suspect_slots is None else self._suspect_slots.in_hand
         beyond = self.terms.prefetch
         if beyond is None:
             beyond = self._prefetch.wanted(self._concluded, asyncio.get_running_loop().time())
-        in_hand = len(self.hands) - apart
-        return self._pace.room(self._slots.capacity + beyond - in_hand, in_hand)
+        in_hand = len(self.keeper) - suspects_running
+        return self._pace.slots_free(self._slots.capacity + beyond - in_hand, in_hand)
 
-    async def _until_told(self, at_most_s: float) -> None:
+    async def _until_woken(self, at_most_s: float) -> None:
         try:
-            await asyncio.wait_for(self._told.wait(), at_most_s)
+            await asyncio.wait_for(self._wake.wait(), at_most_s)
         except TimeoutError:
             return
 
     def _accept(self, given: Sequence[Delivery]) -> None:
-        until_s = asyncio.get_running_loop().time() + self.hands.visibility_s
-        common: list[Flight] = []
+        until_s = asyncio.get_running_loop().time() + self.keeper.visibility_s
+        common: list[Attempt] = []
         for delivery in given:
-            flight = Flight(delivery, until_s)
-            self.hands.take(flight)
-            if delivery.suspect and self._apart is not None:
+            attempt = Attempt(delivery, until_s)
+            self.keeper.take(attempt)
+            if delivery.suspect and self._suspect_slots is not None:
                 self.metrics.suspects.add()
-                self._apart.add([flight])
+                self._suspect_slots.add([attempt])
             else:
-                common.append(flight)
+                common.append(attempt)
         if common:
             self._slots.add(common)
         self.metrics.received.add(len(given))
@@ -304,18 +304,18 @@ class Worker:
 
     # ---- settling
 
-    def _conclude(self, flight: Flight, verdict: Verdict | None) -> None:
+    def _conclude(self, attempt: Attempt, verdict: Verdict | None) -> None:
         """The handling of a message ended, or it is given back. A message that was lost, or settled before, is not
         settled."""
-        if not self.hands.let_go(flight):
+        if not self.keeper.let_go(attempt):
             return
         self._concluded += 1
         self._change.set()
-        if flight.lost:
+        if attempt.lost:
             return
         if verdict is None:
-            verdict = self._verdict_of_stopped(flight)
-        receipt = flight.delivery.receipt
+            verdict = self._verdict_of_stopped(attempt)
+        receipt = attempt.delivery.receipt
         settle: Settle
         if isinstance(verdict, Done):
             settle = Ack(receipt)
@@ -327,53 +327,53 @@ class Worker:
             settle = Nack(receipt, verdict.delay_us, verdict.reason, verdict.charged)
         else:
             settle = DeadLetter(receipt, verdict.reason, verdict.delay_us)
-        self._settler.add(flight, settle)
+        self._settler.add(attempt, settle)
         if not isinstance(verdict, Done) and verdict.reason:
-            self._tell_failure(flight, verdict)
+            self._log_failure(attempt, verdict)
 
-    def _verdict_of_stopped(self, flight: Flight) -> Again:
-        attempt = flight.delivery.attempt
-        if flight.overdue:
-            delay_us = delay_after(self.terms.backoff, attempt, self._chance.random())
+    def _verdict_of_stopped(self, handler_attempt: Attempt) -> Again:
+        attempt = handler_attempt.delivery.attempt
+        if handler_attempt.overdue:
+            delay_us = delay_after(self.terms.backoff, attempt, self._rng.random())
             return Again(delay_us, f"the handler exceeded its timeout of {self.terms.timeout_s:g} s")
         return Again(0, "the worker stopped before the handler finished")
 
-    def _tell_failure(self, flight: Flight, verdict: Again | Never) -> None:
+    def _log_failure(self, attempt: Attempt, verdict: Again | Never) -> None:
         fields = {
             "queue": self.queue.name,
-            "message_id": flight.delivery.message_id,
-            "attempt": flight.delivery.attempt,
+            "message_id": attempt.delivery.message_id,
+            "attempt": attempt.delivery.attempt,
             "reason": verdict.reason,
         }
-        if isinstance(verdict, Never) or self._is_last(flight):
+        if isinstance(verdict, Never) or self._is_last(attempt):
             log.error("message moved to dead-letter queue", extra=fields)
         else:
             log.warning("message failed", extra=fields | {"again_in_s": verdict.delay_us / SECOND_US})
 
-    def _is_last(self, flight: Flight) -> bool:
+    def _is_last(self, attempt: Attempt) -> bool:
         most = self.queue.max_receives
-        return most is not None and flight.delivery.attempt >= most
+        return most is not None and attempt.delivery.attempt >= most
 
-    def _on_overdue(self, flight: Flight) -> None:
+    def _on_overdue(self, attempt: Attempt) -> None:
         """It continues in its thread, and occupies its slot; the message is given to the next attempt."""
-        self._conclude(flight, None)
+        self._conclude(attempt, None)
 
-    def _on_lost(self, flight: Flight) -> None:
+    def _on_lost(self, attempt: Attempt) -> None:
         self.metrics.lost.add()
-        log.warning("message lost while in flight", extra={"message_id": flight.delivery.message_id})
+        log.warning("message lost while in flight", extra={"message_id": attempt.delivery.message_id})
 
-    def _on_settled(self, flight: Flight, settle: Settle, result: Settled) -> None:
+    def _on_settled(self, attempt: Attempt, settle: Settle, result: Settled) -> None:
         self._change.set()
         if result is not Settled.DONE:
             stale = result is Settled.STALE
             (self.metrics.settle_stale if stale else self.metrics.settle_unknown).add()
-            fields = {"queue": self.queue.name, "message_id": flight.delivery.message_id, "result": result.value}
+            fields = {"queue": self.queue.name, "message_id": attempt.delivery.message_id, "result": result.value}
             log.warning("message not settled; it may be delivered again", extra=fields)
         elif isinstance(settle, Ack):
             self.metrics.acked.add()
         elif isinstance(settle, Nack) and not settle.charged:
             self.metrics.returned.add()
-        elif self.queue.max_receives is not None and (isinstance(settle, DeadLetter) or self._is_last(flight)):
+        elif self.queue.max_receives is not None and (isinstance(settle, DeadLetter) or self._is_last(attempt)):
             self.metrics.dead.add()
         else:
             self.metrics.nacked.add()

@@ -26,7 +26,7 @@ from headgate.store.store import Store
 
 TRIES = 5
 
-Told = Mapping[str, Any]
+JobMemo = Mapping[str, Any]
 """The facts that the job keeps for its next run: numbers and strings by name, as JSON stores them."""
 
 
@@ -54,7 +54,7 @@ class BulkRow:
     number: int
     """Of the batch in work, or of the last one."""
     plan: bytes
-    told: Told
+    memo: JobMemo
 
 
 class BulkLog:
@@ -74,14 +74,14 @@ class BulkLog:
     async def take(self) -> BulkRow:
         """Drive the job from now on. The previous driver can change nothing any more."""
         for _ in range(TRIES):
-            seen = await self.read()
-            if seen is None:
+            known = await self.read()
+            if known is None:
                 mine = BulkRow(self._job, self._driver, Stage.IDLE, 0, b"", {})
                 values = {"job": self._job, **_cells(mine)}
                 statement: Any = InsertIfAbsent(BULK, values, attempt=self._new_uuid())
             else:
-                mine = replace(seen, driver=self._driver)
-                statement = self._update({"driver": self._driver}, seen)
+                mine = replace(known, driver=self._driver)
+                statement = self._update({"driver": self._driver}, known)
             if (await self._store.decide(statement)).applied:
                 return mine
         raise JobTakenOver("Other runs of this bulk job started at the same time", job=self._job)
@@ -94,17 +94,17 @@ class BulkLog:
         """The batch is done; this is the part still to be settled."""
         return await self._move(row, replace(row, stage=Stage.COMMITTED, plan=plan))
 
-    async def finish(self, row: BulkRow, told: Told) -> BulkRow:
+    async def finish(self, row: BulkRow, memo: JobMemo) -> BulkRow:
         """No batch is open any more; the next run receives this."""
-        return await self._move(row, replace(row, stage=Stage.IDLE, plan=b"", told=told))
+        return await self._move(row, replace(row, stage=Stage.IDLE, plan=b"", memo=memo))
 
     async def _move(self, row: BulkRow, to: BulkRow) -> BulkRow:
         if not (await self._store.decide(self._update(_cells(to), row))).applied:
             raise JobTakenOver(job=self._job)
         return to
 
-    def _update(self, to: Mapping[str, Any], seen: BulkRow) -> UpdateIf:
-        conditions = (is_("driver", seen.driver), is_("state", seen.stage.value), is_("number", seen.number))
+    def _update(self, to: Mapping[str, Any], known: BulkRow) -> UpdateIf:
+        conditions = (is_("driver", known.driver), is_("state", known.stage.value), is_("number", known.number))
         return UpdateIf(BULK, {"job": self._job}, to, *conditions, attempt=self._new_uuid())
 
 
@@ -114,7 +114,7 @@ def _cells(row: BulkRow) -> dict[str, Any]:
         "state": row.stage.value,
         "number": row.number,
         "plan": row.plan,
-        "told": json.dumps(row.told, separators=(",", ":"), sort_keys=True),
+        "told": json.dumps(row.memo, separators=(",", ":"), sort_keys=True),
     }
 
 

@@ -23,13 +23,13 @@ from headgate.store import cassandra_binding as binding
 from headgate.store.cassandra_admission import Admission
 from headgate.store.cassandra_binding import Encoded, Plan
 from headgate.store.cassandra_errors import of_prepare, too_large, translate
-from headgate.store.cassandra_session import Answer, Session, boottime_s, borrow_session, open_session
+from headgate.store.cassandra_session import ResultPage, Session, boottime_s, borrow_session, open_session
 from headgate.store.cassandra_settings import ConnectionSettings
 from headgate.store.consistency import Consistency
 from headgate.store.cql import Markers
 from headgate.store.metrics import ShapeMetrics, StoreMetrics
 from headgate.store.rows import Row, rows_of
-from headgate.store.shapes import Shape
+from headgate.store.shapes import StatementShape
 from headgate.store.statements import (
     Batch,
     BatchIf,
@@ -82,8 +82,8 @@ class CassandraStore(Store):
         self.metrics = StoreMetrics()
         self._session = session
         self._admission = Admission()
-        self._plans: defaultdict[Markers, dict[Shape, Plan]] = defaultdict(dict)
-        self._preparing: dict[tuple[Shape, Markers], asyncio.Task[Plan]] = {}
+        self._plans: defaultdict[Markers, dict[StatementShape, Plan]] = defaultdict(dict)
+        self._preparing: dict[tuple[StatementShape, Markers], asyncio.Task[Plan]] = {}
         self._kinds: dict[type, Callable[[Any, float], Awaitable[_Request]]] = {
             Batch: self._bind_batch,
             RowsOf: self._bind_rows,
@@ -213,8 +213,10 @@ class CassandraStore(Store):
         """The nodes of the home data centre, by address."""
         home = self._session.policy.data_center
         hosts = (host for host in self._session.cluster.metadata.all_hosts() if host.datacenter == home)
-        found = (Coordinator(host.address, host.datacenter, host.rack, host.is_up is not False) for host in hosts)
-        return tuple(sorted(found, key=lambda coordinator: coordinator.address))
+        coordinators = (
+            Coordinator(host.address, host.datacenter, host.rack, host.is_up is not False) for host in hosts
+        )
+        return tuple(sorted(coordinators, key=lambda coordinator: coordinator.address))
 
     def exclude(self, addresses: frozenset[str]) -> None:
         """Use these nodes as coordinators for nothing (rule R1: a clock that is off), and all others again."""
@@ -233,7 +235,7 @@ class CassandraStore(Store):
 
     async def _send(
         self, statement: Statement, request: _Request, within_s: float, page: bytes | None = None
-    ) -> Answer:
+    ) -> ResultPage:
         if request.size > REQUEST_BYTES_MAX:
             raise too_large(f"{request.size} bytes", statement)
         began_s = time.perf_counter()
@@ -244,9 +246,9 @@ class CassandraStore(Store):
         try:
             answer = await self._session.send(request.query, max(left_s, 0.001), page)
         except Exception as error:
-            found = translate(error, statement)
-            request.metrics.failed(time.perf_counter() - began_s, type(found).__name__)
-            raise found from error
+            translated = translate(error, statement)
+            request.metrics.failed(time.perf_counter() - began_s, type(translated).__name__)
+            raise translated from error
         finally:
             self._admission.leave(request.size)
         request.metrics.took(time.perf_counter() - began_s, request.statements or len(answer.rows))
@@ -286,7 +288,7 @@ class CassandraStore(Store):
     async def _bind_batch(self, batch: Batch, within_s: float) -> _Request:
         wiring = binding.Wiring()
         plan: Plan | None = None
-        shape: Shape | None = None
+        shape: StatementShape | None = None
         marked: Markers | None = None
         for statement in batch.statements:
             markers = binding.plain_markers(statement)
@@ -323,7 +325,7 @@ class CassandraStore(Store):
         return _Request(query, wiring.size, self.metrics.of("lwt batch", table.name), len(wiring.wired))
 
     async def _plan(
-        self, shape: Shape, markers: Markers, kind: str, within_s: float, about: Statement | None = None
+        self, shape: StatementShape, markers: Markers, kind: str, within_s: float, about: Statement | None = None
     ) -> Plan:
         """The prepared shape; concurrent callers wait for the same preparation."""
         key = (shape, markers)
@@ -340,20 +342,20 @@ class CassandraStore(Store):
         except Exception as error:
             raise of_prepare(error, about if about is not None else shape.table.name) from error
 
-    async def _prepare(self, shape: Shape, markers: Markers, kind: str, within_s: float) -> Plan:
+    async def _prepare(self, shape: StatementShape, markers: Markers, kind: str, within_s: float) -> Plan:
         text = binding.cql_of(self.keyspace, shape, markers)
         prepared = await self._session.prepare(text, within_s)
         detail = ",".join(shape.value_names)
         return binding.plan_of(shape, prepared, self.metrics.of(kind, shape.table.name, detail))
 
-    def _prepared(self, key: tuple[Shape, Markers], done: asyncio.Task[Plan]) -> None:
+    def _prepared(self, key: tuple[StatementShape, Markers], done: asyncio.Task[Plan]) -> None:
         self._preparing.pop(key, None)
         if not done.cancelled() and done.exception() is None:
             shape, markers = key
             self._plans[markers][shape] = done.result()
 
 
-def _decided(answer: Answer) -> AttemptAnswer:
+def _decided(answer: ResultPage) -> AttemptAnswer:
     """An LWT's answer: whether it was applied, else the rows that it met; a missing row has no columns."""
     if answer.rows and answer.rows[0][0]:
         return AttemptAnswer()

@@ -24,7 +24,7 @@ class Admission:
 
     def try_enter(self, size: int) -> bool:
         """Enter if there is capacity and nobody waits."""
-        if self._waiting or not self._room(size):
+        if self._waiting or not self._has_space(size):
             return False
         self._take(size)
         return True
@@ -55,14 +55,14 @@ class Admission:
             turn, waiting_size = self._waiting[0]
             if turn.done():
                 self._waiting.popleft()
-            elif self._room(waiting_size):
+            elif self._has_space(waiting_size):
                 self._waiting.popleft()
                 self._take(waiting_size)
                 turn.set_result(None)
             else:
                 return
 
-    def _room(self, size: int) -> bool:
+    def _has_space(self, size: int) -> bool:
         return self.requests == 0 or (self.requests < self._requests_max and self.bytes + size <= self._bytes_max)
 
     def _take(self, size: int) -> None:

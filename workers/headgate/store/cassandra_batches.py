@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.errors import HeadgateError, SpecError
+from headgate.errors import HeadgateError, InvalidRequest
 from headgate.store.cassandra import CassandraStore
 from headgate.store.consistency import Consistency
 from headgate.store.cql import insert_text
@@ -44,12 +44,12 @@ _TABLE = re.compile(
 _CONDITION = re.compile(r"\bIF\s+(?:NOT\s+EXISTS|EXISTS|\S+\s*(?:=|!=|<|>|\bIN\b))", re.I)
 
 
-class BatchUnfit(SpecError):
+class BatchUnfit(InvalidRequest):
     """A message cannot be added to this batch."""
 
 
 @dataclass(frozen=True)
-class Part:
+class BatchPart:
     """One statement of a batch: its text where it has one, else the id under which it was prepared."""
 
     text: str | None
@@ -58,7 +58,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _StatementText:
     """The text of a statement, and the keyspace that it was prepared in; without a text, neither is known."""
 
     text: str | None
@@ -71,7 +71,7 @@ class CassandraBatches:
     def __init__(self, store: CassandraStore) -> None:
         self._store = store
         self._fail_bytes: int | None = None
-        self._texts: dict[bytes, _Told] = {}
+        self._texts: dict[bytes, _StatementText] = {}
         self._gc_grace_s: dict[tuple[str, str], int | None] = {}
 
     # ---- queries to the server
@@ -83,11 +83,11 @@ class CassandraBatches:
             self._fail_bytes = await self._read_fail_bytes()
         wanted = [_split(name) for name in tables]
         for part in parts_of(batch):
-            told = _Told(part.text) if part.prepared is None else await self._text_of(part.prepared)
-            if told.text is not None:
-                _refuse_condition(told.text)
-                found = table_of(told.text, told.keyspace or getattr(batch, "keyspace", None))
-                wanted += [] if found is None else [found]
+            text = _StatementText(part.text) if part.prepared is None else await self._text_of(part.prepared)
+            if text.text is not None:
+                _refuse_condition(text.text)
+                table = table_of(text.text, text.keyspace or getattr(batch, "keyspace", None))
+                wanted += [] if table is None else [table]
         for keyspace, name in dict.fromkeys(wanted):
             gc_grace_s = await self._gc_grace_of(keyspace, name)
             if gc_grace_s is not None and gc_grace_s < GC_GRACE_S_MIN:
@@ -111,17 +111,17 @@ class CassandraBatches:
         limits = [bytes_of(str(row.value)) for row in rows if row.value]
         return min((limit for limit in limits if limit is not None), default=FAIL_BYTES)
 
-    async def _text_of(self, prepared: bytes) -> _Told:
+    async def _text_of(self, prepared: bytes) -> _StatementText:
         """Each node keeps a list of its own: each is queried once."""
         if prepared not in self._texts:
             if len(self._texts) >= KNOWN_MAX:
                 self._texts.clear()
-            self._texts[prepared] = _Told(None)
+            self._texts[prepared] = _StatementText(None)
             for node in self._store.coordinators():
                 asked = "SELECT query_string, logged_keyspace FROM system.prepared_statements WHERE prepared_id = %s"
                 rows = await self._ask(asked, (prepared,), at=node)
                 if rows:
-                    self._texts[prepared] = _Told(str(rows[0].query_string), rows[0].logged_keyspace)
+                    self._texts[prepared] = _StatementText(str(rows[0].query_string), rows[0].logged_keyspace)
                     break
         return self._texts[prepared]
 
@@ -132,10 +132,10 @@ class CassandraBatches:
                 self._gc_grace_s.clear()
             asked = "SELECT gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
             rows = await self._ask(asked, key)
-            found = int(rows[0].gc_grace_seconds) if rows else None
-            if found is None or found < GC_GRACE_S_MIN:  # it may be repaired, or created
-                return found
-            self._gc_grace_s[key] = found
+            seconds = int(rows[0].gc_grace_seconds) if rows else None
+            if seconds is None or seconds < GC_GRACE_S_MIN:  # it may be repaired, or created
+                return seconds
+            self._gc_grace_s[key] = seconds
         return self._gc_grace_s[key]
 
     # ---- added
@@ -154,7 +154,7 @@ class CassandraBatches:
         """Once more, right before it is sent: more may have been added since."""
         check_kind(batch)
         for part in parts_of(batch):
-            text = part.text if part.prepared is None else self._texts.get(part.prepared, _Told(None)).text
+            text = part.text if part.prepared is None else self._texts.get(part.prepared, _StatementText(None)).text
             if text is not None:
                 _refuse_condition(text)
         self._check_size(sum(part.size for part in parts_of(batch)))
@@ -197,38 +197,38 @@ def check_kind(batch: Any) -> None:
         )
 
 
-def parts_of(batch: Any) -> Iterator[Part]:
+def parts_of(batch: Any) -> Iterator[BatchPart]:
     """Its statements as the driver keeps them; none of a batch that keeps them otherwise."""
     for prepared, what, values in getattr(batch, "_statements_and_parameters", ()):
         if prepared:
             sizes = [len(value) for value in values if isinstance(value, bytes | bytearray)]
-            yield Part(None, bytes(what), sum(sizes))
+            yield BatchPart(None, bytes(what), sum(sizes))
         else:
-            yield Part(str(what), None, size_of_text(str(what)))
+            yield BatchPart(str(what), None, size_of_text(str(what)))
 
 
 def size_of_text(text: str) -> int:
     """The bytes of the values in a statement."""
-    sizes = {"text": lambda said: len(said.encode()) - 2, "blob": lambda said: len(said) // 2 - 1}
+    sizes = {"text": lambda literal: len(literal.encode()) - 2, "blob": lambda literal: len(literal) // 2 - 1}
     return sum(
-        sizes.get(found.lastgroup or "", lambda said: 16 if len(said) == 36 else 8)(found[0])
-        for found in _LITERAL.finditer(text)
+        sizes.get(match.lastgroup or "", lambda literal: 16 if len(literal) == 36 else 8)(match[0])
+        for match in _LITERAL.finditer(text)
     )
 
 
 def table_of(text: str, keyspace: str | None) -> tuple[str, str] | None:
     """Keyspace and table of a statement's write, where they can be determined."""
-    found = _TABLE.match(text)
-    if found is None:
+    match = _TABLE.match(text)
+    if match is None:
         return None
-    named = _plain(found[1]) if found[1] else keyspace
-    return None if named is None else (named, _plain(found[2]))
+    named = _plain(match[1]) if match[1] else keyspace
+    return None if named is None else (named, _plain(match[2]))
 
 
 def bytes_of(limit: str) -> int | None:
     """A limit as the server's settings write it: `50KiB`, or `50` of the older name. None: no limit."""
-    found = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", limit.strip())
-    return int(found[1]) * _UNITS.get(found[2].upper(), 1) if found else None
+    match = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", limit.strip())
+    return int(match[1]) * _UNITS.get(match[2].upper(), 1) if match else None
 
 
 def _refuse_condition(text: str) -> None:

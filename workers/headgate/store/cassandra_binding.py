@@ -25,8 +25,8 @@ from headgate.store.shapes import (
     InsertShape,
     ScanShape,
     SelectShape,
-    Shape,
     ShapeBroken,
+    StatementShape,
     UpdateShape,
 )
 from headgate.store.statements import Conditional, Delete, InsertIfAbsent, Plain, RowsOf, Scan, Select
@@ -80,8 +80,8 @@ class _UndecodedStatement(PreparedStatement):  # type: ignore[misc]  # the drive
         return self._result_metadata
 
     @result_metadata.setter
-    def result_metadata(self, told: Sequence[Any] | None) -> None:
-        self._result_metadata = _Undecoded(told or ())
+    def result_metadata(self, columns: Sequence[Any] | None) -> None:
+        self._result_metadata = _Undecoded(columns or ())
 
 
 def _undecoded(prepared: PreparedStatement) -> _UndecodedStatement:
@@ -173,7 +173,7 @@ class Plan:
     metrics: ShapeMetrics
 
 
-def cql_of(keyspace: str, shape: Shape, markers: Markers) -> str:
+def cql_of(keyspace: str, shape: StatementShape, markers: Markers) -> str:
     """The text to be prepared."""
     if isinstance(shape, InsertShape):
         return insert_cql(keyspace, shape, markers)
@@ -188,7 +188,7 @@ def cql_of(keyspace: str, shape: Shape, markers: Markers) -> str:
     raise ShapeBroken("Unknown kind of shape", kind=type(shape).__name__)
 
 
-def plan_of(shape: Shape, prepared: PreparedStatement, metrics: ShapeMetrics) -> Plan:
+def plan_of(shape: StatementShape, prepared: PreparedStatement, metrics: ShapeMetrics) -> Plan:
     """The plan of a shape, once the server knows it."""
     head = len(shape.to) if isinstance(shape, UpdateShape) else len(shape.value_names)
     encoders = tuple(column.type.value.encode for column in shape.value_columns)
@@ -213,7 +213,7 @@ def lwt_markers(statement: Conditional, bears_attempt: bool) -> Markers:
     return _LWT[statement.ttl_s is not None, bears_attempt]
 
 
-def _encode(plan: Plan, values: Sequence[Value], shape: Shape) -> Encoded:
+def _encode(plan: Plan, values: Sequence[Value], shape: StatementShape) -> Encoded:
     try:
         return [None if value is None else encode(value) for encode, value in zip(plan.encoders, values, strict=True)]
     except (struct.error, UnicodeEncodeError) as error:

@@ -13,12 +13,12 @@ from cassandra.encoder import Encoder
 from cassandra.io.libevreactor import LibevConnection
 from cassandra.policies import FallthroughRetryPolicy
 
-from headgate.errors import SpecError, Surroundings
+from headgate.errors import EnvironmentProblem, InvalidRequest
 from headgate.store.cassandra_binding import HeadgateProtocol
+from headgate.store.cassandra_diagnostics import check_cluster
 from headgate.store.cassandra_driver import driver
 from headgate.store.cassandra_routing import HomePolicy
 from headgate.store.cassandra_settings import ConnectionSettings
-from headgate.store.cassandra_surroundings import check_cluster
 
 PROTOCOL_VERSION = 5
 FETCH_SIZE = 5000
@@ -71,30 +71,32 @@ class SessionView:
 def check_session(session: Any) -> None:
     """Refuse a session that cannot carry our requests."""
     if not isinstance(session, driver.Session):
-        raise SpecError(
+        raise InvalidRequest(
             "The session is no session of the DataStax driver for Python.",
             remedy="pass what cassandra.cluster.Cluster.connect() returns",
             given=type(session).__name__,
         )
     if session.is_shutdown or session.cluster.is_shutdown:
-        raise SpecError("The session is closed.", remedy="pass an open session, and close it after the connection")
+        raise InvalidRequest(
+            "The session is closed.", remedy="pass an open session, and close it after the connection"
+        )
     version = session.cluster.protocol_version
     if version != PROTOCOL_VERSION:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "The session does not use version 5 of the native protocol.",
             remedy="set Cluster(protocol_version=5)",
             uses=version,
         )
     used = session.cluster.connection_class
     if not (isinstance(used, type) and issubclass(used, LibevConnection)):
-        raise Surroundings(
+        raise EnvironmentProblem(
             "The session does not use the driver's libev reactor.",
             remedy="set Cluster(connection_class=cassandra.io.libevreactor.LibevConnection)",
             uses=getattr(used, "__name__", used),
         )
 
 
-def borrow(session: Any, settings: ConnectionSettings, keyspace: str | None, row_factory: Any) -> tuple[Any, Any]:
+def reserve(session: Any, settings: ConnectionSettings, keyspace: str | None, row_factory: Any) -> tuple[Any, Any]:
     """A view of the session, and the policy that routes our requests. `release` ends it."""
     check_session(session)
     cluster = session.cluster
@@ -103,7 +105,7 @@ def borrow(session: Any, settings: ConnectionSettings, keyspace: str | None, row
     policy = HomePolicy(settings.data_center or next(host.datacenter for host in hosts))
     connected = {host.datacenter for host in tuple(session._pools)}
     if policy.data_center not in connected:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "The session has no connection to a node of the home data center.",
             remedy="give its execution profile a load balancing policy for that data center",
             data_center=policy.data_center,

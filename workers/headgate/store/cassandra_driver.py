@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 
 _REMEDY = (
     "install a wheel of cassandra-driver for this Python and platform (pip install --only-binary :all:"
@@ -22,7 +22,7 @@ try:
     from cassandra.io import libevreactor
     from cassandra.io.libevreactor import LibevConnection
 except Exception as error:  # the driver raises a class of its own, which is not importable when this fails
-    raise Surroundings("The Cassandra driver's libev reactor is missing", remedy=_REMEDY, cause=error) from None
+    raise EnvironmentProblem("The Cassandra driver's libev reactor is missing", remedy=_REMEDY, cause=error) from None
 
 DRIVER_LOGGERS = tuple(
     f"cassandra.{name}"
@@ -102,7 +102,7 @@ def require_libev(cluster: object) -> None:
     """Assert that the reactor in use is the one we chose."""
     used = getattr(cluster, "connection_class", None)
     if not (isinstance(used, type) and issubclass(used, LibevConnection)):
-        raise Surroundings("The Cassandra driver does not use its libev reactor", remedy=_REMEDY, uses=used)
+        raise EnvironmentProblem("The Cassandra driver does not use its libev reactor", remedy=_REMEDY, uses=used)
 
 
 def let_reactor_end() -> None:

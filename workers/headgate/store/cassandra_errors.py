@@ -22,10 +22,10 @@ from cassandra.connection import ConnectionBusy, ConnectionException
 from cassandra.pool import NoConnectionsAvailable
 from cassandra.protocol import ErrorMessage
 
-from headgate.errors import HeadgateError, Refused, Surroundings
+from headgate.errors import EnvironmentProblem, HeadgateError, OperationRefused
 from headgate.store.cassandra_driver import driver
 from headgate.store.statements import Batch, BatchIf, InsertIfAbsent, Scan, Select, Statement, UpdateIf, partition_of
-from headgate.store.store import NotEnoughReplicas, Overloaded, StatementFailed, Unknown
+from headgate.store.store import NotEnoughReplicas, OutcomeUnknown, Overloaded, StatementFailed
 
 SERVER_ERROR = 0x0000
 PROTOCOL_ERROR = 0x000A
@@ -46,11 +46,11 @@ About: TypeAlias = Statement | str
 """A statement, or a short text for any other request."""
 
 
-class TooLarge(Refused):
+class TooLarge(OperationRefused):
     """Larger than the server takes."""
 
 
-class NotAllowed(Refused):
+class NotAllowed(OperationRefused):
     """Cassandra's role may not do this."""
 
 
@@ -70,30 +70,30 @@ def translate(error: BaseException, statement: About) -> BaseException:
     if isinstance(error, (WriteTimeout, ReadTimeout, WriteFailure, ReadFailure)):
         return _of_replicas(error, statement)
     if isinstance(error, OperationTimedOut):
-        return Unknown("No answer in time", coordinator=error.last_host, table=table_of(statement))
+        return OutcomeUnknown("No answer in time", coordinator=error.last_host, table=table_of(statement))
     if isinstance(error, ConnectionException):
-        return Unknown("The connection broke before the answer", table=table_of(statement), cause=error)
-    if isinstance(error, cassandra.Unauthorized) and "consistency level" in _said(error):
-        return NotEnoughReplicas("Too few replicas know the permissions of the role", cause=_said(error))
+        return OutcomeUnknown("The connection broke before the answer", table=table_of(statement), cause=error)
+    if isinstance(error, cassandra.Unauthorized) and "consistency level" in _detail_of(error):
+        return NotEnoughReplicas("Too few replicas know the permissions of the role", cause=_detail_of(error))
     if isinstance(error, cassandra.Unauthorized):
         return NotAllowed(
-            remedy="grant it to the role (headgate apply --dry-run prints the statements)", cause=_said(error)
+            remedy="grant it to the role (headgate apply --dry-run prints the statements)", cause=_detail_of(error)
         )
     if isinstance(error, cassandra.InvalidRequest):
-        return _of_invalid(_said(error), statement)
+        return _of_invalid(_detail_of(error), statement)
     if isinstance(error, ErrorMessage):
         return _of_code(error, statement)
     if isinstance(error, cassandra.RequestExecutionException):
-        return Unknown("The server failed", table=table_of(statement), cause=_said(error))
+        return OutcomeUnknown("The server failed", table=table_of(statement), cause=_detail_of(error))
     return StatementFailed("The driver failed", table=table_of(statement), cause=f"{type(error).__name__}: {error}")
 
 
 def of_prepare(error: BaseException, statement: About) -> BaseException:
     """Nothing was done when the statement could not even be prepared."""
-    found = translate(error, statement)
-    if isinstance(found, Unknown):
-        return NotEnoughReplicas("The statement could not be prepared in time", last=found)
-    return found
+    translated = translate(error, statement)
+    if isinstance(translated, OutcomeUnknown):
+        return NotEnoughReplicas("The statement could not be prepared in time", last=translated)
+    return translated
 
 
 def table_of(statement: About) -> str:
@@ -104,16 +104,16 @@ def table_of(statement: About) -> str:
     return first.shape.table.name
 
 
-def _undone(found: NotEnoughReplicas | Overloaded, statement: About) -> HeadgateError:
+def _undone(translated: NotEnoughReplicas | Overloaded, statement: About) -> HeadgateError:
     """The same, or Unknown where a part may have been done before it was detected."""
     several = isinstance(statement, Batch) and len(_partitions(statement)) > 1
     in_parts = isinstance(statement, Batch) and several and not statement.logged
-    sent_elsewhere = isinstance(found, Overloaded) and several
+    sent_elsewhere = isinstance(translated, Overloaded) and several
     if in_parts or sent_elsewhere or isinstance(statement, (InsertIfAbsent, UpdateIf, BatchIf)):
-        unknown = Unknown(found.message)
-        unknown.facts = found.facts
+        unknown = OutcomeUnknown(translated.message)
+        unknown.facts = translated.facts
         return unknown
-    return found
+    return translated
 
 
 def _partitions(batch: Batch) -> set[tuple[str, object]]:
@@ -123,7 +123,7 @@ def _partitions(batch: Batch) -> set[tuple[str, object]]:
 def _of_no_host(error: driver.NoHostAvailable, statement: About) -> HeadgateError:
     errors = list(error.errors.values()) if isinstance(error.errors, dict) else []
     if any(isinstance(each, OperationTimedOut) for each in errors):
-        return Unknown("No answer in time", table=table_of(statement))
+        return OutcomeUnknown("No answer in time", table=table_of(statement))
     if errors and all(isinstance(each, (NoConnectionsAvailable, ConnectionBusy)) for each in errors):
         return Overloaded("All connections are full", table=table_of(statement))
     ours = next((each for each in errors if not isinstance(each, (OSError, driver.DriverException))), None)
@@ -138,9 +138,9 @@ def _of_replicas(error: WriteTimeout | ReadTimeout | WriteFailure | ReadFailure,
     reasons = getattr(error, "error_code_map", None) or {}
     lasting = next((text for code, text in _REASONS_THAT_STAY.items() if code in reasons.values()), None)
     if lasting is not None and isinstance(statement, (Select, Scan)):
-        return Refused("Replicas reject this read", reason=lasting, table=table_of(statement))
+        return OperationRefused("Replicas reject this read", reason=lasting, table=table_of(statement))
     kind = getattr(error, "write_type", None)
-    return Unknown(
+    return OutcomeUnknown(
         "too few replicas answered in time" if isinstance(error, (WriteTimeout, ReadTimeout)) else "replicas failed",
         answered=error.received_responses,
         required=error.required_responses,
@@ -149,57 +149,57 @@ def _of_replicas(error: WriteTimeout | ReadTimeout | WriteFailure | ReadFailure,
     )
 
 
-def _of_invalid(said: str, statement: About) -> HeadgateError:
-    lower = said.lower()
+def _of_invalid(detail: str, statement: About) -> HeadgateError:
+    lower = detail.lower()
     if "expiration date" in lower:
-        return Refused(
+        return OperationRefused(
             "The time to live ends after the last time that this server can store",
             remedy="use a shorter one, or set storage_compatibility_mode to NONE on every node",
             table=table_of(statement),
         )
     if any(sign in lower for sign in _TOO_LARGE):
-        return too_large(said, statement)
+        return too_large(detail, statement)
     if any(sign in lower for sign in _MISSING):
-        return Surroundings(
+        return EnvironmentProblem(
             "The table in Cassandra differs from its expected schema",
             remedy="create or repair the tables with `headgate apply`",
             table=table_of(statement),
-            cause=said,
+            cause=detail,
         )
-    return StatementFailed("Cassandra rejects this statement as invalid", table=table_of(statement), cause=said)
+    return StatementFailed("Cassandra rejects this statement as invalid", table=table_of(statement), cause=detail)
 
 
-def too_large(said: str, statement: About) -> TooLarge:
+def too_large(detail: str, statement: About) -> TooLarge:
     """The part that was too large, and the remedy."""
-    if "batch" in said.lower():
+    if "batch" in detail.lower():
         return TooLarge(
             "The batch is larger than the server accepts",
             remedy="send less at once, one partition per batch, or raise batch_size_fail_threshold",
             table=table_of(statement),
-            cause=said,
+            cause=detail,
         )
     return TooLarge(
         "The write is larger than the server accepts",
         remedy="send less at once: commitlog_segment_size and native_transport_max_message_size limit it",
         table=table_of(statement),
-        cause=said,
+        cause=detail,
     )
 
 
 def _of_code(error: ErrorMessage, statement: About) -> HeadgateError:
-    said, code = _said(error), error.code
+    detail, code = _detail_of(error), error.code
     if code in (OVERLOADED, BOOTSTRAPPING):
-        return _undone(Overloaded(cause=said, table=table_of(statement)), statement)
+        return _undone(Overloaded(cause=detail, table=table_of(statement)), statement)
     if code == CAS_WRITE_UNKNOWN:
-        return Unknown("The server does not know whether its own LWT was applied", table=table_of(statement))
-    if code == PROTOCOL_ERROR and any(sign in said.lower() for sign in _TOO_LARGE):
-        return too_large(said, statement)
+        return OutcomeUnknown("The server does not know whether its own LWT was applied", table=table_of(statement))
+    if code == PROTOCOL_ERROR and any(sign in detail.lower() for sign in _TOO_LARGE):
+        return too_large(detail, statement)
     if code in (PROTOCOL_ERROR, SYNTAX):
-        return StatementFailed("Cassandra does not understand this", table=table_of(statement), cause=said)
-    return Unknown("The server failed", table=table_of(statement), cause=said, code=f"0x{code:04x}")
+        return StatementFailed("Cassandra does not understand this", table=table_of(statement), cause=detail)
+    return OutcomeUnknown("The server failed", table=table_of(statement), cause=detail, code=f"0x{code:04x}")
 
 
-def _said(error: BaseException) -> str:
+def _detail_of(error: BaseException) -> str:
     """The server's own message, without the driver's frame around it."""
     text = str(getattr(error, "message", None) or error)
     start = text.find('message="')

@@ -42,8 +42,8 @@ class CassandraHintWindows:
     async def read(self) -> Mapping[str, int]:
         """By address, in µs. Raises where one of them does not report it."""
         nodes = self._store.coordinators()
-        found = await asyncio.gather(*(self._ask(node) for node in nodes))
-        return {node.address: window_us for node, window_us in zip(nodes, found, strict=True)}
+        windows = await asyncio.gather(*(self._ask(node) for node in nodes))
+        return {node.address: window_us for node, window_us in zip(nodes, windows, strict=True)}
 
     async def _ask(self, node: Coordinator) -> int:
         """`system_views` is local to a node: this query goes to that very node."""
@@ -58,20 +58,20 @@ class CassandraHintWindows:
             consistency=Consistency.ONE,
             at=node,
         )
-        told = {row.name: row.value for row in rows}
+        settings = {row.name: row.value for row in rows}
         for name in _NAMES:
-            window_us = window_us_of(name, told.get(name))
+            window_us = window_us_of(name, settings.get(name))
             if window_us is not None:
                 return window_us
         raise HintWindowUnknown(node=node.address, remedy="check that the role may read system_views.settings")
 
 
-def window_us_of(name: str, told: str | None) -> int | None:
+def window_us_of(name: str, value: str | None) -> int | None:
     """A duration as Cassandra writes it (`3h`, `10800000ms`), or of the older name in milliseconds."""
-    if told is None:
+    if value is None:
         return None
-    found = re.fullmatch(r"(\d+)\s*([a-zµ]*)", told.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+)\s*([a-zµ]*)", value.strip())
+    if match is None:
         return None
-    unit = found[2] or ("ms" if name.endswith("_in_ms") else "")
-    return None if unit not in _UNITS_US else int(int(found[1]) * _UNITS_US[unit])
+    unit = match[2] or ("ms" if name.endswith("_in_ms") else "")
+    return None if unit not in _UNITS_US else int(int(match[1]) * _UNITS_US[unit])

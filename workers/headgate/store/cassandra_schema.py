@@ -16,13 +16,13 @@ from headgate.errors import Unavailable
 from headgate.store.cassandra import CassandraStore, Coordinator
 from headgate.store.cassandra_errors import NotAllowed
 from headgate.store.consistency import Consistency
-from headgate.store.drift import FoundColumn, FoundTable, Kind
+from headgate.store.drift import ActualColumn, ActualTable, Kind
 from headgate.store.rows import Row
-from headgate.store.schema import FoundKeyspace, RightsMissing
+from headgate.store.schema import ActualKeyspace, RightsMissing
 
 AGREED_WITHIN_S = 60.0
 CHANGED_WITHIN_S = 60.0
-LOOK_AGAIN_S = 0.1
+RETRY_S = 0.1
 OWN_KEYSPACES = "system"
 """The prefix of the names of the server's own keyspaces."""
 
@@ -37,16 +37,18 @@ class CassandraSchema:
     def __init__(self, store: CassandraStore) -> None:
         self._store = store
 
-    async def read_keyspace(self, name: str) -> FoundKeyspace | None:
+    async def read_keyspace(self, name: str) -> ActualKeyspace | None:
         """Replication comes as a map whose numbers are strings."""
         rows = await self._read("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = %s", name)
         if not rows:
             return None
-        told = dict(rows[0].replication)
-        strategy = told.pop("class", "")
-        return FoundKeyspace(name, strategy, {key: int(value) for key, value in told.items() if value.isdigit()})
+        replication = dict(rows[0].replication)
+        strategy = replication.pop("class", "")
+        return ActualKeyspace(
+            name, strategy, {key: int(value) for key, value in replication.items() if value.isdigit()}
+        )
 
-    async def read_tables(self, keyspace: str) -> Mapping[str, FoundTable]:
+    async def read_tables(self, keyspace: str) -> Mapping[str, ActualTable]:
         """Columns and options of every table: two reads, perhaps of two nodes, while others create and drop tables. A
         table without any column was read in between, and is read again."""
         loop = asyncio.get_running_loop()
@@ -63,10 +65,10 @@ class CassandraSchema:
                 return {row.table_name: _table(row, columns[row.table_name]) for row in rows}
             if loop.time() >= deadline_s:
                 raise NotAgreed("The schema shows a table without its columns", table=f"{keyspace}.{min(between)}")
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(RETRY_S)
 
-    async def _read_columns(self, keyspace: str) -> Mapping[str, list[FoundColumn]]:
-        columns: defaultdict[str, list[FoundColumn]] = defaultdict(list)
+    async def _read_columns(self, keyspace: str) -> Mapping[str, list[ActualColumn]]:
+        columns: defaultdict[str, list[ActualColumn]] = defaultdict(list)
         for row in await self._read(
             "SELECT table_name, column_name, type, kind, position, clustering_order"
             " FROM system_schema.columns WHERE keyspace_name = %s",
@@ -102,9 +104,9 @@ class CassandraSchema:
             except NotAllowed as refused:
                 raise RightsMissing(cause=refused.facts.get("cause", "")) from refused
             except Unavailable:
-                if loop.time() + LOOK_AGAIN_S >= deadline_s:
+                if loop.time() + RETRY_S >= deadline_s:
                     raise
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(RETRY_S)
         await self.agree()
 
     async def agree(self, keyspace: str = "", tables: Collection[str] = ()) -> None:
@@ -120,7 +122,7 @@ class CassandraSchema:
                     versions=", ".join(f"{node} {version}" for node, version in sorted(versions.items())),
                     remedy="check `nodetool describecluster`, and apply again when it shows one version",
                 )
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(RETRY_S)
 
     async def _versions(self, keyspace: str, tables: Collection[str]) -> dict[str, str]:
         """By node: its version, or its error."""
@@ -135,10 +137,10 @@ class CassandraSchema:
                 missing = tables - {row.name for row in rows if row.keyspace_name == keyspace}
                 if missing:
                     return f"has no {min(missing)}"
-            found = await self._ask(node, "SELECT schema_version FROM system.local")
+            version = await self._ask(node, "SELECT schema_version FROM system.local")
         except Unavailable:
             return "does not answer"
-        return str(found[0].schema_version)
+        return str(version[0].schema_version)
 
     async def _ask(self, node: Coordinator, cql: str) -> list[Row]:
         return await self._store.cql(cql, consistency=Consistency.ONE, at=node, within_s=5.0)
@@ -147,12 +149,12 @@ class CassandraSchema:
         return await self._store.cql(cql, values, consistency=Consistency.ONE)
 
 
-def _column(row: Row) -> FoundColumn:
-    return FoundColumn(row.column_name, row.type, Kind(row.kind), row.position, row.clustering_order == "desc")
+def _column(row: Row) -> ActualColumn:
+    return ActualColumn(row.column_name, row.type, Kind(row.kind), row.position, row.clustering_order == "desc")
 
 
-def _table(row: Row, columns: list[FoundColumn]) -> FoundTable:
-    return FoundTable(
+def _table(row: Row, columns: list[ActualColumn]) -> ActualTable:
+    return ActualTable(
         row.table_name,
         row.id,
         tuple(sorted(columns, key=lambda column: (column.kind.value, column.position, column.name))),

@@ -23,7 +23,8 @@ from cassandra.query import PreparedStatement, SimpleStatement
 
 from headgate.errors import Bug
 from headgate.store.cassandra_binding import HeadgateProtocol
-from headgate.store.cassandra_borrowed import borrow, release
+from headgate.store.cassandra_borrowed import release, reserve
+from headgate.store.cassandra_diagnostics import check_cluster, explain, tls_context
 from headgate.store.cassandra_driver import (
     HeadgateConnection,
     driver,
@@ -34,7 +35,6 @@ from headgate.store.cassandra_driver import (
 from headgate.store.cassandra_handover import Handover
 from headgate.store.cassandra_routing import HomePolicy
 from headgate.store.cassandra_settings import ConnectionSettings
-from headgate.store.cassandra_surroundings import check_cluster, explain, tls_context
 
 CONNECT_TIMEOUT_S = 5.0
 CONTROL_TIMEOUT_S = 5.0
@@ -46,7 +46,7 @@ RECONNECT_S_MAX = 10.0
 Names = tuple[str, ...]
 
 
-class Answer:
+class ResultPage:
     """Columns and rows in their wire form, and the start of the next page."""
 
     __slots__ = ("names", "page", "rows")
@@ -57,12 +57,12 @@ class Answer:
         self.page: bytes | None = None
 
 
-def _answer(names: list[str], rows: Any) -> Answer:
+def _answer(names: list[str], rows: Any) -> ResultPage:
     """The driver's row factory: rows stay tuples, or encoded; the caller knows which."""
-    return Answer(tuple(names), rows)
+    return ResultPage(tuple(names), rows)
 
 
-_NOTHING = Answer((), [])
+_NOTHING = ResultPage((), [])
 
 
 class Session:
@@ -101,14 +101,14 @@ class Session:
         if asyncio.get_running_loop() is not self._loop:
             raise Bug("A store was used on an event loop that did not open it")
 
-    async def send(self, query: Any, within_s: float, page: bytes | None = None) -> Answer:
+    async def send(self, query: Any, within_s: float, page: bytes | None = None) -> ResultPage:
         """Send one request and await its answer; raises the driver's errors."""
-        future: asyncio.Future[Answer] = self._loop.create_future()
+        future: asyncio.Future[ResultPage] = self._loop.create_future()
         response = self._session.execute_async(query, timeout=within_s, paging_state=page)
         response.add_callbacks(self._answered, self._failed, callback_args=(future, response), errback_args=(future,))
         return await future
 
-    def _answered(self, answer: Answer | None, future: asyncio.Future[Answer], response: Any) -> None:
+    def _answered(self, answer: ResultPage | None, future: asyncio.Future[ResultPage], response: Any) -> None:
         # On the driver's thread. A request references this call, which references the request. Without the cycle its
         # data is freed at once, not at the next run of the cyclic collector.
         response.clear_callbacks()
@@ -117,7 +117,7 @@ class Session:
         if answer is None:
             self._handover.answer(future, _NOTHING)
             return
-        if isinstance(answer, Answer):
+        if isinstance(answer, ResultPage):
             answer.page = response._paging_state
         self._handover.answer(future, answer)
 
@@ -139,29 +139,29 @@ class Session:
             load_balancer=self.policy,
         )
         future: asyncio.Future[Any] = self._loop.create_future()
-        response.add_callbacks(
-            lambda found: self._handover.answer(future, found), self._failed, errback_args=(future,)
-        )
+        response.add_callbacks(lambda rows: self._handover.answer(future, rows), self._failed, errback_args=(future,))
         response.send_request()
-        found = await future
+        rows = await future
         prepared = PreparedStatement.from_message(
-            found.query_id,
-            found.bind_metadata,
-            found.pk_indexes,
+            rows.query_id,
+            rows.bind_metadata,
+            rows.pk_indexes,
             self.cluster.metadata,
             text,
             None,
             self._session._protocol_version,
-            found.column_metadata,
-            found.result_metadata_id,
+            rows.column_metadata,
+            rows.result_metadata_id,
         )
-        self.cluster.add_prepared(found.query_id, prepared)
+        self.cluster.add_prepared(rows.query_id, prepared)
         return prepared
 
-    async def run(self, text: str, values: tuple[Any, ...], within_s: float, *, level: int, at: Any = None) -> Answer:
+    async def run(
+        self, text: str, values: tuple[Any, ...], within_s: float, *, level: int, at: Any = None
+    ) -> ResultPage:
         """Run one text that is not worth preparing: schema changes, and questions to one coordinator."""
         statement = SimpleStatement(text, consistency_level=level, fetch_size=None)
-        future: asyncio.Future[Answer] = self._loop.create_future()
+        future: asyncio.Future[ResultPage] = self._loop.create_future()
         response = self._session.execute_async(statement, values or None, timeout=within_s, host=at)
         response.add_callbacks(self._answered, self._failed, callback_args=(future, response), errback_args=(future,))
         return await future
@@ -189,11 +189,11 @@ async def open_session(settings: ConnectionSettings, keyspace: str | None) -> Se
     return Session(cluster, session, policy, loop)
 
 
-def borrow_session(lent: Any, settings: ConnectionSettings, keyspace: str | None) -> Session:
+def borrow_session(reserved: Any, settings: ConnectionSettings, keyspace: str | None) -> Session:
     """The same on a driver session of the application, which stays open and as it is."""
-    view, policy = borrow(lent, settings, keyspace, _answer)
+    view, policy = reserve(reserved, settings, keyspace, _answer)
     loop = asyncio.get_running_loop()
-    return Session(lent.cluster, view, policy, loop, release=functools.partial(release, lent, policy))
+    return Session(reserved.cluster, view, policy, loop, release=functools.partial(release, reserved, policy))
 
 
 def _connect(settings: ConnectionSettings, keyspace: str | None, policy: HomePolicy) -> tuple[Any, Any]:

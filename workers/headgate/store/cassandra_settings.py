@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.store.connection_variables import (
     PREFIX,
     VARIABLES,
@@ -34,7 +34,7 @@ _YES = frozenset(("true", "1", "yes", "on"))
 _NO = frozenset(("false", "0", "no", "off", ""))
 
 
-class SettingsBroken(SpecError):
+class InvalidConnectionSettings(InvalidRequest):
     """Invalid Cassandra connection settings."""
 
     def __init__(self, faults: tuple[str, ...]) -> None:
@@ -103,7 +103,7 @@ class ConnectionOptions(TypedDict, total=False):
 
 def read_settings(environment: Mapping[str, str], options: ConnectionOptions | None = None) -> ConnectionSettings:
     """The settings of a process's environment (names: connection_variables.py), and the options that go before them.
-    SettingsBroken has all faults, each by the name that its user gave."""
+    InvalidConnectionSettings has all faults, each by the name that its user gave."""
     given = {name: _as_text(name, value) for name, value in (options or {}).items() if value is not None}
     names = {**variable_names(environment), **{name.upper(): name for name in given}}
     return _read(_Given.of({**environment, **given}, names, missing=PREFIX))
@@ -119,13 +119,13 @@ def read_session_settings(
     """The settings for a session of the application: its contact points are the nodes that the session knows."""
     others = sorted(name for name, value in options.items() if value is not None and name not in WITH_SESSION)
     if others:
-        raise SpecError(
+        raise InvalidRequest(
             "A connection on a session of yours takes no addresses and no credentials.",
             remedy="set them on the Cluster of the session",
             given=", ".join(others),
         )
     if getattr(session, "cluster", None) is None:
-        raise SpecError(
+        raise InvalidRequest(
             "The session is no session of the DataStax driver for Python.",
             remedy="pass what cassandra.cluster.Cluster.connect() returns",
             given=type(session).__name__,
@@ -142,7 +142,7 @@ def _as_text(name: str, value: object) -> str:
     """An option as a variable would have it."""
     if name not in ConnectionOptions.__annotations__:
         known = ", ".join(sorted(ConnectionOptions.__annotations__))
-        raise SpecError("Unknown connection option", given=name, remedy=f"options: {known}")
+        raise InvalidRequest("Unknown connection option", given=name, remedy=f"options: {known}")
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -174,21 +174,21 @@ class _Given:
     def get(self, setting: str, default: str = "") -> str:
         return self.values.get(setting) or default
 
-    def name(self, setting: str, *, beside: str | None = None) -> str:
+    def name(self, setting: str, *, instead_of: str | None = None) -> str:
         """Its name; for a missing one, in the form of its partner."""
         if setting in self.names:
             return self.names[setting]
-        if beside is None or beside not in self.names:
+        if instead_of is None or instead_of not in self.names:
             return self.missing + setting
-        if self.names[beside] == beside.lower():
+        if self.names[instead_of] == instead_of.lower():
             return setting.lower()
-        return self.names[beside].removesuffix(beside) + setting
+        return self.names[instead_of].removesuffix(instead_of) + setting
 
 
 def _read(given: _Given) -> ConnectionSettings:
     faults = tuple(_faults(given))
     if faults:
-        raise SettingsBroken(faults)
+        raise InvalidConnectionSettings(faults)
     return ConnectionSettings(
         contact_points=tuple(_addresses(given)),
         data_center=given.get("DATA_CENTER") or None,
@@ -228,7 +228,7 @@ def _pair_faults(given: _Given, first: str, second: str, remedy: str) -> Iterato
     if bool(given.get(first)) == bool(given.get(second)):
         return
     missing, there = (second, first) if given.get(first) else (first, second)
-    yield f"{given.name(missing, beside=there)} is empty though {given.name(there)} is set: {remedy}"
+    yield f"{given.name(missing, instead_of=there)} is empty though {given.name(there)} is set: {remedy}"
 
 
 def _contact_point_faults(text: str, name: str) -> Iterator[str]:

@@ -31,10 +31,10 @@ from headgate.store.catalogue_entry import (
     BeingDeleted,
     Document,
     Entry,
-    Known,
+    EntryState,
+    KnownEntry,
     Name,
-    Place,
-    State,
+    StoragePlace,
     encode_document,
     entry_cells,
     entry_of,
@@ -44,8 +44,8 @@ from headgate.store.catalogue_entry import (
 from headgate.store.catalogue_tables import ENTRIES, EVERYTHING, IDS, NAMESPACES, TABLES_MADE
 from headgate.store.consistency import Consistency
 from headgate.store.decide_generation import Generations
-from headgate.store.statements import Condition, Decision, InsertIfAbsent, Select, UpdateIf, is_
-from headgate.store.store import Store, Unknown
+from headgate.store.statements import CellCondition, Decision, InsertIfAbsent, Select, UpdateIf, is_
+from headgate.store.store import OutcomeUnknown, Store
 from headgate.store.types import Value
 
 Done = TypeVar("Done")
@@ -55,7 +55,7 @@ RECEIPT_KEY_BYTES = 32
 RETRY_PAUSE_S = 0.02
 
 
-class MovedOn(Conflict):
+class StaleEntry(Conflict):
     """Its life or its generations have changed meanwhile: read it again."""
 
 
@@ -93,11 +93,11 @@ def take_wanted(_standing: Document, wanted: Document) -> Document:
 
 
 MOVES = {
-    State.MAKING: {State.ACTIVE, State.RETAINED, State.DELETING},
-    State.ACTIVE: {State.RETAINED, State.DELETING},
-    State.RETAINED: {State.DELETING},
-    State.DELETING: {State.RETAINED, State.GONE},
-    State.GONE: set[State](),
+    EntryState.MAKING: {EntryState.ACTIVE, EntryState.RETAINED, EntryState.DELETING},
+    EntryState.ACTIVE: {EntryState.RETAINED, EntryState.DELETING},
+    EntryState.RETAINED: {EntryState.DELETING},
+    EntryState.DELETING: {EntryState.RETAINED, EntryState.GONE},
+    EntryState.GONE: set[EntryState](),
 }
 """From each state, the next states that its owner may set. A retained entry comes back by `adopt` alone."""
 
@@ -130,14 +130,14 @@ class Catalogue:
 
     # Reading
 
-    async def find(self, name: Name, *, consistency: Consistency = Consistency.QUORUM) -> Known | None:
+    async def find(self, name: Name, *, consistency: Consistency = Consistency.QUORUM) -> KnownEntry | None:
         """The entry of this name, with the age of the knowledge; None if there is none, or none any more."""
         started_us = self.now_us()
         rows = await self._store.read(Select(ENTRIES, name.key, consistency=consistency))
         entry = entry_of(rows[0]) if rows else None
-        return Known(entry, started_us) if entry and entry.state is not State.GONE else None
+        return KnownEntry(entry, started_us) if entry and entry.state is not EntryState.GONE else None
 
-    async def find_id(self, id_: UUID) -> Known | None:
+    async def find_id(self, id_: UUID) -> KnownEntry | None:
         """The entry of this creation; None when it is gone, even if its name was taken again."""
         rows = await self._store.read(Select(IDS, {"id": id_}, consistency=Consistency.QUORUM))
         if not rows:
@@ -145,7 +145,7 @@ class Catalogue:
         known = await self.find(Name(rows[0].kind, rows[0].namespace, rows[0].name))
         return known if known and known.entry.id == id_ else None
 
-    async def list(self, namespace: str, kind: str | None = None) -> Sequence[Known]:
+    async def list(self, namespace: str, kind: str | None = None) -> Sequence[KnownEntry]:
         """All entries of a namespace: one partition, whole."""
         return await self._list({"namespace": namespace, "kind": kind} if kind else {"namespace": namespace})
 
@@ -156,29 +156,29 @@ class Catalogue:
         )
         return [row.namespace for row in rows]
 
-    async def owned(self, prefix: str) -> Sequence[Known]:
+    async def owned(self, prefix: str) -> Sequence[KnownEntry]:
         """All entries whose owner's name starts with this, of all namespaces. Those of others, which may be
         thousands, are not even decoded."""
         namespaces = sorted(await self.namespaces())
         return [known for each in namespaces for known in await self._list({"namespace": each}, owner=prefix)]
 
-    async def _list(self, key: Mapping[str, Value], *, owner: str = "") -> Sequence[Known]:
+    async def _list(self, key: Mapping[str, Value], *, owner: str = "") -> Sequence[KnownEntry]:
         started_us = self.now_us()
         rows = await self._store.read(Select(ENTRIES, key, consistency=Consistency.QUORUM))
         entries = [entry_of(row) for row in rows if not owner or row.owner.startswith(owner)]
-        return [Known(entry, started_us) for entry in entries if entry.state is not State.GONE]
+        return [KnownEntry(entry, started_us) for entry in entries if entry.state is not EntryState.GONE]
 
     # Writing
 
     async def declare(
-        self, name: Name, document: Document, *, place: Place, shards: int, check: Check = take_wanted
+        self, name: Name, document: Document, *, place: StoragePlace, shards: int, check: Check = take_wanted
     ) -> Declared:
         """Make the entry, or change its document to this one. The place and the shards are taken at creation only."""
         made: list[UUID] = []
 
         async def step() -> Declared | None:
             standing = await self._read_serially(name)
-            if standing is None or standing.state is State.GONE:
+            if standing is None or standing.state is EntryState.GONE:
                 fresh = self._fresh(name, document, place, shards)
                 made.append(fresh.id)
                 return Declared(fresh, Change.CREATED) if await self._create(fresh, standing) else None
@@ -202,16 +202,16 @@ class Catalogue:
 
         async def step() -> Entry | None:
             standing = await self._read_this(entry)
-            if standing.state is State.DELETING:
+            if standing.state is EntryState.DELETING:
                 raise BeingDeleted(resource=standing.name)
-            if standing.owner == self.owner and standing.state is not State.RETAINED:
+            if standing.owner == self.owner and standing.state is not EntryState.RETAINED:
                 return standing
             if standing.owner not in (entry.owner, self.owner):
                 raise owned_by_another(standing, self.owner)
             adopted = replace(
                 standing,
                 owner=self.owner,
-                state=State.MAKING if standing.state is State.RETAINED else standing.state,
+                state=EntryState.MAKING if standing.state is EntryState.RETAINED else standing.state,
                 document=check(standing.document, document),
                 revision=standing.revision + 1,
                 changed_us=self.now_us(),
@@ -223,20 +223,20 @@ class Catalogue:
 
         return await self._until_done(entry.name, step)
 
-    async def set_state(self, entry: Entry, state: State) -> Entry:
+    async def set_state(self, entry: Entry, state: EntryState) -> Entry:
         """Advance the life of this creation. Conflict if its name belongs to another by now, or it has advanced
         further."""
         untried = entry.owner == self.owner and state in MOVES[entry.state]
 
         async def step() -> Entry | None:
             nonlocal untried
-            standing = entry if untried else await self._read_this(entry, even_gone=state is State.GONE)
+            standing = entry if untried else await self._read_this(entry, even_gone=state is EntryState.GONE)
             untried = False
             if standing.state is state:
                 return standing
             self._require_owner(standing)
             if state not in MOVES[standing.state]:
-                raise MovedOn(resource=standing.name, state=standing.state.value, wanted=state.value)
+                raise StaleEntry(resource=standing.name, state=standing.state.value, wanted=state.value)
             moved = replace(standing, state=state, changed_us=self.now_us())
             cells: dict[str, Value] = {"state": state.value, "changed_us": moved.changed_us}
             applied = await self._change(standing, cells, is_("state", standing.state.value))
@@ -244,16 +244,16 @@ class Catalogue:
 
         return await self._until_done(entry.name, step)
 
-    async def require_state(self, entry: Entry, state: State) -> None:
+    async def require_state(self, entry: Entry, state: EntryState) -> None:
         """Conflict unless this very creation is in this state, by a serial read."""
         standing = await self._read_this(entry)
         if standing.state is not state:
-            raise MovedOn(resource=standing.name, state=standing.state.value, wanted=state.value)
+            raise StaleEntry(resource=standing.name, state=standing.state.value, wanted=state.value)
 
     async def announce(self, entry: Entry, number: int, shards: int, *, skew_us: int) -> Entry:
         """Announce the generation with this number and number of shards; its rows exist (rule R6).
 
-        MovedOn if it would have another number by now, ChangeUnderWay while another change is not over.
+        StaleEntry if it would have another number by now, ChangeUnderWay while another change is not over.
         """
 
         async def step() -> Entry | None:
@@ -264,7 +264,7 @@ class Catalogue:
             if announced is None:
                 return standing
             if announced.number != number:
-                raise MovedOn(resource=standing.name, generation=announced.number, wanted=number)
+                raise StaleEntry(resource=standing.name, generation=announced.number, wanted=number)
             await self._move_on(standing, replace(known, next=announced))
             return None
 
@@ -355,16 +355,16 @@ class Catalogue:
     async def _read_this(self, entry: Entry, *, even_gone: bool = False) -> Entry:
         """This very creation, in its current state."""
         standing = await self._read_serially(entry.name)
-        if standing is None or standing.id != entry.id or (standing.state is State.GONE and not even_gone):
+        if standing is None or standing.id != entry.id or (standing.state is EntryState.GONE and not even_gone):
             raise AnotherCreation(resource=entry.name, id=entry.id)
         return standing
 
-    def _fresh(self, name: Name, document: Document, place: Place, shards: int) -> Entry:
+    def _fresh(self, name: Name, document: Document, place: StoragePlace, shards: int) -> Entry:
         return Entry(
             name=name,
             id=self.new_uuid(),
             owner=self.owner,
-            state=State.MAKING,
+            state=EntryState.MAKING,
             revision=1,
             document=document,
             place=place,
@@ -382,7 +382,7 @@ class Catalogue:
             await self._store.decide(InsertIfAbsent(NAMESPACES, namespace, attempt=self.new_uuid()))
         await self._store.decide(InsertIfAbsent(IDS, {"id": fresh.id, **fresh.name.key}, attempt=self.new_uuid()))
         if gone is not None:
-            return await self._change(gone, entry_cells(fresh), is_("state", State.GONE.value))
+            return await self._change(gone, entry_cells(fresh), is_("state", EntryState.GONE.value))
         return await self._applied(
             InsertIfAbsent(ENTRIES, fresh.name.key | entry_cells(fresh), attempt=self.new_uuid())
         )
@@ -393,7 +393,7 @@ class Catalogue:
         conditions = [is_(cell, before[cell]) for cell in ("generation", "next_generation", "sure_us", "earlier")]
         return await self._change(standing, {**after, "changed_us": self.now_us()}, *conditions)
 
-    async def _change(self, standing: Entry, cells: dict[str, Value], *conditions: Condition) -> bool:
+    async def _change(self, standing: Entry, cells: dict[str, Value], *conditions: CellCondition) -> bool:
         """Change cells of this very creation, if it still has the same owner."""
         return await self._applied(
             UpdateIf(
@@ -411,7 +411,7 @@ class Catalogue:
         """Whether it is known to have existed: an unsure caller takes the step again from a serial read."""
         try:
             return (await self._store.decide(statement)).applied
-        except Unknown:
+        except OutcomeUnknown:
             return False
 
     def _require_owner(self, standing: Entry) -> None:
@@ -420,7 +420,7 @@ class Catalogue:
 
     def _require_mine(self, standing: Entry) -> None:
         """And in a state in which it can be changed."""
-        if standing.owner != self.owner or standing.state is State.RETAINED:
+        if standing.owner != self.owner or standing.state is EntryState.RETAINED:
             raise owned_by_another(standing, self.owner)
-        if standing.state is State.DELETING:
+        if standing.state is EntryState.DELETING:
             raise BeingDeleted(resource=standing.name)

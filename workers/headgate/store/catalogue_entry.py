@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from headgate.errors import Bug, Conflict, Refused
+from headgate.errors import Bug, Conflict, OperationRefused
 from headgate.expiry import Promise
 from headgate.store.decide_generation import Generation, Generations, Window, knowledge
 from headgate.store.rows import Row
@@ -24,7 +24,7 @@ Document = Mapping[str, Any]
 """A resource as JSON: apiVersion, kind, metadata (name, namespace), spec."""
 
 
-class State(Enum):
+class EntryState(Enum):
     """How far the life of a resource has come."""
 
     MAKING = "making"
@@ -42,7 +42,7 @@ class EntryUnreadable(Bug):
     """A row of the catalogue that no version of Headgate has written."""
 
 
-class OwnedByAnother(Refused):
+class OwnedByAnother(OperationRefused):
     """Another owner manages it, and only the owner changes an entry."""
 
 
@@ -50,7 +50,7 @@ class BeingDeleted(Conflict):
     """It is being deleted; its name is free once that is done."""
 
 
-class ElsewhereAtHome(Refused):
+class WrongDataCenter(OperationRefused):
     """Its home data centre is another than this process's coordinators are in (rule R5)."""
 
 
@@ -72,7 +72,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Place:
+class StoragePlace:
     """The place of its tables: chosen at its creation, and fixed since."""
 
     data_center: str
@@ -89,11 +89,11 @@ class Entry:
     id: UUID
     owner: str
     """Its manager: `operator/<cluster>/<uid>` or `cli/<name>`. Nobody else changes it."""
-    state: State
+    state: EntryState
     revision: int
     """Counts the changes of the document."""
     document: Document = field(hash=False)
-    place: Place
+    place: StoragePlace
     generations: Generations
     changed_us: int
     receipt_key: bytes = field(repr=False, default=b"")
@@ -102,23 +102,23 @@ class Entry:
     @property
     def spec(self) -> Mapping[str, Any]:
         """Its wanted state."""
-        found = self.document.get("spec", {})
-        return found if isinstance(found, Mapping) else {}
+        spec = self.document.get("spec", {})
+        return spec if isinstance(spec, Mapping) else {}
 
     def require_home(self, data_center: str) -> None:
         """Reject a process whose LOCAL_QUORUM would mean other replicas than that of the others."""
         if data_center != self.place.data_center:
-            raise ElsewhereAtHome(
+            raise WrongDataCenter(
                 resource=self.name,
                 home=self.place.data_center,
-                here=data_center,
+                connected_to=data_center,
                 remedy=f"set DATA_CENTER={self.place.data_center} and name contact points in that data center",
             )
 
 
 def owned_by_another(entry: Entry, you: str) -> OwnedByAnother:
     """Why this owner does not change it, and the remedy for a person."""
-    if entry.state is State.RETAINED:
+    if entry.state is EntryState.RETAINED:
         remedy = "it was kept when its resource was deleted: adopt it with `headgate apply --adopt`, or with the"
         remedy += " annotation headgate.io/adopt: by-name on the new resource"
     elif entry.owner.startswith("operator/"):
@@ -132,7 +132,7 @@ def owned_by_another(entry: Entry, you: str) -> OwnedByAnother:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownEntry:
     """An entry, and the start of its read, which determines its age (rule R6)."""
 
     entry: Entry
@@ -156,12 +156,12 @@ def encode_document(document: Document) -> str:
 def decode_document(text: str) -> Document:
     """The document of a row."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError as error:
         raise EntryUnreadable(cause=error) from None
-    if not isinstance(found, dict):
-        raise EntryUnreadable(found=type(found).__name__)
-    return found
+    if not isinstance(document, dict):
+        raise EntryUnreadable(document=type(document).__name__)
+    return document
 
 
 def generation_cells(generations: Generations) -> dict[str, Value]:
@@ -207,10 +207,10 @@ def entry_of(row: Row) -> Entry:
         name=Name(row.kind, row.namespace, row.name),
         id=row.id,
         owner=row.owner,
-        state=State(row.state),
+        state=EntryState(row.state),
         revision=row.revision,
         document=decode_document(row.document),
-        place=Place(row.home_data_center, row.tables_keyspace, row.tables_mode),
+        place=StoragePlace(row.home_data_center, row.tables_keyspace, row.tables_mode),
         generations=Generations(
             Generation(row.generation, row.shards, row.from_us),
             announced,

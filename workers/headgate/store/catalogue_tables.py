@@ -9,14 +9,14 @@ to read the decisions of another (rule R5 is about the resources' own tables).
 from __future__ import annotations
 
 from headgate.store.consistency import SerialLevel
-from headgate.store.table import DAY_S, Column, Table, Written
+from headgate.store.table import DAY_S, Column, Table, WrittenBy
 from headgate.store.types import Type
 
-_ATTEMPT = Column("attempt", Type.UUID, Written.LWT)
+_ATTEMPT = Column("attempt", Type.UUID, WrittenBy.LWT)
 
 
 def _lwt(name: str, kind: Type) -> Column:
-    return Column(name, kind, Written.LWT)
+    return Column(name, kind, WrittenBy.LWT)
 
 
 ENTRIES = Table(
@@ -45,7 +45,7 @@ ENTRIES = Table(
         _lwt("changed_us", Type.BIGINT),
         _ATTEMPT,
     ),
-    rows=Written.LWT,
+    rows=WrittenBy.LWT,
     attempt="attempt",
     serial=SerialLevel.SERIAL,
 )
@@ -55,7 +55,7 @@ IDS = Table(
     "the catalogue entry of an id; by LWT",
     partition=(Column("id", Type.UUID),),
     columns=(_lwt("namespace", Type.TEXT), _lwt("kind", Type.TEXT), _lwt("name", Type.TEXT), _ATTEMPT),
-    rows=Written.LWT,
+    rows=WrittenBy.LWT,
     attempt="attempt",
     serial=SerialLevel.SERIAL,
 )
@@ -66,7 +66,7 @@ NAMESPACES = Table(
     partition=(Column("everything", Type.TEXT),),
     clustering=(Column("namespace", Type.TEXT),),
     columns=(_ATTEMPT,),
-    rows=Written.LWT,
+    rows=WrittenBy.LWT,
     attempt="attempt",
     serial=SerialLevel.SERIAL,
 )
@@ -77,7 +77,7 @@ TABLES_MADE = Table(
     partition=(Column("tables_keyspace", Type.TEXT),),
     clustering=(Column("table_name", Type.TEXT),),
     columns=(_lwt("made_us", Type.BIGINT), _ATTEMPT),
-    rows=Written.LWT,
+    rows=WrittenBy.LWT,
     attempt="attempt",
     serial=SerialLevel.SERIAL,
 )
@@ -152,7 +152,7 @@ BULK = Table(
         _lwt("told", Type.TEXT),
         _ATTEMPT,
     ),
-    rows=Written.LWT,
+    rows=WrittenBy.LWT,
     attempt="attempt",
     serial=SerialLevel.SERIAL,
 )
@@ -162,7 +162,7 @@ BULK_MARKS = Table(
     "bulk writes that were started: the latest batch of each query and its start; by LWT, expires after a year",
     partition=(Column("id", Type.UUID), Column("query", Type.TEXT)),
     columns=(_lwt("batch", Type.BIGINT), _lwt("begun_us", Type.BIGINT), _lwt("key_column", Type.TEXT), _ATTEMPT),
-    rows=Written.LWT,
+    rows=WrittenBy.LWT,
     attempt="attempt",
     serial=SerialLevel.SERIAL,
 )

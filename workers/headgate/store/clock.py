@@ -32,7 +32,7 @@ class Instant:
     wall_us: int
 
     @property
-    def apart_us(self) -> int:
+    def wall_offset_us(self) -> int:
         """Constant as long as nobody sets the wall clock, and this machine is not stopped from outside."""
         return self.wall_us - self.boot_us
 
@@ -70,7 +70,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ClockReading:
     """A node's time, and this machine's boot time before the query and after the answer."""
 
     node: str
@@ -94,7 +94,7 @@ class Reading:
         return (2 * self.node_us + READING_RESOLUTION_US - ours_twice) // 2
 
 
-class Standing(Enum):
+class NodeClockStatus(Enum):
     """The judgement of a node by a reading."""
 
     WITHIN = "within"
@@ -108,7 +108,7 @@ class Finding:
     """One node, judged."""
 
     node: str
-    standing: Standing
+    standing: NodeClockStatus
     difference_us: int = 0
     uncertainty_us: int = 0
 
@@ -137,7 +137,7 @@ class Check:
     @property
     def within(self) -> tuple[Finding, ...]:
         """The nodes that may be coordinators."""
-        return tuple(finding for finding in self.findings if finding.standing is Standing.WITHIN)
+        return tuple(finding for finding in self.findings if finding.standing is NodeClockStatus.WITHIN)
 
     @property
     def agrees(self) -> bool:
@@ -152,8 +152,8 @@ class Check:
     @property
     def worst(self) -> Finding | None:
         """The one to be named when they do not agree: the farthest of those beyond, else one that is unclear."""
-        outside = [finding for finding in self.findings if finding.standing is not Standing.WITHIN]
-        return max(outside, key=lambda each: (each.standing is Standing.BEYOND, each.worst_us), default=None)
+        outside = [finding for finding in self.findings if finding.standing is not NodeClockStatus.WITHIN]
+        return max(outside, key=lambda each: (each.standing is NodeClockStatus.BEYOND, each.worst_us), default=None)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class ClockState:
     """All known facts about time in this process."""
 
     offset_us: int
-    apart_us: int
+    wall_offset_us: int
     turned_boot_us: int
     doubt: Doubt | None
     doubted_boot_us: int
@@ -172,7 +172,7 @@ class ClockState:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class ClockProblem:
     """Why the time cannot be trusted, in one line: the cause, the node, the difference."""
 
     problem: str
@@ -188,35 +188,41 @@ SEE_TO_THE_NETWORK = "check that the node is up and the network is fast enough f
 SET_THE_CLOCKS = "synchronize this host and the nodes with NTP or chrony"
 
 
-def begin(look: Instant) -> ClockState:
+def begin(instant: Instant) -> ClockState:
     """At first the wall clock is taken as it is, and nothing is owned before it was checked."""
-    return ClockState(look.apart_us, look.apart_us, look.boot_us, Doubt.NEVER_ASKED, look.boot_us)
+    return ClockState(
+        instant.wall_offset_us, instant.wall_offset_us, instant.boot_us, Doubt.NEVER_ASKED, instant.boot_us
+    )
 
 
-def notice(state: ClockState, look: Instant, bounds: Bounds) -> ClockState:
+def notice(state: ClockState, instant: Instant, bounds: Bounds) -> ClockState:
     """At every use: was this process paused, or the wall clock set? The same object when nothing was."""
-    gap_us = look.boot_us - state.turned_boot_us
+    gap_us = instant.boot_us - state.turned_boot_us
     if gap_us > bounds.turn_gap_us_max:
         return replace(
-            _doubted(state, Doubt.PAUSED, look, gap_us), turned_boot_us=look.boot_us, pauses=state.pauses + 1
+            _doubted(state, Doubt.PAUSED, instant, gap_us), turned_boot_us=instant.boot_us, pauses=state.pauses + 1
         )
-    step_us = look.apart_us - state.apart_us
+    step_us = instant.wall_offset_us - state.wall_offset_us
     if abs(step_us) > bounds.step_us_max:
-        return replace(_doubted(state, Doubt.STEPPED, look, step_us), apart_us=look.apart_us, steps=state.steps + 1)
+        return replace(
+            _doubted(state, Doubt.STEPPED, instant, step_us),
+            wall_offset_us=instant.wall_offset_us,
+            steps=state.steps + 1,
+        )
     return state
 
 
-def turn(state: ClockState, look: Instant, bounds: Bounds) -> ClockState:
+def turn(state: ClockState, instant: Instant, bounds: Bounds) -> ClockState:
     """Once per turn of the loop: the check of `notice`, and a record of the turn."""
-    return replace(notice(state, look, bounds), turned_boot_us=look.boot_us)
+    return replace(notice(state, instant, bounds), turned_boot_us=instant.boot_us)
 
 
-def _doubted(state: ClockState, doubt: Doubt, look: Instant, by_us: int) -> ClockState:
+def _doubted(state: ClockState, doubt: Doubt, instant: Instant, by_us: int) -> ClockState:
     """A doubt is as old as its latest cause: a check that started before it cannot end it."""
-    return replace(state, doubt=doubt, doubted_boot_us=look.boot_us, doubted_by_us=by_us)
+    return replace(state, doubt=doubt, doubted_boot_us=instant.boot_us, doubted_by_us=by_us)
 
 
-def is_check_due(state: ClockState, look: Instant, up: Iterable[str], bounds: Bounds) -> bool:
+def is_check_due(state: ClockState, instant: Instant, up: Iterable[str], bounds: Bounds) -> bool:
     """A check is due at start, at any doubt, and every minute. It is due soon while nodes disagree, or one is up that
     was not queried, or the measured error is too wide for a caller in this process: that may have been a slow
     answer."""
@@ -225,7 +231,7 @@ def is_check_due(state: ClockState, look: Instant, up: Iterable[str], bounds: Bo
     unasked = set(up) - state.check.asked
     serves_all = state.check.agrees and state.check.farthest.worst_us <= bounds.narrowest_skew_us // 2
     pause_us = bounds.ask_every_us if serves_all and not unasked else bounds.ask_again_us
-    return look.boot_us - state.check.started_boot_us >= pause_us
+    return instant.boot_us - state.check.started_boot_us >= pause_us
 
 
 def excluded(state: ClockState, known: Iterable[str]) -> frozenset[str]:
@@ -236,19 +242,19 @@ def excluded(state: ClockState, known: Iterable[str]) -> frozenset[str]:
     return frozenset(known) - {finding.node for finding in state.check.within}
 
 
-def now_us(state: ClockState, look: Instant, given_us: int) -> int:
+def now_us(state: ClockState, instant: Instant, given_us: int) -> int:
     """The time: boot time and the offset, but never less than was given before."""
-    return max(given_us, look.boot_us + state.offset_us)
+    return max(given_us, instant.boot_us + state.offset_us)
 
 
-def judge(reading: Reading, offset_us: int, bound_us: int) -> Finding:
+def judge(reading: ClockReading, offset_us: int, bound_us: int) -> Finding:
     """Within the bound for sure, beyond it for sure, or unclear."""
     difference_us, uncertainty_us = reading.difference_us(offset_us), reading.uncertainty_us
-    standing = Standing.UNCLEAR
+    standing = NodeClockStatus.UNCLEAR
     if abs(difference_us) + uncertainty_us <= bound_us:
-        standing = Standing.WITHIN
+        standing = NodeClockStatus.WITHIN
     elif abs(difference_us) - uncertainty_us > bound_us:
-        standing = Standing.BEYOND
+        standing = NodeClockStatus.BEYOND
     return Finding(reading.node, standing, difference_us, uncertainty_us)
 
 
@@ -257,7 +263,7 @@ def conclude(
     *,
     started: Instant,
     ended: Instant,
-    readings: Mapping[str, Reading | None],
+    readings: Mapping[str, ClockReading | None],
     given_us: int,
     bounds: Bounds,
 ) -> ClockState:
@@ -266,7 +272,7 @@ def conclude(
     A time already given can be ahead of either: it is judged too, since callers see it until the clock caught up.
     """
     state = notice(state, ended, bounds)
-    offsets = (state.offset_us, ended.apart_us)
+    offsets = (state.offset_us, ended.wall_offset_us)
     asked = frozenset(node for node, reading in readings.items() if reading is not None)
     checks = [
         Check(started.boot_us, _judge_all(readings, max(offset_us, given_us - ended.boot_us), bounds), asked)
@@ -277,39 +283,41 @@ def conclude(
     return replace(
         state,
         offset_us=offsets[chosen],
-        apart_us=ended.apart_us if settled else state.apart_us,
+        wall_offset_us=ended.wall_offset_us if settled else state.wall_offset_us,
         check=checks[chosen],
         doubt=None if settled else state.doubt,
     )
 
 
-def _judge_all(readings: Mapping[str, Reading | None], offset_us: int, bounds: Bounds) -> tuple[Finding, ...]:
+def _judge_all(readings: Mapping[str, ClockReading | None], offset_us: int, bounds: Bounds) -> tuple[Finding, ...]:
     return tuple(
-        judge(reading, offset_us, bounds.max_skew_us // 2) if reading else Finding(node, Standing.UNCLEAR)
+        judge(reading, offset_us, bounds.max_skew_us // 2) if reading else Finding(node, NodeClockStatus.UNCLEAR)
         for node, reading in sorted(readings.items())
     )
 
 
-def trouble(state: ClockState, look: Instant, bounds: Bounds, max_skew_us: int | None = None) -> Trouble | None:
+def find_clock_problem(
+    state: ClockState, instant: Instant, bounds: Bounds, max_skew_us: int | None = None
+) -> ClockProblem | None:
     """Why nothing may be owned, acknowledged or sent now; None if it may. The bound can be narrower than usual."""
     if state.check is None or state.doubt is not None:
-        return Trouble((state.doubt or Doubt.NEVER_ASKED).value, by_us=state.doubted_by_us or None)
+        return ClockProblem((state.doubt or Doubt.NEVER_ASKED).value, by_us=state.doubted_by_us or None)
     bound_us = min(bounds.max_skew_us, bounds.max_skew_us if max_skew_us is None else max_skew_us) // 2
     if not state.check.agrees:
         return _disagreement(state.check, bound_us)
-    if not Promise(state.check.started_boot_us, bounds.trusted_for_us).still_holds(look.boot_us):
-        return Trouble(TOO_LONG_AGO, by_us=look.boot_us - state.check.started_boot_us)
+    if not Promise(state.check.started_boot_us, bounds.trusted_for_us).still_holds(instant.boot_us):
+        return ClockProblem(TOO_LONG_AGO, by_us=instant.boot_us - state.check.started_boot_us)
     farthest = state.check.farthest
     if farthest.worst_us <= bound_us:
         return None
     if abs(farthest.difference_us) - farthest.uncertainty_us > bound_us:
         return _beyond(farthest, bound_us)
-    return Trouble(TOO_SLOWLY, farthest.node, farthest.worst_us, bound_us, SEE_TO_THE_NETWORK)
+    return ClockProblem(TOO_SLOWLY, farthest.node, farthest.worst_us, bound_us, SEE_TO_THE_NETWORK)
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The validity of a state while it stays the same: `trouble` computed once instead of at every use."""
+    """The validity of a state while it stays the same: `find_clock_problem` computed once instead of at every use."""
 
     until_boot_us: int
     """Before this time there is no trouble, except for callers with a narrower bound."""
@@ -329,13 +337,13 @@ def trust(state: ClockState, bounds: Bounds) -> Trust | None:
     return Trust(until.silent_after_us, 2 * worst_us)
 
 
-def _disagreement(check: Check, bound_us: int) -> Trouble:
+def _disagreement(check: Check, bound_us: int) -> ClockProblem:
     worst = check.worst
     if worst is None:
-        return Trouble("no node of the home data centre is known")
-    if worst.standing is Standing.BEYOND:
+        return ClockProblem("no node of the home data centre is known")
+    if worst.standing is NodeClockStatus.BEYOND:
         return _beyond(worst, bound_us)
-    return Trouble(
+    return ClockProblem(
         "too few nodes answered fast enough to compare clocks",
         node=worst.node,
         bound_us=bound_us,
@@ -343,8 +351,8 @@ def _disagreement(check: Check, bound_us: int) -> Trouble:
     )
 
 
-def _beyond(finding: Finding, bound_us: int) -> Trouble:
-    return Trouble(
+def _beyond(finding: Finding, bound_us: int) -> ClockProblem:
+    return ClockProblem(
         "this host's clock and a node's differ too much",
         finding.node,
         finding.difference_us,
@@ -353,6 +361,6 @@ def _beyond(finding: Finding, bound_us: int) -> Trouble:
     )
 
 
-def best_reading(readings: Iterable[Reading]) -> Reading | None:
+def best_reading(readings: Iterable[ClockReading]) -> ClockReading | None:
     """Of several readings of a node the most precise: the one with the shortest round trip."""
     return min(readings, key=lambda reading: reading.round_trip_us, default=None)

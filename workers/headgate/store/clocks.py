@@ -23,7 +23,7 @@ from typing import Protocol
 
 from headgate.errors import Unavailable
 from headgate.store import clock as decide
-from headgate.store.clock import Bounds, ClockState, Doubt, Finding, Instant, Reading, Trouble, Trust
+from headgate.store.clock import Bounds, ClockProblem, ClockReading, ClockState, Doubt, Finding, Instant, Trust
 from headgate.store.store import STORE_ERRORS
 from headgate.supervised_loop import SupervisedLoop
 
@@ -58,7 +58,7 @@ class NodeTimes(Protocol):
 class TimeSource(Protocol):
     """The machine's clocks."""
 
-    def look(self) -> Instant:
+    def read_instant(self) -> Instant:
         """Both, read at the same time."""
         ...
 
@@ -66,17 +66,17 @@ class TimeSource(Protocol):
 class MachineTime:
     """CLOCK_BOOTTIME counts while the machine sleeps, and nobody can set it; NTP steers the wall clock."""
 
-    def look(self) -> Instant:
+    def read_instant(self) -> Instant:
         """Boot time is read before and after the wall clock: a switch of tasks in between would seem to be a step."""
         best: tuple[int, Instant] | None = None
         for _ in range(3):
             before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
             wall = time.time_ns()
             after = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-            look = Instant((before + after) // 2000, wall // 1000)
+            instant = Instant((before + after) // 2000, wall // 1000)
             if after - before < 1_000_000:
-                return look
-            best = min(best or (after - before, look), (after - before, look), key=lambda each: each[0])
+                return instant
+            best = min(best or (after - before, instant), (after - before, instant), key=lambda each: each[0])
         assert best is not None  # noqa: S101 - three turns were made
         return best[1]
 
@@ -111,11 +111,11 @@ class Clock:
         self._bounds = bounds or Bounds()
         self._source = source or MachineTime()
         self._turn_s = turn_s
-        self._state: ClockState = decide.begin(self._source.look())
+        self._state: ClockState = decide.begin(self._source.read_instant())
         self._judged: ClockState | None = None
         self._trust: Trust | None = None
         self._given_us = 0
-        self._said: Trouble | None = None
+        self._reported: ClockProblem | None = None
         self._excluded: frozenset[str] = frozenset()
         self._checking = asyncio.Lock()
         self._concluded = asyncio.Event()
@@ -134,20 +134,20 @@ class Clock:
 
     def now_us(self) -> int:
         """The time, in microseconds since 1970; never less than before. It promises nothing: see `require`."""
-        return self._give(self._look())
+        return self._give(self._read_instant())
 
     def require(self, max_skew_us: int | None = None) -> int:
         """The time, if it may be relied on within this bound (the process's own unless a narrower one is given)."""
-        look = self._look()
+        instant = self._read_instant()
         if self._state is not self._judged:
             self._judged, self._trust = self._state, decide.trust(self._state, self._bounds)
         trust = self._trust
         narrow = max_skew_us is not None and trust is not None and max_skew_us < trust.bound_us_min
-        if trust is None or look.boot_us >= trust.until_boot_us or narrow:
-            found = decide.trouble(self._state, look, self._bounds, max_skew_us)
-            if found is not None:
-                raise _error(found)
-        return self._give(look)
+        if trust is None or instant.boot_us >= trust.until_boot_us or narrow:
+            problem = decide.find_clock_problem(self._state, instant, self._bounds, max_skew_us)
+            if problem is not None:
+                raise _error(problem)
+        return self._give(instant)
 
     @property
     def max_skew_us(self) -> int:
@@ -176,9 +176,9 @@ class Clock:
     async def check(self) -> None:
         """Compare with every node now, and judge. One at a time: a concurrent caller waits, and checks again."""
         async with self._checking:
-            started = self._source.look()
+            started = self._source.read_instant()
             readings = await self._ask_all()
-            ended = self._source.look()
+            ended = self._source.read_instant()
             self._state = decide.conclude(
                 self._state,
                 started=started,
@@ -188,7 +188,7 @@ class Clock:
                 bounds=self._bounds,
             )
             self._exclude()
-        self._say()
+        self._report()
         self._concluded.set()
 
     def figures(self) -> ClockFigures:
@@ -197,7 +197,7 @@ class Clock:
         findings: tuple[Finding, ...] = check.findings if check else ()
         answered = [each for each in findings if each.uncertainty_us]
         return ClockFigures(
-            trusted=decide.trouble(self._state, self._source.look(), self._bounds) is None,
+            trusted=decide.find_clock_problem(self._state, self._source.read_instant(), self._bounds) is None,
             differences_us={each.node: each.difference_us for each in answered},
             uncertainties_us={each.node: each.uncertainty_us for each in answered},
             excluded=tuple(sorted(self._excluded)),
@@ -210,19 +210,19 @@ class Clock:
         """Why this clock is not kept any more, if so."""
         return self._keeper.why_dead()
 
-    def _look(self) -> Instant:
-        look = self._source.look()
-        self._state = decide.notice(self._state, look, self._bounds)
-        return look
+    def _read_instant(self) -> Instant:
+        instant = self._source.read_instant()
+        self._state = decide.notice(self._state, instant, self._bounds)
+        return instant
 
-    def _give(self, look: Instant) -> int:
-        self._given_us = decide.now_us(self._state, look, self._given_us)
+    def _give(self, instant: Instant) -> int:
+        self._given_us = decide.now_us(self._state, instant, self._given_us)
         return self._given_us
 
     async def _keep(self) -> None:
         while True:
             self._turn()
-            if decide.is_check_due(self._state, self._source.look(), self._up(), self._bounds):
+            if decide.is_check_due(self._state, self._source.read_instant(), self._up(), self._bounds):
                 await self._check_turning()
             await asyncio.sleep(self._turn_s)
 
@@ -238,9 +238,9 @@ class Clock:
             checking.cancel()
 
     def _turn(self) -> None:
-        self._state = decide.turn(self._state, self._source.look(), self._bounds)
+        self._state = decide.turn(self._state, self._source.read_instant(), self._bounds)
         self._exclude()
-        self._say()
+        self._report()
 
     def _exclude(self) -> None:
         """Nodes beyond the bound are not coordinators; nor are those that came up and were not queried yet."""
@@ -252,50 +252,50 @@ class Clock:
     def _up(self) -> list[str]:
         return [node for node, is_up in self._nodes.coordinators().items() if is_up]
 
-    async def _ask_all(self) -> dict[str, Reading | None]:
+    async def _ask_all(self) -> dict[str, ClockReading | None]:
         asked = self._up()
         answers = await asyncio.gather(*(self._ask(node) for node in asked))
         return dict.fromkeys(self._nodes.coordinators()) | dict(zip(asked, answers, strict=True))
 
-    async def _ask(self, node: str) -> Reading | None:
+    async def _ask(self, node: str) -> ClockReading | None:
         """The best of a few readings: a pause of the server in one of them does not affect the result."""
         readings = []
         for _ in range(ASKED_TIMES):
-            sent = self._source.look()
+            sent = self._source.read_instant()
             try:
                 node_us = await self._nodes.ask_time(node, ASK_WITHIN_S)
             except STORE_ERRORS:
                 break
-            readings.append(Reading(node, sent.boot_us, self._source.look().boot_us, node_us))
+            readings.append(ClockReading(node, sent.boot_us, self._source.read_instant().boot_us, node_us))
         return decide.best_reading(readings)
 
-    def _say(self) -> None:
+    def _report(self) -> None:
         """One line when the trust is lost for a caller that needs it, and one when it is back. There is none when the
         same trouble shows at another node, as it does in turn when this clock is off and all nodes are correct."""
-        found = decide.trouble(self._state, self._source.look(), self._bounds)
-        if (found.problem if found else None) == (self._said.problem if self._said else None):
+        problem = decide.find_clock_problem(self._state, self._source.read_instant(), self._bounds)
+        if (problem.problem if problem else None) == (self._reported.problem if self._reported else None):
             return
-        if found is None:
+        if problem is None:
             log.info("clock is within bounds again")
         elif self._state.doubt is Doubt.NEVER_ASKED:
             return
         elif self._state.doubt is not None:  # the check that follows reports the result
-            log.info("clock is not trusted", extra={"reason": str(_error(found))})
+            log.info("clock is not trusted", extra={"reason": str(_error(problem))})
         else:
-            log.warning("clock is not trusted", extra={"reason": str(_error(found))})
-        self._said = found
+            log.warning("clock is not trusted", extra={"reason": str(_error(problem))})
+        self._reported = problem
 
 
-def _error(found: Trouble) -> ClockNotTrusted:
-    facts: dict[str, object] = {"why": found.problem}
-    if found.node is not None:
-        facts["node"] = found.node
-    if found.by_us is not None:
-        facts["by_ms"] = round(found.by_us / 1000)
-    if found.bound_us is not None:
-        facts["bound_ms"] = found.bound_us // 1000
+def _error(problem: ClockProblem) -> ClockNotTrusted:
+    facts: dict[str, object] = {"why": problem.problem}
+    if problem.node is not None:
+        facts["node"] = problem.node
+    if problem.by_us is not None:
+        facts["by_ms"] = round(problem.by_us / 1000)
+    if problem.bound_us is not None:
+        facts["bound_ms"] = problem.bound_us // 1000
     return ClockNotTrusted(
         "Clock is not trusted; nothing is owned, acknowledged or sent",
-        remedy=found.remedy,
+        remedy=problem.remedy,
         **facts,
     )

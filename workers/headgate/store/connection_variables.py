@@ -32,13 +32,13 @@ OF_OTHERS_TOO: Final = frozenset(("USERNAME", "PASSWORD", "KEYSPACE"))
 def variable_names(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment variable that each setting is read from; a setting without one is not in it."""
     is_bare_connection = bool(environment.get("CONTACT_POINTS", "").strip())
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for setting in VARIABLES:
         if environment.get(PREFIX + setting, "").strip():
-            found[setting] = PREFIX + setting
+            names[setting] = PREFIX + setting
         elif environment.get(setting, "").strip() and (is_bare_connection or setting not in OF_OTHERS_TOO):
-            found[setting] = setting
-    return found
+            names[setting] = setting
+    return names
 
 
 def connection_variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -154,9 +154,9 @@ def retired(generations: Generations, number: int) -> Generations:
     return replace(generations, earlier=left)
 
 
-def written_at(generations: Generations, moment_us: int) -> Generation:
+def written_at(generations: Generations, time_us: int) -> Generation:
     """The one that a producer writes to, for messages due at that time."""
-    if generations.next is not None and moment_us >= generations.next.from_us:
+    if generations.next is not None and time_us >= generations.next.from_us:
         return generations.next
     return generations.current
 

@@ -29,7 +29,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class FoundColumn:
+class ActualColumn:
     """A column as the server describes it."""
 
     name: str
@@ -45,12 +45,12 @@ class FoundColumn:
 
 
 @dataclass(frozen=True)
-class FoundTable:
+class ActualTable:
     """A table as the server describes it."""
 
     name: str
     id: UUID
-    columns: tuple[FoundColumn, ...]
+    columns: tuple[ActualColumn, ...]
     gc_grace_s: int
     default_ttl_s: int = 0
     comment: str = ""
@@ -58,11 +58,11 @@ class FoundTable:
     compression: Mapping[str, str] = field(default_factory=dict)
 
 
-class Standing(Enum):
+class DriftStatus(Enum):
     """The state of a difference."""
 
     MENDABLE = "repairable"
-    MENDED = "repaired"
+    FIXED = "repaired"
     BY_HAND = "needs manual repair"
 
 
@@ -73,45 +73,45 @@ class Drift:
     table: str
     what: str
     wanted: str
-    found: str
-    standing: Standing
+    actual: str
+    standing: DriftStatus
     cql: str | None = None
     """The repair."""
 
-    def mended(self) -> Drift:
+    def fixed(self) -> Drift:
         """The same, once its CQL has run."""
-        return replace(self, standing=Standing.MENDED)
+        return replace(self, standing=DriftStatus.FIXED)
 
     def __str__(self) -> str:
-        return f"{self.table}: {self.what} is {self.found}, should be {self.wanted} ({self.standing.value})"
+        return f"{self.table}: {self.what} is {self.actual}, should be {self.wanted} ({self.standing.value})"
 
 
-def columns_of(table: Table) -> dict[str, FoundColumn]:
+def columns_of(table: Table) -> dict[str, ActualColumn]:
     """The columns of a declared table, as the server would describe them."""
     clustering = table.clustering_names
-    found = {}
+    columns = {}
     for name, column in table.by_name.items():
         kind, position = Kind.STATIC if column.static else Kind.REGULAR, -1
         if name in table.partition_names:
             kind, position = Kind.PARTITION, table.partition_names.index(name)
         elif name in clustering:
             kind, position = Kind.CLUSTERING, clustering.index(name)
-        found[name] = FoundColumn(name, column.type.cql, kind, position, name in table.descending)
-    return found
+        columns[name] = ActualColumn(name, column.type.cql, kind, position, name in table.descending)
+    return columns
 
 
-def compare(keyspace: str, wanted: Table, found: FoundTable) -> tuple[Drift, ...]:
+def compare(keyspace: str, wanted: Table, actual: ActualTable) -> tuple[Drift, ...]:
     """Every difference, columns first; none when it is as it should be."""
-    return (*_columns(keyspace, wanted, found), *_options(keyspace, wanted, found))
+    return (*_columns(keyspace, wanted, actual), *_options(keyspace, wanted, actual))
 
 
 def missing(table: Table) -> Drift:
     """A table that existed once. Its name is never used again: writes to the old one could still land."""
-    return Drift(table.name, "the table", "there", "dropped", Standing.BY_HAND)
+    return Drift(table.name, "the table", "there", "dropped", DriftStatus.BY_HAND)
 
 
-def _columns(keyspace: str, wanted: Table, found: FoundTable) -> Iterator[Drift]:
-    there = {column.name: column for column in found.columns}
+def _columns(keyspace: str, wanted: Table, actual: ActualTable) -> Iterator[Drift]:
+    there = {column.name: column for column in actual.columns}
     for name, column in columns_of(wanted).items():
         if name not in there:
             in_key = column.kind in (Kind.PARTITION, Kind.CLUSTERING)
@@ -119,24 +119,24 @@ def _columns(keyspace: str, wanted: Table, found: FoundTable) -> Iterator[Drift]
             yield _drift(wanted, f"column {name}", str(column), "missing", cql)
         elif there[name] != column:
             yield _drift(wanted, f"column {name}", str(column), str(there[name]), None)
-    for column in found.columns:
+    for column in actual.columns:
         if column.kind in (Kind.PARTITION, Kind.CLUSTERING) and column.name not in wanted.by_name:
             yield _drift(wanted, f"column {column.name}", "not in the key", str(column), None)
 
 
-def _options(keyspace: str, wanted: Table, found: FoundTable) -> Iterator[Drift]:
+def _options(keyspace: str, wanted: Table, actual: ActualTable) -> Iterator[Drift]:
     def drift(option: str, should: object, is_: object) -> Drift:
         return _drift(wanted, option, str(should), str(is_), alter_table_cql(keyspace, wanted, [option]))
 
-    if found.gc_grace_s < wanted.gc_grace_s:
-        yield drift("gc_grace_seconds", wanted.gc_grace_s, found.gc_grace_s)
-    if found.default_ttl_s != wanted.default_ttl_s:
-        yield drift("default_time_to_live", wanted.default_ttl_s, found.default_ttl_s)
-    if found.comment != wanted.purpose:
-        yield drift("comment", repr(wanted.purpose), repr(found.comment))
+    if actual.gc_grace_s < wanted.gc_grace_s:
+        yield drift("gc_grace_seconds", wanted.gc_grace_s, actual.gc_grace_s)
+    if actual.default_ttl_s != wanted.default_ttl_s:
+        yield drift("default_time_to_live", wanted.default_ttl_s, actual.default_ttl_s)
+    if actual.comment != wanted.purpose:
+        yield drift("comment", repr(wanted.purpose), repr(actual.comment))
     for option, should, is_ in (
-        ("compaction", wanted.compaction, found.compaction),
-        ("compression", wanted.compression, found.compression),
+        ("compaction", wanted.compaction, actual.compaction),
+        ("compression", wanted.compression, actual.compression),
     ):
         declared = {key: _plain(key, value) for key, value in should}
         there = {key: _plain(key, is_.get(key, "")) for key in declared}
@@ -150,10 +150,10 @@ def _plain(key: str, value: object) -> str:
     return text.rpartition(".")[2] if key == "class" else text
 
 
-def _drift(table: Table, what: str, wanted: str, found: str, cql: str | None) -> Drift:
-    return Drift(table.name, what, wanted, found, Standing.MENDABLE if cql else Standing.BY_HAND, cql)
+def _drift(table: Table, what: str, wanted: str, actual: str, cql: str | None) -> Drift:
+    return Drift(table.name, what, wanted, actual, DriftStatus.MENDABLE if cql else DriftStatus.BY_HAND, cql)
 
 
 def unmended(drifts: Iterable[Drift]) -> tuple[Drift, ...]:
     """Those that still exist."""
-    return tuple(drift for drift in drifts if drift.standing is not Standing.MENDED)
+    return tuple(drift for drift in drifts if drift.standing is not DriftStatus.FIXED)

@@ -50,10 +50,10 @@ class StoreMetrics:
     def of(self, kind: str, table: str, detail: str = "") -> ShapeMetrics:
         """The numbers of one kind on one table; `detail` distinguishes its shapes. The object stays the same."""
         key = (kind, table, detail)
-        found = self._shapes.get(key)
-        if found is None:
-            found = self._shapes[key] = ShapeMetrics(*key)
-        return found
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = ShapeMetrics(*key)
+        return shape
 
     def __iter__(self) -> Iterator[ShapeMetrics]:
         return iter(tuple(self._shapes.values()))

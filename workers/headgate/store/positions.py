@@ -70,23 +70,23 @@ def _high_of(ticks: int) -> int:
     return time_low << 96 | time_mid << 80 | time_high << 64 | _VERSION_1
 
 
-def _ticks_of(moment_us: int) -> int:
-    return moment_us * TICKS_IN_US + EPOCH_TICKS
+def _ticks_of(time_us: int) -> int:
+    return time_us * TICKS_IN_US + EPOCH_TICKS
 
 
-def moment_us_of(position: UUID) -> int:
+def time_us_of(position: UUID) -> int:
     """When it is due, in microseconds since 1970."""
     return (time_of(position) - EPOCH_TICKS) // TICKS_IN_US
 
 
-def first_at(moment_us: int) -> UUID:
+def first_at(time_us: int) -> UUID:
     """Below or equal to every position of that microsecond, from any process: the start of a slice from it."""
-    return _uuid_at(_ticks_of(moment_us), _LOWEST)
+    return _uuid_at(_ticks_of(time_us), _LOWEST)
 
 
-def last_at(moment_us: int) -> UUID:
+def last_at(time_us: int) -> UUID:
     """Above or equal to every position of that microsecond: where a slice up to it ends."""
-    return _uuid_at(_ticks_of(moment_us) + TICKS_IN_US - 1, _HIGHEST)
+    return _uuid_at(_ticks_of(time_us) + TICKS_IN_US - 1, _HIGHEST)
 
 
 def position_at(order: int) -> UUID:
@@ -117,20 +117,20 @@ class Positions:
         self._numbers = count()
         self._high = (-1, 0)
         self._low = (-1, 0)
-        self.begin_anew()
+        self.restart()
         _makers.add(self)
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Start from another random number; called by itself in a forked child."""
         self._numbers = count(self._random_start())
 
-    def at(self, moment_us: int) -> UUID:
+    def at(self, time_us: int) -> UUID:
         """A unique position for that time. Many are often created for one time, and their numbers follow each other,
         so the constant part is kept."""
         known_us, high = self._high
-        if known_us != moment_us:
-            high = _high_of(_ticks_of(moment_us))
-            self._high = moment_us, high
+        if known_us != time_us:
+            high = _high_of(_ticks_of(time_us))
+            self._high = time_us, high
         number = next(self._numbers)
         known, low = self._low
         if known != number >> 7:
@@ -149,9 +149,9 @@ def _spread(number: int) -> int:
 _makers: weakref.WeakSet[Positions] = weakref.WeakSet()
 
 
-def _begin_all_anew() -> None:
+def _restart_all() -> None:
     for maker in tuple(_makers):
-        maker.begin_anew()
+        maker.restart()
 
 
-os.register_at_fork(after_in_child=_begin_all_anew)
+os.register_at_fork(after_in_child=_restart_all)

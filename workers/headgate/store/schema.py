@@ -16,14 +16,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from headgate.errors import Refused, Surroundings
+from headgate.errors import EnvironmentProblem, OperationRefused
 from headgate.store.cql import create_keyspace_cql, create_table_cql
-from headgate.store.drift import Drift, FoundTable, compare, missing, unmended
+from headgate.store.drift import ActualTable, Drift, compare, missing, unmended
 from headgate.store.table import Keyspace, Table
 
 
 @dataclass(frozen=True)
-class FoundKeyspace:
+class ActualKeyspace:
     """A keyspace as the server describes it."""
 
     name: str
@@ -35,11 +35,11 @@ class FoundKeyspace:
 class SchemaPort(Protocol):
     """The interface to a server. `CassandraSchema` implements it."""
 
-    async def read_keyspace(self, name: str) -> FoundKeyspace | None:
+    async def read_keyspace(self, name: str) -> ActualKeyspace | None:
         """The keyspace, if there is one."""
         ...
 
-    async def read_tables(self, keyspace: str) -> Mapping[str, FoundTable]:
+    async def read_tables(self, keyspace: str) -> Mapping[str, ActualTable]:
         """Its tables by name."""
         ...
 
@@ -60,23 +60,23 @@ class SchemaPort(Protocol):
         ...
 
 
-class RightsMissing(Refused):
+class RightsMissing(OperationRefused):
     """The role may not do this."""
 
 
 class SchemaRightsMissing(RightsMissing):
     """This role may not create the required objects."""
 
-    def __init__(self, cql: Iterable[str], said: str) -> None:
+    def __init__(self, cql: Iterable[str], detail: str) -> None:
         self.cql = tuple(cql)
         super().__init__(
             remedy="pass the CQL (headgate apply --dry-run) to an administrator, then apply again",
-            cause=said,
+            cause=detail,
             statements=len(self.cql),
         )
 
 
-class KeyspaceUnfit(Surroundings):
+class KeyspaceUnfit(EnvironmentProblem):
     """The keyspace exists, and is not replicated where it is needed; an existing one is never altered."""
 
 
@@ -131,12 +131,12 @@ class SchemaStanding:
     """Of the requested tables that exist."""
 
 
-async def read_standing(port: SchemaPort, keyspace: Keyspace, tables: Collection[Table]) -> SchemaStanding:
+async def read_result(port: SchemaPort, keyspace: Keyspace, tables: Collection[Table]) -> SchemaStanding:
     """Read a keyspace, and compare these tables. KeyspaceUnfit where it is not replicated where it has to be."""
-    found = await port.read_keyspace(keyspace.name)
-    if found is None:
+    keyspace_read = await port.read_keyspace(keyspace.name)
+    if keyspace_read is None:
         return SchemaStanding(keyspace_there=False, there=frozenset(), drifts=())
-    require_fit(found, keyspace)
+    require_fit(keyspace_read, keyspace)
     there = await port.read_tables(keyspace.name)
     drifts = [
         drift for table in tables if table.name in there for drift in compare(keyspace.name, table, there[table.name])
@@ -148,10 +148,10 @@ async def plan(
     port: SchemaPort, keyspace: Keyspace, tables: Collection[Table], made_before: Collection[str] = ()
 ) -> SchemaPlan:
     """Compare the existing state with the required one. Reads only."""
-    found = await port.read_keyspace(keyspace.name)
-    there: Mapping[str, FoundTable] = {}
-    if found is not None:
-        require_fit(found, keyspace)
+    keyspace_read = await port.read_keyspace(keyspace.name)
+    there: Mapping[str, ActualTable] = {}
+    if keyspace_read is not None:
+        require_fit(keyspace_read, keyspace)
         there = await port.read_tables(keyspace.name)
     create: list[tuple[str, Table]] = []
     drifts: list[Drift] = []
@@ -163,7 +163,7 @@ async def plan(
         else:
             create.append((keyspace.name, table))
     served = tuple((keyspace.name, table.name) for table in tables if table.name in there)
-    return SchemaPlan(() if found else (keyspace,), tuple(create), tuple(drifts), served)
+    return SchemaPlan(() if keyspace_read else (keyspace,), tuple(create), tuple(drifts), served)
 
 
 async def carry_out(port: SchemaPort, planned: SchemaPlan) -> SchemaReport:
@@ -173,7 +173,7 @@ async def carry_out(port: SchemaPort, planned: SchemaPlan) -> SchemaReport:
             await port.change(create_keyspace_cql(keyspace))
         for keyspace_name, table in planned.tables:
             await port.change(create_table_cql(keyspace_name, table))
-        drifts = [await _mend(port, drift) for drift in planned.drifts]
+        drifts = [await _fix(port, drift) for drift in planned.drifts]
     except SchemaRightsMissing:
         raise
     except RightsMissing as refused:
@@ -209,20 +209,20 @@ async def _agree(port: SchemaPort, planned: SchemaPlan) -> None:
         await port.agree(keyspace, tables)
 
 
-async def _mend(port: SchemaPort, drift: Drift) -> Drift:
+async def _fix(port: SchemaPort, drift: Drift) -> Drift:
     if drift.cql is None:
         return drift
     await port.change(drift.cql)
-    return drift.mended()
+    return drift.fixed()
 
 
-def require_fit(found: FoundKeyspace, wanted: Keyspace) -> None:
+def require_fit(actual: ActualKeyspace, wanted: Keyspace) -> None:
     """LOCAL_QUORUM means replicas of the home data center: without any, every request would fail."""
     for data_center, _ in wanted.replication:
-        if found.strategy.endswith("NetworkTopologyStrategy") and not found.replicas.get(data_center):
+        if actual.strategy.endswith("NetworkTopologyStrategy") and not actual.replicas.get(data_center):
             raise KeyspaceUnfit(
-                keyspace=found.name,
+                keyspace=actual.name,
                 data_center=data_center,
-                replicated=", ".join(sorted(found.replicas)) or "nowhere",
+                replicated=", ".join(sorted(actual.replicas)) or "nowhere",
                 remedy="name a keyspace of your own, or have an administrator add the data center to its replication",
             )

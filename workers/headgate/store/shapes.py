@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cached_property, lru_cache
 
 from headgate.errors import Bug
-from headgate.store.table import Column, Table, Written
+from headgate.store.table import Column, Table, WrittenBy
 from headgate.store.types import Value
 
 SHAPES_MAX = 4096
@@ -34,7 +34,7 @@ class Operator(Enum):
 
 
 @dataclass(frozen=True)
-class Bound:
+class SliceBound:
     """One end of a slice."""
 
     value: Value
@@ -46,8 +46,8 @@ class Slice:
     """A run of rows in clustering order: columns held equal, then one column between two bounds."""
 
     column: str
-    lower: Bound | None = None
-    upper: Bound | None = None
+    lower: SliceBound | None = None
+    upper: SliceBound | None = None
     equal: Mapping[str, Value] = field(default_factory=dict)
 
     @property
@@ -80,7 +80,7 @@ class SliceForm:
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class StatementShape:
     """The common part of all shapes. Two shapes are the same when they are the same object: they are created once."""
 
     table: Table
@@ -147,7 +147,7 @@ class Shape:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InsertShape(Shape):
+class InsertShape(StatementShape):
     """Columns of a row to be made, by LWT or plainly."""
 
     names: tuple[str, ...] = ()
@@ -159,7 +159,7 @@ class InsertShape(Shape):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class UpdateShape(Shape):
+class UpdateShape(StatementShape):
     """Cells to be set, the key, then the conditions."""
 
     to: tuple[str, ...] = ()
@@ -178,7 +178,7 @@ class UpdateShape(Shape):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DeleteShape(Shape):
+class DeleteShape(StatementShape):
     """A row, a range of rows, or a partition."""
 
     key: tuple[str, ...] = ()
@@ -190,7 +190,7 @@ class DeleteShape(Shape):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SelectShape(Shape):
+class SelectShape(StatementShape):
     """Columns of a partition, or of a slice of it."""
 
     key: tuple[str, ...] = ()
@@ -221,7 +221,7 @@ class SelectShape(Shape):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ScanShape(Shape):
+class ScanShape(StatementShape):
     """Key columns (and nothing else) of all partitions."""
 
     columns: tuple[str, ...] = ()
@@ -238,11 +238,11 @@ def _require_known(table: Table, names: Iterable[str]) -> None:
         _require(name in table.by_name, "No such column", table, column=name)
 
 
-def _require_written(table: Table, names: Iterable[str], by: Written) -> None:
+def _require_written(table: Table, names: Iterable[str], by: WrittenBy) -> None:
     for name in names:
         _require(
             table.by_name[name].written is by,
-            f"a column written by {'a plain write' if by is Written.LWT else 'LWT'} alone (rule R3)",
+            f"a column written by {'a plain write' if by is WrittenBy.LWT else 'LWT'} alone (rule R3)",
             table,
             column=name,
         )
@@ -262,7 +262,7 @@ def insert_shape(table: Table, names: tuple[str, ...], lwt: bool) -> InsertShape
     only_static = {name for name in names if name not in key} <= table.static_names
     wanted = set(table.partition_names) if only_static and not key <= set(names) else key
     _require(wanted <= set(names), "An insert must name the whole key", table, columns=sorted(wanted - set(names)))
-    by = Written.LWT if lwt else Written.PLAIN
+    by = WrittenBy.LWT if lwt else WrittenBy.PLAIN
     _require(
         table.rows is by, f"rows of this table are not written {'by LWT' if lwt else 'plainly'} (rule R3)", table
     )
@@ -289,7 +289,7 @@ def update_shape(
     _require(set(key) == set(wanted), "An update must name the whole key and nothing else", table, columns=key)
     _require(not set(to) & set(table.key_names), "A key column cannot be set", table)
     _require(table.attempt not in to, "The store writes the attempt column itself", table)
-    by = Written.LWT if lwt else Written.PLAIN
+    by = WrittenBy.LWT if lwt else WrittenBy.PLAIN
     _require_written(table, touched, by)
     _require_attempt(table, key, bool(lwt))
     return UpdateShape(table, to, key, bool(lwt), conditions)

@@ -25,13 +25,13 @@ from uuid import UUID
 from headgate.errors import Bug
 from headgate.store.consistency import Consistency
 from headgate.store.shapes import (
-    Bound,
     DeleteShape,
     InsertShape,
     Operator,
     ScanShape,
     SelectShape,
     Slice,
+    SliceBound,
     UpdateShape,
     delete_shape,
     insert_shape,
@@ -260,7 +260,7 @@ class RowsOf(Batch):
 
 
 @dataclass(frozen=True)
-class Condition:
+class CellCondition:
     """A condition on an LWT column. Null is compared by = and != alone: every other comparison is false in
     Cassandra."""
 
@@ -273,19 +273,19 @@ class Condition:
             raise StatementBroken("Null cannot be compared by order", column=self.column)
 
 
-def is_(column: str, value: Value) -> Condition:
+def is_(column: str, value: Value) -> CellCondition:
     """The column holds this value; with None, it holds nothing."""
-    return Condition(column, Operator.IS, value)
+    return CellCondition(column, Operator.IS, value)
 
 
-def is_not(column: str, value: Value) -> Condition:
+def is_not(column: str, value: Value) -> CellCondition:
     """The column holds another value."""
-    return Condition(column, Operator.IS_NOT, value)
+    return CellCondition(column, Operator.IS_NOT, value)
 
 
-def below(column: str, value: Value) -> Condition:
+def below(column: str, value: Value) -> CellCondition:
     """The column holds something smaller; nothing is not smaller."""
-    return Condition(column, Operator.BELOW, value)
+    return CellCondition(column, Operator.BELOW, value)
 
 
 class InsertIfAbsent(_Statement):
@@ -314,7 +314,7 @@ class UpdateIf(_Statement):
         table: Table,
         key: Mapping[str, Value],
         to: Mapping[str, Value],
-        *conditions: Condition,
+        *conditions: CellCondition,
         attempt: UUID,
         ttl_s: int | None = None,
     ) -> None:
@@ -445,8 +445,7 @@ def partition_of(statement: Plain | Conditional | Select) -> tuple[Value, ...]:
 __all__ = [
     "Batch",
     "BatchIf",
-    "Bound",
-    "Condition",
+    "CellCondition",
     "Conditional",
     "Decision",
     "Delete",
@@ -457,6 +456,7 @@ __all__ = [
     "Scan",
     "Select",
     "Slice",
+    "SliceBound",
     "Statement",
     "StatementBroken",
     "Update",

@@ -2,7 +2,7 @@
 `CassandraStore` on the driver and `SimulatedStore` on virtual replicas. Everything in this file is common to both.
 
 - A plain write or a read is sent again until it is answered or its time is up: both are idempotent (rule R4).
-  A write whose time is up is `Unknown`: it may be stored, or may still land.
+  A write whose time is up is `OutcomeUnknown`: it may be stored, or may still land.
 - An LWT is sent once (rule R3); again only while it is certain that no server has received it. When its answer is
   lost, the partition is read at the table's serial level for the uuid of the attempt. That read also ends every
   proposal in flight at the replicas, so an attempt that it does not return was not applied, or was overwritten. Both
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from headgate.errors import Bug, Refused, Surroundings, Unavailable
+from headgate.errors import Bug, EnvironmentProblem, OperationRefused, Unavailable
 from headgate.store.consistency import Consistency
 from headgate.store.rows import Row
 from headgate.store.statements import (
@@ -38,15 +38,15 @@ from headgate.store.wired import WiredRows, wire_rows
 T = TypeVar("T")
 
 
-class Unknown(Unavailable):
+class OutcomeUnknown(Unavailable):
     """It may have been applied, or may still be; the outcome is not known yet."""
 
 
 class NotEnoughReplicas(Unavailable):
     """Too few replicas are alive to try; nothing was done.
 
-    Where a part may have been done before the lack was detected it is `Unknown` instead: of an LWT, whose earlier
-    rounds may have been accepted, and of an unlogged batch of several partitions.
+    Where a part may have been done before the lack was detected it is `OutcomeUnknown` instead: of an LWT, whose
+    earlier rounds may have been accepted, and of an unlogged batch of several partitions.
     """
 
 
@@ -58,7 +58,7 @@ class StatementFailed(Bug):
     """The driver or the server failed on a statement in a way that is not understood."""
 
 
-STORE_ERRORS = (Unavailable, Refused, Surroundings, StatementFailed)
+STORE_ERRORS = (Unavailable, OperationRefused, EnvironmentProblem, StatementFailed)
 """How a statement may end although this process is sound: a right that was revoked, a table that is being altered, a
 node that is down. A background loop tries again; it ends neither itself nor the work of others."""
 
@@ -153,14 +153,14 @@ class Store(ABC):
         limit = self.within_s if within_s is None else within_s
         deadline = self.monotonic_s() + limit
         try:
-            answer = await self._until_seen(statement, deadline)
-        except Unknown:
+            answer = await self._until_visible(statement, deadline)
+        except OutcomeUnknown:
             return await self._resolve(statement, max(deadline - self.monotonic_s(), limit))
         if answer.applied:
             return Outcome(Verdict.APPLIED)
         return Outcome(Verdict.REFUSED, tuple(answer.rows))
 
-    async def _until_seen(self, statement: Decision, deadline: float) -> AttemptAnswer:
+    async def _until_visible(self, statement: Decision, deadline: float) -> AttemptAnswer:
         """Send an LWT until a server may have received it; one that was rejected unread keeps its uuid."""
         pause_s = self.retry_pause_s
         while True:
@@ -175,11 +175,13 @@ class Store(ABC):
     async def _resolve(self, statement: Decision, within_s: float) -> Outcome:
         select, attempt_name = _read_of_attempt(statement)
         try:
-            found = await self.read(select, within_s=within_s)
+            rows = await self.read(select, within_s=within_s)
         except Unavailable as error:
-            raise Unknown("An LWT was not answered, and its attempt cannot be read", last=error.message) from error
-        mine = any(getattr(row, attempt_name) == statement.attempt for row in found)
-        return Outcome(Verdict.APPLIED if mine else Verdict.OVERWRITTEN, tuple(found), resolved=True)
+            raise OutcomeUnknown(
+                "An LWT was not answered, and its attempt cannot be read", last=error.message
+            ) from error
+        mine = any(getattr(row, attempt_name) == statement.attempt for row in rows)
+        return Outcome(Verdict.APPLIED if mine else Verdict.OVERWRITTEN, tuple(rows), resolved=True)
 
     async def _until_answered(self, statement: Write | Select, within_s: float | None) -> AttemptAnswer:
         return await self._tried_again(
@@ -199,10 +201,10 @@ class Store(ABC):
             try:
                 return await send(min(left_s, attempt_s))
             except Unavailable as error:
-                sent_in_doubt = sent_in_doubt or isinstance(error, Unknown)
+                sent_in_doubt = sent_in_doubt or isinstance(error, OutcomeUnknown)
                 if deadline - self.monotonic_s() <= pause_s:
-                    if is_write and sent_in_doubt and not isinstance(error, Unknown):
-                        raise Unknown("A write was not answered in time", last=error.message) from error
+                    if is_write and sent_in_doubt and not isinstance(error, OutcomeUnknown):
+                        raise OutcomeUnknown("A write was not answered in time", last=error.message) from error
                     raise
             await self.pause(pause_s)
             pause_s = min(pause_s * 2, self.retry_pause_s_max)

@@ -21,7 +21,7 @@ GC_GRACE_S_MIN = DAY_S
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 
 
-class Written(Enum):
+class WrittenBy(Enum):
     """The writers of a cell: statements with their own timestamp, or lightweight transactions."""
 
     PLAIN = "plain"
@@ -34,7 +34,7 @@ class Column:
 
     name: str
     type: Type
-    written: Written = Written.PLAIN
+    written: WrittenBy = WrittenBy.PLAIN
     static: bool = False
 
 
@@ -52,7 +52,7 @@ class Table:
     clustering: tuple[Column, ...] = ()
     columns: tuple[Column, ...] = ()
     descending: frozenset[str] = frozenset()
-    rows: Written = Written.PLAIN
+    rows: WrittenBy = WrittenBy.PLAIN
     attempt: str | None = None
     serial: SerialLevel = SerialLevel.LOCAL_SERIAL
     gc_grace_s: int = 10 * DAY_S
@@ -95,7 +95,7 @@ class Table:
     @cached_property
     def has_lwt(self) -> bool:
         """Whether anything in it is written by LWT, so that a plain delete could miss it."""
-        return self.rows is Written.LWT or any(column.written is Written.LWT for column in self.columns)
+        return self.rows is WrittenBy.LWT or any(column.written is WrittenBy.LWT for column in self.columns)
 
     def named(self, name: str) -> Table:
         """The same table under another name: dedicated tables differ from the shared ones in nothing else."""
@@ -117,8 +117,8 @@ class Table:
         return [problem for broken, problem in checks if broken]
 
     def _attempt_is_sound(self) -> bool:
-        found = next((column for column in self.columns if column.name == self.attempt), None)
-        return found is not None and found.type is Type.UUID and found.written is Written.LWT
+        column = next((column for column in self.columns if column.name == self.attempt), None)
+        return column is not None and column.type is Type.UUID and column.written is WrittenBy.LWT
 
 
 @dataclass(frozen=True)

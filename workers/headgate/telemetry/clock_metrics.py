@@ -50,8 +50,8 @@ def _of_nodes(clocks: Iterable[ClockFigures], *, of_difference: bool) -> Values:
     worst: dict[str, tuple[int, int]] = {}
     for each in clocks:
         for node, difference_us in each.differences_us.items():
-            found = difference_us, each.uncertainties_us[node]
-            if node not in worst or abs(difference_us) + found[1] > abs(worst[node][0]) + worst[node][1]:
-                worst[node] = found
+            measured = difference_us, each.uncertainties_us[node]
+            if node not in worst or abs(difference_us) + measured[1] > abs(worst[node][0]) + worst[node][1]:
+                worst[node] = measured
     for node, (difference_us, uncertainty_us) in sorted(worst.items()):
         yield (node,), (difference_us if of_difference else uncertainty_us) / SECOND_US

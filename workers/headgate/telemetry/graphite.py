@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.telemetry.metrics import Registry, Sample
 
 PORT = 2003
@@ -43,16 +43,16 @@ def read_graphite(environment: Mapping[str, str]) -> GraphiteSettings | None:
     if wanted in ("", "false", "0", "no", "off"):
         return None
     if wanted not in ("true", "1", "yes", "on"):
-        raise SpecError("METRICS_GRAPHITE must be true or false", given=repr(wanted))
+        raise InvalidRequest("METRICS_GRAPHITE must be true or false", given=repr(wanted))
     url = environment.get("GRAPHITE_URL", "").strip()
-    found = _URL.fullmatch(url)
-    if found is None or not 0 < int(found["port"] or PORT) < 65536:
+    match = _URL.fullmatch(url)
+    if match is None or not 0 < int(match["port"] or PORT) < 65536:
         remedy = f"write host[:port] or tcp://host[:port]; default port: {PORT}"
-        raise SpecError("GRAPHITE_URL is not the address of a Graphite server", given=repr(url), remedy=remedy)
+        raise InvalidRequest("GRAPHITE_URL is not the address of a Graphite server", given=repr(url), remedy=remedy)
     prefix = environment.get("GRAPHITE_PREFIX", "").strip().strip(".") or PREFIX
     if not all(part and not _UNFIT.search(part) for part in prefix.split(".")):
-        raise SpecError("GRAPHITE_PREFIX must be names separated by dots", given=repr(prefix))
-    return GraphiteSettings(found["host"].strip("[]"), int(found["port"] or PORT), prefix)
+        raise InvalidRequest("GRAPHITE_PREFIX must be names separated by dots", given=repr(prefix))
+    return GraphiteSettings(match["host"].strip("[]"), int(match["port"] or PORT), prefix)
 
 
 def lines_of(registry: Registry, prefix: str, at_s: int) -> list[str]:

@@ -17,7 +17,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 """Upper bounds for durations from a millisecond to minutes; a last bucket counts longer ones."""
 
 
-class Counter:
+class CounterMetric:
     """Only grows."""
 
     __slots__ = ("value",)
@@ -60,15 +60,15 @@ class Histogram:
         return sum(self.buckets)
 
 
-Metric = TypeVar("Metric", Counter, Gauge, Histogram)
+Metric = TypeVar("Metric", CounterMetric, Gauge, Histogram)
 
 
 class Family(Generic[Metric]):
     """One metric by its labels."""
 
-    def __init__(self, name: str, says: str, labels: Sequence[str], make: Callable[[], Metric]) -> None:
+    def __init__(self, name: str, description: str, labels: Sequence[str], make: Callable[[], Metric]) -> None:
         self.name = name
-        self.says = says
+        self.description = description
         self.labels = tuple(labels)
         self._make: Callable[[], Metric] = make
         self._children: dict[tuple[str, ...], Metric] = {}
@@ -76,12 +76,12 @@ class Family(Generic[Metric]):
     def of(self, *values: str) -> Metric:
         """The metric with these label values. The object stays the same, so a hot path keeps it."""
         assert len(values) == len(self.labels)  # noqa: S101  a label too few is a bug of the caller
-        found = self._children.get(values)
-        if found is None:
+        child = self._children.get(values)
+        if child is None:
             if len(self._children) >= CHILDREN_MAX:
                 values = ("other",) * len(self.labels)
-            found = self._children.setdefault(values, self._make())
-        return found
+            child = self._children.setdefault(values, self._make())
+        return child
 
     def __iter__(self) -> Iterator[tuple[tuple[str, ...], Metric]]:
         return iter(tuple(self._children.items()))
@@ -92,7 +92,7 @@ class Sample:
     """One number, or one histogram, as it is now."""
 
     name: str
-    says: str
+    description: str
     kind: str
     """counter, gauge or histogram."""
     labels: tuple[tuple[str, str], ...]
@@ -110,30 +110,34 @@ class Registry:
     """All metrics of a process."""
 
     def __init__(self) -> None:
-        self._counters: list[Family[Counter]] = []
+        self._counters: list[Family[CounterMetric]] = []
         self._gauges: list[Family[Gauge]] = []
         self._histograms: list[Family[Histogram]] = []
         self._readings: list[tuple[str, str, str, tuple[str, ...], Reading]] = []
 
-    def counter(self, name: str, says: str, *labels: str) -> Family[Counter]:
+    def counter(self, name: str, description: str, *labels: str) -> Family[CounterMetric]:
         """A counter; its name has no `_total`, which exporters add where it is the custom."""
-        family = Family(name, says, labels, Counter)
+        family = Family(name, description, labels, CounterMetric)
         self._counters.append(family)
         return family
 
-    def gauge(self, name: str, says: str, *labels: str) -> Family[Gauge]:
+    def gauge(self, name: str, description: str, *labels: str) -> Family[Gauge]:
         """A gauge that is set."""
-        family = Family(name, says, labels, Gauge)
+        family = Family(name, description, labels, Gauge)
         self._gauges.append(family)
         return family
 
-    def reading(self, name: str, says: str, labels: Sequence[str], read: Reading, *, kind: str = "gauge") -> None:
+    def reading(
+        self, name: str, description: str, labels: Sequence[str], read: Reading, *, kind: str = "gauge"
+    ) -> None:
         """A gauge, or a counter, whose value is computed when it is read."""
-        self._readings.append((name, says, kind, tuple(labels), read))
+        self._readings.append((name, description, kind, tuple(labels), read))
 
-    def histogram(self, name: str, says: str, *labels: str, bounds: Sequence[float] = SECONDS) -> Family[Histogram]:
+    def histogram(
+        self, name: str, description: str, *labels: str, bounds: Sequence[float] = SECONDS
+    ) -> Family[Histogram]:
         """A histogram."""
-        family = Family(name, says, labels, lambda: Histogram(bounds))
+        family = Family(name, description, labels, lambda: Histogram(bounds))
         self._histograms.append(family)
         return family
 
@@ -141,18 +145,18 @@ class Registry:
         """Everything, as it is now; the samples of one name lie together."""
         for counters in self._counters:
             for values, counter in counters:
-                yield Sample(counters.name, counters.says, "counter", _named(counters, values), counter.value)
+                yield Sample(counters.name, counters.description, "counter", _named(counters, values), counter.value)
         for gauges in self._gauges:
             for values, gauge in gauges:
-                yield Sample(gauges.name, gauges.says, "gauge", _named(gauges, values), gauge.value)
-        for name, says, kind, labels, read in self._readings:
+                yield Sample(gauges.name, gauges.description, "gauge", _named(gauges, values), gauge.value)
+        for name, description, kind, labels, read in self._readings:
             for values, value in read():
-                yield Sample(name, says, kind, tuple(zip(labels, values, strict=True)), value)
+                yield Sample(name, description, kind, tuple(zip(labels, values, strict=True)), value)
         for histograms in self._histograms:
             for values, histogram in histograms:
                 named = _named(histograms, values)
                 buckets = tuple(_cumulated(histogram))
-                yield Sample(histograms.name, histograms.says, "histogram", named, histogram.total, buckets)
+                yield Sample(histograms.name, histograms.description, "histogram", named, histogram.total, buckets)
 
 
 def _named(family: Family[Metric], values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

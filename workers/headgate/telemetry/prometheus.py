@@ -51,7 +51,7 @@ def _families(samples: Iterable[Sample]) -> list[Metric]:
 def _family(sample: Sample) -> Metric:
     labels = [name for name, _ in sample.labels]
     if sample.kind == "counter":
-        return CounterMetricFamily(sample.name, sample.says, labels=labels)
+        return CounterMetricFamily(sample.name, sample.description, labels=labels)
     if sample.kind == "gauge":
-        return GaugeMetricFamily(sample.name, sample.says, labels=labels)
-    return HistogramMetricFamily(sample.name, sample.says, labels=labels)
+        return GaugeMetricFamily(sample.name, sample.description, labels=labels)
+    return HistogramMetricFamily(sample.name, sample.description, labels=labels)

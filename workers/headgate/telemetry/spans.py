@@ -82,7 +82,7 @@ class Spans:
         parent = None
         if len(deliveries) == 1:
             attributes |= {"messaging.message.id": first.message_id}
-            parent = self._propagator.extract(_carried(first))
+            parent = self._propagator.extract(_trace_attributes(first))
         with self._tracer.start_as_current_span(
             f"process {queue}", context=parent, kind=self._trace.SpanKind.CONSUMER, attributes=attributes
         ) as span:
@@ -95,7 +95,7 @@ class Spans:
                 current_trace.reset(token)
 
 
-def _carried(delivery: Delivery) -> dict[str, str]:
+def _trace_attributes(delivery: Delivery) -> dict[str, str]:
     return {
         name: value for name in (TRACEPARENT, TRACESTATE) if isinstance(value := delivery.attributes.get(name), str)
     }

@@ -42,14 +42,14 @@ def read_trace(attributes: Mapping[str, str | bytes]) -> TraceContext | None:
     parent = attributes.get(TRACEPARENT)
     if not isinstance(parent, str):
         return None
-    found = _PARENT.fullmatch(parent.strip())
-    if found is None or found["version"] == "ff" or (found["version"] == "00" and found["more"]):
+    match = _PARENT.fullmatch(parent.strip())
+    if match is None or match["version"] == "ff" or (match["version"] == "00" and match["more"]):
         return None
-    if not int(found["trace"], 16) or not int(found["span"], 16):
+    if not int(match["trace"], 16) or not int(match["span"], 16):
         return None
     state = attributes.get(TRACESTATE)
     fit = isinstance(state, str) and 0 < len(state) <= STATE_LENGTH_MAX and state.isascii() and state.isprintable()
-    return TraceContext(parent.strip(), found["trace"], found["span"], str(state) if fit else None)
+    return TraceContext(parent.strip(), match["trace"], match["span"], str(state) if fit else None)
 
 
 def is_traced() -> bool:
@@ -95,7 +95,7 @@ def with_trace(attributes: Mapping[str, str | bytes]) -> Mapping[str, str | byte
     trace = _trace_to_carry() if _API in modules else current_trace.get()
     if trace is None or TRACEPARENT in attributes:
         return attributes
-    carried = {TRACEPARENT: trace.traceparent}
+    carrier = {TRACEPARENT: trace.traceparent}
     if trace.tracestate is not None:
-        carried[TRACESTATE] = trace.tracestate
-    return {**attributes, **carried}
+        carrier[TRACESTATE] = trace.tracestate
+    return {**attributes, **carrier}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 
 Builder = Callable[[Path], None]
 
@@ -34,7 +34,7 @@ def cached(name: str, version: str, build: Builder, *, needs_mb: int = 64) -> Pa
     with locked(entry.parent / f".{version}.lock"):
         if entry.is_dir():
             return entry
-        require_room(entry.parent, needs_mb)
+        require_disk_space(entry.parent, needs_mb)
         partial = entry.with_name(f".{version}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -43,7 +43,7 @@ def cached(name: str, version: str, build: Builder, *, needs_mb: int = 64) -> Pa
         except OSError as error:
             shutil.rmtree(partial, ignore_errors=True)
             if error.errno == errno.ENOSPC:
-                raise _no_room(entry.parent, needs_mb) from None
+                raise _disk_full(entry.parent, needs_mb) from None
             raise
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
@@ -57,15 +57,15 @@ def is_cached(name: str, version: str) -> bool:
     return (cache_root() / name / version).is_dir()
 
 
-def require_room(directory: Path, needs_mb: int) -> None:
+def require_disk_space(directory: Path, needs_mb: int) -> None:
     """Refuse early, with one line, when the disk has less than `needs_mb` left."""
     there = next(path for path in (directory, *directory.parents) if path.exists())
     if shutil.disk_usage(there).free < needs_mb * 1024 * 1024:
-        raise _no_room(directory, needs_mb)
+        raise _disk_full(directory, needs_mb)
 
 
-def _no_room(directory: Path, needs_mb: int) -> Surroundings:
-    return Surroundings(
+def _disk_full(directory: Path, needs_mb: int) -> EnvironmentProblem:
+    return EnvironmentProblem(
         "the disk is full",
         remedy=f"free {needs_mb} MB in it, or set HEADGATE_CACHE to a directory on another disk",
         directory=directory,

@@ -17,7 +17,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing import progress
 from headgate.testing.cache import cache_root, cached, is_cached, locked
 from headgate.testing.processes import require_program
@@ -78,20 +78,20 @@ def is_debian() -> bool:
 
 def _system() -> dict[str, str]:
     """The system's description of itself; empty without one."""
-    told = Path("/etc/os-release")
-    return dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', told.read_text(), re.M)) if told.exists() else {}
+    os_release = Path("/etc/os-release")
+    return dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', os_release.read_text(), re.M)) if os_release.exists() else {}
 
 
 def release() -> str:
     """The release of this Debian, such as `debian12`; refused where the packages are not Debian's."""
-    told = _system()
-    if told.get("ID") != "debian":
-        raise Surroundings(
+    os_release = _system()
+    if os_release.get("ID") != "debian":
+        raise EnvironmentProblem(
             "only Debian's packages can be unpacked on this machine",
             remedy="install the programs yourself, and put them on PATH",
-            system=told.get("PRETTY_NAME", "unknown"),
+            system=os_release.get("PRETTY_NAME", "unknown"),
         )
-    return f"{told['ID']}{told.get('VERSION_ID', '')}"
+    return f"{os_release['ID']}{os_release.get('VERSION_ID', '')}"
 
 
 def unpack(names: Sequence[str], directory: Path, *, standalone: bool = False) -> None:
@@ -101,7 +101,7 @@ def unpack(names: Sequence[str], directory: Path, *, standalone: bool = False) -
     downloads = directory / ".downloads"
     try:
         wanted = _download(names, downloads, standalone=standalone)
-    except Surroundings:
+    except EnvironmentProblem:
         # Lists that are out of date name versions that the registry has replaced by newer ones.
         _refresh_lists(names, anyway=True)
         wanted = _download(names, downloads, standalone=standalone)
@@ -136,15 +136,15 @@ def _refresh_lists(names: Sequence[str], *, anyway: bool = False) -> None:
         if not anyway and all(_known(name) for name in names):
             return
         if os.geteuid() != 0:
-            raise Surroundings(
+            raise EnvironmentProblem(
                 "apt does not know the packages", remedy="run `apt-get update` as root once", packages=" ".join(names)
             )
         _apt("update")
 
 
 def _known(name: str) -> bool:
-    said = _run(["apt-cache", "policy", name])
-    return re.search(r"Candidate: (?!\(none\))\S", said) is not None
+    policy = _run(["apt-cache", "policy", name])
+    return re.search(r"Candidate: (?!\(none\))\S", policy) is not None
 
 
 def _resolve(names: Sequence[str], scratch: Path, *, standalone: bool) -> dict[str, str]:
@@ -154,7 +154,7 @@ def _resolve(names: Sequence[str], scratch: Path, *, standalone: bool) -> dict[s
     without = ("-o", f"Dir::State::status={nothing_installed}")
     plan = read_plan(_apt("install", "--simulate", "--no-install-recommends", *without, *names))
     nothing_installed.unlink()
-    return plan if standalone else beside_the_system(plan)
+    return plan if standalone else without_system_packages(plan)
 
 
 def read_plan(plan: str) -> dict[str, str]:
@@ -162,7 +162,7 @@ def read_plan(plan: str) -> dict[str, str]:
     return dict(re.findall(r"^Inst (\S+) (?:\[[^\]]*\] )?\((\S+)", plan, re.M))
 
 
-def beside_the_system(plan: dict[str, str]) -> dict[str, str]:
+def without_system_packages(plan: dict[str, str]) -> dict[str, str]:
     """Those of a plan that can be run on a system that has its own C library."""
     return {name: version for name, version in plan.items() if not _THE_SYSTEMS_OWN.fullmatch(name)}
 
@@ -178,11 +178,11 @@ def _run(argv: Sequence[str], *, cwd: Path | None = None) -> str:
     )
     if done.returncode != 0:
         lines = [re.sub(r"https?://\S+", "(the registry)", line) for line in done.stderr.splitlines() if line.strip()]
-        telling = [line for line in lines if line.startswith("E:")] or lines[-1:]
-        raise Surroundings(
+        errors = [line for line in lines if line.startswith("E:")] or lines[-1:]
+        raise EnvironmentProblem(
             "Debian's packages could not be fetched",
             remedy="check the network and the free disk space, then run it again",
             command=" ".join(argv[:1]),
-            cause=" ".join(telling)[:300],
+            cause=" ".join(errors)[:300],
         )
     return done.stdout

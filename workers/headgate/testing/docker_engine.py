@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from headgate.errors import Surroundings, Unavailable
+from headgate.errors import EnvironmentProblem, Unavailable
 from headgate.testing import debian, namespaces
 from headgate.testing.ownership import is_abandoned, maker_tag, temporary_directory
 from headgate.testing.processes import Server, wait_until
@@ -157,7 +157,7 @@ class DockerEngine:
     def _wait_until_ready(self) -> None:
         def ready() -> bool:
             if not self._server.alive():
-                raise Surroundings(
+                raise EnvironmentProblem(
                     "the Docker engine did not start",
                     remedy=f"its last lines:\n{self._server.last_error_lines()}",
                 )

@@ -61,7 +61,7 @@ def _session_ring() -> Iterator[Ring]:
 def cassandra_ring(_session_ring: Ring) -> Iterator[Ring]:
     """Three nodes; nodes that a test has killed or paused run again before the next."""
     yield _session_ring
-    _session_ring.mend()
+    _session_ring.restore()
 
 
 @pytest.fixture(scope="session")
@@ -78,4 +78,4 @@ def _session_hosts() -> Iterator[HostedRing]:
 def cassandra_hosts(_session_hosts: HostedRing) -> Iterator[HostedRing]:
     """Three nodes on hosts; links are whole and all nodes run before the next test."""
     yield _session_hosts
-    _session_hosts.mend()
+    _session_hosts.restore()

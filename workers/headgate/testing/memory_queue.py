@@ -20,14 +20,14 @@ from headgate.engines.contract import (
     DeadLetter,
     Delivery,
     Extend,
-    Message,
     Nack,
+    NewMessage,
     Settle,
     Settled,
     Stats,
 )
 from headgate.errors import HeadgateError
-from headgate.runtime.port import LeaseSeen
+from headgate.runtime.port import LeaseStatus
 from headgate.store.clocks import ClockFigures
 
 SECOND_US = 1_000_000
@@ -46,11 +46,11 @@ class Dead:
 @dataclass
 class _Held:
     message_id: str
-    message: Message
+    message: NewMessage
     due_us: int
     put_us: int
     attempts: int = 0
-    flight: int = 0
+    receive_number: int = 0
     """Which delivery is open; 0 is none."""
     until_us: int = 0
     settled: bool = False
@@ -85,11 +85,11 @@ class MemoryQueue:
 
     # ---- putting
 
-    async def put(self, messages: Sequence[Message]) -> list[str]:
+    async def put(self, messages: Sequence[NewMessage]) -> list[str]:
         """Their ids."""
         return [self.put_now(message) for message in messages]
 
-    async def put_each(self, messages: Sequence[Message]) -> list[str | HeadgateError]:
+    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
         """Of each its id, or its error."""
         outcomes: list[str | HeadgateError] = []
         for message in messages:
@@ -99,10 +99,10 @@ class MemoryQueue:
                 outcomes.append(error)
         return outcomes
 
-    def put_now(self, message: Message | bytes, *, suspect: bool = False, attempts: int = 0) -> str:
+    def put_now(self, message: NewMessage | bytes, *, suspect: bool = False, attempts: int = 0) -> str:
         """One message; as a crash suspect, or tried before, if a test needs that."""
         if isinstance(message, bytes):
-            message = Message(message)
+            message = NewMessage(message)
         number = next(self._ticket)
         now_us = self.now_us()
         held = _Held(f"m{number}", message, message.due_us or now_us, now_us, attempts, suspect=suspect)
@@ -124,11 +124,11 @@ class MemoryQueue:
         deadline_s = loop.time() + wait_us / SECOND_US
         while True:
             self._changed.clear()
-            found = self._give(limit, self.visibility_us if visibility_us is None else visibility_us)
+            deliveries = self._give(limit, self.visibility_us if visibility_us is None else visibility_us)
             left_s = deadline_s - loop.time()
-            if found or left_s <= 0:
-                self._tell()
-                return found
+            if deliveries or left_s <= 0:
+                self._notify()
+                return deliveries
             next_us = self._line[0][0] if self._line else self.now_us() + SECOND_US
             wait_s = min(left_s, max((next_us - self.now_us()) / SECOND_US, 0.001))
             try:
@@ -141,12 +141,12 @@ class MemoryQueue:
         given: list[Delivery] = []
         kept: list[tuple[int, int, str]] = []
         now_us = self.now_us()
-        busy = {held.message.group for held in self._by_id.values() if held.flight and held.message.group}
-        suspect_open = any(held.flight and held.suspect for held in self._by_id.values())
+        busy = {held.message.group for held in self._by_id.values() if held.receive_number and held.message.group}
+        suspect_open = any(held.receive_number and held.suspect for held in self._by_id.values())
         while self._line and self._line[0][0] <= now_us and len(given) < limit:
             entry = heapq.heappop(self._line)
             held = self._by_id[entry[2]]
-            if held.settled or held.flight:
+            if held.settled or held.receive_number:
                 continue
             if (held.message.group in busy) or (held.suspect and suspect_open):
                 kept.append(entry)
@@ -160,7 +160,7 @@ class MemoryQueue:
 
     def _delivered(self, held: _Held, until_us: int) -> Delivery:
         held.attempts += 1
-        held.flight = next(self._ticket)
+        held.receive_number = next(self._ticket)
         held.until_us = until_us
         delivery = Delivery(
             message_id=held.message_id,
@@ -172,7 +172,7 @@ class MemoryQueue:
             put_us=held.put_us,
             epoch=self.epoch,
             visible_until_us=until_us,
-            receipt=f"{held.message_id}/{held.flight}",
+            receipt=f"{held.message_id}/{held.receive_number}",
             suspect=held.suspect,
         )
         self.deliveries.append(delivery)
@@ -181,7 +181,7 @@ class MemoryQueue:
     def _end_visibilities(self) -> None:
         now_us = self.now_us()
         for held in self._by_id.values():
-            if held.flight and held.until_us <= now_us:
+            if held.receive_number and held.until_us <= now_us:
                 self._failed(held, 0, "not settled within its visibility")
 
     # ---- settling
@@ -189,7 +189,7 @@ class MemoryQueue:
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
         """Each for itself."""
         await asyncio.sleep(0)
-        self._tell()
+        self._notify()
         if self.settle_as:
             how = self.settle_as.pop(0)
             if isinstance(how, HeadgateError):
@@ -199,14 +199,14 @@ class MemoryQueue:
 
     def _settle(self, settle: Settle) -> Settled:
         self._end_visibilities()
-        message_id, _, flight = settle.receipt.partition("/")
+        message_id, _, receive_number = settle.receipt.partition("/")
         held = self._by_id.get(message_id)
-        if held is None or str(held.flight) != flight or held.settled:
+        if held is None or str(held.receive_number) != receive_number or held.settled:
             return Settled.STALE
         self.settles.append(settle)
         match settle:
             case Ack():
-                held.flight, held.settled = 0, True
+                held.receive_number, held.settled = 0, True
                 self._changed.set()
             case Extend(visibility_us=visibility_us):
                 held.until_us = self.now_us() + visibility_us
@@ -214,24 +214,24 @@ class MemoryQueue:
                 if self.max_receives is None:
                     self._failed(held, delay_us, reason)
                 else:
-                    self._bury(held, reason)
+                    self._move_to_dead_letters(held, reason)
             case Nack(charged=False):
                 held.attempts -= 1
-                held.flight = 0
+                held.receive_number = 0
                 self._offer(held, self.now_us() + settle.delay_us)
             case Nack(delay_us=delay_us, reason=reason):
                 self._failed(held, delay_us, reason)
         return Settled.DONE
 
     def _failed(self, held: _Held, delay_us: int, reason: str) -> None:
-        held.flight = 0
+        held.receive_number = 0
         if self.max_receives is not None and held.attempts >= self.max_receives:
-            self._bury(held, reason)
+            self._move_to_dead_letters(held, reason)
         else:
             self._offer(held, self.now_us() + delay_us)
 
-    def _bury(self, held: _Held, reason: str) -> None:
-        held.flight, held.settled = 0, True
+    def _move_to_dead_letters(self, held: _Held, reason: str) -> None:
+        held.receive_number, held.settled = 0, True
         self.dead.append(Dead(held.message_id, held.message.payload, reason, held.attempts))
         self._changed.set()
 
@@ -250,10 +250,10 @@ class MemoryQueue:
         held = self._by_id.get(message_id)
         if held is None or await self.cancel(message_id) is Cancelled.TOO_LATE:
             return Cancelled.TOO_LATE, None
-        (new_id,) = await self.put([Message(held.message.payload, due_us, held.message.attributes)])
+        (new_id,) = await self.put([NewMessage(held.message.payload, due_us, held.message.attributes)])
         return Cancelled.CANCELLED, new_id
 
-    async def peek(self, limit: int, *, from_us: int | None = None) -> list[Message]:
+    async def peek(self, limit: int, *, from_us: int | None = None) -> list[NewMessage]:
         """The next ones."""
         held = sorted(self._by_id.values(), key=lambda each: each.due_us)
         return [each.message for each in held if not each.settled and each.due_us >= (from_us or 0)][:limit]
@@ -263,8 +263,8 @@ class MemoryQueue:
         live = [held for held in self._by_id.values() if not held.settled]
         now_us = self.now_us()
         return Stats(
-            backlog=sum(not held.flight and held.due_us <= now_us for held in live),
-            in_flight=sum(bool(held.flight) for held in live),
+            backlog=sum(not held.receive_number and held.due_us <= now_us for held in live),
+            in_flight=sum(bool(held.receive_number) for held in live),
             delayed=sum(held.due_us > now_us for held in live),
             oldest_due_us=min((held.due_us for held in live), default=None),
         )
@@ -272,7 +272,7 @@ class MemoryQueue:
     async def purge(self) -> int:
         """Everything is settled."""
         for held in self._by_id.values():
-            held.settled, held.flight = True, 0
+            held.settled, held.receive_number = True, 0
         return self.now_us()
 
     async def repair(self) -> None:
@@ -284,9 +284,9 @@ class MemoryQueue:
         """As the test sets it: this queue has no loops."""
         return self.dead_loop_reasons
 
-    def leases(self) -> Sequence[LeaseSeen]:
+    def leases(self) -> Sequence[LeaseStatus]:
         """One lane, renewed just now."""
-        return [LeaseSeen("1/0", 0.0, self.epoch)]
+        return [LeaseStatus("1/0", 0.0, self.epoch)]
 
     def clock(self) -> ClockFigures | None:
         """That of one node, which is a little ahead."""
@@ -309,7 +309,7 @@ class MemoryQueue:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(waiter, 0.5)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         watchers, self._watchers = self._watchers, []
         for each in watchers:
             if not each.done():
@@ -323,7 +323,7 @@ class MemoryQueue:
         """Its lane has another owner now: the open receipt is stale, and no receiver of this process gets it
         again."""
         held = self._by_id[message_id]
-        held.flight, held.settled = 0, True
+        held.receive_number, held.settled = 0, True
 
     def is_settled(self, message_id: str) -> bool:
         """Done, dead-lettered or cancelled."""

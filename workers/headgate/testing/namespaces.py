@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 
 NAMES = Path("/run/netns")
 
@@ -21,7 +21,7 @@ NAMES = Path("/run/netns")
 def require_root(what: str) -> None:
     """Refuse with one line where the kernel would refuse with many."""
     if os.geteuid() != 0:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "root is needed",
             remedy=f"run it as root (sudo) to use {what}; the rest works without root",
             what=what,
@@ -33,7 +33,7 @@ def ip(*arguments: str, namespace: str | None = None, quiet: bool = False) -> st
     where = ["-n", namespace] if namespace is not None else []
     done = subprocess.run(["ip", *where, *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0 and not quiet:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "the kernel refused a network change",
             remedy="check the kernel's answer",
             command=" ".join(["ip", *where, *arguments]),
@@ -75,8 +75,8 @@ def inside(namespace: str) -> Iterator[None]:
     Threads started meanwhile start in it too; threads that run already do not move.
     """
     require_root("network namespaces")
-    with Path("/proc/thread-self/ns/net").open("rb") as home, (NAMES / namespace).open("rb") as away:
-        _set_namespace(away.fileno())
+    with Path("/proc/thread-self/ns/net").open("rb") as home, (NAMES / namespace).open("rb") as other:
+        _set_namespace(other.fileno())
         try:
             yield
         finally:
@@ -88,6 +88,6 @@ def _set_namespace(descriptor: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(descriptor, _CLONE_NEWNET) != 0:
         code = ctypes.get_errno()
-        raise Surroundings(
+        raise EnvironmentProblem(
             "the kernel refused a network namespace", answer=os.strerror(code), remedy="run it as root"
         )

@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from headgate.errors import SpecError, Surroundings
+from headgate.errors import EnvironmentProblem, InvalidRequest
 from headgate.testing import namespaces, relay
 from headgate.testing.namespaces import ip
 from headgate.testing.ownership import is_abandoned, maker_tag
@@ -46,7 +46,7 @@ _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
-class Host:
+class NetworkHost:
     """A host of a network: an address of its own in a namespace of its own."""
 
     name: str
@@ -91,7 +91,7 @@ class Host:
         return outcome[0]
 
 
-class Network:
+class NamespaceNetwork:
     """A router and its hosts; a context manager that removes them all."""
 
     def __init__(self, directory: Path) -> None:
@@ -99,7 +99,7 @@ class Network:
         _remove_abandoned()
         self._tag = f"{_PREFIX}{maker_tag()}-{next(_numbers)}"
         self._directory = directory
-        self._hosts: dict[str, Host] = {}
+        self._hosts: dict[str, NetworkHost] = {}
         self._cuts: set[tuple[str, str]] = set()
         self._delays: dict[tuple[str, str], tuple[float, Server]] = {}
         self._tables = 0
@@ -107,7 +107,7 @@ class Network:
         namespaces.add(self.router)
         self._set_up_router()
 
-    def __enter__(self) -> Network:
+    def __enter__(self) -> NamespaceNetwork:
         return self
 
     def __exit__(
@@ -115,17 +115,19 @@ class Network:
     ) -> None:
         self.close()
 
-    def add_host(self, name: str, *, beside: str | None = None) -> Host:
-        """A new host; `beside` another it shares that one's side, including its current cuts and delays."""
+    def add_host(self, name: str, *, near: str | None = None) -> NetworkHost:
+        """A new host; `near` another it shares that one's side, including its current cuts and delays."""
         if name in self._hosts:
-            raise SpecError("the host exists already", remedy="choose another name", name=name)
+            raise InvalidRequest("the host exists already", remedy="choose another name", name=name)
         if not re.fullmatch(r"[a-z][a-z0-9-]{0,11}", name) or name == "router":
-            raise SpecError("invalid host name", remedy="use up to 12 of a-z, 0-9 and -", got=name)
+            raise InvalidRequest("invalid host name", remedy="use up to 12 of a-z, 0-9 and -", got=name)
         number = len(self._hosts) + 11
         if number > _MOST_HOSTS:
-            raise SpecError("too many hosts in one network", remedy="create another network", most=_MOST_HOSTS - 11)
-        side = name if beside is None else self.host(beside).side
-        host = Host(name, side, f"{_NET}.{number}", f"{self._tag}-{name}")
+            raise InvalidRequest(
+                "too many hosts in one network", remedy="create another network", most=_MOST_HOSTS - 11
+            )
+        side = name if near is None else self.host(near).side
+        host = NetworkHost(name, side, f"{_NET}.{number}", f"{self._tag}-{name}")
         namespaces.add(host.namespace)
         ends = ("name", host.link, "type", "veth", "peer", "name", "eth0", "netns", host.namespace)
         ip("link", "add", *ends, namespace=self.router)
@@ -174,13 +176,13 @@ class Network:
         namespaces.delete(self.router)
         self._hosts.clear()
 
-    def host(self, name: str) -> Host:
+    def host(self, name: str) -> NetworkHost:
         """The host of this name."""
         if name not in self._hosts:
-            raise SpecError("unknown host", remedy=f"one of {', '.join(self._hosts)}", name=name)
+            raise InvalidRequest("unknown host", remedy=f"one of {', '.join(self._hosts)}", name=name)
         return self._hosts[name]
 
-    def _members(self, name: str) -> list[Host]:
+    def _members(self, name: str) -> list[NetworkHost]:
         """The hosts of a name: a side if a side has this name, else the one host."""
         return [host for host in self._hosts.values() if host.side == name] or [self._hosts[name]]
 
@@ -214,7 +216,7 @@ class Network:
             check=False,
         )
         if done.returncode != 0:
-            raise Surroundings(
+            raise EnvironmentProblem(
                 "the kernel refused a routing rule", answer=done.stderr.strip(), remedy="check its answer"
             )
 
@@ -242,7 +244,7 @@ class Network:
         server.start()
         if not wait_until(lambda: log.exists() and relay.READY in log.read_text(), timeout_s=15):
             server.kill()
-            raise Surroundings(
+            raise EnvironmentProblem(
                 "packets cannot be delayed on this machine",
                 remedy="load the kernel module tun (modprobe tun)",
                 cause=server.last_error_lines(1),

@@ -27,8 +27,8 @@ def maker_tag() -> str:
 
 def is_abandoned(name: str, prefix: str) -> bool:
     """Whether `name` was created under `prefix` by a process that does not run any more."""
-    found = _TAG.match(name.removeprefix(prefix)) if name.startswith(prefix) else None
-    return found is not None and not Identity(int(found[1]), int(found[2], 16)).alive()
+    match = _TAG.match(name.removeprefix(prefix)) if name.startswith(prefix) else None
+    return match is not None and not Identity(int(match[1]), int(match[2], 16)).alive()
 
 
 def temporary_directory(prefix: str) -> Path:

@@ -9,7 +9,7 @@ import random
 import socket
 from collections.abc import Sequence
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing.processes import port_taken
 
 FIRST, LAST = 20_000, 32_000
@@ -25,7 +25,7 @@ def server_ports(count: int, addresses: Sequence[str] = ("127.0.0.1",)) -> list[
             chosen.append(port)
         if len(chosen) == count:
             return chosen
-    raise Surroundings(
+    raise EnvironmentProblem(
         "no free port",
         remedy="stop a program that listens on one",
         at=" and ".join(addresses),
@@ -39,6 +39,6 @@ def require_own_address(address: str) -> None:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
             probe.bind((address, 0))
     except OSError as error:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "not an address of this machine", remedy="run `ip address` to list them", address=address, why=error
         ) from None

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 
 _STOPPED_WITHIN_S = 30.0
 _GONE = (FileNotFoundError, ProcessLookupError)
@@ -57,8 +57,8 @@ class Identity:
 def _identity_by_ps(pid: int, made: type[Identity]) -> Identity | None:
     """As `Identity.of`, on macOS and the BSDs. The start is known to a second there."""
     command = ["ps", "-o", "state=,lstart=", "-p", str(pid)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
-    state, _, started = said.stdout.strip().partition(" ")
+    detail = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    state, _, started = detail.stdout.strip().partition(" ")
     if not started or state.startswith("Z"):
         return None
     return made(pid, round(time.mktime(time.strptime(started.strip(), "%a %b %d %H:%M:%S %Y"))))
@@ -153,7 +153,7 @@ class Server:
                     start_new_session=True,
                 )
             except FileNotFoundError:
-                raise Surroundings(
+                raise EnvironmentProblem(
                     "a program is missing",
                     remedy=f"install it, or put it on PATH, to start {self.name}",
                     program=argv[0],
@@ -199,7 +199,7 @@ class Server:
         if not wait_until(
             lambda: not self.alive() or stands_still(self.pid), timeout_s=_STOPPED_WITHIN_S, every_s=0.001
         ):
-            raise Surroundings(
+            raise EnvironmentProblem(
                 "a paused process did not resume",
                 remedy="check /proc/<pid>/task/*/stack: its threads wait for a hung disk or network mount",
                 process=self.name,
@@ -215,8 +215,8 @@ class Server:
         if not self.log.exists():
             return f"(no log at {self.log})"
         lines = [line for line in self.log.read_text(errors="replace").splitlines()[-2000:] if line.strip()]
-        telling = [line for line in lines if _ERROR_LINE.search(line)]
-        return "\n".join((telling or lines)[-count:])
+        errors = [line for line in lines if _ERROR_LINE.search(line)]
+        return "\n".join((errors or lines)[-count:])
 
     def _signal(self, number: signal.Signals) -> None:
         if self.alive():
@@ -261,7 +261,7 @@ def port_taken(host: str, port: int) -> bool:
 
 def require_program(name: str, *, remedy: str) -> str:
     """The path of a required program, or one line with the way to get it."""
-    found = shutil.which(name)
-    if found is None:
-        raise Surroundings("a program is missing", remedy=remedy, program=name)
-    return found
+    path = shutil.which(name)
+    if path is None:
+        raise EnvironmentProblem("a program is missing", remedy=remedy, program=name)
+    return path

@@ -17,7 +17,7 @@ SIGN_OF_LIFE_S = 20.0
 _printing = threading.Lock()
 
 
-def say(text: str, *, to: TextIO | None = None) -> None:
+def print_progress(text: str, *, to: TextIO | None = None) -> None:
     """One line, whole even when several threads print."""
     stream = to or sys.stdout
     with _printing:
@@ -62,7 +62,7 @@ class _Display:
                 now_s = time.monotonic()
                 old = [one for one in self.running if now_s - one.began_s > SIGN_OF_LIFE_S / 2]
                 if old and not ended:
-                    say(format_signs((one.title, now_s - one.began_s, one.expect_s) for one in old))
+                    print_progress(format_signs((one.title, now_s - one.began_s, one.expect_s) for one in old))
             self.watches = False
 
 
@@ -81,16 +81,16 @@ def format_signs(running: Iterable[tuple[str, float, float | None]]) -> str:
 def step(title: str, *, expect_s: float | None = None) -> Iterator[None]:
     """Announce a step, show its progress, and print its duration."""
     expected = f" (about {duration(expect_s)})" if expect_s is not None else ""
-    say(f"  … {title}{expected}")
+    print_progress(f"  … {title}{expected}")
     one = _Running(title, expect_s, time.monotonic())
     _display.add(one)
     try:
         yield
     except BaseException:
-        say(f"  ✗ {title}: failed after {duration(time.monotonic() - one.began_s)}")
+        print_progress(f"  ✗ {title}: failed after {duration(time.monotonic() - one.began_s)}")
         raise
     else:
-        say(f"  ✓ {title}: {duration(time.monotonic() - one.began_s)}")
+        print_progress(f"  ✓ {title}: {duration(time.monotonic() - one.began_s)}")
     finally:
         _display.remove(one)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing import debian
 
 _LIBRARY = "faketime/libfaketime.so.1"
@@ -35,10 +35,12 @@ def find_libfaketime() -> Path:
     if installed is not None:
         return installed
     for folder in _library_folders():
-        found = debian.unpacked(_PACKAGE) / folder.relative_to("/") / _LIBRARY
-        if found.exists():
-            return found
-    raise Surroundings("Debian's libfaketime is not at its usual path", remedy="install libfaketime on this machine")
+        library = debian.unpacked(_PACKAGE) / folder.relative_to("/") / _LIBRARY
+        if library.exists():
+            return library
+    raise EnvironmentProblem(
+        "Debian's libfaketime is not at its usual path", remedy="install libfaketime on this machine"
+    )
 
 
 def find_installed_libfaketime() -> Path | None:

@@ -20,7 +20,7 @@ from headgate.counters.types.sketches import Estimate, Sketch, estimate_of, item
 LG_ITEMS = 12
 
 
-class State:
+class AudienceState:
     """A sketch that can be read but takes no items, and one that does; together they are the value."""
 
     __slots__ = ("fresh", "stored")
@@ -30,7 +30,7 @@ class State:
         self.fresh = fresh
 
 
-class Audience(CounterType[State, tuple[int | str, ...]]):
+class Audience(CounterType[AudienceState, tuple[int | str, ...]]):
     """State: a sketch in two parts."""
 
     name = "audience"
@@ -44,45 +44,45 @@ class Audience(CounterType[State, tuple[int | str, ...]]):
         self.require_verb(verb)
         return items_of(self, arguments)
 
-    def zero(self) -> State:
-        return State(None, None)
+    def zero(self) -> AudienceState:
+        return AudienceState(None, None)
 
-    def apply(self, state: State, update: tuple[int | str, ...]) -> State:
+    def apply(self, state: AudienceState, update: tuple[int | str, ...]) -> AudienceState:
         if state.fresh is None:
             state.fresh = self._library.update_theta_sketch(LG_ITEMS)
         for item in update:
             state.fresh.update(item)
         return state
 
-    def merge(self, one: State, other: State) -> State:
+    def merge(self, one: AudienceState, other: AudienceState) -> AudienceState:
         return self.merge_all((one, other))
 
-    def merge_all(self, states: Iterable[State]) -> State:
+    def merge_all(self, states: Iterable[AudienceState]) -> AudienceState:
         union = self._library.theta_union(LG_ITEMS)
         for each in states:
             for part in (each.stored, each.fresh):
                 if part is not None:
                     union.update(part)
-        return State(union.get_result(True), None)
+        return AudienceState(union.get_result(True), None)
 
-    def sketch_of(self, state: State) -> Sketch:
+    def sketch_of(self, state: AudienceState) -> Sketch:
         """As one sketch of its final size, which takes no items."""
         if state.stored is not None and state.fresh is None:
             return state.stored
         return self.merge_all([state]).stored
 
-    def value(self, state: State, question: Mapping[str, Any]) -> Estimate:
+    def value(self, state: AudienceState, question: Mapping[str, Any]) -> Estimate:
         self.require_question(question)
         return estimate_of(self.sketch_of(state))
 
-    def dump_body(self, state: State) -> bytes:
+    def dump_body(self, state: AudienceState) -> bytes:
         return bytes(self.sketch_of(state).serialize())
 
-    def load_body(self, body: bytes, version: int) -> State:
+    def load_body(self, body: bytes, version: int) -> AudienceState:
         sketch = self._library.compact_theta_sketch.deserialize(body)
         if sketch.num_retained > 1 << LG_ITEMS:
             raise ValueError("a sketch of another size")
-        return State(sketch, None)
+        return AudienceState(sketch, None)
 
     def read_words(self, words: Sequence[str]) -> list[Json]:
         """As they are written."""
@@ -93,17 +93,19 @@ class Audience(CounterType[State, tuple[int | str, ...]]):
 
     # ---- of two
 
-    def both(self, one: State, other: State) -> State:
+    def both(self, one: AudienceState, other: AudienceState) -> AudienceState:
         """The members of both."""
-        found = self._library.theta_intersection()
-        found.update(self.sketch_of(one))
-        found.update(self.sketch_of(other))
-        return State(found.get_result(True), None)
+        intersection = self._library.theta_intersection()
+        intersection.update(self.sketch_of(one))
+        intersection.update(self.sketch_of(other))
+        return AudienceState(intersection.get_result(True), None)
 
-    def either(self, one: State, other: State) -> State:
+    def either(self, one: AudienceState, other: AudienceState) -> AudienceState:
         """The members of either."""
         return self.merge(one, other)
 
-    def without(self, one: State, other: State) -> State:
+    def without(self, one: AudienceState, other: AudienceState) -> AudienceState:
         """The members of one that are not in the other."""
-        return State(self._library.theta_a_not_b().compute(self.sketch_of(one), self.sketch_of(other), True), None)
+        return AudienceState(
+            self._library.theta_a_not_b().compute(self.sketch_of(one), self.sketch_of(other), True), None
+        )

@@ -30,7 +30,7 @@ from functools import reduce
 from typing import Any, ClassVar, Generic, TypeVar, final
 from zlib import crc32
 
-from headgate.errors import Refused, SpecError
+from headgate.errors import InvalidRequest, OperationRefused
 
 S = TypeVar("S")
 """The state of a type."""
@@ -44,19 +44,19 @@ Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 """JSON values: the form of arguments and values in the SDK, the command line and HTTP."""
 
 
-class UpdateInvalid(SpecError):
+class UpdateInvalid(InvalidRequest):
     """The counter's type does not take this update."""
 
 
-class QuestionInvalid(SpecError):
+class QuestionInvalid(InvalidRequest):
     """The counter's type does not support this query."""
 
 
-class StateUnreadable(Refused):
+class StateUnreadable(OperationRefused):
     """These bytes are no state of this type."""
 
 
-class StateFull(Refused):
+class StateFull(OperationRefused):
     """The value of this key has grown to its bound."""
 
 

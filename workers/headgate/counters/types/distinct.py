@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headgate.counters.types.contract import Example, Json
-from headgate.counters.types.sketches import Estimate, Held, Sketch, SketchType, estimate_of, items_of
+from headgate.counters.types.sketches import Estimate, LoadedSketch, Sketch, SketchType, estimate_of, items_of
 
 LG_REGISTERS = 12
 MODE_AT, MODE_BITS, MODE_REGISTERS = 7, 3, 2
@@ -51,8 +51,8 @@ class Distinct(SketchType[tuple[int | str, ...]]):
         for item in update:
             sketch.update(item)
 
-    def merge_all(self, states: Iterable[Held]) -> Held:
-        return Held(self._union_of(each.sketch for each in states).get_result(self._form))
+    def merge_all(self, states: Iterable[LoadedSketch]) -> LoadedSketch:
+        return LoadedSketch(self._union_of(each.sketch for each in states).get_result(self._form))
 
     def _union_of(self, sketches: Iterable[Sketch]) -> Any:
         union = self._library.hll_union(LG_REGISTERS)
@@ -60,16 +60,16 @@ class Distinct(SketchType[tuple[int | str, ...]]):
             union.update(each)
         return union
 
-    def value(self, state: Held, question: Mapping[str, Any]) -> Estimate:
+    def value(self, state: LoadedSketch, question: Mapping[str, Any]) -> Estimate:
         self.require_question(question)
         return estimate_of(state.sketch)
 
-    def same(self, one: Held, other: Held) -> bool:
+    def same(self, one: LoadedSketch, other: LoadedSketch) -> bool:
         """The same registers. A sketch that took its items one by one has slightly more information, which merging
         drops."""
         return self._registers(one) == self._registers(other)
 
-    def _registers(self, state: Held) -> tuple[int, bytes]:
+    def _registers(self, state: LoadedSketch) -> tuple[int, bytes]:
         """The content of the sketch in one order: while it holds few items their hashes, then its registers."""
         plainest = self._library.tgt_hll_type.HLL_8
         data = bytes(self._union_of([state.sketch]).get_result(plainest).serialize_compact())

@@ -17,7 +17,7 @@ U = TypeVar("U")
 EXAMPLES_MIN = 3
 EXAMPLES_USED_MAX = 6
 VERSION_MAX = 250
-FIRST_MOMENT_US = 1_700_000_000_000_000
+FIRST_TIME_US = 1_700_000_000_000_000
 
 
 def broken_law(kind: CounterType[Any, Any]) -> str | None:
@@ -34,9 +34,7 @@ def _broken(kind: CounterType[S, U]) -> Iterator[str]:
     examples = list(kind.examples())[:EXAMPLES_USED_MAX]
     if len(examples) < EXAMPLES_MIN or {each.verb for each in kind.examples()} != set(kind.verbs):
         yield f"at least {EXAMPLES_MIN} examples are required, covering every verb"
-    updates = [
-        kind.parse(each.verb, each.arguments, FIRST_MOMENT_US + number) for number, each in enumerate(examples)
-    ]
+    updates = [kind.parse(each.verb, each.arguments, FIRST_TIME_US + number) for number, each in enumerate(examples)]
     yield from _broken_of_bytes(kind, updates)
     yield from _broken_of_merge(kind, updates)
 

@@ -21,7 +21,7 @@ WHOLE_BITS_MAX = 4_096
 EXACT_FLOAT = 2**53
 
 
-class Seen(NamedTuple):
+class WitnessedNumber(NamedTuple):
     """A number and its witness."""
 
     number: int | float
@@ -38,16 +38,16 @@ class MinMaxValue:
     greatest_witness: str | None
 
 
-State = tuple[Seen, Seen] | None
+State = tuple[WitnessedNumber, WitnessedNumber] | None
 
 
-class MinMax(CounterType[State, Seen]):
+class MinMax(CounterType[State, WitnessedNumber]):
     """State: the least and the greatest."""
 
     name = "minmax"
     is_dated = False
 
-    def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> Seen:
+    def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> WitnessedNumber:
         """`add` a number and, if one likes, its witness."""
         self.require_verb(verb)
         if len(arguments) not in (1, 2):
@@ -62,12 +62,12 @@ class MinMax(CounterType[State, Seen]):
             raise self.wrong("a string as the witness", witness)
         if witness is not None and len(witness.encode()) > WITNESS_BYTES_MAX:
             raise self.wrong(f"a witness of at most {WITNESS_BYTES_MAX} bytes", witness)
-        return Seen(_canonical(number), witness)
+        return WitnessedNumber(_canonical(number), witness)
 
     def zero(self) -> State:
         return None
 
-    def apply(self, state: State, update: Seen) -> State:
+    def apply(self, state: State, update: WitnessedNumber) -> State:
         if state is None:
             return update, update
         least, greatest = state
@@ -91,10 +91,10 @@ class MinMax(CounterType[State, Seen]):
         return compact_json([list(each) for each in state or ()])
 
     def load_body(self, body: bytes, version: int) -> State:
-        found = json.loads(body)
-        if found == []:
+        fields = json.loads(body)
+        if fields == []:
             return None
-        least, greatest = (Seen(number, witness) for number, witness in found)
+        least, greatest = (WitnessedNumber(number, witness) for number, witness in fields)
         for each in (least, greatest):
             if not is_number(each.number) or not (each.witness is None or is_text(each.witness)):
                 raise ValueError("a witness without a number")
@@ -121,19 +121,19 @@ def _canonical(number: int | float) -> int | float:
     return number
 
 
-def _witnessed(seen: Seen) -> tuple[bytes, bool]:
+def _witnessed(witnessed: WitnessedNumber) -> tuple[bytes, bool]:
     """The order among equal numbers; no two that differ are equal in it."""
-    witness = b"" if seen.witness is None else b"\x01" + seen.witness.encode()
-    return witness, isinstance(seen.number, float)
+    witness = b"" if witnessed.witness is None else b"\x01" + witnessed.witness.encode()
+    return witness, isinstance(witnessed.number, float)
 
 
-def _least(one: Seen, other: Seen) -> Seen:
+def _least(one: WitnessedNumber, other: WitnessedNumber) -> WitnessedNumber:
     if one.number != other.number:
         return one if one.number < other.number else other
     return min(one, other, key=_witnessed)
 
 
-def _greatest(one: Seen, other: Seen) -> Seen:
+def _greatest(one: WitnessedNumber, other: WitnessedNumber) -> WitnessedNumber:
     if one.number != other.number:
         return one if one.number > other.number else other
     return min(one, other, key=_witnessed)

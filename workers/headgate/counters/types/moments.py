@@ -47,7 +47,7 @@ class Number(NamedTuple):
     scale: int
 
 
-class State(NamedTuple):
+class MomentsState(NamedTuple):
     """How many, their sum * 2^scale, the sum of their squares * 4^scale. `scale` is the highest that any needs."""
 
     taken: int
@@ -56,7 +56,7 @@ class State(NamedTuple):
     scale: int
 
 
-class Moments(CounterType[State, Number]):
+class Moments(CounterType[MomentsState, Number]):
     """State: exact sums."""
 
     name = "moments"
@@ -75,23 +75,23 @@ class Moments(CounterType[State, Number]):
         whole, parts = given.as_integer_ratio()
         return Number(whole, parts.bit_length() - 1)
 
-    def zero(self) -> State:
-        return State(0, 0, 0, 0)
+    def zero(self) -> MomentsState:
+        return MomentsState(0, 0, 0, 0)
 
-    def apply(self, state: State, update: Number) -> State:
+    def apply(self, state: MomentsState, update: Number) -> MomentsState:
         whole, scale = update
-        return self.merge(state, State(1, whole, whole * whole, scale))
+        return self.merge(state, MomentsState(1, whole, whole * whole, scale))
 
-    def merge(self, one: State, other: State) -> State:
+    def merge(self, one: MomentsState, other: MomentsState) -> MomentsState:
         scale = max(one.scale, other.scale)
-        return State(
+        return MomentsState(
             one.taken + other.taken,
             (one.total << scale - one.scale) + (other.total << scale - other.scale),
             (one.squares << 2 * (scale - one.scale)) + (other.squares << 2 * (scale - other.scale)),
             scale,
         )
 
-    def value(self, state: State, question: Mapping[str, Any]) -> MomentsValue:
+    def value(self, state: MomentsState, question: Mapping[str, Any]) -> MomentsValue:
         self.require_question(question)
         count, total, squares, scale = state
         if count == 0:
@@ -107,16 +107,16 @@ class Moments(CounterType[State, Number]):
             sample_variance=_ratio(spread, count * (count - 1) << 2 * scale) if count > 1 else None,
         )
 
-    def dump_body(self, state: State) -> bytes:
+    def dump_body(self, state: MomentsState) -> bytes:
         total = whole_bytes(state.total)
         return _HEAD.pack(state.taken, state.scale, len(total)) + total + whole_bytes(state.squares)
 
-    def load_body(self, body: bytes, version: int) -> State:
+    def load_body(self, body: bytes, version: int) -> MomentsState:
         count, scale, length = _HEAD.unpack_from(body)
         total, squares = body[_HEAD.size : _HEAD.size + length], body[_HEAD.size + length :]
         if scale > SCALE_MAX or len(total) != length:
             raise ValueError("no sums")
-        state = State(count, whole_of(total), whole_of(squares), scale)
+        state = MomentsState(count, whole_of(total), whole_of(squares), scale)
         if state.squares * count < state.total * state.total:
             raise ValueError("sums that no set of numbers has")
         return state

@@ -34,7 +34,7 @@ class ProductValue:
     """Whether nothing was rounded: see above."""
 
 
-class State(NamedTuple):
+class ProductState(NamedTuple):
     """digits * 10^exponent; canonical: the digits end in no zero, 0 is (0, 0)."""
 
     number: Decimal
@@ -51,7 +51,7 @@ def _context(digits: int) -> Context:
     )
 
 
-class Product(CounterType[State, Decimal]):
+class Product(CounterType[ProductState, Decimal]):
     """State: the product, and whether it is exact."""
 
     name = "product"
@@ -84,42 +84,42 @@ class Product(CounterType[State, Decimal]):
             )
         return _canonical(factor)
 
-    def zero(self) -> State:
-        return State(Decimal(1))
+    def zero(self) -> ProductState:
+        return ProductState(Decimal(1))
 
-    def apply(self, state: State, update: Decimal) -> State:
-        return self.merge(state, State(update))
+    def apply(self, state: ProductState, update: Decimal) -> ProductState:
+        return self.merge(state, ProductState(update))
 
-    def merge(self, one: State, other: State) -> State:
+    def merge(self, one: ProductState, other: ProductState) -> ProductState:
         context = _context(DIGITS)
         number = context.multiply(one.number, other.number)
         exact = one.exact and other.exact and not context.flags[Inexact]
-        return State(_canonical(number), exact or not number)
+        return ProductState(_canonical(number), exact or not number)
 
-    def value(self, state: State, question: Mapping[str, Any]) -> ProductValue:
+    def value(self, state: ProductState, question: Mapping[str, Any]) -> ProductValue:
         self.require_question(question)
         return ProductValue(state.number, state.exact)
 
-    def same(self, one: State, other: State) -> bool:
+    def same(self, one: ProductState, other: ProductState) -> bool:
         if one.exact and other.exact:
             return one.number == other.number
         context = _context(DIGITS)
         difference = abs(context.subtract(one.number, other.number))
         return difference <= abs(one.number).scaleb(-SAME_DIGITS, context)
 
-    def dump_body(self, state: State) -> bytes:
+    def dump_body(self, state: ProductState) -> bytes:
         sign, digits, exponent = state.number.as_tuple()
         text = "-" * sign + "".join(map(str, digits)) + f"E{exponent}"
         return bytes((not state.exact,)) + text.encode("ascii")
 
-    def load_body(self, body: bytes, version: int) -> State:
+    def load_body(self, body: bytes, version: int) -> ProductState:
         if body[0] > 1:
             raise ValueError("an unknown flag")
         number = Decimal(body[1:].decode("ascii"))
         if not number.is_finite() or len(number.as_tuple().digits) > DIGITS or abs(number.adjusted()) > EXPONENT_MAX:
             raise ValueError("no product")
-        state = State(number, body[0] == 0)
-        if self.dump_body(State(_canonical(number), state.exact)) != bytes(body):
+        state = ProductState(number, body[0] == 0)
+        if self.dump_body(ProductState(_canonical(number), state.exact)) != bytes(body):
             raise ValueError("a product in another form")
         return state
 

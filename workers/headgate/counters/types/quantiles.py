@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.counters.types.contract import Example, Json, is_number
-from headgate.counters.types.sketches import Held, Sketch, SketchType
+from headgate.counters.types.sketches import LoadedSketch, Sketch, SketchType
 
 K = 200
 RANKS = (0.5, 0.9, 0.99)
@@ -71,7 +71,7 @@ class Quantiles(SketchType[float]):
     def take(self, sketch: Sketch, update: float) -> None:
         sketch.update(update)
 
-    def value(self, state: Held, question: Mapping[str, Any]) -> QuantilesValue:
+    def value(self, state: LoadedSketch, question: Mapping[str, Any]) -> QuantilesValue:
         """`ranks`: numbers from 0 to 1. Default: the median and the highest tenth and hundredth."""
         self.require_question(question, "ranks")
         ranks = tuple(question.get("ranks", RANKS))
@@ -88,7 +88,7 @@ class Quantiles(SketchType[float]):
             rank_error=sketch.normalized_rank_error(False) if sketch.is_estimation_mode() else 0.0,
         )
 
-    def same(self, one: Held, other: Held) -> bool:
+    def same(self, one: LoadedSketch, other: LoadedSketch) -> bool:
         left, right = one.sketch, other.sketch
         if left.n != right.n or left.is_empty():
             return bool(left.n == right.n)

@@ -30,23 +30,23 @@ class RegisterValue:
     """When it was written; None if it never was."""
 
 
-class Written(NamedTuple):
+class RegisterEntry(NamedTuple):
     """A time, and the JSON of a value."""
 
     at_us: int
     value: bytes
 
 
-State = Written | None
+State = RegisterEntry | None
 
 
-class Register(CounterType[State, Written]):
+class Register(CounterType[State, RegisterEntry]):
     """State: the last write."""
 
     name = "register"
     verbs = ("set",)
 
-    def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> Written:
+    def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> RegisterEntry:
         """`set` what JSON has."""
         self.require_verb(verb)
         if len(arguments) != 1:
@@ -57,12 +57,12 @@ class Register(CounterType[State, Written]):
             raise self.wrong("a value that JSON can represent", arguments[0]) from None
         if len(value) > VALUE_BYTES_MAX:
             raise self.wrong(f"a value of at most {VALUE_BYTES_MAX} bytes", f"{len(value)} bytes")
-        return Written(at_us, value)
+        return RegisterEntry(at_us, value)
 
     def zero(self) -> State:
         return None
 
-    def apply(self, state: State, update: Written) -> State:
+    def apply(self, state: State, update: RegisterEntry) -> State:
         return self.merge(state, update)
 
     def merge(self, one: State, other: State) -> State:
@@ -80,13 +80,13 @@ class Register(CounterType[State, Written]):
         return b"[]" if state is None else b"[%d,%b]" % (state.at_us, state.value)
 
     def load_body(self, body: bytes, version: int) -> State:
-        found = json.loads(body)
-        if found == []:
+        fields = json.loads(body)
+        if fields == []:
             return None
-        at_us, value = found
+        at_us, value = fields
         if not is_whole(at_us):
             raise ValueError("no timestamp")
-        return Written(at_us, compact_json(value))
+        return RegisterEntry(at_us, compact_json(value))
 
     def read_words(self, words: Sequence[str]) -> list[Json]:
         """As they are written."""

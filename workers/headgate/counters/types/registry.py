@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from headgate.counters.types.contract import CounterType
 from headgate.counters.types.laws import broken_law
-from headgate.errors import Bug, SpecError, Surroundings
+from headgate.errors import Bug, EnvironmentProblem, InvalidRequest
 
 GROUP: Final = "headgate.counter_types"
 
@@ -39,11 +39,11 @@ OURS: Final = {
 """From a built-in type to its class, in the file of its name."""
 
 
-class TypeUnknown(SpecError):
+class TypeUnknown(InvalidRequest):
     """There is no such type of counter."""
 
 
-class TypeBroken(Surroundings):
+class TypeBroken(EnvironmentProblem):
     """The counter type cannot be used."""
 
 
@@ -51,10 +51,10 @@ class TypeBroken(Surroundings):
 def type_of(name: str) -> CounterType[Any, Any]:
     """The type of that name, ready to use; else one line with the reason and the remedy."""
     if name in OURS:
-        found = getattr(import_module(f"headgate.counters.types.{name}"), OURS[name])()
-        if not isinstance(found, CounterType):
+        counter_type = getattr(import_module(f"headgate.counters.types.{name}"), OURS[name])()
+        if not isinstance(counter_type, CounterType):
             raise Bug("A counter type's file contains something else", type=name)
-        return found
+        return counter_type
     return load_own(name, entry_points(group=GROUP))
 
 

@@ -71,10 +71,10 @@ class Elements(CounterType[State, State]):
         return _take(dict(one), other)
 
     def merge_all(self, states: Iterable[State]) -> State:
-        found = self.zero()
+        merged = self.zero()
         for each in states:
-            _take(found, each)
-        return found
+            _take(merged, each)
+        return merged
 
     def value(self, state: State, question: Mapping[str, Any]) -> list[str]:
         """The elements, in order."""
@@ -91,8 +91,8 @@ class Elements(CounterType[State, State]):
         return compact_json({"in": present, "out": absent})
 
     def load_body(self, body: bytes, version: int) -> State:
-        found = json.loads(body)
-        return {**dict(_stamps(found["out"], 0)), **dict(_stamps(found["in"], 1))}
+        fields = json.loads(body)
+        return {**dict(_stamps(fields["out"], 0)), **dict(_stamps(fields["in"], 1))}
 
     def read_words(self, words: Sequence[str]) -> list[Json]:
         """As they are written."""
@@ -115,8 +115,8 @@ def _take(state: State, others: State) -> State:
     return state
 
 
-def _stamps(moments: dict[str, Any], added: int) -> Iterator[tuple[str, int]]:
-    for element, at_us in moments.items():
+def _stamps(timestamps: dict[str, Any], added: int) -> Iterator[tuple[str, int]]:
+    for element, at_us in timestamps.items():
         if not is_whole(at_us) or at_us < 0:
             raise ValueError("no timestamp")
         yield element, 2 * at_us + added

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from headgate.counters.types.contract import CounterType, Json, is_text, is_whole
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 
 Sketch = Any
 """One of the library's; it has no types."""
@@ -26,11 +26,11 @@ DEVIATIONS = 3
 """How many standard deviations CONFIDENCE is, to the library."""
 
 
-class SketchesMissing(Surroundings):
+class SketchesMissing(EnvironmentProblem):
     """This counter type needs Apache DataSketches."""
 
 
-class Held:
+class LoadedSketch:
     """A sketch as a state, and the bytes that it was loaded from, if any. It is dumped unchanged, since the library
     may order the same content differently. A change of the sketch drops the bytes."""
 
@@ -45,7 +45,7 @@ U = TypeVar("U")
 """An update, checked."""
 
 
-class SketchType(CounterType[Held, U]):
+class SketchType(CounterType[LoadedSketch, U]):
     """A type whose state is one sketch of the library, which takes updates and is merged into another of its kind."""
 
     is_dated = False
@@ -65,32 +65,32 @@ class SketchType(CounterType[Held, U]):
     def take(self, sketch: Sketch, update: U) -> None:
         """Have it take an update."""
 
-    def zero(self) -> Held:
-        return Held(self.new_sketch())
+    def zero(self) -> LoadedSketch:
+        return LoadedSketch(self.new_sketch())
 
-    def apply(self, state: Held, update: U) -> Held:
+    def apply(self, state: LoadedSketch, update: U) -> LoadedSketch:
         self.take(state.sketch, update)
         state.data = None
         return state
 
-    def merge(self, one: Held, other: Held) -> Held:
+    def merge(self, one: LoadedSketch, other: LoadedSketch) -> LoadedSketch:
         return self.merge_all((one, other))
 
-    def merge_all(self, states: Iterable[Held]) -> Held:
+    def merge_all(self, states: Iterable[LoadedSketch]) -> LoadedSketch:
         merged = self.new_sketch()
         for each in states:
             merged.merge(each.sketch)
-        return Held(merged)
+        return LoadedSketch(merged)
 
-    def dump_body(self, state: Held) -> bytes:
+    def dump_body(self, state: LoadedSketch) -> bytes:
         return self.write_sketch(state.sketch) if state.data is None else state.data
 
     def write_sketch(self, sketch: Sketch) -> bytes:
         """Its bytes."""
         return bytes(sketch.serialize())
 
-    def load_body(self, body: bytes, version: int) -> Held:
-        return Held(self.read_sketch(body), body)
+    def load_body(self, body: bytes, version: int) -> LoadedSketch:
+        return LoadedSketch(self.read_sketch(body), body)
 
 
 @dataclass(frozen=True)

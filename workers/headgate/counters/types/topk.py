@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.counters.types.contract import Example, Json, is_whole
-from headgate.counters.types.sketches import Held, Sketch, SketchType, text_item
+from headgate.counters.types.sketches import LoadedSketch, Sketch, SketchType, text_item
 
 LG_PLACES = 10
 LIMIT = 10
@@ -77,7 +77,7 @@ class TopK(SketchType[Update]):
     def take(self, sketch: Sketch, update: Update) -> None:
         sketch.update(*update)
 
-    def value(self, state: Held, question: Mapping[str, Any]) -> TopKValue:
+    def value(self, state: LoadedSketch, question: Mapping[str, Any]) -> TopKValue:
         """`limit`: the number of items. Default: 10."""
         self.require_question(question, "limit")
         limit = question.get("limit", LIMIT)
@@ -85,18 +85,18 @@ class TopK(SketchType[Update]):
             raise self.wrong(f"a limit from 1 to {LIMIT_MAX}", limit)
         return TopKValue(self._items(state)[:limit], state.sketch.total_weight, _error(state))
 
-    def _items(self, state: Held) -> tuple[Frequent, ...]:
+    def _items(self, state: LoadedSketch) -> tuple[Frequent, ...]:
         """All that are known, the most frequent first, by name among equals."""
-        found = [Frequent(*each) for each in state.sketch.get_frequent_items(self._all, 0)]
-        return tuple(sorted(found, key=lambda each: (-each.count, each.item)))
+        items = [Frequent(*each) for each in state.sketch.get_frequent_items(self._all, 0)]
+        return tuple(sorted(items, key=lambda each: (-each.count, each.item)))
 
-    def same(self, one: Held, other: Held) -> bool:
+    def same(self, one: LoadedSketch, other: LoadedSketch) -> bool:
         if one.sketch.total_weight != other.sketch.total_weight:
             return False
-        here = {each.item: each for each in self._items(one)}
+        items = {each.item: each for each in self._items(one)}
         there = {each.item: each for each in self._items(other)}
         missing = [Frequent("", 0, 0, _error(state)) for state in (one, other)]
-        pairs = [(here.get(item, missing[0]), there.get(item, missing[1])) for item in here.keys() | there.keys()]
+        pairs = [(items.get(item, missing[0]), there.get(item, missing[1])) for item in items.keys() | there.keys()]
         return all(a.low <= b.high and b.low <= a.high for a, b in pairs)
 
     def read_words(self, words: Sequence[str]) -> list[Json]:
@@ -107,6 +107,6 @@ class TopK(SketchType[Update]):
         return [Example("add", ("home",)), Example("add", ("cart", 3)), Example("add", ("search", 2))]
 
 
-def _error(state: Held) -> int:
+def _error(state: LoadedSketch) -> int:
     """How often an item that is not known may have come."""
     return int(state.sketch.get_upper_bound("\x00 no such item"))

@@ -53,7 +53,7 @@ class Figures:
     total_oldest_us: int = 0
 
 
-def figures_of(stands: Collection[LaneStand], rate: float) -> Figures:
+def decide_figures(stands: Collection[LaneStand], rate: float) -> Figures:
     """The sums over the owned lanes; the whole queue is not counted."""
     oldest = [stand.oldest_us for stand in stands if stand.oldest_us is not None]
     return Figures(
@@ -72,14 +72,14 @@ class Rate:
     """Deliveries answered per second, over the last ten. Lanes come and go: each tenure reports its own part."""
 
     def __init__(self) -> None:
-        self._seen: Mapping[Any, int] = {}
+        self._counted: Mapping[Any, int] = {}
         self._total = 0
         self._past: deque[tuple[int, int]] = deque()
 
     def at(self, now_us: int, answered: Mapping[Any, int]) -> float:
         """The rate now; `answered` counts for each tenure from 0."""
-        self._total += sum(count - self._seen.get(tenure, 0) for tenure, count in answered.items())
-        self._seen = dict(answered)
+        self._total += sum(count - self._counted.get(lease_term, 0) for lease_term, count in answered.items())
+        self._counted = dict(answered)
         self._past.append((now_us, self._total))
         while len(self._past) > 2 and self._past[1][0] <= now_us - RATE_OVER_US:
             self._past.popleft()
@@ -114,8 +114,8 @@ def has_to_count(own: Figures, others: Sequence[OwnersRow], *, lanes: int) -> bo
     """Whether this owner counts the whole queue: books do not contain all of it, and it owns the lowest lane. `lanes`
     are all that are not left for good."""
     everybody = [own, *(row.figures for row in others)]
-    told = not any(each.unread for each in everybody) and sum(each.lanes for each in everybody) >= lanes
-    return own.lanes > 0 and not told and all(own.lowest <= row.figures.lowest for row in others)
+    is_known = not any(each.unread for each in everybody) and sum(each.lanes for each in everybody) >= lanes
+    return own.lanes > 0 and not is_known and all(own.lowest <= row.figures.lowest for row in others)
 
 
 def next_count_us(began_us: int, ended_us: int) -> int:

@@ -21,7 +21,7 @@ from headgate.engines.summary.decide_figures import (
     Figures,
     LaneStand,
     Rate,
-    figures_of,
+    decide_figures,
     fresh,
     has_to_count,
     is_owed,
@@ -38,7 +38,7 @@ from headgate.supervised_loop import SupervisedLoop
 log = logging.getLogger("headgate.summary")
 
 TURN_S = 1.0
-LOOK_EVERY_US = 5 * SECOND_US
+READ_EVERY_US = 5 * SECOND_US
 
 
 class OwnersFigures:
@@ -63,7 +63,7 @@ class OwnersFigures:
         self._written: Figures | None = None
         self._written_us = 0
         self._stamped_us = 0
-        self._looked_us = 0
+        self._read_us = 0
         self._counts = False
         self._counted: Stats | None = None
         self._count_again_us = 0
@@ -94,17 +94,17 @@ class OwnersFigures:
                 await self.turn(self._host.now_us())
                 self._failed = False
             except HeadgateError as error:
-                self._say(error)
+                self._report(error)
             await asyncio.sleep(TURN_S)
 
     async def turn(self, now_us: int) -> None:
         """The work of each second: mostly nothing."""
         stands = self._stands()
-        rate = self._rate.at(now_us, {tenure: stand.answered for tenure, stand in stands.items()})
-        figures = figures_of(stands.values(), rate)
-        if figures.lanes and now_us - self._looked_us >= LOOK_EVERY_US:
-            self._looked_us = now_us
-            await self._look(figures, now_us)
+        rate = self._rate.at(now_us, {lease_term: stand.answered for lease_term, stand in stands.items()})
+        figures = decide_figures(stands.values(), rate)
+        if figures.lanes and now_us - self._read_us >= READ_EVERY_US:
+            self._read_us = now_us
+            await self._read_others(figures, now_us)
         if not (self._counts and figures.lanes):
             self._counted = None
         elif self._counting is None and self._now_us() >= self._count_again_us:
@@ -116,7 +116,7 @@ class OwnersFigures:
             await self._host.store.write(statement)
             self._written, self._written_us = figures, now_us
 
-    async def _look(self, own: Figures, now_us: int) -> None:
+    async def _read_others(self, own: Figures, now_us: int) -> None:
         rows = owners_of(await read_of_queue(self._host.store, self._queue))
         others = [row for row in fresh(rows, now_us) if row.writer != self.me]
         self._counts = has_to_count(own, others, lanes=self._lanes())
@@ -128,7 +128,7 @@ class OwnersFigures:
             self._counted = await self._count()
         except HeadgateError as error:
             self._counted = None
-            self._say(error)
+            self._report(error)
         finally:
             self._count_again_us = next_count_us(began_us, self._now_us())
             self._counting = None
@@ -141,7 +141,7 @@ class OwnersFigures:
         self._stamped_us = max(self._stamped_us + 1, now_us)
         return self._stamped_us
 
-    def _say(self, error: HeadgateError) -> None:
+    def _report(self, error: HeadgateError) -> None:
         if not self._failed:
             self._failed = True
             log.warning("queue figures could not be written", extra={"error": str(error)})

@@ -31,7 +31,7 @@ class Marks:
         self._queue = queue
         self._owed = Owed(part_us)
         self._retention_us = retention_us
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._loop = SupervisedLoop("marks", self._keep, log=log)
         self._closed = False
         self._failed = False
@@ -39,15 +39,15 @@ class Marks:
     def add(self, dues_us: Sequence[int], *, sent_us: int) -> None:
         """Messages due at these times are durable. Once per flush, not per message."""
         self._owed.add(dues_us, sent_us=sent_us)
-        self._news.set()
+        self._changed.set()
         if not self._closed:
             self._loop.start()
 
-    async def tell_later(self, due_us: int) -> None:
+    async def announce_later(self, due_us: int) -> None:
         """The next message of the queue is due then: from a process that leaves it. Raises the error."""
         await self._write(LaterPart(due_us // self._owed.part_us, due_us))
 
-    async def tell_put(self, due_us: int) -> None:
+    async def announce_put(self, due_us: int) -> None:
         """A message waits that has been due since then: from a process that read it. Raises the error."""
         await self._write(LastPut(due_us))
 
@@ -63,7 +63,7 @@ class Marks:
     async def _keep(self) -> None:
         """At most once per second, the first at once; until nothing is left to mark."""
         while True:
-            self._news.clear()
+            self._changed.clear()
             next_us: int | None = None
             now_us = 0
             try:
@@ -72,15 +72,15 @@ class Marks:
                 next_us = self._owed.next_us(now_us)
                 self._failed = False
             except HeadgateError as error:
-                self._say(error)
-                self._news.set()
+                self._report(error)
+                self._changed.set()
             await asyncio.sleep(WRITE_EVERY_S)
-            if self._news.is_set():
+            if self._changed.is_set():
                 continue
             if next_us is None:
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), max(next_us - now_us, 0) / SECOND_US)
+                await asyncio.wait_for(self._changed.wait(), max(next_us - now_us, 0) / SECOND_US)
 
     async def _write_owed(self, now_us: int) -> None:
         for mark in self._owed.marks(now_us):
@@ -98,7 +98,7 @@ class Marks:
         )
         await self._host.store.write(statement)
 
-    def _say(self, error: HeadgateError) -> None:
+    def _report(self, error: HeadgateError) -> None:
         if not self._failed:
             self._failed = True
             log.warning("backlog mark could not be written", extra={"error": str(error)})

@@ -19,7 +19,7 @@ from headgate.store.store import Store
 from headgate.store.types import Value
 
 KEPT_S = 40 * 86_400
-SAYS_CHARACTERS_MAX = 500
+MESSAGE_CHARACTERS_MAX = 500
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Failure:
     """A pass that could not be made."""
 
     ended_us: int
-    says: str
+    message: str
     problems: int = 1
 
 
@@ -36,7 +36,7 @@ class RepairResult:
     """A pass of repair. Times are 0 where there is none."""
 
     ended_us: int
-    says: str
+    message: str
     problems: int = 0
     owed_us: int = 0
     """Since when a scan has been due that could have run."""
@@ -49,7 +49,7 @@ class CollectionResult:
     """A pass of the collector."""
 
     ended_us: int
-    says: str
+    message: str
     problems: int = 0
     refused: str = ""
     """Why nothing is collected: `gc.after` is not above a hint window."""
@@ -67,7 +67,7 @@ class BulkResult:
 
     ended_us: int
     """The time of this report."""
-    says: str
+    message: str
     problems: int = 0
     """Messages that it left in the queue."""
     keys: int = 0
@@ -83,12 +83,12 @@ Result = Failure | RepairResult | CollectionResult | BulkResult
 
 
 @dataclass(frozen=True)
-class PassStanding:
+class PassStatus:
     """All that is known of one resource's passes."""
 
     ended_us: int
     problems: int
-    says: str
+    message: str
     refused: str
     owed_us: int | None
     waits_for_all_us: int | None
@@ -100,34 +100,34 @@ class PassStanding:
 
 _COLUMN_OF = {fields(Failure)[1].name: "says"}
 """Where the column of a field has another name."""
-COLUMNS = ("id", *(_COLUMN_OF.get(field.name, field.name) for field in fields(PassStanding)))
+COLUMNS = ("id", *(_COLUMN_OF.get(field.name, field.name) for field in fields(PassStatus)))
 
 
-async def write_standing(store: Store, id_: UUID, result: Result) -> None:
+async def write_pass_result(store: Store, id_: UUID, result: Result) -> None:
     """Note it. The store is that of the catalogue's keyspace."""
-    told = {_COLUMN_OF.get(name, name): value for name, value in asdict(result).items()}
-    told["says"] = result.says[:SAYS_CHARACTERS_MAX]
-    values: dict[str, Value] = {"slice": slice_of(id_), "id": id_, **told}
+    cells = {_COLUMN_OF.get(name, name): value for name, value in asdict(result).items()}
+    cells["says"] = result.message[:MESSAGE_CHARACTERS_MAX]
+    values: dict[str, Value] = {"slice": slice_of(id_), "id": id_, **cells}
     await store.write(Insert(STANDING, values, timestamp_us=result.ended_us, ttl_s=KEPT_S))
 
 
-async def read_standing(store: Store, slice_: int) -> dict[UUID, PassStanding]:
+async def read_result(store: Store, slice_: int) -> dict[UUID, PassStatus]:
     """All of one slice, by id."""
     rows = await store.read(Select(STANDING, {"slice": slice_}, COLUMNS))
     return {row.id: _standing(row) for row in rows if row.ended_us is not None}
 
 
-async def read_standing_of(store: Store, id_: UUID) -> PassStanding | None:
+async def read_pass_status(store: Store, id_: UUID) -> PassStatus | None:
     """Of one resource; None where no pass ended within forty days."""
     rows = await store.read(Select(STANDING, {"slice": slice_of(id_), "id": id_}, COLUMNS))
     return _standing(rows[0]) if rows and rows[0].ended_us is not None else None
 
 
-def _standing(row: Any) -> PassStanding:
-    return PassStanding(
+def _standing(row: Any) -> PassStatus:
+    return PassStatus(
         ended_us=row.ended_us,
         problems=row.problems or 0,
-        says=row.says or "",
+        message=row.says or "",
         refused=row.refused or "",
         owed_us=row.owed_us or None,
         waits_for_all_us=row.waits_for_all_us or None,

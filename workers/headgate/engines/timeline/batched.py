@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from headgate.engines.timeline.layout import day_of, id_text
 from headgate.engines.timeline.producer import Producer, attribute_bytes
 from headgate.engines.timeline.row_writes import day_statement, index_statement
-from headgate.engines.timeline.sender import Copy, KnowledgeTooOld
+from headgate.engines.timeline.sender import CatalogueStale, Copy
 from headgate.engines.timeline.stamped import index_key_of
-from headgate.errors import Conflict, SpecError
+from headgate.errors import Conflict, InvalidRequest
 from headgate.expiry import Promise
 from headgate.store.statements import Insert
 
@@ -45,15 +45,15 @@ class BatchedPuts:
         self._producer = producer
         self._sender = producer.sender
 
-    def stamp(self, message: Message, *, within_us: int) -> Batched:
+    def stamp(self, message: NewMessage, *, within_us: int) -> Batched:
         """One message, for a batch that is acknowledged within this time."""
         if message.once is not None:
-            raise SpecError(
+            raise InvalidRequest(
                 "A message in a batch cannot have a once key, which needs its own transaction",
                 remedy="put the message on its own, or let the batch's own write claim the key",
             )
         if not 0 < within_us <= WITHIN_US_MAX:
-            raise SpecError(
+            raise InvalidRequest(
                 "`within` must be at most a minute: it is the time until the batch is answered", within_us=within_us
             )
         self._producer.check([message])
@@ -88,6 +88,6 @@ class BatchedPuts:
             raise BatchTooLate(remedy="build the batch again, or increase `within`", queue=sender.settings.name)
         known = sender.known
         if not known.holds(now_us):
-            raise KnowledgeTooOld(queue=sender.settings.name, remedy="build the batch again")
+            raise CatalogueStale(queue=sender.settings.name, remedy="build the batch again")
         if known.owner_of(batched.due_us) != batched.generation:
             raise BatchTooLate("The queue's shards have changed", remedy="build the batch again")

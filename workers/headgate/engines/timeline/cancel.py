@@ -18,21 +18,21 @@ from typing import Any
 
 from headgate.engines.contract import Cancelled
 from headgate.engines.packed import PackedRun, unpack
-from headgate.engines.timeline.layout import SECOND_US, Place, RowPlace, id_bytes, id_text
+from headgate.engines.timeline.layout import SECOND_US, MessagePlace, RowPlace, id_bytes, id_text
 from headgate.engines.timeline.producer import Producer
 from headgate.engines.timeline.row_writes import OUTLIVES_US, ttl_s_kept
 from headgate.engines.timeline.sender import Copy
 from headgate.errors import HeadgateError
 from headgate.expiry import Promise
 from headgate.store.consistency import Consistency
-from headgate.store.positions import moment_us_of
+from headgate.store.positions import time_us_of
 from headgate.store.statements import Select, Update
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 from headgate.store.table import Table
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _PlacedMessage:
     """A message that may still be cancelled: its content, and its place."""
 
     run: PackedRun
@@ -58,23 +58,23 @@ class Cancels:
 
     async def cancel(self, message_id: str) -> Cancelled:
         """Never deliver it, if that can still be promised. Raises Unknown where the outcome is not known."""
-        found = await self._find(Place.from_bytes(id_bytes(message_id)))
-        if found is None:
+        placed = await self._find(MessagePlace.from_bytes(id_bytes(message_id)))
+        if placed is None:
             return Cancelled.TOO_LATE
-        ending = await self._cancel(found)
+        ending = await self._cancel(placed)
         return Cancelled.CANCELLED if ending is _Ending.PROMISED else Cancelled.TOO_LATE
 
     async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
         """Put it for another time, then cancel it: cancelled, and the new id. Or too late: without an id it stays as
         it is; with one it comes under the old id or the new one, and may come under both."""
         self._producer.check_keepable(due_us, self._host.now_us())
-        found = await self._find(Place.from_bytes(id_bytes(message_id)))
-        if found is None:
+        placed = await self._find(MessagePlace.from_bytes(id_bytes(message_id)))
+        if placed is None:
             return Cancelled.TOO_LATE, None
-        new_id = await self._put_again(found.run, due_us)
+        new_id = await self._put_again(placed.run, due_us)
         try:
-            ending = await self._cancel(found)
-        except Unknown:
+            ending = await self._cancel(placed)
+        except OutcomeUnknown:
             ending = _Ending.SENT
         if ending is _Ending.PROMISED:
             return Cancelled.CANCELLED, new_id
@@ -100,12 +100,12 @@ class Cancels:
                 group=group,
                 attempt=0 if run.attempt is None else run.attempt[0],
             )
-            await self._sender.write_copy(place, copy, late_is_found=False)
+            await self._sender.write_copy(place, copy, late_is_repaired=False)
         finally:
             self._producer.give_turns_back(turns)
         return id_text(place.to_bytes())
 
-    async def _find(self, place: Place) -> _Found | None:
+    async def _find(self, place: MessagePlace) -> _PlacedMessage | None:
         """The message, if it is in a row of its own that no reader can have met; else it is too late for it."""
         now_us = self._host.now_us()
         if not self._promise([place.row], now_us).still_holds(now_us):
@@ -118,38 +118,38 @@ class Cancels:
             run = unpack(row.run)
             if len(run) != 1:
                 return None
-            moved = () if row.moved is None else (Place.from_bytes(row.moved).row,)
-            return _Found(run, (place.row, *moved), row.cancelled is not None)
+            moved = () if row.moved is None else (MessagePlace.from_bytes(row.moved).row,)
+            return _PlacedMessage(run, (place.row, *moved), row.cancelled is not None)
         return None
 
-    async def _cancel(self, found: _Found) -> _Ending:
+    async def _cancel(self, placed: _PlacedMessage) -> _Ending:
         now_us = self._host.now_us()
-        promise = self._promise(found.places, now_us)
+        promise = self._promise(placed.places, now_us)
         if not promise.still_holds(now_us):
             return _Ending.NOT_SENT
         within_s = min(self._host.store.within_s, promise.left_us(now_us) / SECOND_US)
-        writes = [self._host.store.write(self._mark(place, now_us), within_s=within_s) for place in found.places]
+        writes = [self._host.store.write(self._mark(place, now_us), within_s=within_s) for place in placed.places]
         ended = await asyncio.gather(*writes, return_exceptions=True)
         failed = next((error for error in ended if isinstance(error, BaseException)), None)
         try:
             in_time = promise.still_holds(self._host.now_us())
         except HeadgateError as error:  # the clock may not be relied on: nothing is promised by it
-            raise Unknown("A cancel was sent, and may have been applied", last=error.message) from error
+            raise OutcomeUnknown("A cancel was sent, and may have been applied", last=error.message) from error
         if in_time and failed is not None:
             raise failed
-        if in_time and not found.was_cancelled:
-            self._sender.count_cancelled(found.places)
+        if in_time and not placed.was_cancelled:
+            self._sender.count_cancelled(placed.places)
         return _Ending.PROMISED if in_time else _Ending.SENT
 
     def _promise(self, places: tuple[RowPlace, ...] | list[RowPlace], now_us: int) -> Promise:
         """Two differences of clocks: ours against the reader's, and the reader's against the one that it follows."""
-        due_us = min(moment_us_of(place.due) for place in places)
+        due_us = min(time_us_of(place.due) for place in places)
         return Promise.until(due_us, sent_us=now_us, margin_us=2 * self._sender.settings.skew_us)
 
     def _mark(self, place: RowPlace, now_us: int) -> Update:
         settings = self._sender.settings
         table, key = self._row(place)
-        until_us = moment_us_of(place.due) + OUTLIVES_US  # never deleted before the message that it is about
+        until_us = time_us_of(place.due) + OUTLIVES_US  # never deleted before the message that it is about
         ttl_s = ttl_s_kept(until_us, settings, now_us=now_us, last_expiry_s=self._host.last_expiry_s)
         return Update(table, key, {"cancelled": now_us}, timestamp_us=now_us, ttl_s=ttl_s)
 

@@ -24,22 +24,22 @@ from headgate.engines.rows import LaneRow
 from headgate.engines.timeline.decide_closing import (
     BATCH_ROWS_MAX,
     Ahead,
-    Ending,
+    EndingGeneration,
     batches,
     decide_row,
     lead_us,
     over_after_us,
 )
 from headgate.engines.timeline.lane_taking import LaneName, lane_of, take_up
-from headgate.engines.timeline.layout import Place, RowPlace
+from headgate.engines.timeline.layout import MessagePlace, RowPlace
 from headgate.engines.timeline.part_list import parts_from
-from headgate.engines.timeline.passing import Passing
+from headgate.engines.timeline.passed_rows_log import Passing
 from headgate.engines.timeline.row_writes import ttl_s_kept
 from headgate.engines.timeline.sender import Copy, Sender
 from headgate.engines.timeline.settings import TimelineSettings
 from headgate.engines.timeline.source import TimelineSource, carry, copy_of
 from headgate.errors import Bug, Unavailable
-from headgate.store.positions import last_at, moment_us_of, position_at, position_order
+from headgate.store.positions import last_at, position_at, position_order, time_us_of
 from headgate.store.statements import BatchIf, UpdateIf, is_
 from headgate.store.store import STORE_ERRORS
 from headgate.store.types import Value
@@ -81,7 +81,7 @@ class Closing:
         dispatcher: Dispatcher,
         source: TimelineSource,
         *,
-        generation: Ending,
+        generation: EndingGeneration,
         shard: int,
     ) -> None:
         over_us = over_after_us(generation, sender.settings.skew_us)
@@ -116,7 +116,7 @@ class Closing:
         """Go as far as it goes now; whether the lane is retired."""
         dispatcher = self._dispatcher
         if not self._nothing_ahead:
-            if dispatcher.tenure.lent is not None or not dispatcher.has_settled(self._over):
+            if dispatcher.lease_term.reserved is not None or not dispatcher.has_settled(self._over):
                 return False
             await self._move_ahead()
         if not dispatcher.has_settled(self._left_up_to):
@@ -130,8 +130,8 @@ class Closing:
         """Whether something has to be handed out before the lane can be retired, or a job has a range of it."""
         dispatcher = self._dispatcher
         return (
-            dispatcher.tenure.lent is not None
-            or dispatcher.books.waits_for_consumers()
+            dispatcher.lease_term.reserved is not None
+            or dispatcher.delivery_state.waits_for_consumers()
             or self._left_up_to > dispatcher.position.last
         )
 
@@ -144,7 +144,7 @@ class Closing:
         if not self._begun:
             self._begin()
         waiting: list[int] = []
-        first = moment_us_of(position_at(self._done_up_to)) // settings.part_us
+        first = time_us_of(position_at(self._done_up_to)) // settings.part_us
         async for part, _ in parts_from(self._host, settings, self._generation, first):
             waiting.append(part)
             while len(waiting) >= PARTS_AT_ONCE:
@@ -191,11 +191,11 @@ class Closing:
             self._batch_rows = 1
             return False
         self._batch_rows = BATCH_ROWS_MAX
-        places += [Place.from_bytes(row.moved[0]) for row in work.finish]
-        carried = work.move + work.finish
-        if carried:
-            await self._write(list(zip(places, map(copy_of, carried), strict=True)))
-            await self._passing.write(sorted(carried, key=lambda row: row.order))
+        places += [MessagePlace.from_bytes(row.moved[0]) for row in work.finish]
+        done = work.move + work.finish
+        if done:
+            await self._write(list(zip(places, map(copy_of, done), strict=True)))
+            await self._passing.write(sorted(done, key=lambda row: row.order))
         self.moved += len(work.move)
         self.finished += len(work.finish)
         return True
@@ -203,7 +203,7 @@ class Closing:
     def _sorted(self, rows: Sequence[LaneRow]) -> _Work:
         """The action for each; moving resumes at the rows that a previous owner has moved."""
         work = _Work([], [])
-        reading, read_to = self._source.reading, self._dispatcher.books.horizon
+        reading, read_to = self._source.reading, self._dispatcher.delivery_state.horizon
         for row in rows:
             has_gone = reading.has_gone(row)
             if has_gone:
@@ -219,16 +219,16 @@ class Closing:
                 self._left_up_to = max(self._left_up_to, row.order)
         return work
 
-    def _fix_place(self, row: LaneRow) -> Place:
+    def _fix_place(self, row: LaneRow) -> MessagePlace:
         """The place of its due time now, as if it were put now."""
         copy = copy_of(row)
-        due_us = moment_us_of(row.content.place.due)
+        due_us = time_us_of(row.content.place.due)
         place = self._sender.fix_place(due_us, group=copy.group, size_bytes=len(copy.payload))
         if place.row.generation <= self._generation:
             raise Interrupted("The next generation is not known yet", generation=self._generation)
         return place
 
-    async def _mark(self, rows: Sequence[LaneRow], places: Sequence[Place]) -> bool:
+    async def _mark(self, rows: Sequence[LaneRow], places: Sequence[MessagePlace]) -> bool:
         """Show in each row where it goes; False where a row showed another place already: then some are marked, and
         all have to be read again."""
         marks = list(zip(rows, places, strict=True))
@@ -249,7 +249,7 @@ class Closing:
         if not self._dispatcher.may_mark():
             raise Interrupted(generation=self._generation, shard=self._shard)
 
-    async def _mark_partition(self, of_one: Sequence[Sequence[tuple[LaneRow, Place]]]) -> bool:
+    async def _mark_partition(self, of_one: Sequence[Sequence[tuple[LaneRow, MessagePlace]]]) -> bool:
         for batch in of_one:
             attempt = self._host.uuid()
             marks = [self._mark_statement(row.content.place, place, attempt) for row, place in batch]
@@ -257,7 +257,7 @@ class Closing:
                 return False
         return True
 
-    def _mark_statement(self, row: RowPlace, place: Place, attempt: UUID) -> UpdateIf:
+    def _mark_statement(self, row: RowPlace, place: MessagePlace, attempt: UUID) -> UpdateIf:
         settings = self._sender.settings
         now_us = self._host.now_us()
         key: dict[str, Value] = {
@@ -269,17 +269,17 @@ class Closing:
             "due": row.due,
         }
         table = settings.tables.later if row.lies_later else settings.tables.work
-        ttl_s = ttl_s_kept(moment_us_of(row.due), settings, now_us=now_us, last_expiry_s=self._host.last_expiry_s)
+        ttl_s = ttl_s_kept(time_us_of(row.due), settings, now_us=now_us, last_expiry_s=self._host.last_expiry_s)
         return UpdateIf(table, key, {"moved": place.to_bytes()}, is_("moved", None), attempt=attempt, ttl_s=ttl_s)
 
     async def _not_finished(self, rows: Sequence[LaneRow]) -> list[LaneRow]:
         """Of rows that show where they were moved to, those whose copy is not known to be written."""
         parts = sorted({row.where for row in rows})
-        found = await asyncio.gather(*map(self._passing.read, parts))
-        passed = set().union(*found)
+        passed_of_parts = await asyncio.gather(*map(self._passing.read, parts))
+        passed = set().union(*passed_of_parts)
         return [row for row in rows if row.content.place.due not in passed]
 
-    async def _write(self, copies: Sequence[tuple[Place, Copy]]) -> None:
+    async def _write(self, copies: Sequence[tuple[MessagePlace, Copy]]) -> None:
         """Those of groups in one go, in their order; all others some at once."""
         grouped = [each for each in copies if each[1].group is not None]
         single = [each for each in copies if each[1].group is None]
@@ -294,7 +294,7 @@ async def close_free_lane(
     settings: TimelineSettings,
     name: LaneName,
     *,
-    generation: Ending,
+    generation: EndingGeneration,
     sender: Sender,
     dead_letters: Sender | None = None,
 ) -> FreeLane:
@@ -305,12 +305,12 @@ async def close_free_lane(
     suspects.
     """
     lane = lane_of(host, settings, name)
-    seen = await lane.look()
-    if seen is None or seen.is_retired:
-        return FreeLane.RETIRED if seen is not None else FreeLane.BUSY
-    if seen.lent is not None:
+    state = await lane.read_state()
+    if state is None or state.is_retired:
+        return FreeLane.RETIRED if state is not None else FreeLane.BUSY
+    if state.reserved is not None:
         return FreeLane.BUSY
-    taken = await take_up(lane, seen, settings, name, sender=sender, dead_letters=dead_letters)
+    taken = await take_up(lane, state, settings, name, sender=sender, dead_letters=dead_letters)
     if taken is None:
         return FreeLane.BUSY
     dispatcher, source = taken

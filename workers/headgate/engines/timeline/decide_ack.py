@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from headgate.engines.timeline.decide_flush import Written, generation_at
+from headgate.engines.timeline.decide_flush import WrittenGeneration, generation_at
 from headgate.expiry import Promise
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownGenerations:
     """The generations as one read of the catalogue returned them, and how long they may be used."""
 
-    generations: tuple[Written, ...]
+    generations: tuple[WrittenGeneration, ...]
     promise: Promise
 
     def holds(self, now_us: int) -> bool:
@@ -33,7 +33,7 @@ class Known:
         return generation_at(self.generations, due_us).number
 
 
-class Answer(Enum):
+class WriteAnswer(Enum):
     """How the write of a flush ended."""
 
     DURABLE = "durable"
@@ -42,7 +42,7 @@ class Answer(Enum):
     NOTHING = "nothing was done"
 
 
-class Fate(Enum):
+class WriteOutcome(Enum):
     """The outcome of a row."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -59,7 +59,7 @@ class Sent:
     generation: int
     due_us: int
     sent_us: int
-    known: Known
+    known: KnownGenerations
 
     def promise(self, skew_us: int) -> Promise:
         """The row may be acknowledged until then: a reader whose clock is ahead by the whole difference passes its
@@ -67,25 +67,27 @@ class Sent:
         return Promise.until(self.due_us, sent_us=self.sent_us, margin_us=skew_us)
 
 
-def judge(row: Sent, answer: Answer, *, current: Known, now_us: int, give_up_us: int, skew_us: int) -> Fate:
+def decide_write_outcome(
+    row: Sent, answer: WriteAnswer, *, current: KnownGenerations, now_us: int, give_up_us: int, skew_us: int
+) -> WriteOutcome:
     """The outcome of one row. `current` is the latest knowledge."""
     in_time = row.promise(skew_us).still_holds(now_us)
-    if answer is Answer.DURABLE and in_time:
+    if answer is WriteAnswer.DURABLE and in_time:
         sure = any(
             known.holds(now_us) and known.owner_of(row.due_us) == row.generation for known in (row.known, current)
         )
-        return Fate.ACKNOWLEDGED if sure else Fate.GIVEN_UP
+        return WriteOutcome.ACKNOWLEDGED if sure else WriteOutcome.GIVEN_UP
     if now_us >= give_up_us or not current.holds(now_us):
-        return Fate.GIVEN_UP
+        return WriteOutcome.GIVEN_UP
     if in_time:
-        return Fate.AGAIN if current.owner_of(row.due_us) == row.generation else Fate.GIVEN_UP
-    return Fate.RESTAMP
+        return WriteOutcome.AGAIN if current.owner_of(row.due_us) == row.generation else WriteOutcome.GIVEN_UP
+    return WriteOutcome.RESTAMP
 
 
 def all_acknowledged(
     generations: Sequence[int],
     dues_us: Sequence[int],
-    knowledge: Sequence[Known],
+    knowledge: Sequence[KnownGenerations],
     *,
     sent_us: int,
     now_us: int,
@@ -97,10 +99,10 @@ def all_acknowledged(
     if generations.count(generation) != len(generations) or any([each is not known for each in knowledge]):  # noqa: C419 - a third of the time
         return False
     return all(
-        Fate.ACKNOWLEDGED
-        is judge(
+        WriteOutcome.ACKNOWLEDGED
+        is decide_write_outcome(
             Sent(generation, due_us, sent_us, known),
-            Answer.DURABLE,
+            WriteAnswer.DURABLE,
             current=known,
             now_us=now_us,
             give_up_us=now_us,
@@ -110,17 +112,17 @@ def all_acknowledged(
     )
 
 
-def may_twin(generation: int, due_us: int, *, current: Known, now_us: int) -> bool:
+def may_restamp(generation: int, due_us: int, *, current: KnownGenerations, now_us: int) -> bool:
     """Whether a restamped row due at that time may be written to the generation of its original."""
     return current.holds(now_us) and current.owner_of(due_us) == generation
 
 
-def with_tail(rows: Sequence[Sent], fates: Sequence[Fate], ready_us: int) -> list[Fate]:
+def with_tail(rows: Sequence[Sent], fates: Sequence[WriteOutcome], ready_us: int) -> list[WriteOutcome]:
     """The outcomes of rows that hold groups. If one has to be restamped, so has every row that would precede it then:
     nothing of a group is acknowledged before messages that were put earlier."""
-    if Fate.RESTAMP not in fates:
+    if WriteOutcome.RESTAMP not in fates:
         return list(fates)
     return [
-        Fate.RESTAMP if fate is not Fate.GIVEN_UP and row.due_us <= ready_us else fate
+        WriteOutcome.RESTAMP if fate is not WriteOutcome.GIVEN_UP and row.due_us <= ready_us else fate
         for row, fate in zip(rows, fates, strict=True)
     ]

@@ -23,7 +23,7 @@ BATCH_ROWS_MAX = 100
 Item = TypeVar("Item")
 
 
-class Ending(Protocol):
+class EndingGeneration(Protocol):
     """A generation, as far as its end goes."""
 
     @property
@@ -60,12 +60,12 @@ def lead_us(*, lag_us_max: int, lease_ttl_s: int, skew_us: int) -> int:
     return max(lag_us_max + 2 * skew_us, 2_000_000 * lease_ttl_s)
 
 
-def over_after_us(generation: Ending, skew_us: int) -> int | None:
+def over_after_us(generation: EndingGeneration, skew_us: int) -> int | None:
     """From this time on, by the reader's own clock, nobody writes to it; None while that is not sure."""
     return None if generation.sure_us is None else others_may_act_after(generation.sure_us, skew_us)
 
 
-def is_over(generation: Ending, *, now_us: int, skew_us: int) -> bool:
+def is_over(generation: EndingGeneration, *, now_us: int, skew_us: int) -> bool:
     """Whether it is no longer written: as `decide_generation.is_over`, from an engine's knowledge of it."""
     over_us = over_after_us(generation, skew_us)
     return over_us is not None and now_us >= over_us
@@ -93,7 +93,7 @@ def batches(rows: Iterable[tuple[Hashable, Item]], rows_max: int) -> Iterator[li
         yield [of_one[start : start + rows_max] for start in range(0, len(of_one), rows_max)]
 
 
-def lanes_before(generations: Sequence[Ending], number: int) -> list[tuple[int, int]]:
+def lanes_before(generations: Sequence[EndingGeneration], number: int) -> list[tuple[int, int]]:
     """The lanes that hold back the groups of a generation until they are retired (attack C2), oldest first. Those of
     generations that left the catalogue are retired."""
     return [

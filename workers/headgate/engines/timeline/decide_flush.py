@@ -30,7 +30,7 @@ MIXED_BYTES_MAX = 4 * 1024
 SECOND_US = 1_000_000
 
 
-class Written(Protocol):
+class WrittenGeneration(Protocol):
     """A generation, as far as a flush needs it."""
 
     @property
@@ -50,7 +50,7 @@ class Written(Protocol):
 
 
 @dataclass(slots=True)
-class Letter:
+class PendingMessage:
     """One pending message that is not of the plainest kind. `claim` is the caller's, and not read by this module."""
 
     payload: bytes
@@ -73,7 +73,7 @@ class RowPlan:
     generation: int
     shard: int
     due_us: int
-    letters: Sequence[Letter]
+    pending_messages: Sequence[PendingMessage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +82,20 @@ class SinglePlans:
     rows of their own, each with its due time."""
 
     shared: Sequence[RowPlan]
-    alone: Mapping[tuple[int, int], Sequence[tuple[Letter, int]]]
+    alone: Mapping[tuple[int, int], Sequence[tuple[PendingMessage, int]]]
 
 
 @dataclass(frozen=True, slots=True)
 class FlushTerms:
     """The inputs of one flush: `ready_us` is the due time of immediate messages, `turn` the shard in turn."""
 
-    generations: Sequence[Written]
+    generations: Sequence[WrittenGeneration]
     ready_us: int
     turn: int
     by_second: bool
 
 
-def generation_at(generations: Iterable[Written], due_us: int) -> Written:
+def generation_at(generations: Iterable[WrittenGeneration], due_us: int) -> WrittenGeneration:
     """The generation of a due time: the latest that has started by then."""
     latest = None
     for generation in generations:
@@ -116,15 +116,15 @@ def shard_in_turn(terms: FlushTerms, shards: int, due_us: int, turns: int = 0) -
     return (due_us // SECOND_US if terms.by_second else terms.turn + turns) % shards
 
 
-def plan_single(letters: Sequence[Letter], terms: FlushTerms) -> SinglePlans:
+def decide_single_rows(pending_messages: Sequence[PendingMessage], terms: FlushTerms) -> SinglePlans:
     """Rows for messages without a group: shared by immediate ones, one for each delayed one."""
-    ready, later = _parted(letters, terms.ready_us)
+    ready, later = _parted(pending_messages, terms.ready_us)
     shared = []
     generation = generation_at(terms.generations, terms.ready_us)
     for turns, run in enumerate(_runs(ready)):
         shard = shard_in_turn(terms, generation.shards, terms.ready_us, turns)
         shared.append(RowPlan(generation.number, shard, terms.ready_us, run))
-    alone: dict[tuple[int, int], list[tuple[Letter, int]]] = {}
+    alone: dict[tuple[int, int], list[tuple[PendingMessage, int]]] = {}
     known_us, where = -1, (0, 0)
     for each in later:
         due_us = each[1]
@@ -135,42 +135,46 @@ def plan_single(letters: Sequence[Letter], terms: FlushTerms) -> SinglePlans:
     return SinglePlans(shared, alone)
 
 
-def plan_grouped(letters: Sequence[Letter], terms: FlushTerms) -> list[list[RowPlan]]:
+def decide_grouped_rows(pending_messages: Sequence[PendingMessage], terms: FlushTerms) -> list[list[RowPlan]]:
     """Rows for messages with groups: a list for each shard, to be acknowledged together (attack C3)."""
-    by_shard: dict[int, list[Letter]] = {}
+    by_shard: dict[int, list[PendingMessage]] = {}
     ready_in = generation_at(terms.generations, terms.ready_us)
-    for letter in letters:
-        by_shard.setdefault(shard_of_group(letter.group or b"", ready_in.shards), []).append(letter)
+    for pending in pending_messages:
+        by_shard.setdefault(shard_of_group(pending.group or b"", ready_in.shards), []).append(pending)
     return [_plan_shard(shard, of_shard, terms, ready_in) for shard, of_shard in by_shard.items()]
 
 
-def _plan_shard(shard: int, letters: Sequence[Letter], terms: FlushTerms, ready_in: Written) -> list[RowPlan]:
-    ready, later = _parted(letters, terms.ready_us)
+def _plan_shard(
+    shard: int, pending_messages: Sequence[PendingMessage], terms: FlushTerms, ready_in: WrittenGeneration
+) -> list[RowPlan]:
+    ready, later = _parted(pending_messages, terms.ready_us)
     plans = [RowPlan(ready_in.number, shard, terms.ready_us, run) for run in _runs(ready)]
-    for letter, due_us in later:
+    for pending, due_us in later:
         generation = generation_at(terms.generations, due_us)
-        shard_then = shard_of_group(letter.group or b"", generation.shards)
-        plans.append(RowPlan(generation.number, shard_then, due_us, (letter,)))
+        shard_then = shard_of_group(pending.group or b"", generation.shards)
+        plans.append(RowPlan(generation.number, shard_then, due_us, (pending,)))
     return plans
 
 
-def _parted(letters: Iterable[Letter], ready_us: int) -> tuple[list[Letter], list[tuple[Letter, int]]]:
-    ready: list[Letter] = []
-    later: list[tuple[Letter, int]] = []
-    for letter in letters:
-        if letter.due_us is None or letter.due_us <= ready_us:
-            ready.append(letter)
+def _parted(
+    pending_messages: Iterable[PendingMessage], ready_us: int
+) -> tuple[list[PendingMessage], list[tuple[PendingMessage, int]]]:
+    ready: list[PendingMessage] = []
+    later: list[tuple[PendingMessage, int]] = []
+    for pending in pending_messages:
+        if pending.due_us is None or pending.due_us <= ready_us:
+            ready.append(pending)
         else:
-            later.append((letter, letter.due_us))
+            later.append((pending, pending.due_us))
     return ready, later
 
 
-def _runs(letters: Sequence[Letter]) -> list[Sequence[Letter]]:
+def _runs(pending_messages: Sequence[PendingMessage]) -> list[Sequence[PendingMessage]]:
     runs = []
     start = 0
-    while start < len(letters):
-        length = run_length([letter.size for letter in letters[start : start + ROW_MESSAGES_MAX]])
-        runs.append(letters[start : start + length])
+    while start < len(pending_messages):
+        length = run_length([pending.size for pending in pending_messages[start : start + ROW_MESSAGES_MAX]])
+        runs.append(pending_messages[start : start + length])
         start += length
     return runs
 

@@ -26,7 +26,7 @@ FALLS_BY = 8
 
 
 @dataclass
-class LatenciesSeen:
+class LatencyWindow:
     """Latencies of the last minute, the newest 512 at most, and their 99th percentile."""
 
     _by_age: deque[tuple[int, int]] = field(default_factory=deque)
@@ -49,7 +49,7 @@ class Lag:
     """The lag of one producer of one queue."""
 
     def __init__(self, safety_lag_us: int, skew_us: int, now_us: int) -> None:
-        self._seen = LatenciesSeen()
+        self._latencies = LatencyWindow()
         self._stood_us = safety_lag_us
         self._since_us = now_us
         self._restamped_us = 0
@@ -75,7 +75,7 @@ class Lag:
     def write_took(self, latency_us: int, now_us: int) -> None:
         """A write was answered, or abandoned, after this duration."""
         stands_us = self.in_use_us(now_us)
-        self._seen.add(latency_us, now_us)
+        self._latencies.add(latency_us, now_us)
         self._stand(max(stands_us, self._wanted_us()), now_us)
 
     def was_too_short(self, sent_us: int, now_us: int) -> None:
@@ -90,4 +90,4 @@ class Lag:
         self._since_us = max(self._since_us, now_us)
 
     def _wanted_us(self) -> int:
-        return max(self._least_us, self._skew_us + 2 * self._seen.p99_us())
+        return max(self._least_us, self._skew_us + 2 * self._latencies.p99_us())

@@ -60,14 +60,14 @@ def slot_of(key: bytes, scope: bytes | None) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ClaimedKey:
     """A key that exists: its claim, and whether its message is known to be written."""
 
     claim: bytes
     written: bool
 
 
-class Standing(Enum):
+class ClaimStatus(Enum):
     """The state of one key in a rejected batch."""
 
     MINE = "mine"
@@ -78,20 +78,22 @@ class Standing(Enum):
     """To be sent again: it was refused for the others' sake."""
 
 
-def standing_of(proposed: bytes, found: Found | None) -> Standing:
+def standing_of(proposed: bytes, claimed: ClaimedKey | None) -> ClaimStatus:
     """The state of a key. No two puts propose the same claim, so an equal one is ours."""
-    if found is None:
-        return Standing.FREE
-    if found.claim == proposed:
-        return Standing.MINE
-    return Standing.WRITTEN if found.written else Standing.UNFINISHED
+    if claimed is None:
+        return ClaimStatus.FREE
+    if claimed.claim == proposed:
+        return ClaimStatus.MINE
+    return ClaimStatus.WRITTEN if claimed.written else ClaimStatus.UNFINISHED
 
 
-def sort_standings(proposed: Mapping[bytes, bytes], found: Mapping[bytes, Found]) -> dict[Standing, list[bytes]]:
+def sort_standings(
+    proposed: Mapping[bytes, bytes], claimed: Mapping[bytes, ClaimedKey]
+) -> dict[ClaimStatus, list[bytes]]:
     """The keys of a rejected batch by their states."""
-    sorted_keys: dict[Standing, list[bytes]] = {standing: [] for standing in Standing}
+    sorted_keys: dict[ClaimStatus, list[bytes]] = {standing: [] for standing in ClaimStatus}
     for key, claim in proposed.items():
-        sorted_keys[standing_of(claim, found.get(key))].append(key)
+        sorted_keys[standing_of(claim, claimed.get(key))].append(key)
     return sorted_keys
 
 
@@ -100,12 +102,12 @@ class Finish(Enum):
 
     AT_ITS_PLACE = "at its place"
     """Or by a restamped row that names it, which the lane's owner can distinguish from it."""
-    BY_LOOKING = "by a read"
+    BY_READING = "by a read"
     """No lane can distinguish them any more: check whether the row exists, else claim the key again."""
 
 
-def how_to_finish(
-    *, due_us: int, now_us: int, retention_us: int, place_is_owned: bool, twin_is_owned: bool, margin_us: int
+def decide_finish(
+    *, due_us: int, now_us: int, retention_us: int, place_is_owned: bool, restamp_is_owned: bool, margin_us: int
 ) -> Finish:
     """How to finish a claim whose place is due at that time.
 
@@ -113,9 +115,9 @@ def how_to_finish(
     restamped row is distinguishable from its original only as long as the record of passed rows is kept.
     """
     if now_us + margin_us < due_us:
-        return Finish.AT_ITS_PLACE if place_is_owned else Finish.BY_LOOKING
-    told_apart = now_us + margin_us < due_us + retention_us
-    return Finish.AT_ITS_PLACE if told_apart and twin_is_owned else Finish.BY_LOOKING
+        return Finish.AT_ITS_PLACE if place_is_owned else Finish.BY_READING
+    is_distinguishable = now_us + margin_us < due_us + retention_us
+    return Finish.AT_ITS_PLACE if is_distinguishable and restamp_is_owned else Finish.BY_READING
 
 
 def chunks(keys: Sequence[bytes], size: int) -> list[Sequence[bytes]]:

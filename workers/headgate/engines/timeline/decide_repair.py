@@ -22,15 +22,15 @@ LONG_OUTAGE_US = 4 * HOUR_US
 RECORD_US = 7 * 24 * HOUR_US
 """The record of passed rows is kept for this time after the last scan is due, with any retention: rows outlive it
 where the retention was lowered, and would all seem late."""
-LOOKS = (1, 2, 3, 4)
-LAST_LOOK = 4
+CHECKS = (1, 2, 3, 4)
+LAST_CHECK = 4
 """At all replicas: nothing lands after it."""
 EVERYTHING = 1 << 62
 """A cursor beyond every part: its lane holds nothing that this scan has not covered, and never will."""
 
 
 @dataclass(frozen=True)
-class LookTerms:
+class CheckTerms:
     """How long after the end of a part each scan of it is due."""
 
     part_us: int
@@ -40,7 +40,7 @@ class LookTerms:
     @classmethod
     def of(
         cls, *, part_us: int, skew_us: int, late_write_us: int, hint_window_us: int, gc_grace_us: int
-    ) -> LookTerms:
+    ) -> CheckTerms:
         """A later scan is never due before an earlier one, with any settings of a queue."""
         wanted = (
             late_write_us,
@@ -48,20 +48,20 @@ class LookTerms:
             max(LONG_OUTAGE_US, hint_window_us + HOUR_US),
             max(hint_window_us, gc_grace_us),
         )
-        return cls(part_us, skew_us, tuple(max(wanted[: look + 1]) for look in range(len(wanted))))
+        return cls(part_us, skew_us, tuple(max(wanted[: check + 1]) for check in range(len(wanted))))
 
     def base_us(self, part: int, sure_us: int | None) -> int:
         """The time from which scans of a part count: its end, or the end of all writing to its generation."""
         end_us = (part + 1) * self.part_us
         return end_us if sure_us is None else min(end_us, sure_us + self.skew_us)
 
-    def due_us(self, part: int, look: int, sure_us: int | None) -> int:
+    def due_us(self, part: int, check: int, sure_us: int | None) -> int:
         """When a scan of a part is due."""
-        return self.base_us(part, sure_us) + self.delays_us[look - 1]
+        return self.base_us(part, sure_us) + self.delays_us[check - 1]
 
-    def due_below(self, look: int, sure_us: int | None, now_us: int) -> int:
+    def due_below(self, check: int, sure_us: int | None, now_us: int) -> int:
         """The first part that is not due for a scan yet: all below it are."""
-        counted_us = now_us - self.delays_us[look - 1]
+        counted_us = now_us - self.delays_us[check - 1]
         if sure_us is not None and sure_us + self.skew_us <= counted_us:
             return EVERYTHING
         return max(0, counted_us // self.part_us)
@@ -71,38 +71,38 @@ class LookTerms:
         """The minimum time that the record of passed rows is kept, from its writing on."""
         return self.delays_us[-1] + RECORD_US
 
-    def told_from(self, now_us: int) -> int:
+    def distinguishable_from_us(self, now_us: int) -> int:
         """The first part for which the record certainly lists the passed rows: they were passed after its end, and
         recorded then."""
         return max(0, (now_us - self.record_us + HOUR_US) // self.part_us)
 
-    def is_looked_at_again(self, part: int, sure_us: int | None, now_us: int) -> bool:
+    def is_checked_again(self, part: int, sure_us: int | None, now_us: int) -> bool:
         """Whether the last scan of a part is certainly still to come, by any repairer's clock."""
-        return now_us + MINUTE_US + self.skew_us < self.due_us(part, LAST_LOOK, sure_us)
+        return now_us + MINUTE_US + self.skew_us < self.due_us(part, LAST_CHECK, sure_us)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Parts of a lane that are due for one scan: from `start` on, below `end`."""
 
-    look: int
+    check: int
     start: int
     end: int
 
 
-def next_stretch(
-    look: int, cursors: Mapping[int, int], *, due_below: int, passed_below: int, strongest: int
+def decide_next_stretch(
+    check: int, cursors: Mapping[int, int], *, due_below: int, passed_below: int, strongest: int
 ) -> Stretch | None:
     """The parts for this scan. `strongest` is the part up to which a later scan has just run, which counts for all
     before it. A row that may still be read is not late: the lane's position is a bound too."""
-    start = max(cursors.get(look, 0), strongest)
+    start = max(cursors.get(check, 0), strongest)
     end = min(due_below, passed_below)
-    return Stretch(look, start, end) if start < end else None
+    return Stretch(check, start, end) if start < end else None
 
 
-def cursors_moved(look: int, up_to: int, cursors: Mapping[int, int]) -> dict[int, int]:
+def cursors_moved(check: int, up_to: int, cursors: Mapping[int, int]) -> dict[int, int]:
     """The cursors that move after a scan of all parts below one: its own, and those of the earlier scans."""
-    return {each: up_to for each in LOOKS if each <= look and cursors.get(each, 0) < up_to}
+    return {each: up_to for each in CHECKS if each <= check and cursors.get(each, 0) < up_to}
 
 
 class Where(Enum):
@@ -114,20 +114,20 @@ class Where(Enum):
     """Its generation is written no more, and its lane may still be read: the owner drains it soon."""
 
 
-def where_to(*, generation: int, writable: int, is_retired: bool) -> Where:
+def decide_place(*, generation: int, writable: int, is_retired: bool) -> Where:
     """The place of a row of this generation, if a put for its due time would go to `writable`."""
     if generation == writable:
         return Where.ITS_LANE
     return Where.NOW if is_retired else Where.NOWHERE
 
 
-class Step(Enum):
+class LateRowStep(Enum):
     """The action for a row whose lineage has a place."""
 
     DONE = "done"
     WRITE = "write it there"
     """Again, perhaps; or a restamped row of the lineage, where that place may have been passed."""
-    FIX_ANEW = "fix another place"
+    FIX_AGAIN = "fix another place"
     WAIT = "wait"
 
 
@@ -140,24 +140,24 @@ class Fixed:
     is_passed: bool
     """The owner of that lane has passed it, or one of its family."""
     is_there: bool
-    is_looked_at_again: bool
+    is_checked_again: bool
     is_retired: bool
     is_writable: bool
     """A put of now goes to its generation."""
 
 
-def step_for(fixed: Fixed) -> Step:
+def decide_step(fixed: Fixed) -> LateRowStep:
     """The action for a lineage's place. An existing row is read by its lane's owner, or found by a scan of its own
     part, if one is still to come."""
     if fixed.is_passed:
-        return Step.DONE
+        return LateRowStep.DONE
     if fixed.is_this_row:
-        return Step.FIX_ANEW
-    if fixed.is_there and fixed.is_looked_at_again:
-        return Step.DONE
+        return LateRowStep.FIX_AGAIN
+    if fixed.is_there and fixed.is_checked_again:
+        return LateRowStep.DONE
     if fixed.is_retired:
-        return Step.FIX_ANEW
-    return Step.WRITE if fixed.is_writable else Step.WAIT
+        return LateRowStep.FIX_AGAIN
+    return LateRowStep.WRITE if fixed.is_writable else LateRowStep.WAIT
 
 
 def is_purged(put_us: Sequence[int], purged_before_us: int) -> bool:

@@ -13,11 +13,11 @@ position is above its own.
 from __future__ import annotations
 
 from headgate.engines.lane import Lane
-from headgate.engines.timeline.decide_repair import LookTerms
+from headgate.engines.timeline.decide_repair import CheckTerms
 from headgate.engines.timeline.lane_rows import lane_key
 from headgate.engines.timeline.late_rows import LateRows, PassedLane
 from headgate.engines.timeline.layout import RowPlace
-from headgate.engines.timeline.repair_report import Found
+from headgate.engines.timeline.repair_report import LateRowOutcome
 from headgate.engines.timeline.sender import Sender
 from headgate.errors import Unavailable
 from headgate.store.consistency import Consistency
@@ -33,17 +33,17 @@ async def see_to_late_copy(sender: Sender, place: RowPlace) -> None:
     returns."""
     host, settings = sender.host, sender.settings
     key = lane_key(settings, place.generation, place.shard)
-    seen = await Lane(host, settings.tables.lanes, key, settings.lease).look()
-    if seen is None or (not seen.is_retired and is_after(place.due, seen.last)):
+    state = await Lane(host, settings.tables.lanes, key, settings.lease).read_state()
+    if state is None or (not state.is_retired and is_after(place.due, state.last)):
         return
-    terms = LookTerms(settings.part_us, settings.skew_us, (0, 0, 0, 0))
+    terms = CheckTerms(settings.part_us, settings.skew_us, (0, 0, 0, 0))
     late_rows = LateRows(host, settings, terms, sender)
     passed = await late_rows.read_passed(place.generation, place.shard, place.part(settings.part_us))
     if passed.among({place.due}):
         return
-    if not seen.is_retired:
+    if not state.is_retired:
         raise LaneNotRetired(queue=settings.name, generation=place.generation, shard=place.shard)
-    lane = PassedLane(place.generation, place.shard, seen.is_retired, seen.purged_before_us)
-    found = await late_rows.put_anew(lane, place, consistency=Consistency.LOCAL_QUORUM)
-    if found is Found.WAITS:
+    lane = PassedLane(place.generation, place.shard, state.is_retired, state.purged_before_us)
+    outcome = await late_rows.put_again(lane, place, consistency=Consistency.LOCAL_QUORUM)
+    if outcome is LateRowOutcome.WAITS:
         raise LaneNotRetired(queue=settings.name, generation=place.generation, shard=place.shard)

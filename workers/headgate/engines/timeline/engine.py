@@ -15,18 +15,18 @@ from itertools import groupby
 from headgate.engines.contract import (
     Cancelled,
     Delivery,
-    Message,
+    MessageLocation,
     Nack,
+    NewMessage,
     PassEnd,
     Peeked,
     Repaired,
     Settle,
     Settled,
     Stats,
-    Whereabouts,
 )
 from headgate.engines.decide_turns import Turns
-from headgate.engines.dispatcher import Told
+from headgate.engines.dispatcher import SettleRequest
 from headgate.engines.host import Host
 from headgate.engines.lane import Lane
 from headgate.engines.receipts import receipts_of
@@ -37,18 +37,18 @@ from headgate.engines.timeline.flushes import DOUBT_PAUSE_S
 from headgate.engines.timeline.lane_keeper import LaneKeeper
 from headgate.engines.timeline.lane_rows import lane_key
 from headgate.engines.timeline.lane_taking import LaneName
+from headgate.engines.timeline.locate import Finder
 from headgate.engines.timeline.once import OncePuts
 from headgate.engines.timeline.peek import peek
 from headgate.engines.timeline.producer import Producer
-from headgate.engines.timeline.remarks import mark_what_waits
+from headgate.engines.timeline.remark_waiting import mark_what_waits
 from headgate.engines.timeline.repair import PASS_US, GenerationKeeper, Repairer
-from headgate.engines.timeline.repair_standing import repair_standing
+from headgate.engines.timeline.repair_status import repair_standing
 from headgate.engines.timeline.sender import Sender
 from headgate.engines.timeline.settings import TimelineSettings
 from headgate.engines.timeline.stats import stats
-from headgate.engines.timeline.where import Finder
-from headgate.errors import HeadgateError, SpecError, Unavailable
-from headgate.store.store import Unknown
+from headgate.errors import HeadgateError, InvalidRequest, Unavailable
+from headgate.store.store import OutcomeUnknown
 
 LANES_MAX = 1_000
 PURGE_TRIES = 5
@@ -83,7 +83,7 @@ class TimelineQueue:
             self.dead_letters = Sender(dead_letter_host or host, dead_letters, read_us=read_us, summary=summary)
         self._closing: set[asyncio.Task[None]] = set()
         self.lanes = LaneKeeper(host, settings, self.producer.sender, self.dead_letters, sharing=sharing)
-        self.lanes.on_change = self._tell_change
+        self.lanes.on_change = self._notify_change
         if summary is not None:
             self.lanes.summary = OwnersFigures(
                 summary,
@@ -95,7 +95,7 @@ class TimelineQueue:
         self._once = OncePuts(self.producer)
         self._cancels = Cancels(self.producer)
         self._lanes_max = lanes_max
-        self.suspects_apart = False
+        self.isolates_suspects = False
         """Whether the receiver runs each crash suspect in a process of its own: then they are delivered next to
         others, and several of those that were never charged together."""
         self._suspects_asked = 0
@@ -134,7 +134,7 @@ class TimelineQueue:
     async def close(self) -> None:
         """Write pending messages, release the lanes. Receivers stop waiting."""
         self._closed = True
-        self._tell_change()
+        self._notify_change()
         await self.producer.close()
         await self.lanes.close()
         if self.dead_letters is not None:
@@ -142,7 +142,7 @@ class TimelineQueue:
 
     # ---- putting
 
-    def put(self, messages: Sequence[Message]) -> Awaitable[list[str]]:
+    def put(self, messages: Sequence[NewMessage]) -> Awaitable[list[str]]:
         """Durable when it returns; the ids, in order. For a once key that is taken, its first id.
 
         Of a message by itself it is the very future that the flush answers: a coroutine around it would cost a fifth
@@ -151,7 +151,7 @@ class TimelineQueue:
         alone = self._put_alone(messages[0]) if len(messages) == 1 else None
         return self._put_several(messages) if alone is None else alone
 
-    async def _put_several(self, messages: Sequence[Message]) -> list[str]:
+    async def _put_several(self, messages: Sequence[NewMessage]) -> list[str]:
         try:
             if any([message.once is not None for message in messages]):  # noqa: C419 - half the time
                 return await self._put_mixed(messages)
@@ -160,7 +160,7 @@ class TimelineQueue:
             await asyncio.sleep(DOUBT_PAUSE_S)
             raise
 
-    async def _put_mixed(self, messages: Sequence[Message]) -> list[str]:
+    async def _put_mixed(self, messages: Sequence[NewMessage]) -> list[str]:
         """Runs with and without once keys, one after the other, so that groups stay in order."""
         self.producer.check(messages)
         ids: list[str] = []
@@ -169,7 +169,7 @@ class TimelineQueue:
             ids += await put(list(run))
         return ids
 
-    async def put_each(self, messages: Sequence[Message]) -> list[str | HeadgateError]:
+    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
         """As `put`, with an outcome for each message: its id, or why it is not known to be durable."""
         if all([message.once is None for message in messages]):  # noqa: C419 - half the time
             outcomes = await self._put_run(messages, has_key=False)
@@ -181,7 +181,7 @@ class TimelineQueue:
             await asyncio.sleep(DOUBT_PAUSE_S)
         return outcomes
 
-    async def _put_run(self, messages: Sequence[Message], *, has_key: bool) -> list[str | HeadgateError]:
+    async def _put_run(self, messages: Sequence[NewMessage], *, has_key: bool) -> list[str | HeadgateError]:
         """Messages that all have once keys, or none of which has one. Once keys share their claims, so where a claim
         fails, each of their messages has that error."""
         try:
@@ -189,7 +189,7 @@ class TimelineQueue:
                 return await self.producer.put_each(messages)
             self.producer.check(messages)
             return list(await self._once.put(messages))
-        except SpecError as error:
+        except InvalidRequest as error:
             refusals: dict[int, HeadgateError] = self.producer.find_refusals(messages)
             if not refusals:
                 return [error] * len(messages)
@@ -221,96 +221,98 @@ class TimelineQueue:
         deadline_s = loop.time() + wait_us / 1_000_000
         while True:
             self._changed.clear()
-            found: list[Delivery] = []
+            deliveries: list[Delivery] = []
             try:
-                await self._receive_now(limit, visibility_us, found)
+                await self._receive_now(limit, visibility_us, deliveries)
                 left_s = deadline_s - loop.time()
-                if found or left_s <= 0 or self._closed:
+                if deliveries or left_s <= 0 or self._closed:
                     await asyncio.sleep(0)  # a receiver that calls again at once also yields to others
-                    return found
+                    return deliveries
                 within_s = min(left_s, self._until_next_timer_s())
             except asyncio.CancelledError:
-                self._take_back(found)
+                self._take_back(deliveries)
                 raise
             except Unavailable:
-                self._take_back(found)
+                self._take_back(deliveries)
                 await asyncio.sleep(DOUBT_PAUSE_S)
                 raise
             with suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
                     await self._changed.wait()
 
-    async def _receive_now(self, limit: int, visibility_us: int, found: list[Delivery]) -> None:
+    async def _receive_now(self, limit: int, visibility_us: int, deliveries: list[Delivery]) -> None:
         """Add deliveries of the lanes, each in its turn, so that none waits behind a busy one. The caller holds the
         list, so that it can return the messages collected before an error."""
         held = list(self.lanes.held.values())
         if not held:
             return
-        if any(each.books.has_suspects() or each.books.suspects_in_flight for each in held):
-            if not self.suspects_apart:
-                await self._receive_suspect(visibility_us, found)
+        if any(each.delivery_state.has_suspects() or each.delivery_state.suspects_in_flight for each in held):
+            if not self.isolates_suspects:
+                await self._receive_suspect(visibility_us, deliveries)
                 return
-            await self._receive_suspects_apart(limit, visibility_us, found)
+            await self._receive_suspects_isolated(limit, visibility_us, deliveries)
         order = self._turns.order(len(held))
         share = self._turns.share(limit, len(held))
         given = -1
         asked = self._suspects_asked
-        while given and len(found) < limit:
+        while given and len(deliveries) < limit:
             given = 0
             for place in order:
-                if asked != self._suspects_asked and not self.suspects_apart:
+                if asked != self._suspects_asked and not self.isolates_suspects:
                     return  # during the wait for a lane, another receiver got a crash suspect, or is about to
-                left = limit - len(found)
+                left = limit - len(deliveries)
                 got = await held[place].receive(min(share, left), visibility_us=visibility_us) if left > 0 else []
                 if got:
-                    found += got
+                    deliveries += got
                     given += len(got)
                     self._turns.gave(len(got), last=place, now_s=asyncio.get_running_loop().time())
 
-    async def _receive_suspect(self, visibility_us: int, found: list[Delivery]) -> None:
+    async def _receive_suspect(self, visibility_us: int, deliveries: list[Delivery]) -> None:
         """One message that may have killed its process: while it runs, this process runs nothing else."""
-        await self._suspects_of_lanes(self._room_for_one_alone, visibility_us, found)
+        await self._suspects_of_lanes(self._space_for_one_alone, visibility_us, deliveries)
 
-    async def _receive_suspects_apart(self, limit: int, visibility_us: int, found: list[Delivery]) -> None:
+    async def _receive_suspects_isolated(self, limit: int, visibility_us: int, deliveries: list[Delivery]) -> None:
         """Those never charged up to SUSPECTS_TOGETHER at a time. One that was charged before is delivered only while
         no other is in flight, so that a death charges it alone."""
-        await self._suspects_of_lanes(partial(self._room_together, limit), visibility_us, found, together=True)
-        if not found:
-            await self._suspects_of_lanes(self._room_for_one_apart, visibility_us, found)
+        await self._suspects_of_lanes(partial(self._space_together, limit), visibility_us, deliveries, together=True)
+        if not deliveries:
+            await self._suspects_of_lanes(self._space_for_one_isolated, visibility_us, deliveries)
 
     async def _suspects_of_lanes(
-        self, room: Callable[[int], int], visibility_us: int, found: list[Delivery], *, together: bool = False
+        self, space: Callable[[int], int], visibility_us: int, deliveries: list[Delivery], *, together: bool = False
     ) -> None:
         """Add as many as the remaining capacity allows. The capacity is checked for each lane: during the wait for
         one lane's record, others receive."""
         for dispatcher in list(self.lanes.held.values()):
-            if not dispatcher.books.has_suspects():
+            if not dispatcher.delivery_state.has_suspects():
                 continue
-            left = room(len(found))
+            left = space(len(deliveries))
             if left <= 0:
                 break
             self._suspects_asked += 1
-            found += await dispatcher.receive(left, visibility_us=visibility_us, suspects=True, together=together)
+            deliveries += await dispatcher.receive(
+                left, visibility_us=visibility_us, suspects=True, together=together
+            )
 
-    def _room_for_one_alone(self, found: int) -> int:
-        in_hand = found or any(each.books.in_flight for each in self.lanes.held.values())
+    def _space_for_one_alone(self, deliveries: int) -> int:
+        in_hand = deliveries or any(each.delivery_state.in_flight for each in self.lanes.held.values())
         return 0 if in_hand else SUSPECT_ALONE
 
-    def _room_for_one_apart(self, found: int) -> int:
-        in_hand = found or any(each.books.suspects_in_flight for each in self.lanes.held.values())
+    def _space_for_one_isolated(self, deliveries: int) -> int:
+        in_hand = deliveries or any(each.delivery_state.suspects_in_flight for each in self.lanes.held.values())
         return 0 if in_hand else SUSPECT_ALONE
 
-    def _room_together(self, limit: int, found: int) -> int:
-        books = [dispatcher.books for dispatcher in self.lanes.held.values()]
-        if any(each.alone_in_flight for each in books):
+    def _space_together(self, limit: int, deliveries: int) -> int:
+        delivery_state = [dispatcher.delivery_state for dispatcher in self.lanes.held.values()]
+        if any(each.alone_in_flight for each in delivery_state):
             return 0
-        return min(limit - found, SUSPECTS_TOGETHER - sum(each.suspects_in_flight for each in books))
+        return min(limit - deliveries, SUSPECTS_TOGETHER - sum(each.suspects_in_flight for each in delivery_state))
 
     def _until_next_timer_s(self) -> float:
-        next_us = min((each.books.next_timer_us for each in self.lanes.held.values()), default=2**62)
+        next_us = min((each.delivery_state.next_timer_us for each in self.lanes.held.values()), default=2**62)
         return max(0.005, min(1.0, (next_us - self.host.now_us()) / 1_000_000))
 
-    def _tell_change(self) -> None:
+    def _notify_change(self) -> None:
         self._changed.set()
 
     # ---- settling
@@ -319,37 +321,39 @@ class TimelineQueue:
         """Durable when it returns, each for itself, in order. If this process no longer owns the lane: stale."""
         by_lane = self._by_lane(settles)
         if len(by_lane) == 1:
-            ((name, (_, told)),) = by_lane.items()
-            return await self._settle_lane(name, told)
+            ((name, (_, requests)),) = by_lane.items()
+            return await self._settle_lane(name, requests)
         results = [Settled.STALE] * len(settles)
-        by_name = await asyncio.gather(*(self._settle_lane(name, told) for name, (_, told) in by_lane.items()))
+        by_name = await asyncio.gather(
+            *(self._settle_lane(name, requests) for name, (_, requests) in by_lane.items())
+        )
         for (places, _), of_lane in zip(by_lane.values(), by_name, strict=True):
             for place, result in zip(places, of_lane, strict=True):
                 results[place] = result
         return results
 
-    def _by_lane(self, settles: Sequence[Settle]) -> dict[LaneName, tuple[list[int], list[Told]]]:
+    def _by_lane(self, settles: Sequence[Settle]) -> dict[LaneName, tuple[list[int], list[SettleRequest]]]:
         """The settles of each lane, and their places in the sequence."""
-        by_lane: dict[LaneName, tuple[list[int], list[Told]]] = {}
+        by_lane: dict[LaneName, tuple[list[int], list[SettleRequest]]] = {}
         read = receipts_of(self.settings.queue, self.settings.receipt_key).read
         for place, settle in enumerate(settles):
             row, index = read(settle.receipt)
-            places, told = by_lane.setdefault((row.generation, row.shard), ([], []))
+            places, requests = by_lane.setdefault((row.generation, row.shard), ([], []))
             places.append(place)
-            told.append(Told(row.key, index, row.attempt, row.epoch, settle))
+            requests.append(SettleRequest(row.key, index, row.attempt, row.epoch, settle))
         return by_lane
 
     def _take_back(self, deliveries: Sequence[Delivery]) -> None:
         """Nobody will get these: they are ready again, and this attempt does not count."""
         by_lane = self._by_lane([Nack(each.receipt, charged=False) for each in deliveries])
-        for name, (_, told) in by_lane.items():
+        for name, (_, requests) in by_lane.items():
             dispatcher = self.lanes.held.get(name)
             if dispatcher is not None:
-                dispatcher.take_back(told)
+                dispatcher.take_back(requests)
 
-    async def _settle_lane(self, name: LaneName, told: list[Told]) -> list[Settled]:
+    async def _settle_lane(self, name: LaneName, requests: list[SettleRequest]) -> list[Settled]:
         dispatcher = self.lanes.held.get(name)
-        return [Settled.STALE] * len(told) if dispatcher is None else await dispatcher.settle(told)
+        return [Settled.STALE] * len(requests) if dispatcher is None else await dispatcher.settle(requests)
 
     # ---- inspection
 
@@ -365,11 +369,13 @@ class TimelineQueue:
     async def _count(self) -> Stats:
         return await stats(self.host, self.settings, self.lanes.held)
 
-    async def where(self, message_id: str) -> Whereabouts:
+    async def where(self, message_id: str) -> MessageLocation:
         """The place of a message, and its state."""
-        graves = self.dead_letters
-        found_there = None if graves is None else (graves.host, graves.settings)
-        return await Finder(self.host, self.settings, self.lanes.held, graves=found_there).where(message_id)
+        dead_letters = self.dead_letters
+        dead_letter_place = None if dead_letters is None else (dead_letters.host, dead_letters.settings)
+        return await Finder(self.host, self.settings, self.lanes.held, dead_letters=dead_letter_place).where(
+            message_id
+        )
 
     # ---- the whole queue
 
@@ -391,8 +397,8 @@ class TimelineQueue:
     async def repair(self, *, keeper: GenerationKeeper | None = None, within_us: int = PASS_US) -> Repaired:
         """One pass over the owed work; returns at once if another process repairs. `keeper` is the access to the
         catalogue, for callers that have it: without it no generation is advanced."""
-        sender, graves = self.producer.sender, self.dead_letters
-        repairer = Repairer(self.host, self.settings, sender, dead_letters=graves, keeper=keeper)
+        sender, dead_letters = self.producer.sender, self.dead_letters
+        repairer = Repairer(self.host, self.settings, sender, dead_letters=dead_letters, keeper=keeper)
         done = await repairer.run(within_us=within_us)
         if done.end is not PassEnd.BUSY and sender.marks is not None:
             try:
@@ -404,15 +410,15 @@ class TimelineQueue:
     async def _purge_lane(self, generation: int, shard: int, before_us: int) -> None:
         settings = self.settings
         lane = Lane(self.host, settings.tables.lanes, lane_key(settings, generation, shard), settings.lease)
-        seen = await lane.look()
+        state = await lane.read_state()
         for _ in range(PURGE_TRIES):
-            if seen is None or seen.purged_before_us >= before_us:
+            if state is None or state.purged_before_us >= before_us:
                 break
             await lane.purge(before_us)  # its answer may be lost, and then another may have come between: check
-            seen = await lane.look()
+            state = await lane.read_state()
         else:
-            raise Unknown("A purge may not have reached every lane", remedy="purge again", shard=shard)
-        touched_us = seen.touched_us if seen is not None else 0
-        while seen is not None and seen.lock is not None and seen.touched_us <= touched_us:
+            raise OutcomeUnknown("A purge may not have reached every lane", remedy="purge again", shard=shard)
+        touched_us = state.touched_us if state is not None else 0
+        while state is not None and state.lock is not None and state.touched_us <= touched_us:
             await asyncio.sleep(settings.lease.touch_us / 4_000_000)
-            seen = await lane.look()
+            state = await lane.read_state()

@@ -25,11 +25,11 @@ from headgate.engines.timeline.decide_flush import (
     ROW_MESSAGES_MAX,
     WRITE_ROWS_MAX,
     FlushTerms,
-    Letter,
+    PendingMessage,
     RowPlan,
+    decide_grouped_rows,
+    decide_single_rows,
     generation_at,
-    plan_grouped,
-    plan_single,
     shard_in_turn,
     share_writes,
 )
@@ -37,13 +37,13 @@ from headgate.engines.timeline.row_writes import id_alone, ids_of
 from headgate.engines.timeline.sender import Sender
 from headgate.engines.timeline.settings import ShardBy
 from headgate.engines.timeline.stamped import StampedRow, run_of
-from headgate.engines.timeline.waiting import GroupLines, PlainRoom, Segment, Turn, tell_failure, tell_ids
+from headgate.engines.timeline.waiting import GroupLines, PlainBuffer, Segment, Turn, fail_segments, resolve_ids
 from headgate.errors import Bug, HeadgateError, Unavailable
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 
-FLIGHTS_MAX = 16
-GROUP_FLIGHTS_MAX = 4
-LETTERS_AT_ONCE_MAX = 4 * WRITE_ROWS_MAX
+WRITES_MAX = 16
+GROUP_WRITES_MAX = 4
+PENDING_AT_ONCE_MAX = 4 * WRITE_ROWS_MAX
 DOUBT_PAUSE_S = 0.05
 """A rejection because of a doubtful clock comes after a pause: otherwise a caller that retries at once would keep the
 loop from the very check that ends the doubt."""
@@ -55,48 +55,48 @@ class Flushes:
     def __init__(self, sender: Sender, *, after: Callable[[], None]) -> None:
         """`after` is called when a buffer may have become emptier."""
         self.sender = sender
-        self.plain = PlainRoom()
-        self.letters: deque[Letter] = deque()
+        self.plain = PlainBuffer()
+        self.pending_messages: deque[PendingMessage] = deque()
         self.groups = GroupLines()
-        self.letters_bytes = 0
+        self.pending_bytes = 0
         self._after = after
         self._loop = asyncio.get_running_loop()
-        self._flights: set[asyncio.Task[None]] = set()
-        self._plain_flights = self._letter_flights = self._group_flights = 0
-        self.looks_soon = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._plain_writes = self._pending_writes = self._group_writes = 0
+        self.is_flush_due = False
         """Whether a check is already scheduled in this turn of the loop; a caller of a million puts reads this
         first."""
 
     @property
     def waiting_bytes(self) -> int:
         """The messages that were not sent yet."""
-        return self.plain.size_bytes + self.letters_bytes
+        return self.plain.size_bytes + self.pending_bytes
 
-    def wait(self, letters: Sequence[Letter]) -> None:
+    def wait(self, pending_messages: Sequence[PendingMessage]) -> None:
         """Letters join their buffers; those of a group its line."""
         size = 0
-        for letter in letters:
-            size += letter.size
-            if letter.group is None:
-                self.letters.append(letter)
+        for pending in pending_messages:
+            size += pending.size
+            if pending.group is None:
+                self.pending_messages.append(pending)
             else:
-                self.groups.join(letter.group, letter)
-        self.letters_bytes += size
+                self.groups.join(pending.group, pending)
+        self.pending_bytes += size
 
     def soon(self) -> None:
         """Check in this turn of the loop, after all its puts, whether a flush may start."""
-        if not self.looks_soon:
-            self.looks_soon = True
+        if not self.is_flush_due:
+            self.is_flush_due = True
             self._loop.call_soon(self._begin)
 
     def _begin(self) -> None:
         """Start the flushes that may start now."""
-        self.looks_soon = False
+        self.is_flush_due = False
         try:
             if self.plain.payloads:
                 self._flush_plain()
-            if self.letters:
-                self._flush_letters()
+            if self.pending_messages:
+                self._flush_pending()
             if self.groups.anybody_free:
                 self._flush_groups()
         except HeadgateError as error:
@@ -106,13 +106,13 @@ class Flushes:
             raise
         self._after()
 
-    def _room_for_flights(self) -> bool:
-        return self._plain_flights + self._letter_flights + self._group_flights < FLIGHTS_MAX
+    def _may_write_more(self) -> bool:
+        return self._plain_writes + self._pending_writes + self._group_writes < WRITES_MAX
 
     def _flush_plain(self) -> None:
         plain = self.plain
-        first = self._plain_flights == 0
-        while plain.payloads and (first or plain.fills_a_row) and self._room_for_flights():
+        first = self._plain_writes == 0
+        while plain.payloads and (first or plain.fills_a_row) and self._may_write_more():
             now_us = self.sender.now_fresh_us()
             ready_us = self.sender.ready_us(now_us)
             payloads, segments = plain.take_row()
@@ -128,46 +128,46 @@ class Flushes:
                 place = self.sender.place_row(generation.number, shard, ready_us, now_us=now_us, size_bytes=size)
                 row = self.sender.stamp(run, place, now_us=now_us, owners=segments)
             except HeadgateError as error:
-                tell_failure(segments, error)
+                fail_segments(segments, error)
                 raise
-            self._plain_flights += 1
+            self._plain_writes += 1
             self._launch(self._fly_plain(row))
 
-    def _flush_letters(self) -> None:
-        if (self._letter_flights and len(self.letters) < WRITE_ROWS_MAX) or not self._room_for_flights():
+    def _flush_pending(self) -> None:
+        if (self._pending_writes and len(self.pending_messages) < WRITE_ROWS_MAX) or not self._may_write_more():
             return
         now_us = self.sender.now_fresh_us()
-        taken = [self.letters.popleft() for _ in range(min(len(self.letters), LETTERS_AT_ONCE_MAX))]
-        self.letters_bytes -= sum([letter.size for letter in taken])
-        letters = [letter for letter in taken if not letter.call.future.cancelled()]
+        taken = [self.pending_messages.popleft() for _ in range(min(len(self.pending_messages), PENDING_AT_ONCE_MAX))]
+        self.pending_bytes -= sum([pending.size for pending in taken])
+        pending_messages = [pending for pending in taken if not pending.call.future.cancelled()]
         try:
-            plans = plan_single(letters, self._terms(self.sender.ready_us(now_us)))
+            plans = decide_single_rows(pending_messages, self._terms(self.sender.ready_us(now_us)))
             rows = self._stamp_plans(plans.shared, now_us)
             for (generation, shard), alone in plans.alone.items():
                 rows += self.sender.stamp_alone(generation, shard, alone, now_us=now_us)
         except HeadgateError as error:
-            for letter in letters:
-                letter.call.fail(error, letter.index)
+            for pending in pending_messages:
+                pending.call.fail(error, pending.index)
             raise
         for share in share_writes([(row.partition, len(row.cell)) for row in rows]):
-            self._letter_flights += 1
-            self._launch(self._fly_letters([rows[place] for place in share]))
+            self._pending_writes += 1
+            self._launch(self._write_pending([rows[place] for place in share]))
 
     def _flush_groups(self) -> None:
-        while self.groups.anybody_free and self._group_flights < GROUP_FLIGHTS_MAX and self._room_for_flights():
+        while self.groups.anybody_free and self._group_writes < GROUP_WRITES_MAX and self._may_write_more():
             now_us = self.sender.now_fresh_us()
-            letters = self.groups.take(4 * ROW_MESSAGES_MAX, 4 * ROW_BYTES_MAX)
-            self.letters_bytes -= sum(letter.size for letter in letters)
+            pending_messages = self.groups.take(4 * ROW_MESSAGES_MAX, 4 * ROW_BYTES_MAX)
+            self.pending_bytes -= sum(pending.size for pending in pending_messages)
             try:
                 terms = self._terms(self.sender.ready_us(now_us))
-                flights = [self._stamp_plans(plans, now_us) for plans in plan_grouped(letters, terms)]
+                writes = [self._stamp_plans(plans, now_us) for plans in decide_grouped_rows(pending_messages, terms)]
             except HeadgateError as error:
-                for letter in letters:
-                    letter.call.fail(error, letter.index)
-                self.groups.release({letter.group for letter in letters if letter.group is not None})
+                for pending in pending_messages:
+                    pending.call.fail(error, pending.index)
+                self.groups.release({pending.group for pending in pending_messages if pending.group is not None})
                 raise
-            for rows in flights:
-                self._group_flights += 1
+            for rows in writes:
+                self._group_writes += 1
                 self._launch(self._fly_groups(rows))
 
     def _terms(self, ready_us: int) -> FlushTerms:
@@ -179,51 +179,53 @@ class Flushes:
     def _stamp_plans(self, plans: Sequence[RowPlan], now_us: int) -> list[StampedRow]:
         rows = []
         for plan in plans:
-            letters = plan.letters
-            size = sum([letter.size for letter in letters])
+            pending_messages = plan.pending_messages
+            size = sum([pending.size for pending in pending_messages])
             place = self.sender.place_row(plan.generation, plan.shard, plan.due_us, now_us=now_us, size_bytes=size)
-            rows.append(self.sender.stamp(run_of(letters, now_us), place, now_us=now_us, owners=letters))
+            rows.append(
+                self.sender.stamp(run_of(pending_messages, now_us), place, now_us=now_us, owners=pending_messages)
+            )
         return rows
 
     # ---- flights
 
-    def _launch(self, flight: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(flight)
-        self._flights.add(task)
-        task.add_done_callback(self._flights.discard)
+    def _launch(self, write: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(write)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _fly_plain(self, row: StampedRow) -> None:
         try:
             await self.sender.land(
                 [row],
-                acknowledged=_tell_row,
-                given_up=lambda row, error: tell_failure(row.owners, error),
+                acknowledged=_resolve_row,
+                given_up=lambda row, error: fail_segments(row.owners, error),
             )
         except BaseException as error:
-            tell_failure(row.owners, _unforeseen(error))
+            fail_segments(row.owners, _unforeseen(error))
             raise
         finally:
-            self._plain_flights -= 1
+            self._plain_writes -= 1
             self.soon()
 
-    async def _fly_letters(self, rows: Sequence[StampedRow], *, joint: bool = False) -> None:
+    async def _write_pending(self, rows: Sequence[StampedRow], *, joint: bool = False) -> None:
         try:
-            await self.sender.land(rows, acknowledged=_tell_letters, given_up=_fail_letters, joint=joint)
+            await self.sender.land(rows, acknowledged=_resolve_pending, given_up=_fail_pending, joint=joint)
         except BaseException as error:
             for row in rows:
-                _fail_letters(row, _unforeseen(error))
+                _fail_pending(row, _unforeseen(error))
             raise
         finally:
             if not joint:
-                self._letter_flights -= 1
+                self._pending_writes -= 1
                 self.soon()
 
     async def _fly_groups(self, rows: Sequence[StampedRow]) -> None:
         try:
-            await self._fly_letters(rows, joint=True)
+            await self._write_pending(rows, joint=True)
         finally:
-            self._group_flights -= 1
-            self.groups.release({letter.group for row in rows for letter in row.owners})
+            self._group_writes -= 1
+            self.groups.release({pending.group for row in rows for pending in row.owners})
             self.soon()
 
     # ---- the end
@@ -231,51 +233,53 @@ class Flushes:
     def _fail_all(self, error: HeadgateError) -> None:
         """Nothing can be stamped now: all waiting callers get the error, and none of their messages was sent."""
         segments = self.plain.take_all_segments()
-        others = (*self.letters, *self.groups.take_all())
-        self.letters.clear()
-        self.letters_bytes = 0
+        others = (*self.pending_messages, *self.groups.take_all())
+        self.pending_messages.clear()
+        self.pending_bytes = 0
         pause_s = DOUBT_PAUSE_S if isinstance(error, Unavailable) else 0.0
-        self._loop.call_later(pause_s, _tell_all, segments, others, error)
+        self._loop.call_later(pause_s, _fail_all_waiting, segments, others, error)
 
     async def drain(self) -> None:
         """Write pending messages, and wait for those in flight."""
-        while self.plain.payloads or self.letters or self.groups.messages or self._flights:
+        while self.plain.payloads or self.pending_messages or self.groups.messages or self._tasks:
             self.soon()
-            if self._flights:
-                await asyncio.wait(self._flights, return_when=asyncio.FIRST_COMPLETED)
+            if self._tasks:
+                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
             else:
                 await asyncio.sleep(0)
 
 
-def _tell_all(segments: Sequence[Segment], others: Sequence[Letter | Turn], error: HeadgateError) -> None:
-    tell_failure(segments, error)
-    for who in others:
-        if isinstance(who, Letter):
-            who.call.fail(error, who.index)
-        elif not who.done():
-            who.set_exception(error)
+def _fail_all_waiting(
+    segments: Sequence[Segment], others: Sequence[PendingMessage | Turn], error: HeadgateError
+) -> None:
+    fail_segments(segments, error)
+    for waiting in others:
+        if isinstance(waiting, PendingMessage):
+            waiting.call.fail(error, waiting.index)
+        elif not waiting.done():
+            waiting.set_exception(error)
 
 
-def _tell_row(rows: Sequence[StampedRow]) -> None:
+def _resolve_row(rows: Sequence[StampedRow]) -> None:
     for row in rows:
-        tell_ids(row.owners, ids_of(row.first, row.count))
+        resolve_ids(row.owners, ids_of(row.first, row.count))
 
 
-def _tell_letters(rows: Sequence[StampedRow]) -> None:
+def _resolve_pending(rows: Sequence[StampedRow]) -> None:
     for row in rows:
         if row.count == 1 and row.named is None:
             at = row.partition
-            letter: Letter = row.owners[0]
-            letter.call.take_one(letter.index, id_alone(at.generation, at.shard, at.sub, row.due))
+            pending: PendingMessage = row.owners[0]
+            pending.call.take_one(pending.index, id_alone(at.generation, at.shard, at.sub, row.due))
             continue
-        for letter, message_id in zip(row.owners, ids_of(row.first, row.count), strict=True):
-            letter.call.take_one(letter.index, message_id)
+        for pending, message_id in zip(row.owners, ids_of(row.first, row.count), strict=True):
+            pending.call.take_one(pending.index, message_id)
 
 
-def _fail_letters(row: StampedRow, error: HeadgateError) -> None:
-    for letter in row.owners:
-        letter.call.fail(error, letter.index)
+def _fail_pending(row: StampedRow, error: HeadgateError) -> None:
+    for pending in row.owners:
+        pending.call.fail(error, pending.index)
 
 
 def _unforeseen(error: BaseException) -> HeadgateError:
-    return Unknown("Flush aborted", error=repr(error))
+    return OutcomeUnknown("Flush aborted", error=repr(error))

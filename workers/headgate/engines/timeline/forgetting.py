@@ -28,14 +28,14 @@ async def forget_rows(entry: Entry, making: Making) -> None:
 async def _forget_lanes(entry: Entry, generation: int, making: Making) -> None:
     """A row written by an LWT is removed by a delete that is stamped above it (rule R3)."""
     table = tables_of_entry(entry).lanes
-    found: list[tuple[dict[str, Value], int]] = []
+    lanes: list[tuple[dict[str, Value], int]] = []
     while True:
-        key: dict[str, Value] = {"queue": entry.id, "generation": generation, "shard": len(found)}
+        key: dict[str, Value] = {"queue": entry.id, "generation": generation, "shard": len(lanes)}
         select = Select(table, key, ("epoch",), consistency=Consistency.SERIAL, write_times_of=("attempt",))
         rows = await making.store.read(select)
         if not rows or rows[0].epoch is None:
             break
-        found.append((key, rows[0].attempt_written_us or 0))
-    for key, written_us in reversed(found):
-        stamp_us = making.burial_us(written_us)
+        lanes.append((key, rows[0].attempt_written_us or 0))
+    for key, written_us in reversed(lanes):
+        stamp_us = making.tombstone_timestamp_us(written_us)
         await making.store.write(Delete(table, key, timestamp_us=stamp_us, above_lwt_us=written_us))

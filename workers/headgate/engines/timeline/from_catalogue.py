@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from headgate.api.durations import Duration
 from headgate.api.engine import Timeline
-from headgate.api.queues import Queue
+from headgate.api.queues import QueueResource
 from headgate.api.versions import resource_of
 from headgate.engines.decide_lease import LeaseTerms
-from headgate.engines.timeline.settings import Generation, ShardBy, TimelineSettings
+from headgate.engines.timeline.settings import GenerationSettings, ShardBy, TimelineSettings
 from headgate.engines.timeline.tables import TimelineTables, dedicated_tables, shared_tables
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.store.catalogue_entry import Entry
 
 MS_US = 1_000
 SECOND_MS = 1_000
 
 
-class NotATimelineQueue(SpecError):
+class NotATimelineQueue(InvalidRequest):
     """The resource is not a queue with engine timeline."""
 
 
@@ -56,11 +56,11 @@ def settings_of(entry: Entry, *, data_center: str) -> TimelineSettings:
     )
 
 
-def queue_of(entry: Entry) -> Queue:
+def queue_of(entry: Entry) -> QueueResource:
     """The queue that an entry describes, as far as this release knows its fields."""
     resource = resource_of(entry.document)
-    if not isinstance(resource, Queue) or resource.spec.engine != "timeline":
-        engine = resource.spec.engine if isinstance(resource, Queue) else resource.kind
+    if not isinstance(resource, QueueResource) or resource.spec.engine != "timeline":
+        engine = resource.spec.engine if isinstance(resource, QueueResource) else resource.kind
         raise NotATimelineQueue(resource=entry.name, engine=engine)
     return resource
 
@@ -70,10 +70,10 @@ def tables_of_entry(entry: Entry) -> TimelineTables:
     return shared_tables() if entry.place.tables == "shared" else dedicated_tables(entry.id)
 
 
-def generations_of(entry: Entry) -> tuple[Generation, ...]:
+def generations_of(entry: Entry) -> tuple[GenerationSettings, ...]:
     """All that may hold messages, oldest first."""
     return tuple(
-        Generation(each.number, each.shards, each.from_us, each.until_us, each.sure_us)
+        GenerationSettings(each.number, each.shards, each.from_us, each.until_us, each.sure_us)
         for each in entry.generations.windows()
     )
 

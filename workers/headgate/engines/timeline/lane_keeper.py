@@ -13,11 +13,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from headgate.engines.beat import Beat
-from headgate.engines.decide_lease import Touched
-from headgate.engines.decide_owners import Claim, Claims, TwoOwners, two_owners
+from headgate.engines.decide_lease import RenewalResult
+from headgate.engines.decide_owners import DualOwnership, LaneClaim, LaneClaims, find_dual_owners
 from headgate.engines.dispatcher import Dispatcher
 from headgate.engines.host import Host
+from headgate.engines.poll_schedule import Beat
 from headgate.engines.sharing import Sharing
 from headgate.engines.summary.decide_figures import LaneStand
 from headgate.engines.summary.figures import OwnersFigures
@@ -25,10 +25,10 @@ from headgate.engines.timeline.closing import Closing
 from headgate.engines.timeline.decide_closing import is_over, lanes_before
 from headgate.engines.timeline.lane_rows import make_lanes
 from headgate.engines.timeline.lane_taking import InCommon, LaneName, dispatch_terms, lane_of, take_up
-from headgate.engines.timeline.next_due import next_due_us, stand_of
+from headgate.engines.timeline.next_due import lane_status, next_due_us
 from headgate.engines.timeline.part_index import PartIndex
 from headgate.engines.timeline.sender import Sender
-from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.source import TimelineSource
 from headgate.engines.timeline.watching import Watching
 from headgate.errors import HeadgateError, Unavailable
@@ -37,7 +37,7 @@ from headgate.supervised_loop import SupervisedLoop
 
 log = logging.getLogger("headgate.lanes")
 
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 MARK_WITHIN_S = 3.0
 STOPPED_S = 60.0
 """A process that was ordered to stop leaves that lane to the others for this long: its loop may hang again."""
@@ -67,7 +67,7 @@ class LaneKeeper:
         self.stops = 0
         """How often an owner in this process had to be stopped: its loop made no turn, or the lane had another
         owner."""
-        self.doubles: set[TwoOwners] = set()
+        self.dual_owners: set[DualOwnership] = set()
         """Lanes that had two owners at the same time."""
         self.wanted = 0
         self.on_change: Callable[[], None] | None = None
@@ -85,7 +85,7 @@ class LaneKeeper:
         """Lanes whose owner in this process was stopped by another process."""
         self._failed: dict[LaneName, tuple[float, float]] = {}
         """Lanes that could not be taken: the pause after the last failure, and when it ends."""
-        self._beat = Beat(host.chance.random())
+        self._beat = Beat(host.rng.random())
         self._indexes: dict[int, PartIndex] = {}
         """One for all lanes of a generation."""
 
@@ -114,7 +114,9 @@ class LaneKeeper:
         for index in self._indexes.values():
             index.settings_changed(settings)
         for dispatcher in self.held.values():
-            dispatcher.books.terms = dispatch_terms(settings, dead_letters=dead_letters is not None).books
+            dispatcher.delivery_state.terms = dispatch_terms(
+                settings, dead_letters=dead_letters is not None
+            ).delivery_state
             if isinstance(dispatcher.source, TimelineSource):
                 dispatcher.source.settings_changed(settings, dead_letters)
 
@@ -145,16 +147,16 @@ class LaneKeeper:
 
     async def _keep(self) -> None:
         if self.sharing is not None:
-            await self.sharing.until_known(LOOK_EVERY_S)
+            await self.sharing.until_known(CHECK_EVERY_S)
         while True:
             self._drop_ended()
             await self._run_step(self._begin_closings)
             await self._run_step(self._give_back)
-            await self._run_step(self._end_doubles)
+            await self._run_step(self._stop_dual_owners)
             await self._run_step(self._take_free)
             await self._run_step(self._open_gates)
             await self._run_step(self._watch)
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_EVERY_S)
 
     async def _run_step(self, step: Callable[[], Awaitable[None]]) -> None:
         """A step that fails on an unavailable store is repeated in the next turn; the other steps run anyway."""
@@ -174,7 +176,7 @@ class LaneKeeper:
                     self._log_once("lane task failed; restarting", dispatcher.failure, lane=name)
                 if dispatcher.is_retired:
                     self.retired.add(name)
-                elif dispatcher.ended == Touched.STOPPED.value:
+                elif dispatcher.ended == RenewalResult.STOPPED.value:
                     self._stopped(name, "event loop made no progress for half a minute")
         self._closing = {name: each for name, each in self._closing.items() if self.held.get(name) is each}
 
@@ -227,7 +229,7 @@ class LaneKeeper:
             if len(self.sharing.members) > 1:
                 names = self._without_stopped(names)
         free = [name for name in names if name not in self.held and name not in self.retired]
-        self.host.chance.shuffle(free)
+        self.host.rng.shuffle(free)
         return free
 
     def _without_stopped(self, names: list[LaneName]) -> list[LaneName]:
@@ -240,7 +242,7 @@ class LaneKeeper:
     def stands(self) -> dict[Dispatcher, LaneStand]:
         """The state of each lane, by its tenure."""
         now_us = self.host.now_us()
-        return {each: stand_of(name, each, now_us) for name, each in self.held.items() if not each.is_over()}
+        return {each: lane_status(name, each, now_us) for name, each in self.held.items() if not each.is_over()}
 
     def count_open(self) -> int:
         """How many lanes there are that are not known to be left for good."""
@@ -255,7 +257,7 @@ class LaneKeeper:
             async with asyncio.timeout(MARK_WITHIN_S):
                 due_us = await next_due_us(self.host, self.settings)
                 if due_us is not None:
-                    await marks.tell_later(due_us)
+                    await marks.announce_later(due_us)
         except (HeadgateError, TimeoutError) as error:
             log.warning("delayed message is not marked", extra={"queue": self.settings.name, "error": str(error)})
 
@@ -283,7 +285,7 @@ class LaneKeeper:
                 return
             if self._is_idle(dispatcher):
                 break
-            await asyncio.sleep(LOOK_EVERY_S / 4)
+            await asyncio.sleep(CHECK_EVERY_S / 4)
         await dispatcher.give_back()
         if self.held.get(name) is dispatcher:
             del self.held[name]
@@ -296,10 +298,10 @@ class LaneKeeper:
         """Whether nothing of it is in flight. While the clock is in doubt this is unknown: visibilities may have
         ended, and a lane that is handed over then is not released."""
         try:
-            dispatcher.books.tick(self.host.now_us())
+            dispatcher.delivery_state.tick(self.host.now_us())
         except Unavailable:
             return False
-        return not dispatcher.books.in_flight
+        return not dispatcher.delivery_state.in_flight
 
     def _handed_over(self, name: LaneName, dispatcher: Dispatcher, handing: asyncio.Task[None]) -> None:
         """A hand-over that fails leaves the lane with its owner, which tries again if it is still in another member's
@@ -315,46 +317,46 @@ class LaneKeeper:
         if self.sharing is None or not self.wanted:
             return
         names = [name for name in self._all_names() if name not in self.held and name not in self.retired]
-        await self._watching.look(self.sharing.to_watch(names))
+        await self._watching.check(self.sharing.to_watch(names))
         self.retired |= self._watching.retired
 
     # ---- two owners of a lane: the net below the lease
 
-    def claims(self, now_us: int) -> list[Claim]:
+    def claims(self, now_us: int) -> list[LaneClaim]:
         """The lanes that this process claims at that time, which has to be now."""
         held = [(name, each) for name, each in self.held.items() if each.owns_at(now_us)]
-        return [Claim(name, each.tenure.epoch, each.tenure.since_us) for name, each in held]
+        return [LaneClaim(name, each.lease_term.epoch, each.lease_term.since_us) for name, each in held]
 
-    async def _end_doubles(self) -> None:
+    async def _stop_dual_owners(self) -> None:
         """If two members have acted on one lane, the one that does not own it by its row stops, and is ordered to."""
         if self.sharing is None:
             return
         now_us = self.host.now_us()
-        own = Claims(self.sharing.me, now_us, tuple(self.claims(now_us)))
-        for found in two_owners((own, *self.sharing.told), self.settings.skew_us):
-            self.doubles.add(found)
-            mine = self.held.get(found.lane)
+        own = LaneClaims(self.sharing.me, now_us, tuple(self.claims(now_us)))
+        for dual in find_dual_owners((own, *self.sharing.other_claims), self.settings.skew_us):
+            self.dual_owners.add(dual)
+            mine = self.held.get(dual.lane)
             if mine is not None and await mine.has_lost():
-                self._stopped(found.lane, "another process owned the lane")
-            if self.sharing.to_watch([found.lane]):
-                await self._watching.stop_earlier(found)
+                self._stopped(dual.lane, "another process owned the lane")
+            if self.sharing.to_watch([dual.lane]):
+                await self._watching.stop_earlier(dual)
 
     async def _take(self, name: LaneName) -> None:
         settings = self.settings
         lane = lane_of(self.host, settings, name)
-        seen = await lane.look()
+        state = await lane.read_state()
         generation = self._generation(name[0])
-        if seen is None and generation is not None and generation.from_us:
+        if state is None and generation is not None and generation.from_us:
             await make_lanes(self.host, settings, generation)
-            seen = await lane.look()
-        if seen is None:
+            state = await lane.read_state()
+        if state is None:
             return
-        if seen.is_retired:
+        if state.is_retired:
             self.retired.add(name)
             return
         taken = await take_up(
             lane,
-            seen,
+            state,
             settings,
             name,
             sender=self._sender,
@@ -375,7 +377,7 @@ class LaneKeeper:
             index = self._indexes[generation] = PartIndex(self.host, self.settings, generation)
         return InCommon(index, self._beat)
 
-    def _generation(self, number: int) -> Generation | None:
+    def _generation(self, number: int) -> GenerationSettings | None:
         return next((each for each in self.settings.generations if each.number == number), None)
 
     # ---- leaving a generation
@@ -397,7 +399,7 @@ class LaneKeeper:
                     generation=generation,
                     shard=name[1],
                 )
-                dispatcher.run_beside(closing.run())
+                dispatcher.run_in_background(closing.run())
                 self._closing[name] = dispatcher
 
     def _not_retired_before(self, number: int) -> list[LaneName]:
@@ -410,8 +412,8 @@ class LaneKeeper:
         held_back = {name[0] for name, dispatcher in self.held.items() if dispatcher.holds_groups}
         for number in sorted(held_back):
             for name in self._not_retired_before(number):
-                seen = await lane_of(self.host, self.settings, name).look()
-                if seen is None or not seen.is_retired:
+                state = await lane_of(self.host, self.settings, name).read_state()
+                if state is None or not state.is_retired:
                     return
                 self.retired.add(name)
             for name, dispatcher in self.held.items():

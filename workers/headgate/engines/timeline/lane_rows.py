@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from headgate.engines.host import Host
-from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
 from headgate.store.positions import last_at
 from headgate.store.statements import InsertIfAbsent
 from headgate.store.types import Value
@@ -20,7 +20,7 @@ def lane_key(settings: TimelineSettings, generation: int, shard: int) -> dict[st
     return {"queue": settings.queue, "generation": generation, "shard": shard}
 
 
-async def make_lanes(host: Host, settings: TimelineSettings, generation: Generation) -> None:
+async def make_lanes(host: Host, settings: TimelineSettings, generation: GenerationSettings) -> None:
     """Create all lanes of a generation; existing ones stay as they are."""
     begins = last_at((generation.from_us or host.now_us()) - BEFORE_US)
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headgate.engines.beat import Beat
 from headgate.engines.decide_lease import LaneState
 from headgate.engines.dispatcher import Dispatcher, DispatchTerms
 from headgate.engines.host import Host
 from headgate.engines.lane import Lane
-from headgate.engines.rows import BookTerms
+from headgate.engines.poll_schedule import Beat
+from headgate.engines.rows import DeliveryTerms
 from headgate.engines.timeline.lane_rows import lane_key
 from headgate.engines.timeline.part_index import PartIndex
 from headgate.engines.timeline.sender import Sender
@@ -40,7 +40,7 @@ def lane_of(host: Host, settings: TimelineSettings, name: LaneName) -> Lane:
 
 async def take_up(
     lane: Lane,
-    seen: LaneState,
+    state: LaneState,
     settings: TimelineSettings,
     name: LaneName,
     *,
@@ -51,8 +51,8 @@ async def take_up(
 ) -> tuple[Dispatcher, TimelineSource] | None:
     """Take a lane in the state that was read, and start to read it; None where it was not free. On its own it has an
     index and a beat of its own."""
-    tenure = await lane.take(seen)
-    if tenure is None:
+    lease_term = await lane.take(state)
+    if lease_term is None:
         return None
     generation, shard = name
     source = TimelineSource(
@@ -62,17 +62,17 @@ async def take_up(
         dead_letters,
         generation=generation,
         shard=shard,
-        tenure=tenure,
+        lease_term=lease_term,
         index=None if common is None else common.index,
     )
     terms = dispatch_terms(settings, dead_letters=dead_letters is not None)
     beat = None if common is None else common.beat
     try:
         dispatcher = await Dispatcher.start(
-            lane.host, lane, source, terms, tenure, seen, groups_held=groups_held, beat=beat
+            lane.host, lane, source, terms, lease_term, state, groups_held=groups_held, beat=beat
         )
     except Exception:  # another process may be able to work it, and need not wait for the lease to expire
-        await lane.release(tenure, last=seen.last, reach=seen.reach, clean=tenure.clean)
+        await lane.release(lease_term, last=state.last, reach=state.reach, clean=lease_term.clean)
         raise
     return dispatcher, source
 
@@ -80,7 +80,7 @@ async def take_up(
 def dispatch_terms(settings: TimelineSettings, *, dead_letters: bool) -> DispatchTerms:
     """A queue's settings for deliveries."""
     return DispatchTerms(
-        BookTerms(
+        DeliveryTerms(
             max_receives=settings.max_receives if dead_letters else RECEIVES_WITHOUT_END,
             hold_us_max=settings.lease.ttl_s * 1_000_000,
             remembered_us=settings.lease.promise(0).silent_after_us,

@@ -21,26 +21,26 @@ from headgate.engines.lane import Lane
 from headgate.engines.packed import PackedRun, unpack
 from headgate.engines.timeline.decide_flush import generation_at, shard_of_group
 from headgate.engines.timeline.decide_repair import (
+    CheckTerms,
     Fixed,
-    LookTerms,
-    Step,
+    LateRowStep,
     Where,
+    decide_place,
+    decide_step,
     is_purged,
     shares,
-    step_for,
-    where_to,
 )
 from headgate.engines.timeline.lane_rows import lane_key
-from headgate.engines.timeline.layout import Place, RowPlace
-from headgate.engines.timeline.passed import PassedRows
-from headgate.engines.timeline.repair_report import Found
+from headgate.engines.timeline.layout import MessagePlace, RowPlace
+from headgate.engines.timeline.passed_rows import PassedRows
+from headgate.engines.timeline.repair_report import LateRowOutcome
 from headgate.engines.timeline.row_writes import ttl_s_kept
 from headgate.engines.timeline.sender import Sender
-from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
 from headgate.store.consistency import Consistency
-from headgate.store.positions import moment_us_of
+from headgate.store.positions import time_us_of
 from headgate.store.statements import Select, UpdateIf, is_
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 from headgate.store.table import Table
 from headgate.store.types import Value
 
@@ -77,75 +77,79 @@ class _Late:
 class LateRows:
     """Late rows of one queue. The sender, whose knowledge is current, provides the generations."""
 
-    def __init__(self, host: Host, settings: TimelineSettings, terms: LookTerms, sender: Sender) -> None:
+    def __init__(self, host: Host, settings: TimelineSettings, terms: CheckTerms, sender: Sender) -> None:
         self._host = host
         self._settings = settings
         self._terms = terms
         self._sender = sender
 
-    async def put_anew(self, lane: PassedLane, place: RowPlace, *, consistency: Consistency) -> Found:
+    async def put_again(self, lane: PassedLane, place: RowPlace, *, consistency: Consistency) -> LateRowOutcome:
         """The outcome of it. Raises where that is not known, or could not be done now."""
         row = await self._read_row(place, ("run", "cancelled", "moved"), consistency)
         if row is None or row.run is None:
-            return Found.EMPTY
+            return LateRowOutcome.EMPTY
         run = unpack(row.run)
         if row.cancelled is not None:
-            return Found.CANCELLED
+            return LateRowOutcome.CANCELLED
         if is_purged(run.put_us, lane.purged_before_us):
-            return Found.PURGED
-        first = place if run.replaces is None else Place.from_bytes(run.replaces).row
+            return LateRowOutcome.PURGED
+        first = place if run.replaces is None else MessagePlace.from_bytes(run.replaces).row
         if first != place and await self._is_passed(lane.generation, lane.shard, first):
-            return Found.SETTLED
+            return LateRowOutcome.SETTLED
         late = _Late(lane, place, run, first, place if row.moved is not None else first)
         return await self._bring(late)
 
-    async def _bring(self, late: _Late) -> Found:
+    async def _bring(self, late: _Late) -> LateRowOutcome:
         """Fix a place and write to it, or continue another process's move."""
         for _ in range(TRIES_MAX):
             holder = await self._read_row(late.holder, ("cancelled", "moved"), Consistency.SERIAL)
             if holder is not None and holder.cancelled is not None and len(late.run) == 1:
-                return Found.CANCELLED
+                return LateRowOutcome.CANCELLED
             moved: bytes | None = None if holder is None else holder.moved
-            step = Step.FIX_ANEW if moved is None else await self._step_for(late, Place.from_bytes(moved).row)
-            if step is Step.DONE:
-                return Found.ELSEWHERE
-            if step is Step.WAIT:
-                return Found.WAITS
-            if step is Step.WRITE and moved is not None:
-                await self._write(late, Place.from_bytes(moved).row)
-                return Found.PUT_ANEW
+            step = (
+                LateRowStep.FIX_AGAIN
+                if moved is None
+                else await self._step_for(late, MessagePlace.from_bytes(moved).row)
+            )
+            if step is LateRowStep.DONE:
+                return LateRowOutcome.ELSEWHERE
+            if step is LateRowStep.WAIT:
+                return LateRowOutcome.WAITS
+            if step is LateRowStep.WRITE and moved is not None:
+                await self._write(late, MessagePlace.from_bytes(moved).row)
+                return LateRowOutcome.PUT_AGAIN
             target = self._choose(late)
             if target is None:
-                return Found.WAITS
-            if await self._fix(late, target, seen=moved):
+                return LateRowOutcome.WAITS
+            if await self._fix(late, target, known=moved):
                 await self._write(late, target)
-                return Found.PUT_ANEW
-        raise Unknown("Too much contention while moving a late row", queue=self._settings.name)
+                return LateRowOutcome.PUT_AGAIN
+        raise OutcomeUnknown("Too much contention while moving a late row", queue=self._settings.name)
 
     # ---- the place
 
-    async def _step_for(self, late: _Late, target: RowPlace) -> Step:
+    async def _step_for(self, late: _Late, target: RowPlace) -> LateRowStep:
         """The action for the fixed place."""
         now_us = self._sender.now_fresh_us()
         generation = self._generation(target.generation)
-        lane = await self._look(target)
+        lane = await self._read_state(target)
         fixed = Fixed(
             is_this_row=late.place == replace(target, shard=late.place.shard),
             is_passed=await self._is_passed(target.generation, target.shard, target)
             or await self._is_passed(target.generation, target.shard, late.first),
             is_there=await self.is_there(target),
-            is_looked_at_again=self.is_looked_at_again(target, now_us),
+            is_checked_again=self.is_checked_again(target, now_us),
             is_retired=generation is None or (lane is not None and lane.is_retired),
             is_writable=self._is_writable(target, now_us),
         )
-        return step_for(fixed)
+        return decide_step(fixed)
 
-    def is_looked_at_again(self, place: RowPlace, now_us: int) -> bool:
+    def is_checked_again(self, place: RowPlace, now_us: int) -> bool:
         """Whether a row at that place would still be found if it were late."""
         generation = self._generation(place.generation)
         if generation is None:
             return False
-        return self._terms.is_looked_at_again(place.part(self._settings.part_us), generation.sure_us, now_us)
+        return self._terms.is_checked_again(place.part(self._settings.part_us), generation.sure_us, now_us)
 
     async def is_there(self, place: RowPlace) -> bool:
         """Whether a row with messages is at that place; cells that only a lineage's LWT wrote do not count."""
@@ -157,7 +161,9 @@ class LateRows:
         now_us = self._sender.now_fresh_us()
         due_us = max(*late.run.due_us, self._soon_us(now_us))
         generation = generation_at(self._sender.settings.generations, due_us)
-        where = where_to(generation=late.lane.generation, writable=generation.number, is_retired=late.lane.is_retired)
+        where = decide_place(
+            generation=late.lane.generation, writable=generation.number, is_retired=late.lane.is_retired
+        )
         if where is Where.NOWHERE:
             return None
         shard = late.lane.shard
@@ -173,18 +179,18 @@ class LateRows:
 
     def _is_writable(self, place: RowPlace, now_us: int) -> bool:
         """Whether a put for that place, or for now if its time is over, would go to its generation."""
-        due_us = max(moment_us_of(place.due), self._soon_us(now_us))
+        due_us = max(time_us_of(place.due), self._soon_us(now_us))
         return generation_at(self._sender.settings.generations, due_us).number == place.generation
 
-    async def _fix(self, late: _Late, target: RowPlace, *, seen: bytes | None) -> bool:
+    async def _fix(self, late: _Late, target: RowPlace, *, known: bytes | None) -> bool:
         """One place by LWT, kept as long as the row at it."""
-        due_us = moment_us_of(target.due)
+        due_us = time_us_of(target.due)
         now_us = self._host.now_us()
         update = UpdateIf(
             self._table(late.holder),
             self._key(late.holder),
-            {"moved": Place(target, 0).to_bytes()},
-            is_("moved", seen),
+            {"moved": MessagePlace(target, 0).to_bytes()},
+            is_("moved", known),
             attempt=self._host.uuid(),
             ttl_s=ttl_s_kept(due_us, self._settings, now_us=now_us, last_expiry_s=self._host.last_expiry_s),
         )
@@ -195,18 +201,18 @@ class LateRows:
         generation = self._generation(target.generation)
         shards = None if generation is None or target.generation == late.lane.generation else generation.shards
         ids = late.run.message_id or [b""] * len(late.run)
-        named = [given or Place(late.first, index).to_bytes() for index, given in enumerate(ids)]
-        whole = replace(late.run, message_id=named, replaces=Place(late.first, 0).to_bytes())
+        named = [given or MessagePlace(late.first, index).to_bytes() for index, given in enumerate(ids)]
+        whole = replace(late.run, message_id=named, replaces=MessagePlace(late.first, 0).to_bytes())
         for shard, indexes in shares(late.run.group, len(late.run), shard=target.shard, shards=shards).items():
             share = whole if len(indexes) == len(whole) else _share(whole, indexes)
-            await self._sender.write_twin(replace(target, shard=shard), share, first=late.first)
+            await self._sender.write_restamp(replace(target, shard=shard), share, first=late.first)
 
     # ---- reading
 
-    async def _look(self, place: RowPlace) -> LaneState | None:
+    async def _read_state(self, place: RowPlace) -> LaneState | None:
         settings = self._settings
         key = lane_key(settings, place.generation, place.shard)
-        return await Lane(self._host, settings.tables.lanes, key, settings.lease).look()
+        return await Lane(self._host, settings.tables.lanes, key, settings.lease).read_state()
 
     async def _is_passed(self, generation: int, shard: int, place: RowPlace) -> bool:
         """Whether an owner of that lane noted it as passed: as a row of its own, or as the name of a family."""
@@ -224,7 +230,7 @@ class LateRows:
         rows = await self._host.store.read(select)
         return rows[0] if rows else None
 
-    def _generation(self, number: int) -> Generation | None:
+    def _generation(self, number: int) -> GenerationSettings | None:
         """None where it has left the catalogue."""
         return next((each for each in self._sender.settings.generations if each.number == number), None)
 

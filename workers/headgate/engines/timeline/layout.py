@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from uuid import UUID
 
-from headgate.errors import SpecError
-from headgate.store.positions import moment_us_of
+from headgate.errors import InvalidRequest
+from headgate.store.positions import time_us_of
 
 DAY_US = 86_400_000_000
 SECOND_US = 1_000_000
@@ -45,7 +45,7 @@ class RowPlace:
 
     def part(self, part_us: int) -> int:
         """The part of its due time."""
-        return moment_us_of(self.due) // part_us
+        return time_us_of(self.due) // part_us
 
     @property
     def lies_later(self) -> bool:
@@ -54,7 +54,7 @@ class RowPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MessagePlace:
     """The place of a message: a row, and an index in it."""
 
     row: RowPlace
@@ -66,14 +66,14 @@ class Place:
         return _PLACE.pack(_TIMELINE, row.generation, row.shard, row.sub, row.due.bytes, self.index)
 
     @classmethod
-    def from_bytes(cls, stored: bytes) -> Place:
+    def from_bytes(cls, stored: bytes) -> MessagePlace:
         """The place that these bytes name."""
         try:
             engine, generation, shard, sub, due, index = _PLACE.unpack(stored)
         except struct.error:
-            raise SpecError("Not a message id of this queue", length=len(stored)) from None
+            raise InvalidRequest("Not a message id of this queue", length=len(stored)) from None
         if engine != _TIMELINE:
-            raise SpecError("Not a message id of a timeline queue", engine=engine)
+            raise InvalidRequest("Not a message id of a timeline queue", engine=engine)
         return cls(RowPlace(generation, sub, shard, UUID(bytes=due)), index)
 
 
@@ -82,11 +82,11 @@ def id_text(message_id: bytes) -> str:
     return base64.b32encode(message_id).decode().rstrip("=").lower()
 
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-_PAIRS = [first + second for first in _LETTERS for second in _LETTERS]
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 
 
-def _letters(bits: int) -> str:
+def _last_characters(bits: int) -> str:
     """Forty bits are eight letters, which are four pairs."""
     return _PAIRS[bits >> 30] + _PAIRS[bits >> 20 & 1023] + _PAIRS[bits >> 10 & 1023] + _PAIRS[bits & 1023]
 
@@ -104,9 +104,9 @@ def due_text(generation: int, shard: int, sub: int, due: UUID) -> str:
     number = due.int
     return (
         _first_text(generation, shard, sub, number >> 120)
-        + _letters(number >> 80 & _FORTY_BITS)
-        + _known_letters(number >> 40 & _FORTY_BITS)
-        + _letters(number & _FORTY_BITS)
+        + _last_characters(number >> 80 & _FORTY_BITS)
+        + _known_characters(number >> 40 & _FORTY_BITS)
+        + _last_characters(number & _FORTY_BITS)
     )
 
 
@@ -114,24 +114,24 @@ def due_text(generation: int, shard: int, sub: int, due: UUID) -> str:
 def _first_text(generation: int, shard: int, sub: int, due_start: int) -> str:
     """Of all but the last fifteen bytes, which are the same for many rows of a lane."""
     stored = _PLACE.pack(_TIMELINE, generation, shard, sub, (due_start << 120).to_bytes(16, "big"), 0)
-    return "".join(_letters(int.from_bytes(stored[at : at + 5], "big")) for at in (0, 5))
+    return "".join(_last_characters(int.from_bytes(stored[at : at + 5], "big")) for at in (0, 5))
 
 
 @lru_cache(4096)
-def _known_letters(bits: int) -> str:
+def _known_characters(bits: int) -> str:
     """Of the bytes that all rows of one process share for a while."""
-    return _letters(bits)
+    return _last_characters(bits)
 
 
 def id_bytes(text: str) -> bytes:
     """The bytes of a message id, or one line about its fault."""
     try:
-        found = base64.b32decode(text.upper() + "=" * (-len(text) % 8))
+        decoded = base64.b32decode(text.upper() + "=" * (-len(text) % 8))
     except (binascii.Error, ValueError):
-        found = b""
-    if len(found) != _PLACE.size:
-        raise SpecError("Not a message id", remedy="pass the id as put returned it", id=text[:80])
-    return found
+        decoded = b""
+    if len(decoded) != _PLACE.size:
+        raise InvalidRequest("Not a message id", remedy="pass the id as put returned it", id=text[:80])
+    return decoded
 
 
 def part_of(due_us: int, part_us: int) -> int:
@@ -156,13 +156,13 @@ def ttl_s_of(due_us: int, *, now_us: int, retention_us: int, last_expiry_s: int)
     """
     ttl_s = -(-(max(due_us - now_us, 0) + retention_us) // SECOND_US)
     if ttl_s > TTL_S_MAX:
-        raise SpecError(
+        raise InvalidRequest(
             "The due time is later than Cassandra can store",
             remedy="delay and retention together are at most 20 years",
             years=round(ttl_s / 31_536_000, 1),
         )
     if now_us // SECOND_US + ttl_s > last_expiry_s:
-        raise SpecError(
+        raise InvalidRequest(
             "The due time is later than this Cassandra can store",
             remedy="set its storage_compatibility_mode to NONE or UPGRADING for times beyond 2038",
             last_expiry_s=last_expiry_s,

@@ -12,9 +12,9 @@ from headgate.engines.summary.decide_figures import LaneStand
 from headgate.engines.timeline.lane_taking import LaneName
 from headgate.engines.timeline.layout import LATER_SUBS_FROM
 from headgate.engines.timeline.part_list import parts_from
-from headgate.engines.timeline.settings import Generation, TimelineSettings
-from headgate.store.positions import last_at, moment_us_of, position_at
-from headgate.store.statements import Bound, Select, Slice
+from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
+from headgate.store.positions import last_at, position_at, time_us_of
+from headgate.store.statements import Select, Slice, SliceBound
 from headgate.store.types import Value
 
 PARTS_MAX = 32
@@ -26,20 +26,20 @@ UNREAD_AFTER_US = 5_000_000
 SHARD_BITS = 32
 
 
-def stand_of(name: LaneName, dispatcher: Dispatcher, now_us: int) -> LaneStand:
+def lane_status(name: LaneName, dispatcher: Dispatcher, now_us: int) -> LaneStand:
     """The state of an owned lane, from its books."""
-    books = dispatcher.books
-    hidden = books.in_flight + books.hidden_at(now_us)
-    lowest = books.lowest_unsettled
-    read_us = dispatcher.position.last if books.horizon is None else books.horizon
-    at_head = dispatcher.position.at_head and now_us - _moment_us(read_us) < UNREAD_AFTER_US
+    delivery_state = dispatcher.delivery_state
+    hidden = delivery_state.in_flight + delivery_state.hidden_at(now_us)
+    lowest = delivery_state.lowest_unsettled
+    read_us = dispatcher.position.last if delivery_state.horizon is None else delivery_state.horizon
+    at_head = dispatcher.position.at_head and now_us - _time_us(read_us) < UNREAD_AFTER_US
     return LaneStand(
         number=name[0] << SHARD_BITS | name[1],
-        waiting=max(0, books.unsettled - hidden),
+        waiting=max(0, delivery_state.unsettled - hidden),
         in_flight=hidden,
-        oldest_us=None if lowest is None else _moment_us(lowest.order),
+        oldest_us=None if lowest is None else _time_us(lowest.order),
         answered=dispatcher.answered,
-        is_held=books.is_held(),
+        is_held=delivery_state.is_held(),
         is_unread=not at_head,
     )
 
@@ -47,16 +47,16 @@ def stand_of(name: LaneName, dispatcher: Dispatcher, now_us: int) -> LaneStand:
 async def next_due_us(host: Host, settings: TimelineSettings) -> int | None:
     """When the next message of the queue is due, from the index and the keys of its parts; None: there is none."""
     now_us = host.now_us()
-    found = [await _next_of(host, settings, each, now_us) for each in settings.generations]
-    return min((each for each in found if each is not None), default=None)
+    due_times = [await _next_of(host, settings, each, now_us) for each in settings.generations]
+    return min((each for each in due_times if each is not None), default=None)
 
 
-async def _next_of(host: Host, settings: TimelineSettings, generation: Generation, now_us: int) -> int | None:
-    looked = 0
+async def _next_of(host: Host, settings: TimelineSettings, generation: GenerationSettings, now_us: int) -> int | None:
+    parts_read = 0
     async for part, subs in parts_from(host, settings, generation.number, now_us // settings.part_us):
-        if looked >= PARTS_MAX:
+        if parts_read >= PARTS_MAX:
             return part * settings.part_us
-        looked += 1
+        parts_read += 1
         reads = [
             _first_of(
                 host, settings, {"generation": generation.number, "part": part, "sub": sub, "shard": shard}, now_us
@@ -64,9 +64,9 @@ async def _next_of(host: Host, settings: TimelineSettings, generation: Generatio
             for sub in {0, *subs}
             for shard in range(generation.shards)
         ]
-        found = [due_us for due_us in await asyncio.gather(*reads) if due_us is not None]
-        if found:
-            return min(found)
+        due_times = [due_us for due_us in await asyncio.gather(*reads) if due_us is not None]
+        if due_times:
+            return min(due_times)
     return None
 
 
@@ -75,14 +75,14 @@ async def _first_of(host: Host, settings: TimelineSettings, place: dict[str, Val
     sub = place["sub"]
     table = settings.tables.later if isinstance(sub, int) and sub >= LATER_SUBS_FROM else settings.tables.work
     key: dict[str, Value] = {"queue": settings.queue, **place}
-    within = Slice("due", Bound(last_at(now_us), False), None)
+    within = Slice("due", SliceBound(last_at(now_us), False), None)
     columns = ("due", "cancelled", "moved")
     rows = await host.store.read(Select(table, key, columns, within=within, limit=KEYS_MAX))
     live = [row.due for row in rows if row.cancelled is None and row.moved is None]
     if live:
-        return moment_us_of(live[0])
-    return moment_us_of(rows[-1].due) if len(rows) == KEYS_MAX else None
+        return time_us_of(live[0])
+    return time_us_of(rows[-1].due) if len(rows) == KEYS_MAX else None
 
 
-def _moment_us(order: int) -> int:
-    return moment_us_of(position_at(order))
+def _time_us(order: int) -> int:
+    return time_us_of(position_at(order))

@@ -16,28 +16,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.engines.contract import Message
+from headgate.engines.contract import NewMessage
 from headgate.engines.timeline.decide_flush import generation_at
-from headgate.engines.timeline.decide_lag import LatenciesSeen
+from headgate.engines.timeline.decide_lag import LatencyWindow
 from headgate.engines.timeline.decide_once import (
     Claim,
+    ClaimedKey,
+    ClaimStatus,
     Finish,
-    Found,
-    Standing,
     chunks,
-    how_to_finish,
+    decide_finish,
     slot_of,
     sort_standings,
 )
-from headgate.engines.timeline.layout import SECOND_US, Place, id_text
+from headgate.engines.timeline.layout import SECOND_US, MessagePlace, id_text
 from headgate.engines.timeline.producer import Producer, attribute_bytes
 from headgate.engines.timeline.row_writes import id_alone
 from headgate.engines.timeline.sender import Copy
-from headgate.errors import HeadgateError, SpecError, Unavailable
-from headgate.store.positions import moment_us_of
+from headgate.errors import HeadgateError, InvalidRequest, Unavailable
+from headgate.store.positions import time_us_of
 from headgate.store.rows import Row
 from headgate.store.statements import Batch, BatchIf, InsertIfAbsent, Select, Update, UpdateIf, is_
-from headgate.store.store import Outcome, Unknown
+from headgate.store.store import Outcome, OutcomeUnknown
 
 CLAIMED_AT_ONCE_MAX = 200
 SLOTS_AT_ONCE_MAX = 16
@@ -55,8 +55,8 @@ class _Wanted:
 
     key: bytes
     slot: bytes
-    message: Message
-    place: Place
+    message: NewMessage
+    place: MessagePlace
     proposal: Claim
     """Of that place."""
     message_id: str = ""
@@ -69,9 +69,9 @@ class OncePuts:
         self._producer = producer
         self._sender = producer.sender
         self._host = producer.sender.host
-        self._claims = LatenciesSeen()
+        self._claims = LatencyWindow()
 
-    async def put(self, messages: Sequence[Message]) -> list[str]:
+    async def put(self, messages: Sequence[NewMessage]) -> list[str]:
         """The ids of messages that all have a once key; the first id, for a taken key. Durable by then."""
         groups = [message.group.encode() for message in messages if message.group is not None]
         _check_scopes(messages)
@@ -86,7 +86,7 @@ class OncePuts:
             self._producer.give_turns_back(groups)
         return [wanted[_key(message)].message_id for message in messages]
 
-    def _propose(self, messages: Sequence[Message]) -> dict[tuple[bytes, bytes], _Wanted]:
+    def _propose(self, messages: Sequence[NewMessage]) -> dict[tuple[bytes, bytes], _Wanted]:
         """A place for each key, chosen before anything is claimed. A key that comes twice is one message. Keys
         claimed together get adjacent places, unless their groups require otherwise: they are one write then."""
         sender = self._sender
@@ -128,22 +128,22 @@ class OncePuts:
 
     async def _put_keys(self, wanted: Sequence[_Wanted]) -> None:
         mine, taken = await self._claim(wanted)
-        for one, found in taken:
-            one.message_id = id_text(Claim.from_bytes(found.claim).place)
+        for one, claimed in taken:
+            one.message_id = id_text(Claim.from_bytes(claimed.claim).place)
         if mine:
             await self._write([(one, one.proposal) for one in mine])
             for one in mine:
                 one.message_id = _id_of(one.place)
-        unfinished = [(one, Claim.from_bytes(found.claim)) for one, found in taken if not found.written]
+        unfinished = [(one, Claim.from_bytes(claimed.claim)) for one, claimed in taken if not claimed.written]
         if unfinished:
             await self._finish(unfinished)
 
-    async def _claim(self, wanted: Sequence[_Wanted]) -> tuple[list[_Wanted], list[tuple[_Wanted, Found]]]:
+    async def _claim(self, wanted: Sequence[_Wanted]) -> tuple[list[_Wanted], list[tuple[_Wanted, ClaimedKey]]]:
         """Claim keys of one slot: which are ours by now, and which are another process's. Each rejection names at
         least one existing key, so that the others need fewer keys each time."""
         left = {one.key: one for one in wanted}
         mine: list[_Wanted] = []
-        taken: list[tuple[_Wanted, Found]] = []
+        taken: list[tuple[_Wanted, ClaimedKey]] = []
         for _ in range(ROUNDS_MAX):
             if not left:
                 return mine, taken
@@ -151,11 +151,11 @@ class OncePuts:
             if outcome.applied:
                 mine += left.values()
                 return mine, taken
-            found = _found_of(outcome.rows)
-            standings = sort_standings({key: one.proposal.to_bytes() for key, one in left.items()}, found)
-            mine += [left.pop(key) for key in standings[Standing.MINE]]
-            for key in (*standings[Standing.WRITTEN], *standings[Standing.UNFINISHED]):
-                taken.append((left.pop(key), found[key]))
+            claimed = _claimed_keys_of(outcome.rows)
+            standings = sort_standings({key: one.proposal.to_bytes() for key, one in left.items()}, claimed)
+            mine += [left.pop(key) for key in standings[ClaimStatus.MINE]]
+            for key in (*standings[ClaimStatus.WRITTEN], *standings[ClaimStatus.UNFINISHED]):
+                taken.append((left.pop(key), claimed[key]))
         if left:
             raise Unavailable("Once keys could not be claimed because of contention", keys=len(left))
         return mine, taken
@@ -189,20 +189,20 @@ class OncePuts:
         """Make the messages of claims durable, each at its place or in a restamped row that names it; then note it. A
         process that finishes another's claim does not count them: the other does, or has."""
         copies = [self._copy(one, claim) for one, claim in claims]
-        await self._sender.write_copies(copies, late_is_found=False, counted=counted)
+        await self._sender.write_copies(copies, late_is_repaired=False, counted=counted)
         await self._note_written(claims)
 
-    def _copy(self, one: _Wanted, claim: Claim) -> tuple[Place, Copy]:
+    def _copy(self, one: _Wanted, claim: Claim) -> tuple[MessagePlace, Copy]:
         """All of it follows from the message and the claim: every writer writes the same. It is due at the claim's
         time, also where another put of the key, for a later time, finishes it."""
         message = one.message
-        place = one.place if claim is one.proposal else Place.from_bytes(claim.place)
+        place = one.place if claim is one.proposal else MessagePlace.from_bytes(claim.place)
         asked_us = claim.claimed_us if message.due_us is None else message.due_us
         return place, Copy(
             payload=message.payload,
             message_id=claim.place,
             put_us=claim.claimed_us,
-            due_us=min(asked_us, moment_us_of(place.row.due)),
+            due_us=min(asked_us, time_us_of(place.row.due)),
             attributes=attribute_bytes(message.attributes),
             group=None if message.group is None else message.group.encode(),
         )
@@ -232,27 +232,27 @@ class OncePuts:
         now_us = self._sender.now_fresh_us()
         at_place = []
         for one, claim in unfinished:
-            place = Place.from_bytes(claim.place)
+            place = MessagePlace.from_bytes(claim.place)
             ready_us = self._sender.ready_us(now_us)
-            how = how_to_finish(
-                due_us=moment_us_of(place.row.due),
+            how = decide_finish(
+                due_us=time_us_of(place.row.due),
                 now_us=now_us,
                 retention_us=settings.retention_us,
-                place_is_owned=self._owns(place.row.generation, moment_us_of(place.row.due)),
-                twin_is_owned=self._owns(place.row.generation, ready_us),
+                place_is_owned=self._owns(place.row.generation, time_us_of(place.row.due)),
+                restamp_is_owned=self._owns(place.row.generation, ready_us),
                 margin_us=settings.skew_us,
             )
             if how is Finish.AT_ITS_PLACE:
                 at_place.append((one, claim))
             else:
-                await self._finish_by_looking(one, claim, place)
+                await self._finish_by_reading(one, claim, place)
         if at_place:
             await self._write(at_place, counted=False)
 
     def _owns(self, generation: int, due_us: int) -> bool:
         return generation_at(self._sender.settings.generations, due_us).number == generation
 
-    async def _finish_by_looking(self, one: _Wanted, claim: Claim, place: Place) -> None:
+    async def _finish_by_reading(self, one: _Wanted, claim: Claim, place: MessagePlace) -> None:
         """No lane can distinguish a restamped row from the original any more. An existing row is durable: the reader
         has it, or repair will. Otherwise the key is claimed again, unless another process has done so."""
         if await self._is_there(place):
@@ -268,11 +268,11 @@ class OncePuts:
         )
         outcome = await self._host.store.decide(statement)
         if not outcome.applied:
-            raise Unknown("Another process is claiming the once key", remedy="try again", key=one.key.decode())
+            raise OutcomeUnknown("Another process is claiming the once key", remedy="try again", key=one.key.decode())
         await self._write([(one, one.proposal)])
         one.message_id = _id_of(one.place)
 
-    async def _is_there(self, place: Place) -> bool:
+    async def _is_there(self, place: MessagePlace) -> bool:
         settings = self._sender.settings
         row = place.row
         rows = await self._host.store.read(
@@ -289,22 +289,22 @@ class OncePuts:
                 ("run",),
             )
         )
-        return any(found.run is not None for found in rows)
+        return any(row.run is not None for row in rows)
 
 
-def _key(message: Message) -> tuple[bytes, bytes]:
+def _key(message: NewMessage) -> tuple[bytes, bytes]:
     if message.once is None:
-        raise SpecError("A message without a once key is among messages with one")
+        raise InvalidRequest("A message without a once key is among messages with one")
     key = message.once.encode()
     return slot_of(key, None if message.once_scope is None else message.once_scope.encode()), key
 
 
-def _id_of(place: Place) -> str:
+def _id_of(place: MessagePlace) -> str:
     row = place.row
     return id_alone(row.generation, row.shard, row.sub, row.due)
 
 
-def _check_scopes(messages: Sequence[Message]) -> None:
+def _check_scopes(messages: Sequence[NewMessage]) -> None:
     """A scope is one partition, and claims in it are one Paxos key: it has to stay small."""
     keys: dict[str, set[str | None]] = {}
     for message in messages:
@@ -312,14 +312,14 @@ def _check_scopes(messages: Sequence[Message]) -> None:
             keys.setdefault(message.once_scope, set()).add(message.once)
     for scope, of_scope in keys.items():
         if len(of_scope) > SCOPE_KEYS_MAX:
-            raise SpecError(
+            raise InvalidRequest(
                 "Too many once keys in one scope", remedy="use one scope per task", scope=scope, keys=len(of_scope)
             )
 
 
-def _found_of(rows: Iterable[Row]) -> dict[bytes, Found]:
+def _claimed_keys_of(rows: Iterable[Row]) -> dict[bytes, ClaimedKey]:
     """The keys that a rejection shows. A row whose claim has just expired shows no place: it counts as free."""
-    return {row.key: Found(row.place, row.written is not None) for row in rows if row.place is not None}
+    return {row.key: ClaimedKey(row.place, row.written is not None) for row in rows if row.place is not None}
 
 
 async def _all_of(works: Sequence[Any], at_once: int) -> None:

@@ -39,7 +39,7 @@ class PartIndex:
         self._settings = settings
         self._generation = generation
         self._days: OrderedDict[int, _Day] = OrderedDict()
-        self._seen: OrderedDict[int, tuple[int, ...]] = OrderedDict()
+        self._known_subs: OrderedDict[int, tuple[int, ...]] = OrderedDict()
         self._asked: dict[int, asyncio.Task[tuple[int, ...]]] = {}
         """Reads that start when this turn is over, by part."""
 
@@ -55,12 +55,12 @@ class PartIndex:
         task = self._asked.get(part)
         if task is None:
             task = self._asked[part] = asyncio.get_running_loop().create_task(self._read(part))
-            task.add_done_callback(_look_at_error)
+            task.add_done_callback(_consume_error)
         return await asyncio.shield(task)
 
-    def seen(self, part: int) -> tuple[int, ...]:
+    def known_subs(self, part: int) -> tuple[int, ...]:
         """The known subs of the part, though it may have others by now: index rows outlive their part."""
-        return self._seen.get(part, ())
+        return self._known_subs.get(part, ())
 
     async def _read(self, part: int) -> tuple[int, ...]:
         """Starts one turn after its first caller; from then on nobody joins it."""
@@ -70,9 +70,9 @@ class PartIndex:
         )
         subs = tuple(row.sub for row in rows)
         if subs:
-            self._seen[part] = subs
-            while len(self._seen) > PARTS_MAX:
-                self._seen.popitem(last=False)
+            self._known_subs[part] = subs
+            while len(self._known_subs) > PARTS_MAX:
+                self._known_subs.popitem(last=False)
         return subs
 
     async def next_part(self, part: int, last: int) -> int:
@@ -113,7 +113,7 @@ class PartIndex:
         }
 
 
-def _look_at_error(task: asyncio.Task[tuple[int, ...]]) -> None:
+def _consume_error(task: asyncio.Task[tuple[int, ...]]) -> None:
     """Every waiting caller gets it; if all callers were cancelled, nobody has to."""
     if not task.cancelled():
         task.exception()

@@ -12,7 +12,7 @@ from headgate.engines.host import Host
 from headgate.engines.timeline.layout import DAYS, day_of
 from headgate.engines.timeline.settings import TimelineSettings
 from headgate.store.consistency import Consistency
-from headgate.store.statements import Bound, Select, Slice
+from headgate.store.statements import Select, Slice, SliceBound
 from headgate.store.types import Value
 
 
@@ -28,7 +28,7 @@ async def parts_from(
     first = day_of(part, settings.part_us)
     for day in await _days_from(host, settings, generation, first, consistency):
         key: dict[str, Value] = {"queue": settings.queue, "generation": generation, "day": day}
-        within = Slice("part", Bound(part, True), None) if day == first else None
+        within = Slice("part", SliceBound(part, True), None) if day == first else None
         rows = await host.store.read(
             Select(settings.tables.parts, key, ("part", "sub"), within=within, consistency=consistency)
         )
@@ -43,7 +43,7 @@ async def _days_from(
     host: Host, settings: TimelineSettings, generation: int, first: int, consistency: Consistency
 ) -> list[int]:
     key: dict[str, Value] = {"queue": settings.queue, "generation": generation, "day": DAYS}
-    within = Slice("part", Bound(first, True), None)
+    within = Slice("part", SliceBound(first, True), None)
     rows = await host.store.read(
         Select(settings.tables.parts, key, ("part",), within=within, consistency=consistency)
     )

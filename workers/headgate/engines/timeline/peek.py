@@ -10,20 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from headgate.engines.contract import Peeked, Standing
+from headgate.engines.contract import Peeked, Visibility
 from headgate.engines.host import Host
 from headgate.engines.packed import PackedRun
 from headgate.engines.rows import LaneRow
 from headgate.engines.settled import RowFacts, bits_of
+from headgate.engines.timeline.lane_snapshot import Held, LaneRows, LaneView, list_lane_views, part_at
 from headgate.engines.timeline.layout import id_text
-from headgate.engines.timeline.looking import Held, LaneRows, LaneView, look_at_lanes, part_at
 from headgate.engines.timeline.part_index import PartIndex
 from headgate.engines.timeline.part_list import parts_from
 from headgate.engines.timeline.reading import RowContent
 from headgate.engines.timeline.row_writes import ids_of
 from headgate.engines.timeline.settings import TimelineSettings
 from headgate.engines.timeline.source import attributes_of
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.store.positions import first_at, last_at, position_order
 
 LIMIT_MAX = 1_000
@@ -31,7 +31,7 @@ SLICE_BYTES = 256 * 1024
 SLICES_MAX = 200
 """Of one lane in one part: at most this many slices of settled rows are searched."""
 
-_Found = tuple[int, int, Peeked]
+_Candidate = tuple[int, int, Peeked]
 """Order of the row, index in it, message."""
 
 
@@ -40,17 +40,17 @@ async def peek(
 ) -> list[Peeked]:
     """Up to `limit` live messages, the earliest by due time."""
     if not 1 <= limit <= LIMIT_MAX:
-        raise SpecError("Peek shows 1 to 1,000 messages", limit=limit)
+        raise InvalidRequest("Peek shows 1 to 1,000 messages", limit=limit)
     now_us = host.now_us()
-    views = await look_at_lanes(host, settings, held)
-    found: list[_Found] = []
+    views = await list_lane_views(host, settings, held)
+    candidates: list[_Candidate] = []
     for generation in settings.generations:
         lanes = [each for each in views if each.generation == generation.number and not each.state.is_retired]
         if lanes:
-            found += await _Generation(host, settings, lanes, now_us, from_us).peek(limit)
-    found.sort(key=lambda each: each[:2])
+            candidates += await _Generation(host, settings, lanes, now_us, from_us).peek(limit)
+    candidates.sort(key=lambda each: each[:2])
     first: dict[str, Peeked] = {}
-    for _, _, each in found:
+    for _, _, each in candidates:
         first.setdefault(each.message_id, each)  # a message on its way to another place may be visible at both
     return list(first.values())[:limit]
 
@@ -68,10 +68,10 @@ class _Generation:
         index = PartIndex(host, settings, lanes[0].generation)
         self._lanes = [(view, LaneRows(host, settings, view, index)) for view in lanes]
 
-    async def peek(self, limit: int) -> list[_Found]:
+    async def peek(self, limit: int) -> list[_Candidate]:
         """The first `limit`, part by part: within one the lanes are merged."""
         generation = self._lanes[0][0].generation
-        found: list[_Found] = []
+        candidates: list[_Candidate] = []
         after = {id(view): max(view.position, self._begin) for view, _ in self._lanes}
         part_us = self._settings.part_us
         async for part, _ in parts_from(
@@ -85,38 +85,38 @@ class _Generation:
             ]
             of_part = [each for one in await asyncio.gather(*works) for each in one]
             of_part.sort(key=lambda each: each[:2])
-            found += of_part
-            if len({each.message_id for _, _, each in found}) >= limit:
+            candidates += of_part
+            if len({each.message_id for _, _, each in candidates}) >= limit:
                 break
-        return found
+        return candidates
 
     async def _of_lane(
         self, view: LaneView, rows: LaneRows, part: int, after: int, end: int, limit: int
-    ) -> list[_Found]:
+    ) -> list[_Candidate]:
         """The first live messages of one lane in one part."""
         facts = await rows.facts(part)
-        found: list[_Found] = []
+        candidates: list[_Candidate] = []
         for _ in range(SLICES_MAX):
             some, after, cut = await rows.reading.read_part(part, after, end, SLICE_BYTES)
             for row in some:
-                found += self._live(view, row, facts.get(row.key, RowFacts()))
-            if not cut or len(found) >= limit:
+                candidates += self._live(view, row, facts.get(row.key, RowFacts()))
+            if not cut or len(candidates) >= limit:
                 break
-        return found
+        return candidates
 
-    def _live(self, view: LaneView, row: LaneRow, facts: RowFacts) -> list[_Found]:
+    def _live(self, view: LaneView, row: LaneRow, facts: RowFacts) -> list[_Candidate]:
         """The live messages of a row, from its owner or the record."""
         settled = row.settled | facts.settled
         tried = {index: it.attempt for index, it in facts.tried.items()}
         hidden = {index: it.hidden_until_us for index, it in facts.tried.items()}
         if view.mine is not None:
-            books = view.mine.books
-            stand = books.stand_of(row.key)
+            delivery_state = view.mine.delivery_state
+            stand = delivery_state.row_status(row.key)
             if stand is not None:
                 settled |= stand.settled
                 tried |= stand.tried
                 hidden = dict(stand.hidden_until_us)
-            elif books.horizon is not None and row.order <= books.horizon:
+            elif delivery_state.horizon is not None and row.order <= delivery_state.horizon:
                 return []
         content: RowContent = row.content
         if content.run is None or settled == bits_of(0, row.count):
@@ -134,11 +134,11 @@ class _Generation:
         first_id = run.message_id[index] if run.message_id is not None else b""
         before = run.attempt[index] if run.attempt is not None else 0
         hidden_until_us = hidden.get(index, 0)
-        standing = Standing.READY
+        standing = Visibility.READY
         if row.order > position_order(last_at(self._now_us)):
-            standing = Standing.LATER
+            standing = Visibility.LATER
         elif hidden_until_us > self._now_us:
-            standing = Standing.IN_FLIGHT
+            standing = Visibility.IN_FLIGHT
         return Peeked(
             message_id=id_text(first_id) if first_id else own_id,
             payload=run.payload[index],
@@ -148,5 +148,5 @@ class _Generation:
             put_us=run.put_us[index],
             attempt=tried.get(index, before),
             standing=standing,
-            hidden_until_us=hidden_until_us if standing is Standing.IN_FLIGHT else 0,
+            hidden_until_us=hidden_until_us if standing is Visibility.IN_FLIGHT else 0,
         )

@@ -13,15 +13,15 @@ import json
 from collections import deque
 from collections.abc import Sequence
 
-from headgate.engines.contract import Attributes, Message
+from headgate.engines.contract import Attributes, NewMessage
 from headgate.engines.host import Host
-from headgate.engines.timeline.decide_flush import Letter
+from headgate.engines.timeline.decide_flush import PendingMessage
 from headgate.engines.timeline.flushes import Flushes
 from headgate.engines.timeline.layout import ttl_s_of
 from headgate.engines.timeline.sender import Sender
 from headgate.engines.timeline.settings import TimelineSettings
 from headgate.engines.timeline.waiting import Call, EachCall, Ids
-from headgate.errors import HeadgateError, Refused, SpecError
+from headgate.errors import HeadgateError, InvalidRequest, OperationRefused
 
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 
@@ -31,10 +31,10 @@ class Producer:
 
     def __init__(self, host: Host, settings: TimelineSettings, *, read_us: int, summary: Host | None = None) -> None:
         self.sender = Sender(host, settings, read_us=read_us, summary=summary)
-        self._flushes = Flushes(self.sender, after=self._open_door)
+        self._flushes = Flushes(self.sender, after=self._release_senders)
         self._plain = self._flushes.plain
         self._create_future = asyncio.get_running_loop().create_future
-        self._door: deque[asyncio.Future[None]] = deque()
+        self._senders_waiting: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self._set_limits(settings)
 
@@ -49,36 +49,36 @@ class Producer:
         self._set_limits(settings)
         self._flushes.soon()
 
-    async def put(self, messages: Sequence[Message]) -> Ids:
+    async def put(self, messages: Sequence[NewMessage]) -> Ids:
         """The ids of these messages, durable by then. Once keys are `once.py`'s."""
         await self._enter()
         alone = self.put_alone(messages[0]) if len(messages) == 1 else None
         return await (self._put_several(messages, Call) if alone is None else alone)
 
-    async def put_each(self, messages: Sequence[Message]) -> list[str | HeadgateError]:
+    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
         """As `put`, for messages without once keys: in the order of the messages each one's id, or its error.
-        SpecError if one cannot be kept; then nothing was written."""
+        InvalidRequest if one cannot be kept; then nothing was written."""
         await self._enter()
         return await self._put_several(messages, EachCall)  # type: ignore[return-value]  # an EachCall has errors too
 
-    def find_refusals(self, messages: Sequence[Message]) -> dict[int, HeadgateError]:
+    def find_refusals(self, messages: Sequence[NewMessage]) -> dict[int, HeadgateError]:
         """The messages that cannot be kept, by their index, each with the reason."""
         refusals: dict[int, HeadgateError] = {}
         for index, message in enumerate(messages):
             try:
                 self.check([message])
-            except SpecError as refusal:
+            except InvalidRequest as refusal:
                 refusals[index] = refusal
         return refusals
 
     async def _enter(self) -> None:
         """Refuse after the end, and wait for capacity."""
         if self._closed:
-            raise Refused("The producer is closed", queue=self.sender.settings.name)
-        if self._door or self._flushes.waiting_bytes >= WAITING_BYTES_MAX:
-            await self._wait_at_the_door()
+            raise OperationRefused("The producer is closed", queue=self.sender.settings.name)
+        if self._senders_waiting or self._flushes.waiting_bytes >= WAITING_BYTES_MAX:
+            await self._wait_for_space()
 
-    def put_alone(self, message: Message) -> asyncio.Future[Ids] | None:
+    def put_alone(self, message: NewMessage) -> asyncio.Future[Ids] | None:
         """The hot path: a single message that has nothing but a due time, with its waiting caller. None if it is of
         another kind or cannot be kept, or if there is no capacity or no trusted time now; then nothing was done, and
         `put` reports the reason."""
@@ -88,8 +88,8 @@ class Producer:
             or message.once is not None
             or message.attributes
             or not self._takes_alone
-            or self._door
-            or plain.size_bytes + flushes.letters_bytes >= WAITING_BYTES_MAX
+            or self._senders_waiting
+            or plain.size_bytes + flushes.pending_bytes >= WAITING_BYTES_MAX
         ):
             return None
         payload = message.payload
@@ -103,8 +103,8 @@ class Producer:
             plain.segments.append(future)
             plain.size_bytes += size
         else:
-            flushes.wait([Letter(payload, due_us, b"", None, Call(future, 1), 0)])
-        if not flushes.looks_soon:
+            flushes.wait([PendingMessage(payload, due_us, b"", None, Call(future, 1), 0)])
+        if not flushes.is_flush_due:
             flushes.soon()
         return future
 
@@ -117,7 +117,7 @@ class Producer:
             return False
         return True
 
-    async def _put_several(self, messages: Sequence[Message], kind: type[Call]) -> Ids:
+    async def _put_several(self, messages: Sequence[NewMessage], kind: type[Call]) -> Ids:
         if not messages:
             return []
         call = kind(self._create_future(), len(messages))
@@ -126,7 +126,7 @@ class Producer:
         ):
             self._wait_plain(call, [message.payload for message in messages])
         else:
-            self._flushes.wait(self._letters(messages, call))
+            self._flushes.wait(self._pending_messages(messages, call))
         self._flushes.soon()
         return await call.future
 
@@ -138,12 +138,12 @@ class Producer:
         self._plain.segments.append((call, 0, len(payloads)))
         self._plain.size_bytes += sum(sizes)
 
-    def _letters(self, messages: Sequence[Message], call: Call) -> list[Letter]:
+    def _pending_messages(self, messages: Sequence[NewMessage], call: Call) -> list[PendingMessage]:
         """Messages in their pending form, checked: one that cannot be kept is rejected before anything is written."""
         now_us = self.sender.host.now_us()
         delay_us = self.sender.settings.delay_us
         delayed_us = now_us + delay_us if delay_us else None
-        letters = []
+        pending_messages = []
         last_us = now_us
         for index, message in enumerate(messages):
             due_us = delayed_us if message.due_us is None else message.due_us
@@ -151,17 +151,17 @@ class Producer:
                 last_us = due_us
             attributes = attribute_bytes(message.attributes) if message.attributes else b""
             group = None if message.group is None else message.group.encode()
-            letter = Letter(message.payload, due_us, attributes, group, call, index)
-            if letter.size > self._bytes_max:
-                raise _too_large(letter.size, self._bytes_max)
-            letters.append(letter)
+            pending = PendingMessage(message.payload, due_us, attributes, group, call, index)
+            if pending.size > self._bytes_max:
+                raise _too_large(pending.size, self._bytes_max)
+            pending_messages.append(pending)
         if last_us > now_us:
             self.check_keepable(last_us, now_us)
-        return letters
+        return pending_messages
 
-    def check(self, messages: Sequence[Message]) -> None:
+    def check(self, messages: Sequence[NewMessage]) -> None:
         """Refuse what could not be kept, before anything is written."""
-        self._letters(messages, Call(self._create_future(), len(messages)))
+        self._pending_messages(messages, Call(self._create_future(), len(messages)))
 
     def check_keepable(self, due_us: int, now_us: int) -> None:
         """Reject a message that the store cannot keep until it is due and for the queue's retention."""
@@ -175,23 +175,25 @@ class Producer:
 
     # ---- backpressure
 
-    async def _wait_at_the_door(self) -> None:
+    async def _wait_for_space(self) -> None:
         """Too many messages are pending: wait in order of arrival, until there is capacity."""
-        while self._door or self._flushes.waiting_bytes >= WAITING_BYTES_MAX:
+        while self._senders_waiting or self._flushes.waiting_bytes >= WAITING_BYTES_MAX:
             turn: asyncio.Future[None] = self._create_future()
-            self._door.append(turn)
+            self._senders_waiting.append(turn)
             try:
                 await turn
             except asyncio.CancelledError:
-                self._open_door()
+                self._release_senders()
                 raise
             if self._flushes.waiting_bytes < WAITING_BYTES_MAX:
                 break
-        self._open_door()
+        self._release_senders()
 
-    def _open_door(self) -> None:
-        while self._door and (self._door[0].done() or self._flushes.waiting_bytes < WAITING_BYTES_MAX):
-            turn = self._door.popleft()
+    def _release_senders(self) -> None:
+        while self._senders_waiting and (
+            self._senders_waiting[0].done() or self._flushes.waiting_bytes < WAITING_BYTES_MAX
+        ):
+            turn = self._senders_waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
                 return
@@ -231,8 +233,8 @@ class Producer:
         await self.sender.close()
 
 
-def _too_large(size: int, size_max: int) -> SpecError:
-    return SpecError(
+def _too_large(size: int, size_max: int) -> InvalidRequest:
+    return InvalidRequest(
         "A message is too large",
         remedy="raise maxMessageSize, or store the payload elsewhere",
         size=size,

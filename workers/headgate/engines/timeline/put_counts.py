@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from headgate.engines.host import Host
 from headgate.engines.summary.marks import Marks
 from headgate.engines.timeline.layout import LATER_SUBS_FROM, RowPlace
-from headgate.engines.timeline.own_parts import Count, OwnParts
+from headgate.engines.timeline.partitions import Count, OwnParts
 from headgate.engines.timeline.row_writes import count_statement
 from headgate.engines.timeline.settings import TimelineSettings
 from headgate.engines.timeline.stamped import StampedRow

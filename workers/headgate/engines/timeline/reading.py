@@ -20,13 +20,13 @@ from headgate.engines.host import Host
 from headgate.engines.packed import PackedRun, memory_of, unpack
 from headgate.engines.rows import ROWS_A_TURN, LaneRow
 from headgate.engines.settled import bits_of, ranges_of
-from headgate.engines.source import Slice as LaneSlice
-from headgate.engines.timeline.families import Families
-from headgate.engines.timeline.layout import LATER_SUBS_FROM, Place, RowPlace
+from headgate.engines.source import RowSlice as LaneSlice
+from headgate.engines.timeline.layout import LATER_SUBS_FROM, MessagePlace, RowPlace
 from headgate.engines.timeline.part_index import PartIndex
+from headgate.engines.timeline.restamps import Families
 from headgate.engines.timeline.settings import TimelineSettings
-from headgate.store.positions import last_at, moment_us_of, position_at, position_order
-from headgate.store.statements import Bound, Select, Slice
+from headgate.store.positions import last_at, position_at, position_order, time_us_of
+from headgate.store.statements import Select, Slice, SliceBound
 from headgate.store.table import Table
 from headgate.store.types import Value
 
@@ -72,7 +72,7 @@ class RowContent:
         return freed
 
 
-class Reading:
+class LaneReader:
     """The rows of one lane, in order."""
 
     def __init__(
@@ -107,14 +107,14 @@ class Reading:
 
     async def read(self, after: int, *, bytes_max: int) -> LaneSlice:
         """The rows above a position, as far as now or the bound goes."""
-        found = await self._read(after, bytes_max)
-        gone = next((at for at, row in enumerate(found.rows) if self.has_gone(row)), None)
+        rows = await self._read(after, bytes_max)
+        gone = next((at for at, row in enumerate(rows.rows) if self.has_gone(row)), None)
         if gone is not None:
-            self.end_at(found.rows[gone].order - 1)
+            self.end_at(rows.rows[gone].order - 1)
         end = self.ends_at
-        if end is None or found.reached <= end:
-            return found
-        return LaneSlice([row for row in found.rows if row.order <= end], max(after, end), False)
+        if end is None or rows.reached <= end:
+            return rows
+        return LaneSlice([row for row in rows.rows if row.order <= end], max(after, end), False)
 
     def end_at(self, order: int) -> None:
         """Read no further than that; an end is never taken back."""
@@ -128,14 +128,14 @@ class Reading:
         if after >= top:
             return LaneSlice((), after, False)
         part_us = self._settings.part_us
-        last_part = moment_us_of(position_at(top)) // part_us
-        part = max(moment_us_of(position_at(after)), 0) // part_us
+        last_part = time_us_of(position_at(top)) // part_us
+        part = max(time_us_of(position_at(after)), 0) // part_us
         rows: list[LaneRow] = []
         left = bytes_max
         while True:
-            found, reached, full = await self.read_part(part, after, top, left)
-            rows += found
-            left -= sum(row.size_bytes for row in found)
+            rows_of_part, reached, full = await self.read_part(part, after, top, left)
+            rows += rows_of_part
+            left -= sum(row.size_bytes for row in rows_of_part)
             if full or (left <= 0 and reached < top):
                 return LaneSlice(rows, reached, True)
             if part >= last_part:
@@ -148,12 +148,12 @@ class Reading:
         return any(map(self._is_later, row.moved.values()))
 
     def _is_later(self, place: bytes) -> bool:
-        return Place.from_bytes(place).row.generation > self._generation
+        return MessagePlace.from_bytes(place).row.generation > self._generation
 
     async def read_part(self, part: int, after: int, top: int, left: int) -> tuple[list[LaneRow], int, bool]:
         """Its rows above `after`, up to `top`, how far they are complete, and whether the bound cut them."""
         upper = min(top, position_order(last_at((part + 1) * self._settings.part_us - 1)))
-        limit = self._rows_of_each_sub(left, subs=len(self._index.seen(part)))
+        limit = self._rows_of_each_sub(left, subs=len(self._index.known_subs(part)))
         slices = await self._read_subs(part, after, upper, limit)
         cut = [position_order(rows[-1].due) for _, rows in slices if len(rows) >= limit]
         reached = min(cut, default=upper)
@@ -170,8 +170,8 @@ class Reading:
                 await asyncio.sleep(0)
             run = unpack(row.run) if row.run is not None else None
             size = self._noted_size(row.run)
-            found = self._plain_row(part, order, sub, row.due, run, size) if _is_plain(row, run) else None
-            rows.append(await self._lane_row(part, order, sub, row, run, size) if found is None else found)
+            row_read = self._plain_row(part, order, sub, row.due, run, size) if _is_plain(row, run) else None
+            rows.append(await self._lane_row(part, order, sub, row, run, size) if row_read is None else row_read)
         return rows, reached, bool(cut)
 
     def _rows_of_each_sub(self, left: int, *, subs: int) -> int:
@@ -191,12 +191,12 @@ class Reading:
         """All subs that the index names: those that it has named before need not wait for it."""
 
         async def read(subs: Sequence[int]) -> list[tuple[int, Sequence[Any]]]:
-            found = await asyncio.gather(*(self._read_sub(part, sub, after, upper, limit) for sub in subs))
-            return list(zip(subs, found, strict=True))
+            rows = await asyncio.gather(*(self._read_sub(part, sub, after, upper, limit) for sub in subs))
+            return list(zip(subs, rows, strict=True))
 
-        seen = self._index.seen(part)
-        subs, slices = await asyncio.gather(self._index.subs(part), read(seen))
-        return [*slices, *await read([sub for sub in subs if sub not in seen])]
+        known = self._index.known_subs(part)
+        subs, slices = await asyncio.gather(self._index.subs(part), read(known))
+        return [*slices, *await read([sub for sub in subs if sub not in known])]
 
     async def _read_sub(self, part: int, sub: int, after: int, upper: int, limit: int) -> Sequence[Any]:
         key: dict[str, Value] = {
@@ -206,7 +206,7 @@ class Reading:
             "sub": sub,
             "shard": self._shard,
         }
-        within = Slice("due", Bound(position_at(after), False), Bound(position_at(upper), True))
+        within = Slice("due", SliceBound(position_at(after), False), SliceBound(position_at(upper), True))
         columns = ("due", "run", "cancelled", "moved")
         return await self._host.store.read(Select(self._table(sub), key, columns, within=within, limit=limit))
 
@@ -244,13 +244,13 @@ class Reading:
         place = RowPlace(self._generation, sub, self._shard, row.due)
         first = row.due
         if run is not None and run.replaces is not None:
-            first = Place.from_bytes(run.replaces).row.due
+            first = MessagePlace.from_bytes(run.replaces).row.due
         settled = bits_of(0, count)
         counted = count if run is not None and row.cancelled is None else 0
         moved: dict[int, bytes] = {}
         if run is not None and row.cancelled is None:
             if not await self._families.choose(first, row.due):
-                counted = 0 if moment_us_of(first) // self._settings.part_us == part else count
+                counted = 0 if time_us_of(first) // self._settings.part_us == part else count
             elif row.moved is None:
                 settled = await self._voided(run, row.due)
             elif count == 1 and not (order <= self.finished_up_to and self._is_later(row.moved)):
@@ -274,7 +274,7 @@ class Reading:
         """The bits of messages that are purged, or whose first row was cancelled after they were copied."""
         voided = put_before(run, self.purged_before_us)
         if run.message_id is not None and len(run) == 1 and run.message_id[0]:
-            origin = Place.from_bytes(run.message_id[0]).row
+            origin = MessagePlace.from_bytes(run.message_id[0]).row
             if origin.due != due and await self._is_cancelled(origin):
                 return 1
         return voided
@@ -316,7 +316,7 @@ def _is_plain(row: Any, run: PackedRun | None) -> bool:
 def _stands_at(run: PackedRun | None) -> int | None:
     """The order of the place at which its messages were first put, where that is another."""
     given = run.message_id[0] if run is not None and run.message_id is not None else b""
-    return position_order(Place.from_bytes(given).row.due) if given else None
+    return position_order(MessagePlace.from_bytes(given).row.due) if given else None
 
 
 def row_key(sub: int, due: UUID, first: UUID) -> bytes:
@@ -332,8 +332,8 @@ def family_of(key: bytes) -> tuple[UUID, UUID]:
     return due, UUID(bytes=key[18:]) if len(key) > 18 else due
 
 
-def put_before(run: PackedRun | None, moment_us: int) -> int:
+def put_before(run: PackedRun | None, time_us: int) -> int:
     """The bits of the messages that were first put before a given time."""
-    if run is None or moment_us <= 0:
+    if run is None or time_us <= 0:
         return 0
-    return sum(1 << index for index, put_us in enumerate(run.put_us) if put_us < moment_us)
+    return sum(1 << index for index, put_us in enumerate(run.put_us) if put_us < time_us)

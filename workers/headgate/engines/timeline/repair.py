@@ -17,36 +17,36 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from headgate.engines.contract import PassEnd, Repaired
-from headgate.engines.decide_lease import LaneState, Tenure, ends_tenure
+from headgate.engines.decide_lease import LaneState, LeaseTerm, ends_lease_term
 from headgate.engines.host import Host
 from headgate.engines.lane import Lane
 from headgate.engines.timeline.closing import FreeLane, close_free_lane
 from headgate.engines.timeline.decide_closing import is_over
 from headgate.engines.timeline.decide_repair import (
+    CHECKS,
     EVERYTHING,
-    LAST_LOOK,
-    LOOKS,
+    LAST_CHECK,
     Stretch,
     cursors_moved,
-    next_stretch,
+    decide_next_stretch,
 )
 from headgate.engines.timeline.lane_rows import make_lanes
 from headgate.engines.timeline.lane_taking import lane_of
 from headgate.engines.timeline.late_rows import LateRows, PassedLane
 from headgate.engines.timeline.layout import LATER_SUBS_FROM, SECOND_US, RowPlace
 from headgate.engines.timeline.part_list import parts_from
-from headgate.engines.timeline.passed import PassedRows
-from headgate.engines.timeline.repair_report import Found, PassReport
+from headgate.engines.timeline.passed_rows import PassedRows
+from headgate.engines.timeline.repair_report import LateRowOutcome, RepairReport
 from headgate.engines.timeline.sender import Sender
-from headgate.engines.timeline.settings import Generation, TimelineSettings
+from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
 from headgate.errors import HeadgateError, Unavailable
 from headgate.store.consistency import Consistency
-from headgate.store.positions import moment_us_of
-from headgate.store.statements import Batch, Bound, Insert, Select, Slice
+from headgate.store.positions import time_us_of
+from headgate.store.statements import Batch, Insert, Select, Slice, SliceBound
 from headgate.store.store import STORE_ERRORS, NotEnoughReplicas
 from headgate.store.types import Value
 
-REPAIR_LANE = Generation(0, 1)
+REPAIR_LANE = GenerationSettings(0, 1)
 """Its one lane is owned by the process that repairs the queue."""
 PASS_US = 240 * SECOND_US
 """A pass starts every five minutes."""
@@ -104,15 +104,15 @@ class Repairer:
     async def _leading(self) -> AsyncIterator[Leader | None]:
         settings = self._settings
         lane = lane_of(self._host, settings, (REPAIR_LANE.number, 0))
-        seen = await lane.look()
-        if seen is None:
+        state = await lane.read_state()
+        if state is None:
             await make_lanes(self._host, settings, REPAIR_LANE)
-            seen = await lane.look()
-        tenure = None if seen is None else await lane.take(seen)
-        if seen is None or tenure is None:
+            state = await lane.read_state()
+        lease_term = None if state is None else await lane.take(state)
+        if state is None or lease_term is None:
             yield None
             return
-        leader = Leader(self._host, lane, seen, tenure)
+        leader = Leader(self._host, lane, state, lease_term)
         touching = asyncio.get_running_loop().create_task(leader.keep_touching())
         try:
             yield leader
@@ -124,17 +124,17 @@ class Repairer:
 class Leader:
     """One tenure of the repair lane. Nothing is unsafe without it: it saves two processes the same work."""
 
-    def __init__(self, host: Host, lane: Lane, seen: LaneState, tenure: Tenure) -> None:
+    def __init__(self, host: Host, lane: Lane, state: LaneState, lease_term: LeaseTerm) -> None:
         self._host = host
         self._lane = lane
-        self._seen = seen
-        self._tenure = tenure
+        self._state = state
+        self._lease_term = lease_term
         self._is_over = False
         self._turns = 0
 
     def holds(self) -> bool:
         """Whether the lease lasts."""
-        return not self._is_over and self._tenure.may_act(self._host.now_us())
+        return not self._is_over and self._lease_term.may_act(self._host.now_us())
 
     async def keep_touching(self) -> None:
         """Renew it until it is lost."""
@@ -142,19 +142,19 @@ class Leader:
             await asyncio.sleep(self._lane.terms.touch_us / SECOND_US)
             self._turns += 1
             try:
-                touched, self._tenure, _ = await self._lane.touch(
-                    self._tenure, last=self._seen.last, reach=self._seen.reach, progress=self._turns
+                touched, self._lease_term, _ = await self._lane.touch(
+                    self._lease_term, last=self._state.last, reach=self._state.reach, progress=self._turns
                 )
             except STORE_ERRORS:
                 continue
-            self._is_over = ends_tenure(touched)
+            self._is_over = ends_lease_term(touched)
 
     async def give_back(self) -> None:
         """Let the next one start at once."""
-        await self._lane.release(self._tenure, last=self._seen.last, reach=self._seen.reach)
+        await self._lane.release(self._lease_term, last=self._state.last, reach=self._state.reach)
 
 
-class TooOldToLook(Unavailable):
+class TooOldToCheck(Unavailable):
     """The last scan of some parts is too old: their passed rows may be unknown, and late rows in them were left."""
 
 
@@ -177,7 +177,7 @@ class Pass:
         self._sender = sender
         self._leader = leader
         self._deadline_us = deadline_us
-        self._terms = settings.look_terms
+        self._terms = settings.check_terms
         self._late_rows = LateRows(host, settings, self._terms, sender)
         self._lanes_at_once = asyncio.Semaphore(LANES_AT_ONCE)
         self._rows_at_once = asyncio.Semaphore(ROWS_AT_ONCE)
@@ -185,7 +185,7 @@ class Pass:
         self._written_us = 0
         self._finished: dict[int, int] = {}
         self._is_stopped = False
-        self.report = PassReport()
+        self.report = RepairReport()
 
     async def run(self, *, dead_letters: Sender | None, keeper: GenerationKeeper | None) -> Repaired:
         """All of it, in order."""
@@ -195,9 +195,9 @@ class Pass:
             except HeadgateError as error:
                 self.report.failed(error)
         names = [(each, shard) for each in self._settings.generations for shard in range(each.shards)]
-        self._host.chance.shuffle(names)  # so that a pass with a short time limit eventually reaches all of them
+        self._host.rng.shuffle(names)  # so that a pass with a short time limit eventually reaches all of them
         await asyncio.gather(*(self._for_a_lane(self._close_lane(*name, dead_letters)) for name in names))
-        await asyncio.gather(*(self._for_a_lane(self._look_at_lane(*name)) for name in names))
+        await asyncio.gather(*(self._for_a_lane(self._check_lane(*name)) for name in names))
         if keeper is not None:
             await self._leave_generations(keeper)
         return self.report.value(PassEnd.STOPPED if self._is_stopped else PassEnd.DONE)
@@ -217,14 +217,14 @@ class Pass:
             except HeadgateError as error:
                 self.report.failed(error)
 
-    async def _close_lane(self, generation: Generation, shard: int, dead_letters: Sender | None) -> None:
+    async def _close_lane(self, generation: GenerationSettings, shard: int, dead_letters: Sender | None) -> None:
         """A lane of an ended generation without an owner is closed, if nothing is left to deliver."""
         now_us = self._host.now_us()
         if not is_over(generation, now_us=now_us, skew_us=self._settings.skew_us) or not self._goes_on():
             return
         name = generation.number, shard
-        seen = await lane_of(self._host, self._settings, name).look()
-        if seen is None or seen.is_retired or seen.lock is not None:
+        state = await lane_of(self._host, self._settings, name).read_state()
+        if state is None or state.is_retired or state.lock is not None:
             return
         closing = close_free_lane(
             self._host,
@@ -241,42 +241,46 @@ class Pass:
         except TimeoutError:
             return  # the next pass resumes it, or its next owner
 
-    async def _look_at_lane(self, generation: Generation, shard: int) -> None:
+    async def _check_lane(self, generation: GenerationSettings, shard: int) -> None:
         settings = self._settings
         now_us = self._host.now_us()
-        seen = await lane_of(self._host, settings, (generation.number, shard)).look()
-        if seen is None:
+        state = await lane_of(self._host, settings, (generation.number, shard)).read_state()
+        if state is None:
             return
-        lane = PassedLane(generation.number, shard, seen.is_retired, seen.purged_before_us)
-        passed_below = EVERYTHING if seen.is_retired else moment_us_of(seen.last) // settings.part_us
+        lane = PassedLane(generation.number, shard, state.is_retired, state.purged_before_us)
+        passed_below = EVERYTHING if state.is_retired else time_us_of(state.last) // settings.part_us
         cursors = await self._read_cursors(lane)
-        strongest = await self._let_lapse(lane, cursors, min(self._terms.told_from(now_us), passed_below))
-        for look in reversed(LOOKS):
-            due_below = self._terms.due_below(look, generation.sure_us, now_us)
-            stretch = next_stretch(look, cursors, due_below=due_below, passed_below=passed_below, strongest=strongest)
+        strongest = await self._let_lapse(
+            lane, cursors, min(self._terms.distinguishable_from_us(now_us), passed_below)
+        )
+        for check in reversed(CHECKS):
+            due_below = self._terms.due_below(check, generation.sure_us, now_us)
+            stretch = decide_next_stretch(
+                check, cursors, due_below=due_below, passed_below=passed_below, strongest=strongest
+            )
             if stretch is not None:
                 await self._take_stretch(lane, stretch, cursors, generation.sure_us)
-            strongest = max(strongest, cursors.get(look, 0))
-        if seen.is_retired and cursors.get(LAST_LOOK) == EVERYTHING:
+            strongest = max(strongest, cursors.get(check, 0))
+        if state.is_retired and cursors.get(LAST_CHECK) == EVERYTHING:
             self._finished[generation.number] = self._finished.get(generation.number, 0) + 1
 
     async def _let_lapse(self, lane: PassedLane, cursors: dict[int, int], end: int) -> int:
         """Parts below `end` are too old to be scanned: their passed rows may be unknown, and every row would seem
         late. Such parts without all their scans are reported."""
-        start = min(cursors.get(look, 0) for look in LOOKS)
+        start = min(cursors.get(check, 0) for check in CHECKS)
         if start < end:
             async for part, _ in parts_from(self._host, self._settings, lane.generation, start):
                 if part < end:
-                    self.report.failed(TooOldToLook(generation=lane.generation, shard=lane.shard))
+                    self.report.failed(TooOldToCheck(generation=lane.generation, shard=lane.shard))
                 break
-            await self._move_cursors(lane, LAST_LOOK, end, cursors)
+            await self._move_cursors(lane, LAST_CHECK, end, cursors)
         return end
 
     async def _take_stretch(
         self, lane: PassedLane, stretch: Stretch, cursors: dict[int, int], sure_us: int | None
     ) -> None:
         """A scan of parts of a lane, in order, as far as it can run; the rest is owed."""
-        consistency = Consistency.ALL if stretch.look == LAST_LOOK else Consistency.LOCAL_QUORUM
+        consistency = Consistency.ALL if stretch.check == LAST_CHECK else Consistency.LOCAL_QUORUM
         at_all = consistency is Consistency.ALL
         try:
             if at_all and self._all_failures >= ALL_FAILURES_MAX:
@@ -288,10 +292,10 @@ class Pass:
                     break
                 if not self._goes_on():
                     raise _Stopped
-                await self._look_at_part(lane, part, subs, consistency)
-                self.report.looked += 1
-                await self._move_cursors(lane, stretch.look, part + 1, cursors)
-            await self._move_cursors(lane, stretch.look, stretch.end, cursors)
+                await self._check_part(lane, part, subs, consistency)
+                self.report.checked += 1
+                await self._move_cursors(lane, stretch.check, part + 1, cursors)
+            await self._move_cursors(lane, stretch.check, stretch.end, cursors)
             return
         except (_Stopped, _Waits):
             pass
@@ -313,10 +317,10 @@ class Pass:
         waits_for_all: bool,
     ) -> None:
         """Record since when the scan has been due at its first missing part, if there is one."""
-        start = max(stretch.start, cursors.get(stretch.look, 0))
+        start = max(stretch.start, cursors.get(stretch.check, 0))
         async for part, _ in parts_from(self._host, self._settings, lane.generation, start):
             if part < stretch.end:
-                due_us = self._terms.due_us(part, stretch.look, sure_us)
+                due_us = self._terms.due_us(part, stretch.check, sure_us)
                 self.report.owes(due_us, waits_for_all=waits_for_all)
             break
 
@@ -324,13 +328,15 @@ class Pass:
 
     async def _read_cursors(self, lane: PassedLane) -> dict[int, int]:
         key: dict[str, Value] = {"queue": self._settings.queue, "generation": lane.generation}
-        within = Slice("shard", Bound(lane.shard, True), Bound(lane.shard, True))
-        rows = await self._host.store.read(Select(self._settings.tables.looks, key, ("look", "up_to"), within=within))
+        within = Slice("shard", SliceBound(lane.shard, True), SliceBound(lane.shard, True))
+        rows = await self._host.store.read(
+            Select(self._settings.tables.checks, key, ("look", "up_to"), within=within)
+        )
         return {row.look: row.up_to for row in rows if row.up_to is not None}
 
-    async def _move_cursors(self, lane: PassedLane, look: int, up_to: int, cursors: dict[int, int]) -> None:
+    async def _move_cursors(self, lane: PassedLane, check: int, up_to: int, cursors: dict[int, int]) -> None:
         """This scan, and those before it, have run on all parts below one."""
-        moved = cursors_moved(look, up_to, cursors)
+        moved = cursors_moved(check, up_to, cursors)
         if not moved:
             return
         now_us = self._host.now_us()
@@ -338,7 +344,7 @@ class Pass:
         ttl_s = min(CURSOR_KEPT_S, self._host.last_expiry_s - now_us // SECOND_US)
         inserts = [
             Insert(
-                self._settings.tables.looks,
+                self._settings.tables.checks,
                 {
                     "queue": self._settings.queue,
                     "generation": lane.generation,
@@ -357,7 +363,7 @@ class Pass:
 
     # ---- parts
 
-    async def _look_at_part(self, lane: PassedLane, part: int, subs: Sequence[int], consistency: Consistency) -> None:
+    async def _check_part(self, lane: PassedLane, part: int, subs: Sequence[int], consistency: Consistency) -> None:
         """All rows of a part that no reader has read; each is durable at its place when this returns."""
         passed: PassedRows | None = None
         waits = False
@@ -372,16 +378,16 @@ class Pass:
                 known = passed.among([row.due for row in rows])
                 late = [row for row in rows if row.due not in known and row.cancelled is None]
                 places = [RowPlace(lane.generation, sub, lane.shard, row.due) for row in late]
-                found = await self._all_of(lane, places, consistency)
-                waits = waits or Found.WAITS in found
+                outcome = await self._all_of(lane, places, consistency)
+                waits = waits or LateRowOutcome.WAITS in outcome
                 if len(rows) < SLICE_ROWS:
                     break
-                after = Bound(rows[-1].due, False)
+                after = SliceBound(rows[-1].due, False)
         if waits:
             raise _Waits
 
     async def _read_ids(
-        self, lane: PassedLane, part: int, sub: int, after: Bound | None, consistency: Consistency
+        self, lane: PassedLane, part: int, sub: int, after: SliceBound | None, consistency: Consistency
     ) -> Sequence[Any]:
         """The rows of a part, without the messages."""
         tables = self._settings.tables
@@ -405,20 +411,20 @@ class Pass:
 
     async def _all_of(
         self, lane: PassedLane, places: Sequence[RowPlace], consistency: Consistency
-    ) -> Sequence[Found]:
+    ) -> Sequence[LateRowOutcome]:
         """Restamp late rows, some at a time; the first error once all have ended."""
 
-        async def one(place: RowPlace) -> Found:
+        async def one(place: RowPlace) -> LateRowOutcome:
             async with self._rows_at_once:
-                found = await self._late_rows.put_anew(lane, place, consistency=consistency)
-            self.report.found[found] += 1
-            return found
+                outcome = await self._late_rows.put_again(lane, place, consistency=consistency)
+            self.report.outcomes[outcome] += 1
+            return outcome
 
         ended = await asyncio.gather(*map(one, places), return_exceptions=True)
         for each in ended:
             if isinstance(each, BaseException):
                 raise each
-        return [each for each in ended if isinstance(each, Found)]
+        return [each for each in ended if isinstance(each, LateRowOutcome)]
 
     # ---- generations
 

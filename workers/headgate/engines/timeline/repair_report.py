@@ -12,10 +12,10 @@ from headgate.errors import HeadgateError
 PROBLEMS_MAX = 20
 
 
-class Found(Enum):
+class LateRowOutcome(Enum):
     """The outcome for a row below its lane's position that is not among the passed."""
 
-    PUT_ANEW = "restamped"
+    PUT_AGAIN = "restamped"
     ELSEWHERE = "its family is at another place"
     SETTLED = "one of its family was passed"
     CANCELLED = "cancelled"
@@ -25,12 +25,12 @@ class Found(Enum):
 
 
 @dataclass
-class PassReport:
+class RepairReport:
     """The tally of one pass."""
 
-    looked: int = 0
+    checked: int = 0
     """Scans of parts that hold rows."""
-    found: Counter[Found] = field(default_factory=Counter)
+    outcomes: Counter[LateRowOutcome] = field(default_factory=Counter)
     lanes_retired: int = 0
     left: list[int] = field(default_factory=list)
     """Generations that left the catalogue."""
@@ -55,10 +55,10 @@ class PassReport:
         """The report of it."""
         return Repaired(
             end=end,
-            looked=self.looked,
-            late=sum(self.found.values()),
-            put_anew=self.found[Found.PUT_ANEW],
-            waiting=self.found[Found.WAITS],
+            checked=self.checked,
+            late=sum(self.outcomes.values()),
+            put_again=self.outcomes[LateRowOutcome.PUT_AGAIN],
+            waiting=self.outcomes[LateRowOutcome.WAITS],
             lanes_retired=self.lanes_retired,
             generations_left=tuple(sorted(self.left)),
             owed_us=self.owed_us,

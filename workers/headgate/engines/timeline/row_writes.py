@@ -17,7 +17,7 @@ from headgate.engines.timeline.layout import (
     id_text,
     row_text,
 )
-from headgate.engines.timeline.own_parts import Count, IndexKey
+from headgate.engines.timeline.partitions import Count, IndexKey
 from headgate.engines.timeline.settings import TimelineSettings
 from headgate.store.statements import Insert
 

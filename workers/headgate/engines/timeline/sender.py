@@ -21,31 +21,31 @@ from headgate.engines.host import Host
 from headgate.engines.packed import PackedRun
 from headgate.engines.summary.marks import Marks
 from headgate.engines.timeline.decide_ack import (
-    Answer,
-    Fate,
-    Known,
+    KnownGenerations,
+    WriteAnswer,
+    WriteOutcome,
     all_acknowledged,
-    judge,
-    may_twin,
+    decide_write_outcome,
+    may_restamp,
     with_tail,
 )
 from headgate.engines.timeline.decide_flush import (
     ROW_BYTES_MAX,
     WRITE_ROWS_MAX,
-    Letter,
+    PendingMessage,
     generation_at,
     shard_of_group,
     share_writes,
 )
 from headgate.engines.timeline.decide_lag import Lag
-from headgate.engines.timeline.flight import Flight, sent_of
-from headgate.engines.timeline.layout import DAYS, SECOND_US, Place, RowPlace, day_of
-from headgate.engines.timeline.own_parts import IndexKey, OwnParts
+from headgate.engines.timeline.layout import DAYS, SECOND_US, MessagePlace, RowPlace, day_of
+from headgate.engines.timeline.partitions import IndexKey, OwnParts
+from headgate.engines.timeline.pending_write import PendingWrite, sent_of
 from headgate.engines.timeline.put_counts import PutCounts
 from headgate.engines.timeline.row_writes import day_statement, index_statement
 from headgate.engines.timeline.settings import TimelineSettings
 from headgate.engines.timeline.stamped import (
-    Partition,
+    RowPartition,
     StampedRow,
     StampTerms,
     index_key_of,
@@ -56,13 +56,13 @@ from headgate.engines.timeline.stamped import (
 from headgate.errors import HeadgateError, Unavailable
 from headgate.store.decide_generation import knowledge
 from headgate.store.statements import Insert, Write
-from headgate.store.store import Unknown
+from headgate.store.store import OutcomeUnknown
 
 RESTAMPS_MAX = 2
 WINDOW_US_MIN = 1_000
 
 
-class KnowledgeTooOld(Unavailable):
+class CatalogueStale(Unavailable):
     """The catalogue was not read recently enough to know the queue's generations."""
 
 
@@ -81,7 +81,7 @@ class Copy:
     group: bytes | None = None
     attempt: int = 0
 
-    def run(self, place: Place) -> PackedRun:
+    def run(self, place: MessagePlace) -> PackedRun:
         """As a row of its own."""
         return PackedRun(
             due_us=[self.due_us],
@@ -100,7 +100,7 @@ class Sender:
     def __init__(self, host: Host, settings: TimelineSettings, *, read_us: int, summary: Host | None = None) -> None:
         self.host = host
         self.settings = settings
-        self.known = Known(settings.generations, knowledge(read_us))
+        self.known = KnownGenerations(settings.generations, knowledge(read_us))
         self.lag = Lag(settings.safety_lag_us, settings.skew_us, read_us)
         self.parts = OwnParts(host.uuid)
         self.marks: Marks | None = None
@@ -108,7 +108,7 @@ class Sender:
             kept = lambda: self.settings.retention_us  # noqa: E731 - the values in force by then
             self.marks = Marks(summary, settings.queue, part_us=settings.part_us, retention_us=kept)
         self._counts = PutCounts(host, self.parts, lambda: self.settings, self.marks)
-        self._turn = host.chance.randrange(1 << 16)
+        self._turn = host.rng.randrange(1 << 16)
         self._ready_us = 0
         self._restamps = asyncio.Semaphore(RESTAMPS_MAX)
         self._indexing: dict[IndexKey, asyncio.Task[bool]] = {}
@@ -122,7 +122,7 @@ class Sender:
             self.parts.forget_index()
             self._indexing = {}
         if read_us >= self.known.promise.sent_us:
-            self.known = Known(settings.generations, knowledge(read_us))
+            self.known = KnownGenerations(settings.generations, knowledge(read_us))
 
     # ---- stamping
 
@@ -135,7 +135,7 @@ class Sender:
         """The time, if anything may be stamped now."""
         now_us = self.host.now_us()
         if not self.known.holds(now_us):
-            raise KnowledgeTooOld(queue=self.settings.name, remedy="try again; check that the catalogue is readable")
+            raise CatalogueStale(queue=self.settings.name, remedy="try again; check that the catalogue is readable")
         return now_us
 
     def ready_us(self, now_us: int, extra_us: int = 0) -> int:
@@ -165,36 +165,36 @@ class Sender:
         return stamped(self._stamp_terms(now_us), place, run, timestamp_us=stamp_us, owners=owners, named=first)
 
     def stamp_alone(
-        self, generation: int, shard: int, letters: Sequence[tuple[Letter, int]], *, now_us: int
+        self, generation: int, shard: int, pending_messages: Sequence[tuple[PendingMessage, int]], *, now_us: int
     ) -> list[StampedRow]:
         """Delayed messages, each with its time, in rows of their own."""
         settings = self.settings
-        by_part: dict[tuple[int, bool], list[tuple[Letter, int]]] = {}
-        for each in letters:
+        by_part: dict[tuple[int, bool], list[tuple[PendingMessage, int]]] = {}
+        for each in pending_messages:
             due_us = each[1]
             by_part.setdefault((due_us // settings.part_us, due_us - now_us > settings.retention_us), []).append(each)
         terms, at = self._stamp_terms(now_us), self.host.positions.at
         rows: list[StampedRow] = []
         for (part, later), of_part in by_part.items():
-            size = sum([letter.size for letter, _ in of_part])
+            size = sum([pending.size for pending, _ in of_part])
             sub = self.parts.sub_for_all(generation, part, later=later, rows=len(of_part), size_bytes=size)
             if sub is not None:
-                rows += stamped_alone(terms, Partition(generation, part, sub, shard), of_part, at)
+                rows += stamped_alone(terms, RowPartition(generation, part, sub, shard), of_part, at)
                 continue
             for each in of_part:
                 sub = self.parts.sub_for(generation, part, later=later, size_bytes=each[0].size)
-                rows += stamped_alone(terms, Partition(generation, part, sub, shard), [each], at)
+                rows += stamped_alone(terms, RowPartition(generation, part, sub, shard), [each], at)
         return rows
 
     def _stamp_terms(self, now_us: int) -> StampTerms:
         return StampTerms(self.settings, now_us, self.host.last_expiry_s, self.known)
 
-    def _twin(self, row: StampedRow, ready_us: int, now_us: int) -> StampedRow:
+    def _restamped(self, row: StampedRow, ready_us: int, now_us: int) -> StampedRow:
         first = row.first
         run = row.run
         given = run.message_id or [b""] * len(run)
-        ids = [message_id or Place(first, index).to_bytes() for index, message_id in enumerate(given)]
-        run = replace(run, message_id=ids, replaces=Place(first, 0).to_bytes())
+        ids = [message_id or MessagePlace(first, index).to_bytes() for index, message_id in enumerate(given)]
+        run = replace(run, message_id=ids, replaces=MessagePlace(first, 0).to_bytes())
         at = row.partition
         place = self.place_row(at.generation, at.shard, ready_us, now_us=now_us, size_bytes=len(row.cell))
         return self.stamp(run, place, now_us=now_us, owners=row.owners, first=first)
@@ -208,68 +208,72 @@ class Sender:
         acknowledged: Callable[[Sequence[StampedRow]], None],
         given_up: Callable[[StampedRow, HeadgateError], None],
         joint: bool = False,
-        late_is_found: bool = False,
+        late_is_repaired: bool = False,
         counted: bool = True,
     ) -> None:
         """Send rows until the outcome of each was reported. `joint`: they hold groups, and are acknowledged together.
 
-        `late_is_found`: a row that can have no restamped row any more is left to repair, which finds it once it is
+        `late_is_repaired`: a row that can have no restamped row any more is left to repair, which finds it once it is
         durable.
         """
         give_up_us = self.host.now_us() + round(self.host.store.within_s * SECOND_US)
-        flight = Flight(list(rows), give_up_us, joint, late_is_found, acknowledged, given_up)
-        flight.begin(self.host.now_us(), self.settings.skew_us)
-        while flight.goes_on:
-            if Fate.RESTAMP in flight.fates:
+        pending_write = PendingWrite(list(rows), give_up_us, joint, late_is_repaired, acknowledged, given_up)
+        pending_write.begin(self.host.now_us(), self.settings.skew_us)
+        while pending_write.goes_on:
+            if WriteOutcome.RESTAMP in pending_write.fates:
                 async with self._restamps:
-                    self._stamp_anew(flight)
-                    await self._round(flight)
+                    self._restamp(pending_write)
+                    await self._round(pending_write)
             else:
-                await self._round(flight)
-            flight.tell(self._counts.add if counted else _not_counted)
+                await self._round(pending_write)
+            pending_write.acknowledge_rows(self._counts.add if counted else _not_counted)
 
-    def _stamp_anew(self, flight: Flight) -> None:
+    def _restamp(self, pending_write: PendingWrite) -> None:
         try:
             now_us = self.now_fresh_us()
         except HeadgateError as error:
-            flight.give_up_all(error)
+            pending_write.give_up_all(error)
             return
-        sent_us = [row.sent_us for row, fate in flight.pairs() if fate is Fate.RESTAMP and row.tried]
+        sent_us = [row.sent_us for row, fate in pending_write.pairs() if fate is WriteOutcome.RESTAMP and row.tried]
         if sent_us:  # a place passed before its try is no evidence about this producer's writes
             self.lag.was_too_short(max(sent_us), now_us)
         ready_us = self.ready_us(now_us)
-        if flight.joint:
-            flight.fates = with_tail([sent_of(row) for row in flight.rows], flight.fates, ready_us)
-        for place, (row, fate) in enumerate(flight.pairs()):
-            if fate is not Fate.RESTAMP:
+        if pending_write.joint:
+            pending_write.fates = with_tail(
+                [sent_of(row) for row in pending_write.rows], pending_write.fates, ready_us
+            )
+        for place, (row, fate) in enumerate(pending_write.pairs()):
+            if fate is not WriteOutcome.RESTAMP:
                 continue
-            if may_twin(row.partition.generation, ready_us, current=self.known, now_us=now_us):
-                flight.rows[place] = self._twin(row, ready_us, now_us)
-                flight.rows[place].in_doubt = row.in_doubt
-                flight.fates[place] = Fate.AGAIN
-            elif flight.late_is_found:
-                row.late_is_found = True
-                flight.fates[place] = Fate.AGAIN
+            if may_restamp(row.partition.generation, ready_us, current=self.known, now_us=now_us):
+                pending_write.rows[place] = self._restamped(row, ready_us, now_us)
+                pending_write.rows[place].in_doubt = row.in_doubt
+                pending_write.fates[place] = WriteOutcome.AGAIN
+            elif pending_write.late_is_repaired:
+                row.late_is_repaired = True
+                pending_write.fates[place] = WriteOutcome.AGAIN
             else:
-                flight.give_up(place, Unknown("The generation of a late write has ended", queue=self.settings.name))
+                pending_write.give_up(
+                    place, OutcomeUnknown("The generation of a late write has ended", queue=self.settings.name)
+                )
 
-    async def _round(self, flight: Flight) -> None:
+    async def _round(self, pending_write: PendingWrite) -> None:
         """Send the pending rows, collect the answers, and judge them."""
-        places = [place for place, fate in enumerate(flight.fates) if fate is Fate.AGAIN]
+        places = [place for place, fate in enumerate(pending_write.fates) if fate is WriteOutcome.AGAIN]
         if not places:
             return
-        rows = [flight.rows[place] for place in places]
+        rows = [pending_write.rows[place] for place in places]
         try:
             now_us = self.host.now_us()
             for row in rows:
                 row.sent_us = now_us
                 row.tried = True
-            answers = await self._send(rows, self._window_s(flight, rows, now_us), now_us)
+            answers = await self._send(rows, self._window_s(pending_write, rows, now_us), now_us)
             answered_us = self.host.now_us()
         except HeadgateError as error:  # the clock: nothing may be acknowledged now (rule R1)
             for row in rows:
                 row.in_doubt = True
-            flight.give_up_all(error)
+            pending_write.give_up_all(error)
             return
         self.lag.write_took(answered_us - now_us, answered_us)
         if not any(answers) and all_acknowledged(
@@ -281,40 +285,46 @@ class Sender:
             skew_us=self.settings.skew_us,
         ):
             for place in places:
-                flight.fates[place] = Fate.ACKNOWLEDGED
+                pending_write.fates[place] = WriteOutcome.ACKNOWLEDGED
             return
         for place, row, answer in zip(places, rows, answers, strict=True):
-            self._judge(flight, place, row, answer, answered_us)
+            self._judge(pending_write, place, row, answer, answered_us)
 
-    def _judge(self, flight: Flight, place: int, row: StampedRow, answer: HeadgateError | None, now_us: int) -> None:
-        if isinstance(answer, Unavailable) and not isinstance(answer, Unknown):
-            ended = Answer.NOTHING
+    def _judge(
+        self, pending_write: PendingWrite, place: int, row: StampedRow, answer: HeadgateError | None, now_us: int
+    ) -> None:
+        if isinstance(answer, Unavailable) and not isinstance(answer, OutcomeUnknown):
+            ended = WriteAnswer.NOTHING
         else:
-            ended = Answer.DURABLE if answer is None else Answer.UNKNOWN
+            ended = WriteAnswer.DURABLE if answer is None else WriteAnswer.UNKNOWN
             row.in_doubt = True
-        if ended is Answer.DURABLE and row.late_is_found:
-            flight.fates[place] = Fate.ACKNOWLEDGED
+        if ended is WriteAnswer.DURABLE and row.late_is_repaired:
+            pending_write.fates[place] = WriteOutcome.ACKNOWLEDGED
             return
-        fate = judge(
+        fate = decide_write_outcome(
             sent_of(row),
             ended,
             current=self.known,
             now_us=now_us,
-            give_up_us=flight.give_up_us,
+            give_up_us=pending_write.give_up_us,
             skew_us=self.settings.skew_us,
         )
-        if row.late_is_found and fate is Fate.RESTAMP:
-            fate = Fate.AGAIN
-        if flight.late_is_found and fate is Fate.GIVEN_UP and ended is Answer.DURABLE:
-            fate, row.late_is_found = Fate.ACKNOWLEDGED, True
-        flight.fates[place] = fate
-        if fate is Fate.GIVEN_UP:
-            flight.give_up(place, answer or Unknown("Acknowledged too late", queue=self.settings.name))
+        if row.late_is_repaired and fate is WriteOutcome.RESTAMP:
+            fate = WriteOutcome.AGAIN
+        if pending_write.late_is_repaired and fate is WriteOutcome.GIVEN_UP and ended is WriteAnswer.DURABLE:
+            fate, row.late_is_repaired = WriteOutcome.ACKNOWLEDGED, True
+        pending_write.fates[place] = fate
+        if fate is WriteOutcome.GIVEN_UP:
+            pending_write.give_up(place, answer or OutcomeUnknown("Acknowledged too late", queue=self.settings.name))
 
-    def _window_s(self, flight: Flight, rows: Sequence[StampedRow], now_us: int) -> float:
+    def _window_s(self, pending_write: PendingWrite, rows: Sequence[StampedRow], now_us: int) -> float:
         """How long to wait for the answers: until the first of the rows cannot be acknowledged any more."""
-        dues_us = [row.due_us for row in rows if not row.late_is_found]
-        end_us = min(flight.give_up_us, min(dues_us) - self.settings.skew_us) if dues_us else flight.give_up_us
+        dues_us = [row.due_us for row in rows if not row.late_is_repaired]
+        end_us = (
+            min(pending_write.give_up_us, min(dues_us) - self.settings.skew_us)
+            if dues_us
+            else pending_write.give_up_us
+        )
         return max(end_us - now_us, WINDOW_US_MIN) / SECOND_US
 
     async def _send(self, rows: Sequence[StampedRow], within_s: float, now_us: int) -> list[HeadgateError | None]:
@@ -330,9 +340,9 @@ class Sender:
         index_fails = any(not (task.done() and task.result()) for task in indexing)
         answers: list[HeadgateError | None] = [None] * len(rows)
         for share, task in zip(shares, writing, strict=True):
-            answer = task.result() if task.done() else Unknown("A write was not answered in time")
+            answer = task.result() if task.done() else OutcomeUnknown("A write was not answered in time")
             if answer is None and index_fails:
-                answer = Unknown("The write of an index row was not answered in time")
+                answer = OutcomeUnknown("The write of an index row was not answered in time")
             for at in share:
                 answers[at] = answer
         return answers
@@ -393,7 +403,7 @@ class Sender:
         size_bytes: int = 0,
         now_us: int | None = None,
         turn: int | None = None,
-    ) -> Place:
+    ) -> MessagePlace:
         """A place for a copy, before it is written. `extra_us` is the time needed in between. A caller that places
         many reads the clock once, and may place them together, at one shard's `turn`."""
         if now_us is None:
@@ -407,16 +417,16 @@ class Sender:
             shard = shard_of_group(group, shards)
         else:
             shard = (self.next_turn() if turn is None else turn) % shards
-        return Place(self.place_row(generation.number, shard, due_us, now_us=now_us, size_bytes=size_bytes), 0)
+        return MessagePlace(self.place_row(generation.number, shard, due_us, now_us=now_us, size_bytes=size_bytes), 0)
 
-    async def write_copy(self, place: Place, copy: Copy, *, late_is_found: bool = True) -> None:
+    async def write_copy(self, place: MessagePlace, copy: Copy, *, late_is_repaired: bool = True) -> None:
         """Write a copy at its fixed place, or its restamped row where that place may have been passed. Any number of
         writes is one message. Raises Unknown; then it has to be written again."""
-        await self.write_copies([(place, copy)], late_is_found=late_is_found)
+        await self.write_copies([(place, copy)], late_is_repaired=late_is_repaired)
 
     async def write_copies(
-        self, copies: Sequence[tuple[Place, Copy]], *, late_is_found: bool = True, counted: bool = True
-    ) -> list[tuple[Place, Copy]]:
+        self, copies: Sequence[tuple[MessagePlace, Copy]], *, late_is_repaired: bool = True, counted: bool = True
+    ) -> list[tuple[MessagePlace, Copy]]:
         """Several at once; raises the first error, if any. Returns those that are durable, but that the lane's owner
         may no longer read, since their generation ended: they are left to repair, or put elsewhere."""
         now_us = self.host.now_us()
@@ -427,17 +437,17 @@ class Sender:
         late: set[RowPlace] = set()
         await self.land(
             rows,
-            acknowledged=lambda rows: late.update(row.first for row in rows if row.late_is_found),
+            acknowledged=lambda rows: late.update(row.first for row in rows if row.late_is_repaired),
             given_up=lambda row, error: errors.append(error),
             joint=any(copy.group is not None for _, copy in copies),
-            late_is_found=late_is_found,
+            late_is_repaired=late_is_repaired,
             counted=counted,
         )
         if errors:
             raise errors[0]
         return [each for each in copies if each[0].row in late]
 
-    async def write_twin(self, place: RowPlace, run: PackedRun, *, first: RowPlace) -> None:
+    async def write_restamp(self, place: RowPlace, run: PackedRun, *, first: RowPlace) -> None:
         """A whole row, with the ids of its messages, at its fixed place, as a restamped row of the lineage named
         after `first`; or a further restamped row where that place may have been passed. Any number of writes gives
         the same bytes, key and timestamp. It was acknowledged in time when this returns; else raises Unknown."""

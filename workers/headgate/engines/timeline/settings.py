@@ -7,7 +7,7 @@ from enum import Enum
 from uuid import UUID
 
 from headgate.engines.decide_lease import LeaseTerms
-from headgate.engines.timeline.decide_repair import LookTerms
+from headgate.engines.timeline.decide_repair import CheckTerms
 from headgate.engines.timeline.tables import TimelineTables
 
 DEFAULT_LEASE = LeaseTerms(ttl_s=10, touch_us=2_000_000, skew_us=500_000)
@@ -21,7 +21,7 @@ class ShardBy(Enum):
 
 
 @dataclass(frozen=True)
-class Generation:
+class GenerationSettings:
     """One generation of shards, and when it is written (rule R6; docs/internals/protocols/generations.md)."""
 
     number: int
@@ -41,7 +41,7 @@ class TimelineSettings:
     queue: UUID
     name: str
     tables: TimelineTables
-    generations: tuple[Generation, ...]
+    generations: tuple[GenerationSettings, ...]
     part_us: int = 60_000_000
     safety_lag_us: int = 1_000_000
     skew_us: int = 500_000
@@ -60,10 +60,10 @@ class TimelineSettings:
     receipt_key: bytes = b""
 
     @property
-    def look_terms(self) -> LookTerms:
+    def check_terms(self) -> CheckTerms:
         """The times of repair's scans of parts."""
         tables = (self.tables.work, self.tables.later, self.tables.parts)
-        return LookTerms.of(
+        return CheckTerms.of(
             part_us=self.part_us,
             skew_us=self.skew_us,
             late_write_us=self.late_write_us,

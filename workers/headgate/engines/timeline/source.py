@@ -15,36 +15,36 @@ from typing import Any
 from uuid import UUID
 
 from headgate.engines.contract import Attributes, Delivery
-from headgate.engines.decide_lease import Tenure
+from headgate.engines.decide_lease import LeaseTerm
 from headgate.engines.host import Host
 from headgate.engines.packed import PackedRun
 from headgate.engines.receipts import receipts_of
 from headgate.engines.record import Piece
 from headgate.engines.rows import HandOut, LaneRow, Move, Why
 from headgate.engines.settled import Facts, decode, merge_facts
-from headgate.engines.source import Loan
-from headgate.engines.source import Slice as LaneSlice
+from headgate.engines.source import RangeReservation
+from headgate.engines.source import RowSlice as LaneSlice
 from headgate.engines.timeline.ended_places import see_to_late_copy
-from headgate.engines.timeline.families import Families
-from headgate.engines.timeline.layout import PLACE_BYTES, SECOND_US, Place, id_text, row_text
+from headgate.engines.timeline.layout import PLACE_BYTES, SECOND_US, MessagePlace, id_text, row_text
 from headgate.engines.timeline.part_index import PartIndex
-from headgate.engines.timeline.passing import Passing, kept_s, write_by_part
-from headgate.engines.timeline.reading import Reading, RowContent, family_of, put_before
+from headgate.engines.timeline.passed_rows_log import Passing, kept_s, write_by_part
+from headgate.engines.timeline.reading import LaneReader, RowContent, family_of, put_before
+from headgate.engines.timeline.restamps import Families
 from headgate.engines.timeline.row_writes import id_suffix
 from headgate.engines.timeline.sender import Copy, Sender
 from headgate.engines.timeline.settings import TimelineSettings
 from headgate.errors import Bug, Unavailable
-from headgate.store.positions import first_at, last_at, moment_us_of, position_at, position_order
+from headgate.store.positions import first_at, last_at, position_at, position_order, time_us_of
 from headgate.store.statements import Insert, Plain, Select
 from headgate.store.types import Value
 
-TWINS_WITHIN_US = 60 * SECOND_US
+RESTAMPS_WITHIN_US = 60 * SECOND_US
 """A row is restamped within this time, or repair has noted its move on the first: the facts of a row include those of
 restamped rows up to this far behind it."""
-_LOAN = struct.Struct("<16s16s16sq")
+_RESERVATION = struct.Struct("<16s16s16sq")
 
 
-class DeadLettersElsewhere(Unavailable):
+class DeadLetterQueueElsewhere(Unavailable):
     """A dead letter was started to a queue that no longer takes them: it waits until that queue does again."""
 
 
@@ -60,7 +60,7 @@ class TimelineSource:
         *,
         generation: int,
         shard: int,
-        tenure: Tenure,
+        lease_term: LeaseTerm,
         index: PartIndex | None = None,
     ) -> None:
         self._host = host
@@ -69,20 +69,20 @@ class TimelineSource:
         self._dead_letters = dead_letters
         self._generation = generation
         self._shard = shard
-        self._writer = tenure.lock
-        self._epoch = tenure.epoch
+        self._writer = lease_term.lock
+        self._epoch = lease_term.epoch
         self._stamped_us = 0
         self._index = index or PartIndex(host, settings, generation)
-        self._passed = Passing(host, settings, generation=generation, shard=shard, writer=tenure.lock)
-        self._families = Families(self._part_of, self._passed.read, epoch=tenure.epoch)
-        self.reading = Reading(
+        self._passed = Passing(host, settings, generation=generation, shard=shard, writer=lease_term.lock)
+        self._families = Families(self._part_of, self._passed.read, epoch=lease_term.epoch)
+        self.reading = LaneReader(
             host,
             settings,
             self._index,
             self._families,
             generation=generation,
             shard=shard,
-            purged_before_us=tenure.purged_before_us,
+            purged_before_us=lease_term.purged_before_us,
         )
 
     def settings_changed(self, settings: TimelineSettings, dead_letters: Sender | None) -> None:
@@ -103,9 +103,9 @@ class TimelineSource:
         """A number as the position that a lane's row keeps."""
         return position_at(order)
 
-    def order_at(self, moment_us: int) -> int:
+    def order_at(self, time_us: int) -> int:
         """Above everything due up to that time."""
-        return position_order(last_at(moment_us))
+        return position_order(last_at(time_us))
 
     # ---- reading
 
@@ -116,8 +116,8 @@ class TimelineSource:
     async def known(self, after: int, up_to: int) -> Facts:
         """The records of all owners and jobs for the parts from one position to another."""
         part_us = self._settings.part_us
-        part = max(moment_us_of(position_at(after)), 0) // part_us
-        last = (max(moment_us_of(position_at(up_to)), 0) + TWINS_WITHIN_US) // part_us
+        part = max(time_us_of(position_at(after)), 0) // part_us
+        last = (max(time_us_of(position_at(up_to)), 0) + RESTAMPS_WITHIN_US) // part_us
         whole: Facts = {}
         while True:
             for row in await self._host.store.read(Select(self._settings.tables.settled, self._key(part))):
@@ -151,10 +151,10 @@ class TimelineSource:
         """Rows that come from now on are settled where they were put before."""
         self.reading.purged_before_us = before_us
 
-    def put_before(self, row: LaneRow, moment_us: int) -> int:
+    def put_before(self, row: LaneRow, time_us: int) -> int:
         """The bits of the messages of a row first put before a given time."""
         content: RowContent = row.content
-        return put_before(content.run, moment_us)
+        return put_before(content.run, time_us)
 
     # ---- records
 
@@ -190,7 +190,7 @@ class TimelineSource:
         return self._stamped_us
 
     def _part_of(self, due: UUID) -> int:
-        return moment_us_of(due) // self._settings.part_us
+        return time_us_of(due) // self._settings.part_us
 
     # ---- copies
 
@@ -218,11 +218,11 @@ class TimelineSource:
         elif move.why is not Why.MOVED:
             copy = replace(copy, due_us=move.due_us, attempt=move.attempt)
         sender = self._sender_to(queue) if queue else self._sender
-        await carry(sender, [(Place.from_bytes(place), copy)])
+        await carry(sender, [(MessagePlace.from_bytes(place), copy)])
 
     def _sender_to(self, queue: bytes) -> Sender:
         if self._dead_letters is None or self._dead_letters.settings.queue.bytes != queue:
-            raise DeadLettersElsewhere(queue=self._settings.name, begun_in=UUID(bytes=queue))
+            raise DeadLetterQueueElsewhere(queue=self._settings.name, begun_in=UUID(bytes=queue))
         return self._dead_letters
 
     # ---- deliveries
@@ -273,24 +273,28 @@ class TimelineSource:
 
     # ---- reservations
 
-    def loan_of(self, lent: bytes) -> Loan:
+    def decode_reservation(self, reserved: bytes) -> RangeReservation:
         """A range that a job has reserved."""
-        return decode_loan(lent)
+        return unpack_reservation(reserved)
 
-    def stored_loan(self, loan: Loan) -> bytes:
+    def encode_reservation(self, reservation: RangeReservation) -> bytes:
         """As a lane's row keeps it."""
-        return encode_loan(loan.job, position_at(loan.first), position_at(loan.last), loan.deadline_us)
+        return pack_reservation(
+            reservation.job, position_at(reservation.first), position_at(reservation.last), reservation.deadline_us
+        )
 
 
-def encode_loan(job: UUID, first: UUID, last: UUID, deadline_us: int) -> bytes:
+def pack_reservation(job: UUID, first: UUID, last: UUID, deadline_us: int) -> bytes:
     """As a lane's row keeps it; both positions belong to the range."""
-    return _LOAN.pack(job.bytes, first.bytes, last.bytes, deadline_us)
+    return _RESERVATION.pack(job.bytes, first.bytes, last.bytes, deadline_us)
 
 
-def decode_loan(lent: bytes) -> Loan:
+def unpack_reservation(reserved: bytes) -> RangeReservation:
     """The reservation in a lane's row."""
-    job, first, last, deadline_us = _LOAN.unpack(lent)
-    return Loan(UUID(bytes=job), position_order(UUID(bytes=first)), position_order(UUID(bytes=last)), deadline_us)
+    job, first, last, deadline_us = _RESERVATION.unpack(reserved)
+    return RangeReservation(
+        UUID(bytes=job), position_order(UUID(bytes=first)), position_order(UUID(bytes=last)), deadline_us
+    )
 
 
 def attributes_of(stored: bytes) -> Attributes:
@@ -304,13 +308,13 @@ def attributes_of(stored: bytes) -> Attributes:
 
 
 def _with_reason(stored: bytes, queue: str, move: Move) -> bytes:
-    told = json.loads(stored) if stored else {}
-    told |= {"headgate.dead.queue": queue, "headgate.dead.reason": move.reason}
-    told["headgate.dead.attempts"] = str(move.attempt)
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    attributes = json.loads(stored) if stored else {}
+    attributes |= {"headgate.dead.queue": queue, "headgate.dead.reason": move.reason}
+    attributes["headgate.dead.attempts"] = str(move.attempt)
+    return json.dumps(attributes, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-async def carry(sender: Sender, copies: Sequence[tuple[Place, Copy]]) -> None:
+async def carry(sender: Sender, copies: Sequence[tuple[MessagePlace, Copy]]) -> None:
     """Write copies at the places that were fixed for them; then their originals can be passed."""
     for place, _ in await sender.write_copies(copies):
         await see_to_late_copy(sender, place.row)
@@ -340,4 +344,4 @@ def _run_of(row: LaneRow) -> PackedRun:
 def _message_id(row: LaneRow, index: int) -> bytes:
     run = _run_of(row)
     own = run.message_id[index] if run.message_id is not None else b""
-    return own or Place(row.content.place, index).to_bytes()
+    return own or MessagePlace(row.content.place, index).to_bytes()

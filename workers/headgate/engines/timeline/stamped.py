@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from headgate.engines.packed import PackedRun, pack, pack_alone, unpack
-from headgate.engines.timeline.decide_flush import Letter
+from headgate.engines.timeline.decide_flush import PendingMessage
 from headgate.engines.timeline.layout import LATER_SUBS_FROM, RowPlace
-from headgate.engines.timeline.own_parts import IndexKey
+from headgate.engines.timeline.partitions import IndexKey
 from headgate.engines.timeline.row_writes import ttl_s_kept
 from headgate.engines.timeline.settings import TimelineSettings
-from headgate.store.positions import moment_us_of
+from headgate.store.positions import time_us_of
 from headgate.store.shapes import InsertShape, insert_shape
 from headgate.store.statements import Batch, Insert, RowsOf, Write
 from headgate.store.types import Value
@@ -25,7 +25,7 @@ from headgate.store.types import Value
 _COLUMNS = ("queue", "generation", "part", "sub", "shard", "due", "run")
 
 
-class Partition(NamedTuple):
+class RowPartition(NamedTuple):
     """Where rows lie that can share a write."""
 
     generation: int
@@ -58,7 +58,7 @@ class StampedRow:
     """A row with its place, and its waiting caller. `named` is the place of its lineage, where it is not its own.
     `stamp` is the timestamp of its write and its time to live."""
 
-    partition: Partition
+    partition: RowPartition
     due: UUID
     due_us: int
     count: int
@@ -71,7 +71,7 @@ class StampedRow:
     known: Any
     tried: bool = False
     in_doubt: bool = False
-    late_is_found: bool = False
+    late_is_repaired: bool = False
     """It can have no restamped row any more: being durable is enough, repair finds it."""
 
     @property
@@ -97,7 +97,7 @@ class StampedRow:
         return unpack(self.cell)
 
 
-def index_key_of(partition: Partition) -> IndexKey:
+def index_key_of(partition: RowPartition) -> IndexKey:
     """Its index row."""
     return IndexKey(partition.generation, partition.part, partition.sub)
 
@@ -112,8 +112,8 @@ def stamped(
     named: RowPlace | None = None,
 ) -> StampedRow:
     """A row ready to be sent."""
-    due_us = moment_us_of(place.due)
-    partition = Partition(place.generation, due_us // terms.settings.part_us, place.sub, place.shard)
+    due_us = time_us_of(place.due)
+    partition = RowPartition(place.generation, due_us // terms.settings.part_us, place.sub, place.shard)
     cell = pack(run)
     ttl_s = ttl_s_kept(due_us, terms.settings, now_us=terms.now_us, last_expiry_s=terms.last_expiry_s)
     return StampedRow(
@@ -132,27 +132,30 @@ def stamped(
 
 
 def stamped_alone(
-    terms: StampTerms, partition: Partition, letters: Sequence[tuple[Letter, int]], position_at: Callable[[int], UUID]
+    terms: StampTerms,
+    partition: RowPartition,
+    pending_messages: Sequence[tuple[PendingMessage, int]],
+    position_at: Callable[[int], UUID],
 ) -> list[StampedRow]:
     """Rows of one partition, each of one delayed message, given with its due time."""
     settings, now_us, known = terms.settings, terms.now_us, terms.known
     into = _into(settings, partition)
     rows = []
     stamp_of_us, stamp = -1, (0, 0)
-    for letter, due_us in letters:
+    for pending, due_us in pending_messages:
         if due_us != stamp_of_us:  # usually many are due at the same time
             stamp_of_us = due_us
             stamp = now_us, ttl_s_kept(due_us, settings, now_us=now_us, last_expiry_s=terms.last_expiry_s)
         due = position_at(due_us)
-        if letter.attributes or letter.group is not None:
-            cell = pack(run_of((letter,), now_us))
+        if pending.attributes or pending.group is not None:
+            cell = pack(run_of((pending,), now_us))
         else:
-            cell = pack_alone(letter.payload, due_us=due_us, put_us=now_us)
-        rows.append(StampedRow(partition, due, due_us, 1, cell, into, stamp, (letter,), None, now_us, known))
+            cell = pack_alone(pending.payload, due_us=due_us, put_us=now_us)
+        rows.append(StampedRow(partition, due, due_us, 1, cell, into, stamp, (pending,), None, now_us, known))
     return rows
 
 
-def _into(settings: TimelineSettings, partition: Partition) -> Into:
+def _into(settings: TimelineSettings, partition: RowPartition) -> Into:
     table = settings.tables.later if partition.sub >= LATER_SUBS_FROM else settings.tables.work
     return Into(insert_shape(table, _COLUMNS, False), (settings.queue, *partition))
 
@@ -168,14 +171,14 @@ def one_write(rows: Sequence[StampedRow]) -> Write:
     return Batch([row.statement for row in rows])
 
 
-def run_of(letters: Sequence[Letter], now_us: int) -> PackedRun:
+def run_of(pending_messages: Sequence[PendingMessage], now_us: int) -> PackedRun:
     """The stored form of letters that share a row."""
     return PackedRun(
-        due_us=[now_us if letter.due_us is None else letter.due_us for letter in letters],
-        put_us=[now_us] * len(letters),
-        payload=[letter.payload for letter in letters],
-        attributes=_column([letter.attributes for letter in letters]),
-        group=_column([letter.group or b"" for letter in letters]),
+        due_us=[now_us if pending.due_us is None else pending.due_us for pending in pending_messages],
+        put_us=[now_us] * len(pending_messages),
+        payload=[pending.payload for pending in pending_messages],
+        attributes=_column([pending.attributes for pending in pending_messages]),
+        group=_column([pending.group or b"" for pending in pending_messages]),
     )
 
 

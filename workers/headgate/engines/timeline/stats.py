@@ -16,23 +16,23 @@ from typing import Any, TypeVar
 
 from headgate.engines.contract import LaneStats, Stats
 from headgate.engines.host import Host
-from headgate.engines.rows import BookTerms
+from headgate.engines.rows import DeliveryTerms
 from headgate.engines.settled import Facts
-from headgate.engines.timeline.layout import LATER_SUBS_FROM
-from headgate.engines.timeline.looking import (
+from headgate.engines.timeline.lane_snapshot import (
     Held,
     LaneView,
-    look_at_lanes,
+    list_lane_views,
     order_of,
     part_at,
     part_key,
     read_facts,
 )
+from headgate.engines.timeline.layout import LATER_SUBS_FROM
 from headgate.engines.timeline.part_list import parts_from
 from headgate.engines.timeline.reading import family_of
 from headgate.engines.timeline.settings import TimelineSettings
-from headgate.store.positions import last_at, moment_us_of, position_at, position_order
-from headgate.store.statements import Bound, Select, Slice
+from headgate.store.positions import last_at, position_at, position_order, time_us_of
+from headgate.store.statements import Select, Slice, SliceBound
 from headgate.store.types import Value
 
 PARTS_MAX = 2_000
@@ -83,8 +83,8 @@ class _Part:
 async def stats(host: Host, settings: TimelineSettings, held: Held) -> Stats:
     """The current contents of the queue."""
     now_us = host.now_us()
-    views = await look_at_lanes(host, settings, held)
-    live = delayed = in_flight = ready_here = 0
+    views = await list_lane_views(host, settings, held)
+    live = delayed = in_flight = ready_local = 0
     complete, all_at_head = True, True
     lanes: list[LaneStats] = []
     for generation in settings.generations:
@@ -99,24 +99,24 @@ async def stats(host: Host, settings: TimelineSettings, held: Held) -> Stats:
             complete &= counted.complete
             lanes += [_lane_stats(lane, settings, now_us) for lane in counted.lanes]
             in_flight += sum(_in_flight(lane, now_us) for lane in counted.lanes)
-            ready_here += sum(_waiting(lane.view, now_us) for lane in counted.lanes)
+            ready_local += sum(_waiting(lane.view, now_us) for lane in counted.lanes)
             all_at_head &= all(lane.is_at_head for lane in counted.lanes)
-    backlog = ready_here if all_at_head else max(ready_here, live - delayed - in_flight)
+    backlog = ready_local if all_at_head else max(ready_local, live - delayed - in_flight)
     oldest = [lane.oldest_due_us for lane in lanes if lane.oldest_due_us is not None]
     return Stats(backlog, in_flight, delayed, min(oldest, default=None), tuple(lanes), complete)
 
 
 def _in_flight(lane: _Lane, now_us: int) -> int:
     mine = lane.view.mine
-    return lane.hidden if mine is None else mine.books.in_flight + mine.books.hidden_at(now_us)
+    return lane.hidden if mine is None else mine.delivery_state.in_flight + mine.delivery_state.hidden_at(now_us)
 
 
 def _waiting(view: LaneView, now_us: int) -> int:
     """The messages that this process has read from its own lane, and neither delivered nor hidden."""
     if view.mine is None:
         return 0
-    books = view.mine.books
-    return max(0, books.unsettled - books.in_flight - books.hidden_at(now_us))
+    delivery_state = view.mine.delivery_state
+    return max(0, delivery_state.unsettled - delivery_state.in_flight - delivery_state.hidden_at(now_us))
 
 
 def _lane_stats(lane: _Lane, settings: TimelineSettings, now_us: int) -> LaneStats:
@@ -124,26 +124,26 @@ def _lane_stats(lane: _Lane, settings: TimelineSettings, now_us: int) -> LaneSta
     lease_left_us = None
     if state.lock is not None:
         lease_left_us = max(0, state.touched_us + settings.lease.ttl_s * 1_000_000 - now_us)
-    settled_above = lane.settled if mine is None else mine.books.holes
+    settled_above = lane.settled if mine is None else mine.delivery_state.holes
     return LaneStats(
         generation=view.generation,
         shard=view.shard,
         owner=None if state.lock is None else str(state.lock),
         epoch=state.epoch,
-        last_us=_moment_us(lane.position),
-        reach_us=_moment_us(view.reach),
+        last_us=_time_us(lane.position),
+        reach_us=_time_us(view.reach),
         touched_us=state.touched_us,
         oldest_due_us=lane.oldest_us,
         is_mine=mine is not None,
-        is_held=settled_above > BookTerms.holes_max if mine is None else mine.books.is_held(),
+        is_held=settled_above > DeliveryTerms.holes_max if mine is None else mine.delivery_state.is_held(),
         is_stopped=state.epoch > 0 and state.stop >= state.epoch,
-        is_lent=state.lent is not None,
+        is_reserved=state.reserved is not None,
         is_retired=state.is_retired,
-        waiting=None if mine is None else mine.books.unsettled - mine.books.in_flight,
-        in_flight=None if mine is None else mine.books.in_flight,
+        waiting=None if mine is None else mine.delivery_state.unsettled - mine.delivery_state.in_flight,
+        in_flight=None if mine is None else mine.delivery_state.in_flight,
         lease_left_us=lease_left_us,
         progress=state.progress,
-        hidden=lane.hidden if mine is None else mine.books.hidden_at(now_us),
+        hidden=lane.hidden if mine is None else mine.delivery_state.hidden_at(now_us),
         settled_above=settled_above,
     )
 
@@ -172,7 +172,7 @@ class _Generation:
                 break
             self.parts.append(_Part(number, subs))
         await self._each(self.parts, self._count_part)
-        await self._each(self.lanes, self._look_for_oldest)
+        await self._each(self.lanes, self._read_oldest)
         await self._split()
 
     async def _each(self, items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
@@ -225,16 +225,16 @@ class _Generation:
     async def _later(self, part: _Part, after_us: int, lane: _Lane) -> int:
         """Rows of a part that are due beyond a given time: such a row holds one message."""
         after = max(lane.position, position_order(last_at(after_us)))
-        found = [await self._keys(lane, part, sub, after, self._end_of(part), KEYS_MAX) for sub in {0, *part.subs}]
-        return sum(row.cancelled is None and row.moved is None for rows in found for row in rows)
+        keys = [await self._keys(lane, part, sub, after, self._end_of(part), KEYS_MAX) for sub in {0, *part.subs}]
+        return sum(row.cancelled is None and row.moved is None for rows in keys for row in rows)
 
     # ---- the oldest messages
 
-    async def _look_for_oldest(self, lane: _Lane) -> None:
+    async def _read_oldest(self, lane: _Lane) -> None:
         mine = lane.view.mine
         if mine is not None:
-            lowest = mine.books.lowest_unsettled
-            lane.oldest_us = None if lowest is None else _moment_us(lowest.order)
+            lowest = mine.delivery_state.lowest_unsettled
+            lane.oldest_us = None if lowest is None else _time_us(lowest.order)
             return
         now = position_order(last_at(self._now_us))
         first = part_at(lane.position, self._settings.part_us)
@@ -247,7 +247,7 @@ class _Generation:
                 rows += await self._keys(lane, part, sub, lane.position, top, OLDEST_KEYS)
             live = [row.due for row in rows if row.cancelled is None and row.moved is None]
             if live:
-                lane.oldest_us = min(map(moment_us_of, live))
+                lane.oldest_us = min(map(time_us_of, live))
                 return
 
     async def _keys(self, lane: _Lane, part: _Part, sub: int, after: int, up_to: int, limit: int) -> Sequence[Any]:
@@ -262,7 +262,7 @@ class _Generation:
             "shard": lane.view.shard,
         }
         table = tables.later if sub >= LATER_SUBS_FROM else tables.work
-        within = Slice("due", Bound(position_at(after), False), Bound(position_at(up_to), True))
+        within = Slice("due", SliceBound(position_at(after), False), SliceBound(position_at(up_to), True))
         select = Select(table, key, ("due", "cancelled", "moved"), within=within, limit=limit)
         return await self._host.store.read(select)
 
@@ -287,5 +287,5 @@ def _order(key: bytes) -> int:
     return position_order(family_of(key)[0])
 
 
-def _moment_us(order: int) -> int:
-    return moment_us_of(position_at(order))
+def _time_us(order: int) -> int:
+    return time_us_of(position_at(order))

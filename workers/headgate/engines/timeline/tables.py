@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from headgate.store.table import DAY_S, Column, Table, Written
+from headgate.store.table import DAY_S, Column, Table, WrittenBy
 from headgate.store.types import Type
 
 QUEUE = Column("queue", Type.UUID)
@@ -17,7 +17,7 @@ SUB = Column("sub", Type.INT)
 SHARD = Column("shard", Type.INT)
 WRITER = Column("writer", Type.UUID)
 PIECE = Column("piece", Type.INT)
-ATTEMPT = Column("attempt", Type.UUID, Written.LWT)
+ATTEMPT = Column("attempt", Type.UUID, WrittenBy.LWT)
 
 TIME_WINDOW = (
     ("class", "TimeWindowCompactionStrategy"),
@@ -39,7 +39,7 @@ def _work(name: str, purpose: str, compaction: tuple[tuple[str, str], ...]) -> T
         columns=(
             Column("run", Type.BLOB),
             Column("cancelled", Type.BIGINT),
-            Column("moved", Type.BLOB, Written.LWT),
+            Column("moved", Type.BLOB, WrittenBy.LWT),
             ATTEMPT,
         ),
         attempt="attempt",
@@ -72,22 +72,22 @@ LANES = Table(
     "the owner of each shard and its position; all by LWT",
     partition=(QUEUE, GENERATION, SHARD),
     columns=(
-        Column("lock", Type.UUID, Written.LWT),
-        Column("epoch", Type.INT, Written.LWT),
-        Column("taken", Type.BIGINT, Written.LWT),
-        Column("touched", Type.BIGINT, Written.LWT),
-        Column("progress", Type.BIGINT, Written.LWT),
-        Column("last", Type.TIMEUUID, Written.LWT),
-        Column("reach", Type.TIMEUUID, Written.LWT),
-        Column("stop", Type.INT, Written.LWT),
-        Column("lent", Type.BLOB, Written.LWT),
-        Column("lent_seen", Type.BLOB, Written.LWT),
-        Column("lent_to", Type.TIMEUUID, Written.LWT),
-        Column("purged_before", Type.BIGINT, Written.LWT),
-        Column("released", Type.INT, Written.LWT),
+        Column("lock", Type.UUID, WrittenBy.LWT),
+        Column("epoch", Type.INT, WrittenBy.LWT),
+        Column("taken", Type.BIGINT, WrittenBy.LWT),
+        Column("touched", Type.BIGINT, WrittenBy.LWT),
+        Column("progress", Type.BIGINT, WrittenBy.LWT),
+        Column("last", Type.TIMEUUID, WrittenBy.LWT),
+        Column("reach", Type.TIMEUUID, WrittenBy.LWT),
+        Column("stop", Type.INT, WrittenBy.LWT),
+        Column("lent", Type.BLOB, WrittenBy.LWT),
+        Column("lent_seen", Type.BLOB, WrittenBy.LWT),
+        Column("lent_to", Type.TIMEUUID, WrittenBy.LWT),
+        Column("purged_before", Type.BIGINT, WrittenBy.LWT),
+        Column("released", Type.INT, WrittenBy.LWT),
         ATTEMPT,
     ),
-    rows=Written.LWT,
+    rows=WrittenBy.LWT,
     attempt="attempt",
     compaction=UNIFIED,
 )
@@ -111,7 +111,7 @@ PASSED = Table(
     ),
     compaction=UNIFIED,
 )
-LOOKS = Table(
+CHECKS = Table(
     "looks",
     "the part up to which each repair scan has run",
     partition=(QUEUE, GENERATION),
@@ -124,14 +124,14 @@ ONCE = Table(
     "the one message of a key; by LWT",
     partition=(QUEUE, Column("slot", Type.BLOB)),
     clustering=(Column("key", Type.BLOB),),
-    columns=(Column("place", Type.BLOB, Written.LWT), Column("written", Type.BIGINT), ATTEMPT),
-    rows=Written.LWT,
+    columns=(Column("place", Type.BLOB, WrittenBy.LWT), Column("written", Type.BIGINT), ATTEMPT),
+    rows=WrittenBy.LWT,
     attempt="attempt",
     compaction=UNIFIED,
     gc_grace_s=10 * DAY_S,
 )
 
-ALL = (WORK, LATER, PARTS, PUT_COUNTS, LANES, SETTLED, PASSED, LOOKS, ONCE)
+ALL = (WORK, LATER, PARTS, PUT_COUNTS, LANES, SETTLED, PASSED, CHECKS, ONCE)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class TimelineTables:
     lanes: Table
     settled: Table
     passed: Table
-    looks: Table
+    checks: Table
     once: Table
 
 

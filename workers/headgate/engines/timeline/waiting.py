@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from headgate.engines.timeline.decide_flush import ROW_BYTES_MAX, ROW_MESSAGES_MAX, Letter, run_length
+from headgate.engines.timeline.decide_flush import ROW_BYTES_MAX, ROW_MESSAGES_MAX, PendingMessage, run_length
 from headgate.errors import HeadgateError
 
 Ids = list[str]
@@ -79,7 +79,7 @@ Turn = asyncio.Future[None]
 """Of a group, awaited by a caller that stamps its message itself."""
 
 
-def tell_ids(segments: Iterable[Segment], ids: Ids) -> None:
+def resolve_ids(segments: Iterable[Segment], ids: Ids) -> None:
     """Pass the ids of a row to the waiting callers, in the order of the row."""
     at = 0
     for segment in segments:
@@ -95,7 +95,7 @@ def tell_ids(segments: Iterable[Segment], ids: Ids) -> None:
             at += 1
 
 
-def tell_failure(segments: Iterable[Segment], error: HeadgateError) -> None:
+def fail_segments(segments: Iterable[Segment], error: HeadgateError) -> None:
     """Notify the waiting callers of a row that it is not known to be durable."""
     for segment in segments:
         if isinstance(segment, tuple):
@@ -109,7 +109,7 @@ def _future_of(segment: Segment) -> asyncio.Future[Ids]:
     return segment[0].future if isinstance(segment, tuple) else segment
 
 
-class PlainRoom:
+class PlainBuffer:
     """The buffer of the plainest messages: two columns, payloads and their callers."""
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class PlainRoom:
                 for segment in self.segments
             ]
         ):
-            self._drop_those_who_left()
+            self._drop_cancelled()
         if len(self.payloads) <= ROW_MESSAGES_MAX and self.size_bytes <= ROW_BYTES_MAX:
             taken = self.payloads, self.segments
             self.payloads, self.segments, self.size_bytes = [], [], 0
@@ -163,7 +163,7 @@ class PlainRoom:
         taken, self.segments = self.segments, []
         return taken
 
-    def _drop_those_who_left(self) -> None:
+    def _drop_cancelled(self) -> None:
         """A caller that was cancelled before its message was sent gets nothing written."""
         payloads: list[bytes] = []
         segments: list[Segment] = []
@@ -182,7 +182,7 @@ class GroupLines:
     """A line for each group with waiting callers, and the groups that have a flush under way."""
 
     def __init__(self) -> None:
-        self._lines: dict[bytes, deque[Letter | Turn]] = {}
+        self._lines: dict[bytes, deque[PendingMessage | Turn]] = {}
         self._free: dict[bytes, None] = {}
         self._busy: set[bytes] = set()
         self.messages = 0
@@ -192,51 +192,51 @@ class GroupLines:
         """Whether a group could be flushed now."""
         return bool(self._free)
 
-    def join(self, group: bytes, who: Letter | Turn) -> None:
+    def join(self, group: bytes, waiter: PendingMessage | Turn) -> None:
         """Wait in the line of a group."""
         line = self._lines.get(group)
         if line is None:
             line = self._lines[group] = deque()
-        line.append(who)
-        self.messages += isinstance(who, Letter)
+        line.append(waiter)
+        self.messages += isinstance(waiter, PendingMessage)
         if group not in self._busy:
             self._free[group] = None
 
-    def take(self, messages_max: int, bytes_max: int) -> list[Letter]:
+    def take(self, messages_max: int, bytes_max: int) -> list[PendingMessage]:
         """The heads of the lines of free groups, in their order; their groups are under way from now on.
 
         A turn that a caller waits for at the head of a line is granted.
         """
-        taken: list[Letter] = []
+        taken: list[PendingMessage] = []
         size = 0
         while self._free and len(taken) < messages_max and size < bytes_max:
             group = next(iter(self._free))
             del self._free[group]
             run = self._take_line(group)
             taken += run
-            size += sum(letter.size for letter in run)
+            size += sum(pending.size for pending in run)
         return taken
 
-    def _take_line(self, group: bytes) -> list[Letter]:
+    def _take_line(self, group: bytes) -> list[PendingMessage]:
         line = self._lines[group]
-        run: list[Letter] = []
+        run: list[PendingMessage] = []
         size = 0
         while line:
-            who = line[0]
-            if isinstance(who, Letter):
-                if run and (size + who.size > ROW_BYTES_MAX or len(run) == ROW_MESSAGES_MAX):
+            waiter = line[0]
+            if isinstance(waiter, PendingMessage):
+                if run and (size + waiter.size > ROW_BYTES_MAX or len(run) == ROW_MESSAGES_MAX):
                     break
                 line.popleft()
                 self.messages -= 1
-                if not who.call.future.cancelled():
-                    run.append(who)
-                    size += who.size
+                if not waiter.call.future.cancelled():
+                    run.append(waiter)
+                    size += waiter.size
             elif run:
                 break
             else:
                 line.popleft()
-                if not who.done():
-                    who.set_result(None)
+                if not waiter.done():
+                    waiter.set_result(None)
                     self._busy.add(group)
                     return []
         if run:
@@ -254,9 +254,9 @@ class GroupLines:
             else:
                 self._lines.pop(group, None)
 
-    def take_all(self) -> Sequence[Letter | Turn]:
+    def take_all(self) -> Sequence[PendingMessage | Turn]:
         """All waiting callers; only flushes under way are left."""
-        waiting = [who for line in self._lines.values() for who in line]
+        waiting = [waiter for line in self._lines.values() for waiter in line]
         self._lines.clear()
         self._free.clear()
         self.messages = 0

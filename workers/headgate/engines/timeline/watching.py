@@ -10,17 +10,17 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from headgate.engines.decide_owners import TwoOwners, epoch_to_stop
-from headgate.engines.decide_sharing import LaneName, Look, Watch
+from headgate.engines.decide_owners import DualOwnership, decide_epoch_to_stop
+from headgate.engines.decide_sharing import LaneName, LaneObservation, Watch
 from headgate.engines.host import Host
+from headgate.engines.timeline.lane_snapshot import LaneView, first_unsettled_us, read_lane_view
 from headgate.engines.timeline.lane_taking import lane_of
-from headgate.engines.timeline.looking import LaneView, first_unsettled_us, look_at_lane
 from headgate.engines.timeline.settings import TimelineSettings
 from headgate.store.store import STORE_ERRORS
 
 log = logging.getLogger("headgate.lanes")
 
-LOOK_EVERY_S = 5.0
+CHECK_EVERY_S = 5.0
 LANES_AT_ONCE = 8
 
 
@@ -34,27 +34,27 @@ class Watching:
         self.retired: set[LaneName] = set()
         self._stopped: dict[LaneName, int] = {}
         """The epochs that this process has ordered to stop."""
-        self._doubles: dict[LaneName, int] = {}
+        self._stopped_epochs: dict[LaneName, int] = {}
         """The epochs that existed together with a later one, and were ordered to stop."""
         self._host = host
         self._watch = Watch(settings.lease.touch_us)
-        self._seen: dict[LaneName, tuple[int, int, bool]] = {}
-        self._looked_s: float | None = None
+        self._progress: dict[LaneName, tuple[int, int, bool]] = {}
+        self._checked_s: float | None = None
 
-    async def look(self, lanes: Collection[LaneName]) -> None:
+    async def check(self, lanes: Collection[LaneName]) -> None:
         """Inspect these, if it is time to; each for itself, so that an unreadable one hides no other."""
         now_s = asyncio.get_running_loop().time()
-        if self._looked_s is not None and now_s - self._looked_s < LOOK_EVERY_S:
+        if self._checked_s is not None and now_s - self._checked_s < CHECK_EVERY_S:
             return
-        self._looked_s = now_s
+        self._checked_s = now_s
         self.unprocessed &= set(lanes)
         names = sorted(lanes)
         for start in range(0, len(names), LANES_AT_ONCE):
-            await asyncio.gather(*map(self._look_at, names[start : start + LANES_AT_ONCE]))
+            await asyncio.gather(*map(self._check_lane, names[start : start + LANES_AT_ONCE]))
 
-    async def _look_at(self, name: LaneName) -> None:
+    async def _check_lane(self, name: LaneName) -> None:
         try:
-            view = await look_at_lane(self._host, self.settings, {}, *name)
+            view = await read_lane_view(self._host, self.settings, {}, *name)
             if view is None:
                 return
             if view.state.is_retired:
@@ -68,13 +68,15 @@ class Watching:
         state = view.state
         now_us = self._host.now_us()
         as_before = (state.epoch, state.progress, state.lock is not None)
-        stands = self._seen.get(name) == as_before
-        self._seen[name] = as_before
+        stands = self._progress.get(name) == as_before
+        self._progress[name] = as_before
         due_us = await first_unsettled_us(self._host, self.settings, view) if stands else None
-        look = Look(name, now_us, state.lock is not None, state.epoch, state.progress, state.touched_us, due_us)
-        if self._watch.is_suspicious(look):
+        observation = LaneObservation(
+            name, now_us, state.lock is not None, state.epoch, state.progress, state.touched_us, due_us
+        )
+        if self._watch.is_suspicious(observation):
             await self._stop(name, state.epoch)
-        if self._watch.is_unprocessed(look) or self._stopped.get(name) == state.epoch:
+        if self._watch.is_unprocessed(observation) or self._stopped.get(name) == state.epoch:
             self.unprocessed.add(name)
         else:
             self.unprocessed.discard(name)
@@ -87,18 +89,18 @@ class Watching:
         fields = {"queue": self.settings.name, "lane": f"{name[0]}/{name[1]}", "epoch": epoch}
         log.warning("emergency stop: the owner of a lane makes no progress", extra=fields)
 
-    async def stop_earlier(self, found: TwoOwners) -> None:
+    async def stop_earlier(self, dual: DualOwnership) -> None:
         """Order the earlier of two owners to stop, once. The owner by the lane's row is not affected."""
-        if self._doubles.get(found.lane, -1) >= found.earlier:
+        if self._stopped_epochs.get(dual.lane, -1) >= dual.earlier:
             return
-        lane = lane_of(self._host, self.settings, found.lane)
-        seen = await lane.look()
-        epoch = None if seen is None else epoch_to_stop(found, seen.epoch)
-        if seen is None or epoch is None:
+        lane = lane_of(self._host, self.settings, dual.lane)
+        state = await lane.read_state()
+        epoch = None if state is None else decide_epoch_to_stop(dual, state.epoch)
+        if state is None or epoch is None:
             return
-        ordered = await (lane.stop(epoch) if epoch == seen.epoch else lane.stop_earlier(epoch, seen=seen))
-        self._doubles[found.lane] = epoch
+        ordered = await (lane.stop(epoch) if epoch == state.epoch else lane.stop_earlier(epoch, state=state))
+        self._stopped_epochs[dual.lane] = epoch
         if ordered:
-            generation, shard = found.lane
+            generation, shard = dual.lane
             fields = {"queue": self.settings.name, "lane": f"{generation}/{shard}", "epoch": epoch}
-            log.error("emergency stop: a lane has two owners", extra=fields | {"later": found.later})
+            log.error("emergency stop: a lane has two owners", extra=fields | {"later": dual.later})

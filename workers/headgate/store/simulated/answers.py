@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from headgate.store.simulated.topology import Group
-from headgate.store.store import Unknown
+from headgate.store.simulated.topology import ReplicaGroup
+from headgate.store.store import OutcomeUnknown
 
 
 class Answers:
@@ -14,7 +14,7 @@ class Answers:
 
     __slots__ = ("_missing", "also", "future", "replies")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, groups: tuple[Group, ...]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, groups: tuple[ReplicaGroup, ...]) -> None:
         self.future: asyncio.Future[None] = loop.create_future()
         self.replies: dict[str, Any] = {}
         self.also: Answers | None = None
@@ -45,7 +45,7 @@ class Answers:
     def fail(self, message: str, **facts: object) -> None:
         """The time is up."""
         if not self.future.done():
-            self.future.set_exception(Unknown(message, **facts))  # type: ignore[arg-type]
+            self.future.set_exception(OutcomeUnknown(message, **facts))  # type: ignore[arg-type]
             self.future.exception()  # a waiting caller gets it; without one, it is no error of its own
 
 

@@ -17,11 +17,11 @@ from headgate.store.simulated.answers import Answers
 from headgate.store.simulated.coordinator import require, wait_for_all
 from headgate.store.simulated.mutations import Mutation, mutations_of
 from headgate.store.simulated.replica import LoggedBatch
-from headgate.store.simulated.topology import Group
+from headgate.store.simulated.topology import ReplicaGroup
 from headgate.store.statements import Batch
 
 if TYPE_CHECKING:
-    from headgate.store.simulated.node import Node
+    from headgate.store.simulated.node import SimulatedNode
 
 KEEPERS = 2
 
@@ -29,7 +29,7 @@ KEEPERS = 2
 class Batchlog:
     """Both sides of it: writing a logged batch, and keeping those of others."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SimulatedNode) -> None:
         self._node = node
         self._cluster = node.cluster
         self._loop = node.cluster.world.loop
@@ -46,13 +46,13 @@ class Batchlog:
             return
         for mutation in mutations:
             self._require(mutation, batch.consistency)
-        number = self._node.process.chance.getrandbits(64)
+        number = self._node.process.rng.getrandbits(64)
         keepers = await self._log(number, mutations)
         started = [self._node.coordinator.begin(mutation, batch.consistency) for mutation in mutations]
-        self._say_done_when_safe(started, mutations, batch, (number, keepers))
+        self._report_done_when_safe(started, mutations, batch, (number, keepers))
         await wait_for_all(started)
 
-    def _say_done_when_safe(
+    def _report_done_when_safe(
         self, started: list[Answers], mutations: list[Mutation], batch: Batch, logged: tuple[int, tuple[str, ...]]
     ) -> None:
         """Once each partition is on a quorum of all its replicas (or on more, if more was wanted) it is done."""
@@ -80,12 +80,12 @@ class Batchlog:
     async def _log(self, number: int, mutations: list[Mutation]) -> tuple[str, ...]:
         """Kept by two nodes of this data centre other than this one, if there are."""
         node = self._node
-        here = self._cluster.topology.nodes[node.data_centre]
-        others = [name for name in here if name != node.name and node.sees(name)]
-        keepers = tuple(node.process.chance.sample(others, min(KEEPERS, len(others)))) or (node.name,)
+        nodes = self._cluster.topology.nodes[node.data_centre]
+        others = [name for name in nodes if name != node.name and node.sees(name)]
+        keepers = tuple(node.process.rng.sample(others, min(KEEPERS, len(others)))) or (node.name,)
         gc_grace_s = min(self._cluster.gc_grace_s(part.table) for each in mutations for part in each.parts)
         batch = LoggedBatch(self.now_s(), gc_grace_s, tuple(mutations))
-        answers = Answers(self._loop, (Group(frozenset(keepers), len(keepers)),))
+        answers = Answers(self._loop, (ReplicaGroup(frozenset(keepers), len(keepers)),))
         for name in keepers:
             target = self._cluster.nodes[name]
             node.send("batchlog", target, target.on_batch, node, answers, number, batch)
@@ -107,10 +107,10 @@ class Batchlog:
         """Schedule the check of stored batches."""
         if self._timer is None and self._node.name not in self._cluster.batchlog_held:
             self._timer = self._loop.call_later(
-                self._cluster.settings.batchlog_every_s, self._look, context=self._node.process.context
+                self._cluster.settings.batchlog_every_s, self._check, context=self._node.process.context
             )
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         if self._node.name in self._cluster.batchlog_held:
             return
@@ -136,7 +136,7 @@ class Batchlog:
             up, down = node.coordinator.split(self._cluster.topology.replicas(mutation.token))
             for name in down:
                 node.hints.keep(name, mutation)
-            answers = Answers(self._loop, (Group(frozenset(up), len(up)),))
+            answers = Answers(self._loop, (ReplicaGroup(frozenset(up), len(up)),))
             for name in up:
                 target = self._cluster.nodes[name]
                 node.send("write", target, target.on_write, node, answers, mutation)

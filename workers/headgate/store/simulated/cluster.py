@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from headgate.errors import Bug
-from headgate.store.simulated.node import Node
+from headgate.store.simulated.node import SimulatedNode
 from headgate.store.simulated.settings import Settings
 from headgate.store.simulated.topology import Topology
 from headgate.store.table import Table
-from headgate.testing.world.process import State
+from headgate.testing.world.process import ProcessState
 from headgate.testing.world.world import World
 
 
@@ -43,21 +43,21 @@ class Cluster:
         self.batchlog_held: set[str] = set()
         self._gc_grace_s: dict[str, int] = {}
         self._out_since: dict[tuple[str, str], float] = {}
-        self._said_goodbye: set[str] = set()
+        self._left: set[str] = set()
         self._watchers: dict[str, list[Callable[[], None]]] = {}
         self.all_links_are_fine = True
-        world.network.when_links_change(self.look_at_links)
-        self.nodes: dict[str, Node] = {}
+        world.network.when_links_change(self.update_links)
+        self.nodes: dict[str, SimulatedNode] = {}
         for name, data_centre in self.topology.data_centre_of.items():
-            self.nodes[name] = Node(self, name, data_centre)
+            self.nodes[name] = SimulatedNode(self, name, data_centre)
 
     # ---- liveness
 
-    def look_at_links(self) -> None:
+    def update_links(self) -> None:
         """Called after each fault that changes reachability."""
         now_s = self.world.now_s()
         passes = self.world.network.passes
-        running = {name for name, node in self.nodes.items() if node.process.state is State.RUNNING}
+        running = {name for name, node in self.nodes.items() if node.process.state is ProcessState.RUNNING}
         for source in self.nodes:
             for target in self.nodes:
                 if source == target:
@@ -74,22 +74,22 @@ class Cluster:
         since_s = self._out_since.get((observer, name))
         if since_s is None:
             return True
-        return name not in self._said_goodbye and self.world.now_s() - since_s < self.settings.detection_s
+        return name not in self._left and self.world.now_s() - since_s < self.settings.detection_s
 
     def out_of_reach_s(self, observer: str, name: str) -> float:
         """How long one node has not received anything from another."""
         since_s = self._out_since.get((observer, name))
         return 0.0 if since_s is None else self.world.now_s() - since_s
 
-    def watch(self, name: str, tell: Callable[[], None]) -> None:
+    def watch(self, name: str, callback: Callable[[], None]) -> None:
         """Have a function called whenever the state of a node's process changes, whichever process it then has."""
-        self._watchers.setdefault(name, []).append(tell)
+        self._watchers.setdefault(name, []).append(callback)
 
     def state_changed(self, name: str) -> None:
         """Called by the process of a node."""
-        self.look_at_links()
-        for tell in self._watchers.get(name, ()):
-            tell()
+        self.update_links()
+        for callback in self._watchers.get(name, ()):
+            callback()
 
     # ---- faults
 
@@ -107,21 +107,21 @@ class Cluster:
 
     def shut_down(self, name: str) -> None:
         """End a node cleanly: the others are notified, and consider it dead at once."""
-        self._said_goodbye.add(name)
+        self._left.add(name)
         self._node(name).process.kill()
 
     def restart(self, name: str) -> None:
         """Start a node that was killed or shut down again, from its disk."""
         node = self._node(name)
-        if node.process.state is not State.DEAD:
+        if node.process.state is not ProcessState.DEAD:
             raise Bug("Only a stopped node can be restarted", node=name)
         clock = node.process.clock
         node.process = self.world.process(name, data_centre=node.data_centre)
         node.process.clock = clock  # the machine was not touched
         node.start()
-        self._said_goodbye.discard(name)
+        self._left.discard(name)
         self.world.history.note(name, "restarted")
-        self.look_at_links()
+        self.update_links()
 
     def overload(self, name: str, overloaded: bool = True) -> None:
         """Let a node reject every client request, unread."""
@@ -171,7 +171,7 @@ class Cluster:
                 node.replica.purge(table, node.now_s, node.now_s - gc_grace_s)
         self.world.history.note(name, "purged", *(table.name for table in tables))
 
-    def _node(self, name: str) -> Node:
+    def _node(self, name: str) -> SimulatedNode:
         node = self.nodes.get(name)
         if node is None:
             raise Bug("Unknown node", node=name, nodes=", ".join(self.nodes))

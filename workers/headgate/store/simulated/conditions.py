@@ -116,8 +116,8 @@ def _part_holds(
 ) -> bool:
     row = rows.get(order_key(table, row_key(part))) if has_row(part.shape) else None
     if isinstance(part, InsertIfAbsent):
-        found = row if has_row(part.shape) else static
-        return found is None or not found.is_live(now_s)
+        row_read = row if has_row(part.shape) else static
+        return row_read is None or not row_read.is_live(now_s)
     wanted = part.values[len(part.shape.to) + len(part.shape.key) :]
     for (name, compared), value in zip(part.shape.conditions, wanted, strict=True):
         source = static if name in table.static_names else row
@@ -147,13 +147,13 @@ def refusal_rows(question: Question, image: Image) -> list[Any]:
     now_s = command.cut.now_s
     static = _read(image.static, question.statics)
     read = [_read(row, question.regulars) for row in image.rows]
-    found: list[Row | None] = [row for row in read if row is not None and row.is_live(now_s)]
+    rows: list[Row | None] = [row for row in read if row is not None and row.is_live(now_s)]
     if command.cut.limit is not None:
-        found = found[: command.cut.limit]
-    if not found and static is not None and has_live_static(image, now_s) and static.is_live(now_s):
-        found = [None]
+        rows = rows[: command.cut.limit]
+    if not rows and static is not None and has_live_static(image, now_s) and static.is_live(now_s):
+        rows = [None]
     names = question.result_names
-    return rows_of(names, [shown_values(command.table, names, command.values, static, row, now_s) for row in found])
+    return rows_of(names, [shown_values(command.table, names, command.values, static, row, now_s) for row in rows])
 
 
 def _read(row: Row | None, names: frozenset[str]) -> Row | None:

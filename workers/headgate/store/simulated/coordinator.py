@@ -19,20 +19,20 @@ from headgate.store.simulated.answers import Answers
 from headgate.store.simulated.mutations import Mutation, Part, mutations_of
 from headgate.store.simulated.partition import Image, images_agree, merge_images, missing_from
 from headgate.store.simulated.selections import Command, command_of, selected_rows
-from headgate.store.simulated.topology import Group
+from headgate.store.simulated.topology import ReplicaGroup
 from headgate.store.statements import Batch, Plain, Select
-from headgate.store.store import NotEnoughReplicas, Unknown
+from headgate.store.store import NotEnoughReplicas, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from headgate.store.simulated.node import Node
+    from headgate.store.simulated.node import SimulatedNode
 
 LIMIT_GROWTH = 4
 
 
-class Coordinator:
+class SimulatedCoordinator:
     """A node's handling of a plain request."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SimulatedNode) -> None:
         self._node = node
         self._cluster = node.cluster
         self._loop = node.cluster.world.loop
@@ -49,7 +49,7 @@ class Coordinator:
                 started.append(self.begin(mutation, statement.consistency))
         except NotEnoughReplicas as error:
             # Other partitions of it may be written, or may still be: this cannot promise that nothing was done.
-            raise Unknown(error.message, **error.facts) from error  # type: ignore[arg-type]
+            raise OutcomeUnknown(error.message, **error.facts) from error  # type: ignore[arg-type]
         await wait_for_all(started)
 
     async def replicate(self, mutation: Mutation, consistency: Consistency, kind: str = "write") -> None:
@@ -121,7 +121,7 @@ class Coordinator:
             # Rows of one replica that another one has deleted have used up the limit: read more of them.
             command = replace(command, cut=replace(command.cut, limit=limit * LIMIT_GROWTH))
 
-    async def _ask(self, command: Command, groups: tuple[Group, ...]) -> dict[str, Image]:
+    async def _ask(self, command: Command, groups: tuple[ReplicaGroup, ...]) -> dict[str, Image]:
         node = self._node
         eligible = self._nearest_first(self.split(self._cluster.topology.replicas(command.token))[0])
         require(groups, eligible)
@@ -154,12 +154,12 @@ class Coordinator:
         self._node.send("read", target, target.on_read, self._node, answers, command)
 
     def _nearest_first(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        here, own = self._node.data_centre, self._node.name
+        local, own = self._node.data_centre, self._node.name
         places = self._cluster.topology.data_centre_of
-        return tuple(sorted(names, key=lambda name: (name != own, places[name] != here)))
+        return tuple(sorted(names, key=lambda name: (name != own, places[name] != local)))
 
     @staticmethod
-    def _fewest(eligible: tuple[str, ...], groups: tuple[Group, ...]) -> list[str]:
+    def _fewest(eligible: tuple[str, ...], groups: tuple[ReplicaGroup, ...]) -> list[str]:
         asked: list[str] = []
         for group in groups:
             have = sum(name in group.names for name in asked)
@@ -171,7 +171,7 @@ class Coordinator:
         lacking = {name: update for name, update in lacking.items() if not update.is_empty}
         if not lacking:
             return
-        answers = Answers(self._loop, (Group(frozenset(lacking), len(lacking)),))
+        answers = Answers(self._loop, (ReplicaGroup(frozenset(lacking), len(lacking)),))
         for name, update in lacking.items():
             mutation = Mutation(command.key, command.token, [Part(command.table, command.values, update)])
             target = self._cluster.nodes[name]
@@ -192,7 +192,7 @@ def plain_consistency(serial: SerialLevel) -> Consistency:
     return Consistency.LOCAL_QUORUM if serial is SerialLevel.LOCAL_SERIAL else Consistency.QUORUM
 
 
-def require(groups: tuple[Group, ...], up: tuple[str, ...]) -> None:
+def require(groups: tuple[ReplicaGroup, ...], up: tuple[str, ...]) -> None:
     """Reject at once a request that cannot succeed."""
     for group in groups:
         alive = sum(name in group.names for name in up)

@@ -15,13 +15,13 @@ from headgate.store.simulated.mutations import Mutation
 from headgate.store.simulated.replica import Hint
 
 if TYPE_CHECKING:
-    from headgate.store.simulated.node import Node
+    from headgate.store.simulated.node import SimulatedNode
 
 
 class Hints:
     """The hints of one node. They are on its disk; the task that sends them is not."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SimulatedNode) -> None:
         self._node = node
         self._cluster = node.cluster
         self._timer: asyncio.TimerHandle | None = None

@@ -20,15 +20,15 @@ from headgate.store.simulated.answers import Answers, Votes
 from headgate.store.simulated.conditions import Question, holds, question_of, refusal_rows
 from headgate.store.simulated.coordinator import plain_consistency, require
 from headgate.store.simulated.mutations import Mutation, Part, decided_update, restamped
-from headgate.store.simulated.paxos import NO_BALLOT, Ballot, Promise, Proposal, highest, summary_of
+from headgate.store.simulated.paxos import NO_BALLOT, Ballot, PaxosPromise, Proposal, highest, summary_of
 from headgate.store.simulated.selections import command_of
-from headgate.store.simulated.topology import Group, majority
+from headgate.store.simulated.topology import ReplicaGroup, majority
 from headgate.store.statements import Decision, Select
-from headgate.store.store import AttemptAnswer, NotEnoughReplicas, Unknown
+from headgate.store.store import AttemptAnswer, NotEnoughReplicas, OutcomeUnknown
 from headgate.store.table import Table
 
 if TYPE_CHECKING:
-    from headgate.store.simulated.node import Node
+    from headgate.store.simulated.node import SimulatedNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class Round:
     key: bytes
     token: int
     participants: tuple[str, ...]
-    group: Group
+    group: ReplicaGroup
     deadline_s: float
 
 
 class Deciding:
     """A node's handling of an LWT."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SimulatedNode) -> None:
         self._node = node
         self._cluster = node.cluster
         self._loop = node.cluster.world.loop
@@ -68,7 +68,7 @@ class Deciding:
                 await self._back_off(round_)
         except NotEnoughReplicas as error:
             if began:
-                raise Unknown(error.message, **error.facts) from error  # type: ignore[arg-type]
+                raise OutcomeUnknown(error.message, **error.facts) from error  # type: ignore[arg-type]
             raise
 
     async def _decided(
@@ -89,7 +89,7 @@ class Deciding:
         await self._commit(round_, proposal)
         return AttemptAnswer()
 
-    async def finish_what_is_in_flight(self, select: Select) -> None:
+    async def finish_in_flight(self, select: Select) -> None:
         """Before a serial read: every proposal that may have been accepted is committed, and no older one can be any
         more."""
         command = command_of(select, self._node.now_s, 0)
@@ -125,11 +125,11 @@ class Deciding:
                     await self._back_off(round_)
                 continue
             if past.behind:
-                await self._tell(round_, past.behind, past.committed)
+                await self._announce(round_, past.behind, past.committed)
                 continue
             return ballot
 
-    async def _prepare(self, round_: Round, ballot: Ballot) -> dict[str, Promise]:
+    async def _prepare(self, round_: Round, ballot: Ballot) -> dict[str, PaxosPromise]:
         answers = Answers(self._loop, (round_.group,))
         node = self._node
         for name in round_.participants:
@@ -138,7 +138,7 @@ class Deciding:
         await self._answered(answers, "too few replicas answered a prepare in time")
         return dict(answers.replies)
 
-    def take_promise(self, answers: Answers, name: str, promise: Promise) -> None:
+    def take_promise(self, answers: Answers, name: str, promise: PaxosPromise) -> None:
         """A replica answered a prepare; a single rejection proves that this ballot is lost."""
         answers.take(name, promise)
         if not promise.promised:
@@ -155,7 +155,7 @@ class Deciding:
         if votes.won:
             return True
         if unknown_if_partial and votes.accepted:
-            raise Unknown("A proposal was accepted by some replicas and refused by others")
+            raise OutcomeUnknown("A proposal was accepted by some replicas and refused by others")
         return False
 
     async def _commit(self, round_: Round, proposal: Proposal) -> None:
@@ -178,9 +178,9 @@ class Deciding:
             )
         await answers.future
 
-    async def _tell(self, round_: Round, behind: tuple[str, ...], committed: Proposal) -> None:
+    async def _announce(self, round_: Round, behind: tuple[str, ...], committed: Proposal) -> None:
         """Commit to replicas of this majority the updates that they lack, and start again."""
-        answers = Answers(self._loop, (Group(frozenset(behind), len(behind)),))
+        answers = Answers(self._loop, (ReplicaGroup(frozenset(behind), len(behind)),))
         node = self._node
         for name in behind:
             target = self._cluster.nodes[name]
@@ -195,18 +195,18 @@ class Deciding:
         if table.serial is SerialLevel.LOCAL_SERIAL:
             replicas = tuple(name for name in replicas if topology.data_centre_of[name] == self._node.data_centre)
         up, _ = self._node.coordinator.split(replicas)
-        group = Group(frozenset(replicas), majority(len(replicas)))
+        group = ReplicaGroup(frozenset(replicas), majority(len(replicas)))
         require((group,), up)
         deadline_s = self._loop.time() + self._cluster.settings.cas_contention_timeout_s
         return Round(table, key, token, up, group, deadline_s)
 
     def _check_time(self, round_: Round) -> None:
         if self._loop.time() >= round_.deadline_s:
-            raise Unknown("Too much contention for a partition", table=round_.table.name)
+            raise OutcomeUnknown("Too much contention for a partition", table=round_.table.name)
 
     async def _back_off(self, round_: Round) -> None:
         self._check_time(round_)
-        await asyncio.sleep(self._node.process.chance.uniform(0, self._cluster.settings.cas_backoff_s_max))
+        await asyncio.sleep(self._node.process.rng.uniform(0, self._cluster.settings.cas_backoff_s_max))
 
     async def _answered(self, answers: Answers, otherwise: str) -> None:
         timer = self._loop.call_later(self._cluster.settings.write_timeout_s, answers.fail, otherwise)

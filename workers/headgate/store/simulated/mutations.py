@@ -23,7 +23,7 @@ from headgate.store.simulated.cells import (
     tombstone_cell,
 )
 from headgate.store.simulated.keys import clustering_orders, order_key, partition_key, token_of
-from headgate.store.simulated.partition import EVERYTHING, Span, Update
+from headgate.store.simulated.partition import EVERYTHING, PartitionUpdate, Span
 from headgate.store.simulated.rows import Row, merge_rows
 from headgate.store.statements import (
     Batch,
@@ -47,7 +47,7 @@ class Part(NamedTuple):
 
     table: Table
     values: tuple[Value, ...]
-    update: Update
+    update: PartitionUpdate
 
 
 @dataclass(slots=True)
@@ -117,10 +117,10 @@ def mutations_of(statement: Plain | Batch, now_s: int) -> list[Mutation]:
     return [Mutation(key, token_of(key), [part])]
 
 
-def decided_update(statement: Decision, timestamp_us: int, now_s: int) -> Update:
+def decided_update(statement: Decision, timestamp_us: int, now_s: int) -> PartitionUpdate:
     """The effect of an LWT whose conditions hold: cells stamped with its ballot, and the uuid of its attempt."""
     parts = statement.statements if isinstance(statement, BatchIf) else (statement,)
-    whole = Update()
+    whole = PartitionUpdate()
     for part, bears in zip(parts, attempt_bearers(statement), strict=True):
         attempt = part.attempt if bears else None
         marks = isinstance(part, InsertIfAbsent)
@@ -137,10 +137,10 @@ def restamped(mutation: Mutation, timestamp_us: int) -> Mutation:
     )
 
 
-def _restamped_update(update: Update, timestamp_us: int) -> Update:
+def _restamped_update(update: PartitionUpdate, timestamp_us: int) -> PartitionUpdate:
     static = update.static and _restamped_row(update.static, timestamp_us)
     rows = {key: _restamped_row(row, timestamp_us) for key, row in update.rows.items()}
-    return Update(update.deletion, update.ranges, static, rows)
+    return PartitionUpdate(update.deletion, update.ranges, static, rows)
 
 
 def _restamped_row(row: Row, timestamp_us: int) -> Row:
@@ -172,7 +172,7 @@ def _gathered(parts: Iterable[Part]) -> list[Mutation]:
     return list(mutations.values())
 
 
-def merge_into(whole: Update, update: Update) -> None:
+def merge_into(whole: PartitionUpdate, update: PartitionUpdate) -> None:
     """Add one statement's effect to that of others on the same partition."""
     if update.deletion is not None and (whole.deletion is None or whole.deletion < update.deletion):
         whole.deletion = update.deletion
@@ -204,7 +204,7 @@ def _written(
     now_s: int,
     marks: bool,
     attempt: Value,
-) -> Update:
+) -> PartitionUpdate:
     plan = _plan(shape)
     table = shape.table
     lasts_s = ttl_s or table.default_ttl_s
@@ -213,7 +213,7 @@ def _written(
     if attempt is not None and table.attempt is not None:
         cell = _cell(table.by_name[table.attempt].type.encode(attempt), attempt, timestamp_us, now_s, lasts_s)
         (statics if plan.attempt_is_static else cells)[table.attempt] = cell
-    update = Update()
+    update = PartitionUpdate()
     if statics:
         update.static = Row((), None, None, statics)
     if plan.clustering or not table.clustering:
@@ -246,20 +246,20 @@ def _cell(encoded: bytes, value: Value, timestamp_us: int, now_s: int, ttl_s: in
     return live_cell(timestamp_us, encoded, value)
 
 
-def _deleted(shape: DeleteShape, values: tuple[Value, ...], deletion: Deletion) -> Update:
+def _deleted(shape: DeleteShape, values: tuple[Value, ...], deletion: Deletion) -> PartitionUpdate:
     table = shape.table
     by_name = dict(zip(shape.key, values, strict=False))
     prefix = tuple(by_name[name] for name in table.clustering_names if name in by_name)
     if shape.within is not None:
         span = span_of(table, prefix, shape.within, values[len(shape.key) :])
-        return Update(ranges={span: deletion})
+        return PartitionUpdate(ranges={span: deletion})
     if len(prefix) == len(table.clustering):
         if table.clustering:
-            return Update(rows={order_key(table, prefix): Row(prefix, None, deletion, {})})
-        return Update(deletion=deletion)
+            return PartitionUpdate(rows={order_key(table, prefix): Row(prefix, None, deletion, {})})
+        return PartitionUpdate(deletion=deletion)
     if prefix:
-        return Update(ranges={span_of(table, prefix, None, ()): deletion})
-    return Update(deletion=deletion)
+        return PartitionUpdate(ranges={span_of(table, prefix, None, ()): deletion})
+    return PartitionUpdate(deletion=deletion)
 
 
 class _Ends(NamedTuple):

@@ -15,7 +15,7 @@ from headgate.errors import HeadgateError
 from headgate.store.consistency import Consistency
 from headgate.store.simulated.answers import Answers
 from headgate.store.simulated.batchlog import Batchlog
-from headgate.store.simulated.coordinator import Coordinator
+from headgate.store.simulated.coordinator import SimulatedCoordinator
 from headgate.store.simulated.hints import Hints
 from headgate.store.simulated.lwt import Deciding
 from headgate.store.simulated.mutations import Mutation
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DECISIONS = (InsertIfAbsent, UpdateIf, BatchIf)
 
 
-class Node:
+class SimulatedNode:
     """A member of the ring."""
 
     def __init__(self, cluster: Cluster, name: str, data_centre: str) -> None:
@@ -52,7 +52,7 @@ class Node:
         self.process.when_state_changes(lambda: self.cluster.state_changed(self.name))
         self.hints = Hints(self)
         self.batchlog = Batchlog(self)
-        self.coordinator = Coordinator(self)
+        self.coordinator = SimulatedCoordinator(self)
         self.deciding = Deciding(self)
         self.scanning = Scanning(self)
 
@@ -64,13 +64,13 @@ class Node:
     def next_ballot(self, above: Ballot) -> Ballot:
         """A ballot of this node's clock, but above every known one, so that a slow clock can win too."""
         self._last_ballot_us = max(self.process.clock.wall_us(), self._last_ballot_us + 1, above[0] + 1)
-        return self._last_ballot_us, self.process.chance.getrandbits(62)
+        return self._last_ballot_us, self.process.rng.getrandbits(62)
 
     def sees(self, name: str) -> bool:
         """Whether this node takes another one for alive."""
         return self.cluster.believes_up(self.name, name)
 
-    def send(self, kind: str, target: Node, receive: Callable[..., object], *args: Any) -> None:
+    def send(self, kind: str, target: SimulatedNode, receive: Callable[..., object], *args: Any) -> None:
         """Send a message to another node, or to itself."""
         self._send(kind, self.process, target.process, receive, *args)
 
@@ -96,7 +96,7 @@ class Node:
     async def _execute(self, statement: Any) -> Any:
         if isinstance(statement, Select):
             if statement.consistency is Consistency.SERIAL:
-                await self.deciding.finish_what_is_in_flight(statement)
+                await self.deciding.finish_in_flight(statement)
             return AttemptAnswer(await self.coordinator.select(statement))
         if isinstance(statement, DECISIONS):
             return await self.deciding.decide(statement)
@@ -108,45 +108,45 @@ class Node:
             await self.coordinator.write(statement)
         return AttemptAnswer()
 
-    def tell_time(self, client: Process, answer: Callable[[Any], None]) -> None:
+    def answer_time(self, client: Process, answer: Callable[[Any], None]) -> None:
         """A client's query of this node's time; Cassandra counts in milliseconds."""
         self._send("answer", self.process, client, answer, self.process.clock.wall_us() // 1000 * 1000)
 
     # ---- as a replica
 
-    def on_write(self, sender: Node, answers: Answers, mutation: Mutation) -> None:
+    def on_write(self, sender: SimulatedNode, answers: Answers, mutation: Mutation) -> None:
         """Apply, and acknowledge."""
         self.replica.apply(mutation)
         self.send("write-ack", sender, answers.take, self.name, True)
 
-    def on_read(self, sender: Node, answers: Answers, command: Command) -> None:
+    def on_read(self, sender: SimulatedNode, answers: Answers, command: Command) -> None:
         """Answer with an image of the requested part."""
         self.send("rows", sender, answers.take, self.name, self.replica.read(command))
 
-    def on_prepare(self, sender: Node, answers: Answers, table: str, key: bytes, ballot: Ballot) -> None:
+    def on_prepare(self, sender: SimulatedNode, answers: Answers, table: str, key: bytes, ballot: Ballot) -> None:
         """First phase of Paxos."""
         promise = self.replica.acceptor(table, key).prepare(ballot)
         self.send("promise", sender, self.deciding.take_promise, answers, self.name, promise)
 
-    def on_propose(self, sender: Node, answers: Answers, table: str, key: bytes, proposal: Proposal) -> None:
+    def on_propose(self, sender: SimulatedNode, answers: Answers, table: str, key: bytes, proposal: Proposal) -> None:
         """Second phase of Paxos."""
         accepted = self.replica.acceptor(table, key).propose(proposal)
         self.send("accept", sender, answers.take, self.name, accepted)
 
-    def on_commit(self, sender: Node, answers: Answers, table: str, key: bytes, proposal: Proposal) -> None:
+    def on_commit(self, sender: SimulatedNode, answers: Answers, table: str, key: bytes, proposal: Proposal) -> None:
         """Third phase: make it visible to plain reads."""
         self.replica.acceptor(table, key).commit(proposal)
         if proposal.mutation is not None:
             self.replica.apply(proposal.mutation)
         self.send("commit-ack", sender, answers.take, self.name, True)
 
-    def on_hint(self, sender: Node, mutation: Mutation, delivered: Callable[[], None]) -> None:
+    def on_hint(self, sender: SimulatedNode, mutation: Mutation, delivered: Callable[[], None]) -> None:
         """A write that another node kept for this node while it was down."""
         self.replica.apply(mutation)
         self.cluster.world.history.note(self.name, "applied a hint", mutation, ("from", sender.name))
         self.send("hint-ack", sender, delivered)
 
-    def on_batch(self, sender: Node, answers: Answers, number: int, batch: LoggedBatch) -> None:
+    def on_batch(self, sender: SimulatedNode, answers: Answers, number: int, batch: LoggedBatch) -> None:
         """Keep a logged batch for its coordinator."""
         self.batchlog.keep(number, batch)
         self.send("batchlog-ack", sender, answers.take, self.name, True)

@@ -1,8 +1,8 @@
 """A partition as one replica holds it, and the images of it that reads carry about. Pure.
 
-Writes come as `Update`s: any of a deletion of the partition, deletions of ranges, static cells, and rows. Covered
-data is removed at once. The deletion itself stays until it is purged, and continues to cover older data that comes
-late. After the purge nothing remembers it: that is how deleted data comes back from a replica that was down.
+Writes come as `PartitionUpdate`s: any of a deletion of the partition, deletions of ranges, static cells, and rows.
+Covered data is removed at once. The deletion itself stays until it is purged, and continues to cover older data that
+comes late. After the purge nothing remembers it: that is how deleted data comes back from a replica that was down.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ EVERYTHING = Span()
 
 
 @dataclass(slots=True)
-class Update:
+class PartitionUpdate:
     """The effect of one write on one partition of one table."""
 
     deletion: Deletion | None = None
@@ -103,7 +103,7 @@ class Cut:
     """Rows by their keys, instead of a span."""
 
 
-class Partition:
+class SimulatedPartition:
     """Rows in order, and the deletions that cover them."""
 
     __slots__ = ("deletion", "keys", "oldest_end_s", "ranges", "rows", "static")
@@ -116,7 +116,7 @@ class Partition:
         self.keys: list[OrderKey] = []
         self.oldest_end_s: int | None = None
 
-    def apply(self, update: Update) -> None:
+    def apply(self, update: PartitionUpdate) -> None:
         """Merge a write."""
         if update.deletion is not None:
             self._delete_all(update.deletion)
@@ -253,8 +253,8 @@ class Partition:
             return {
                 span: deletion for span, deletion in self.ranges.items() if any(span.holds(at) for at in cut.points)
             }
-        told = {span: deletion for span, deletion in self.ranges.items() if span.touches(cut.span)}
-        return _up_to(told, end, cut.backwards)
+        ranges = {span: deletion for span, deletion in self.ranges.items() if span.touches(cut.span)}
+        return _up_to(ranges, end, cut.backwards)
 
     def _keys_of(self, cut: Cut) -> Iterator[OrderKey]:
         if cut.points is not None:
@@ -313,7 +313,7 @@ def images_agree(images: list[Image]) -> bool:
 def merge_images(images: list[Image], backwards: bool) -> Image:
     """The merged state of the replicas, as far as all of them have answered: to the earliest end of a truncated
     answer."""
-    whole = Partition()
+    whole = SimulatedPartition()
     for image in images:
         whole.apply(as_update(image))
     keys = list(reversed(whole.keys)) if backwards else whole.keys
@@ -331,34 +331,36 @@ def _up_to(ranges: dict[Span, Deletion], end: OrderKey | None, backwards: bool) 
     """Those that begin before the end of a truncated answer."""
     if end is None:
         return ranges
-    told = Span(lower=end) if backwards else Span(upper=end)
-    return {span: deletion for span, deletion in ranges.items() if span.touches(told)}
+    whole = Span(lower=end) if backwards else Span(upper=end)
+    return {span: deletion for span, deletion in ranges.items() if span.touches(whole)}
 
 
-def as_update(image: Image) -> Update:
+def as_update(image: Image) -> PartitionUpdate:
     """The write that brings a partition to the state of an image."""
-    return Update(image.deletion, dict(image.ranges), image.static, dict(zip(image.keys, image.rows, strict=True)))
+    return PartitionUpdate(
+        image.deletion, dict(image.ranges), image.static, dict(zip(image.keys, image.rows, strict=True))
+    )
 
 
-def missing_from(image: Image, merged: Image, queried: frozenset[str] | None = None) -> Update:
+def missing_from(image: Image, merged: Image, queried: frozenset[str] | None = None) -> PartitionUpdate:
     """The update that would have made a replica with this image answer the merged one, within the requested part.
     Markers and deletions are always sent, cells of columns that were not queried never are."""
     known: dict[OrderKey, Row] = dict(zip(image.keys, image.rows, strict=True))
-    told = Update()
+    update = PartitionUpdate()
     if merged.deletion != image.deletion:
-        told.deletion = merged.deletion
-    told.ranges = {span: deletion for span, deletion in merged.ranges.items() if image.ranges.get(span) != deletion}
+        update.deletion = merged.deletion
+    update.ranges = {span: deletion for span, deletion in merged.ranges.items() if image.ranges.get(span) != deletion}
     if merged.static is not None and merged.static != image.static:
-        told.static = _asked_for(merged.static, queried)
-        if told.static.is_empty:
-            told.static = None
+        update.static = _asked_for(merged.static, queried)
+        if update.static.is_empty:
+            update.static = None
     for key, row in zip(merged.keys, merged.rows, strict=True):
         held: Any = known.get(key)
         if held is not row and held != row:
-            mended = _asked_for(row, queried)
-            if mended is row or not mended.is_empty:
-                told.rows[key] = mended
-    return told
+            repaired = _asked_for(row, queried)
+            if repaired is row or not repaired.is_empty:
+                update.rows[key] = repaired
+    return update
 
 
 def _asked_for(row: Row, queried: frozenset[str] | None) -> Row:

@@ -32,7 +32,7 @@ class Proposal(NamedTuple):
 NOTHING = Proposal(NO_BALLOT, None)
 
 
-class Promise(NamedTuple):
+class PaxosPromise(NamedTuple):
     """The answer to a prepare. If it is rejected, `witnessed` is the ballot above it."""
 
     promised: bool
@@ -51,12 +51,12 @@ class Acceptor:
         self.accepted = NOTHING
         self.committed = NOTHING
 
-    def prepare(self, ballot: Ballot) -> Promise:
+    def prepare(self, ballot: Ballot) -> PaxosPromise:
         """Promise to accept nothing below the ballot, unless that was promised of a higher one."""
         if ballot <= self.promised:
-            return Promise(False, self.promised, self.accepted, self.committed)
+            return PaxosPromise(False, self.promised, self.accepted, self.committed)
         self.promised = ballot
-        return Promise(True, ballot, self.accepted, self.committed)
+        return PaxosPromise(True, ballot, self.accepted, self.committed)
 
     def propose(self, proposal: Proposal) -> bool:
         """Accept, unless a higher ballot was promised."""
@@ -84,7 +84,7 @@ class Summary(NamedTuple):
     """Replicas that lack the last commit."""
 
 
-def summary_of(promises: Mapping[str, Promise]) -> Summary:
+def summary_of(promises: Mapping[str, PaxosPromise]) -> Summary:
     """The latest accepted and the latest committed proposal among the promises."""
     in_progress = max((promise.accepted for promise in promises.values()), key=_ballot)
     committed = max((promise.committed for promise in promises.values()), key=_ballot)
@@ -94,7 +94,7 @@ def summary_of(promises: Mapping[str, Promise]) -> Summary:
     return Summary(in_progress, committed, behind)
 
 
-def highest(promises: Iterable[Promise]) -> Ballot:
+def highest(promises: Iterable[PaxosPromise]) -> Ballot:
     """The highest ballot that any replica knows, so that the next one can be above it."""
     return max(
         (max(promise.witnessed, promise.accepted.ballot, promise.committed.ballot) for promise in promises),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headgate.store.simulated.mutations import Mutation
-from headgate.store.simulated.partition import EMPTY, Image, Partition
+from headgate.store.simulated.partition import EMPTY, Image, SimulatedPartition
 from headgate.store.simulated.paxos import Acceptor
 from headgate.store.simulated.selections import Command
 from headgate.store.types import Value
@@ -30,19 +30,19 @@ class LoggedBatch(NamedTuple):
     mutations: tuple[Mutation, ...]
 
 
-class Held(NamedTuple):
+class HeldPartition(NamedTuple):
     """A partition with its key, for scans."""
 
     token: int
     values: tuple[Value, ...]
-    partition: Partition
+    partition: SimulatedPartition
 
 
 class Replica:
     """The storage of one node."""
 
     def __init__(self) -> None:
-        self.tables: dict[str, dict[bytes, Held]] = {}
+        self.tables: dict[str, dict[bytes, HeldPartition]] = {}
         self.gc_grace_s: dict[str, int] = {}
         self.acceptors: dict[tuple[str, bytes], Acceptor] = {}
         self.hints: dict[str, list[Hint]] = {}
@@ -57,7 +57,7 @@ class Replica:
                 self.gc_grace_s[table.name] = table.gc_grace_s
             entry = held.get(mutation.key)
             if entry is None:
-                entry = held[mutation.key] = Held(mutation.token, values, Partition())
+                entry = held[mutation.key] = HeldPartition(mutation.token, values, SimulatedPartition())
             entry.partition.apply(update)
 
     def read(self, command: Command) -> Image:
@@ -67,15 +67,15 @@ class Replica:
 
     def acceptor(self, table: str, key: bytes) -> Acceptor:
         """The Paxos state of a partition."""
-        found = self.acceptors.get((table, key))
-        if found is None:
-            found = self.acceptors[table, key] = Acceptor()
-        return found
+        acceptor = self.acceptors.get((table, key))
+        if acceptor is None:
+            acceptor = self.acceptors[table, key] = Acceptor()
+        return acceptor
 
-    def held_between(self, table: str, above: int, up_to: int) -> list[tuple[bytes, Held]]:
+    def held_between(self, table: str, above: int, up_to: int) -> list[tuple[bytes, HeldPartition]]:
         """Partitions of a token range, in the order of tokens."""
-        found = [(key, held) for key, held in self.tables.get(table, {}).items() if above < held.token <= up_to]
-        return sorted(found, key=lambda entry: (entry[1].token, entry[0]))
+        partitions = [(key, held) for key, held in self.tables.get(table, {}).items() if above < held.token <= up_to]
+        return sorted(partitions, key=lambda entry: (entry[1].token, entry[0]))
 
     def purge(self, table: str, now_s: int, gc_before_s: int) -> None:
         """Compact one table: drop older tombstones, and cells that expired before."""

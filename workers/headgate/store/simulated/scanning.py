@@ -15,13 +15,13 @@ from headgate.store.simulated.answers import Answers
 from headgate.store.simulated.coordinator import require
 from headgate.store.simulated.partition import EMPTY, EVERYTHING, Cut, Image, merge_images
 from headgate.store.simulated.selections import has_live_static, live_rows, shown_values
-from headgate.store.simulated.topology import Group
+from headgate.store.simulated.topology import ReplicaGroup
 from headgate.store.statements import Scan
 from headgate.store.table import Table
 from headgate.store.types import Value
 
 if TYPE_CHECKING:
-    from headgate.store.simulated.node import Node
+    from headgate.store.simulated.node import SimulatedNode
 
 Place = tuple[int, bytes]
 """The place of a partition in token order; its key decides between equal tokens."""
@@ -42,7 +42,7 @@ class Page(NamedTuple):
     after: Place | None
 
 
-class Found(NamedTuple):
+class ScannedPartitions(NamedTuple):
     """The answer of one node: partitions by place, and whether there are more."""
 
     partitions: dict[Place, tuple[tuple[Value, ...], Image]]
@@ -52,7 +52,7 @@ class Found(NamedTuple):
 class Scanning:
     """A node's handling of a scan."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SimulatedNode) -> None:
         self._node = node
         self._cluster = node.cluster
         self._loop = node.cluster.world.loop
@@ -66,7 +66,7 @@ class Scanning:
         up, _ = node.coordinator.split(names)
         for groups in wanted:
             require(groups, up)
-        answers = Answers(self._loop, (Group(frozenset(up), len(up)),))
+        answers = Answers(self._loop, (ReplicaGroup(frozenset(up), len(up)),))
         gc_before_s = node.now_s - self._cluster.gc_grace_s(command.scan.shape.table)
         cut = Cut(EVERYTHING, False, None, node.now_s, gc_before_s)
         for name in up:
@@ -79,7 +79,7 @@ class Scanning:
             require(groups, tuple(answers.replies))
         return self._merged(command, cut, answers.replies)
 
-    def on_range(self, sender: Node, answers: Answers, command: RangeCommand, cut: Cut) -> None:
+    def on_range(self, sender: SimulatedNode, answers: Answers, command: RangeCommand, cut: Cut) -> None:
         """As a replica: return the next partitions of this node."""
         scan = command.scan
         above = scan.from_token if command.after is None else command.after[0] - 1
@@ -96,20 +96,22 @@ class Scanning:
             if rows >= scan.page_rows:
                 end = place
                 break
-        self._node.send("keys", sender, answers.take, self._node.name, Found(partitions, end))
+        self._node.send("keys", sender, answers.take, self._node.name, ScannedPartitions(partitions, end))
 
-    def _merged(self, command: RangeCommand, cut: Cut, replies: dict[str, Found]) -> Page:
+    def _merged(self, command: RangeCommand, cut: Cut, replies: dict[str, ScannedPartitions]) -> Page:
         shape = command.scan.shape
-        ends = [found.end for found in replies.values() if found.end is not None]
+        ends = [scanned.end for scanned in replies.values() if scanned.end is not None]
         end = min(ends) if ends else None
-        values = {place: told[0] for found in replies.values() for place, told in found.partitions.items()}
+        values = {
+            place: partitions[0] for scanned in replies.values() for place, partitions in scanned.partitions.items()
+        }
         rows: list[Any] = []
         for place in sorted(values):
             if end is not None and place > end:
                 break
             replicas = self._cluster.topology.replicas(place[0])
-            told = [replies[name].partitions.get(place) for name in replicas if name in replies]
-            image = merge_images([entry[1] if entry is not None else EMPTY for entry in told], False)
+            partitions = [replies[name].partitions.get(place) for name in replicas if name in replies]
+            image = merge_images([entry[1] if entry is not None else EMPTY for entry in partitions], False)
             rows += _keys_of(shape, values[place], image, cut.now_s)
         return Page(rows, end)
 

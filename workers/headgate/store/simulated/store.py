@@ -17,11 +17,11 @@ from headgate.store.clock import Instant
 from headgate.store.rows import Row
 from headgate.store.simulated.cluster import Cluster
 from headgate.store.simulated.keys import partition_key, token_of
-from headgate.store.simulated.node import DECISIONS, Node
+from headgate.store.simulated.node import DECISIONS, SimulatedNode
 from headgate.store.simulated.scanning import Page, RangeCommand
 from headgate.store.statements import Batch, BatchIf, Decision, Scan, Select, Write, partition_of
-from headgate.store.store import AttemptAnswer, NotEnoughReplicas, Store, Unknown
-from headgate.testing.world.process import Process, State
+from headgate.store.store import AttemptAnswer, NotEnoughReplicas, OutcomeUnknown, Store
+from headgate.testing.world.process import Process, ProcessState
 
 SUSPECT_S = 15.0
 
@@ -34,13 +34,13 @@ class SimulatedStore(Store):
         self.process = process
         self.home = home or process.data_centre
         self._loop = cluster.world.loop
-        self._turn = process.chance.randrange(1_000)
+        self._turn = process.rng.randrange(1_000)
         self._suspect_until_s: dict[str, float] = {}
         self._excluded: frozenset[str] = frozenset()
         self._pending: dict[int, tuple[asyncio.Future[Any], str]] = {}
         self._requests = 0
         self._closed = False
-        for name in self._here():
+        for name in self._local_nodes():
             self._watch(cluster.nodes[name])
 
     # ---- the interface of a Store
@@ -79,21 +79,21 @@ class SimulatedStore(Store):
         pending, self._pending = self._pending, {}
         for future, _ in pending.values():
             if not future.done():
-                future.set_exception(Unknown("The store was closed"))
+                future.set_exception(OutcomeUnknown("The store was closed"))
 
     # ---- the interface for a clock
 
     def coordinators(self) -> Mapping[str, bool]:
         """All nodes of the home data center, and whether each is up as far as this client knows."""
-        return {name: self._is_up(self.cluster.nodes[name]) for name in self._here()}
+        return {name: self._is_up(self.cluster.nodes[name]) for name in self._local_nodes()}
 
     async def ask_time(self, coordinator: str, within_s: float) -> int:
         """A node's own clock, in microseconds, cut to milliseconds."""
         node = self.cluster.nodes[coordinator]
         number, future = self._open(node.name)
-        self._send(node, node.tell_time, number)
-        told: int = await self._await(number, future, within_s, node.name)
-        return told
+        self._send(node, node.answer_time, number)
+        time_us: int = await self._await(number, future, within_s, node.name)
+        return time_us
 
     def exclude(self, coordinators: frozenset[str]) -> None:
         """From now on send nothing to these (but `ask_time`), and to all others again."""
@@ -123,7 +123,7 @@ class SimulatedStore(Store):
         self._pending[self._requests] = (future, node)
         return self._requests, future
 
-    def _send(self, node: Node, receive: Any, number: int, *args: Any) -> None:
+    def _send(self, node: SimulatedNode, receive: Any, number: int, *args: Any) -> None:
         def answered(answer: Any) -> None:
             self._answered(number, answer)
 
@@ -154,11 +154,11 @@ class SimulatedStore(Store):
         self._suspect_until_s[node] = self._loop.time() + SUSPECT_S
         entry = self._pending.get(number)
         if entry is not None and not entry[0].done():
-            entry[0].set_exception(Unknown("No answer in time", coordinator=node))
+            entry[0].set_exception(OutcomeUnknown("No answer in time", coordinator=node))
 
-    def _coordinator_for(self, statement: Any) -> Node:
+    def _coordinator_for(self, statement: Any) -> SimulatedNode:
         nodes = self.cluster.nodes
-        usable = [name for name in self._here() if name not in self._excluded and self._is_up(nodes[name])]
+        usable = [name for name in self._local_nodes() if name not in self._excluded and self._is_up(nodes[name])]
         if not usable:
             raise NotEnoughReplicas("No node of the home data centre can be reached")
         self._turn += 1
@@ -176,28 +176,28 @@ class SimulatedStore(Store):
             plan.sort(key=lambda name: self._suspect_until_s.get(name, 0.0) > now_s)
         return nodes[plan[0]]
 
-    def _here(self) -> tuple[str, ...]:
+    def _local_nodes(self) -> tuple[str, ...]:
         return self.cluster.topology.nodes.get(self.home, ())
 
-    def _is_up(self, node: Node) -> bool:
+    def _is_up(self, node: SimulatedNode) -> bool:
         """A dead node breaks its connections, so its clients know; a stopped or partitioned one does not."""
-        return node.process.state is not State.DEAD
+        return node.process.state is not ProcessState.DEAD
 
-    def _watch(self, node: Node) -> None:
+    def _watch(self, node: SimulatedNode) -> None:
         """A node that dies breaks its connections: every caller that waited for it learns that, and nothing else."""
 
-        def look() -> None:
-            if node.process.state is State.DEAD:
+        def check() -> None:
+            if node.process.state is ProcessState.DEAD:
                 for number, (_, name) in list(self._pending.items()):
                     if name == node.name:
                         self._loop.call_later(0.0005, self._broken, number, context=self.process.context)
 
-        self.cluster.watch(node.name, look)
+        self.cluster.watch(node.name, check)
 
     def _broken(self, number: int) -> None:
         entry = self._pending.get(number)
         if entry is not None and not entry[0].done():
-            entry[0].set_exception(Unknown("The connection broke before the answer", coordinator=entry[1]))
+            entry[0].set_exception(OutcomeUnknown("The connection broke before the answer", coordinator=entry[1]))
 
 
 def _token(statement: Any) -> int | None:
@@ -235,6 +235,6 @@ class SimulatedTime:
     def __init__(self, process: Process) -> None:
         self._clock = process.clock
 
-    def look(self) -> Instant:
+    def read_instant(self) -> Instant:
         """Both, at the same time."""
         return Instant(round(self._clock.boottime_s() * 1_000_000), self._clock.wall_us())

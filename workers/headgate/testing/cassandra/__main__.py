@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from headgate.errors import HeadgateError, SpecError
+from headgate.errors import HeadgateError, InvalidRequest
 from headgate.testing.cassandra.archive import find_installation
 from headgate.testing.cassandra.connection import Connection
 from headgate.testing.cassandra.image import image_archive
@@ -26,7 +26,7 @@ from headgate.testing.cassandra.kept import default_state_directory, find_kept, 
 from headgate.testing.cassandra.settings import NodeSettings, Profile
 from headgate.testing.debian import unpacked
 from headgate.testing.docker_engine import PACKAGES
-from headgate.testing.progress import say
+from headgate.testing.progress import print_progress
 
 NOT_RUNNING = 3
 
@@ -36,48 +36,50 @@ def main(arguments: Sequence[str]) -> int:
     asked = _parser().parse_args(arguments)
     try:
         with redirect_stdout(sys.stderr):
-            found = _run(asked)
+            exit_code = _run(asked)
     except HeadgateError as error:
-        say(f"headgate: {error}", to=sys.stderr)
+        print_progress(f"headgate: {error}", to=sys.stderr)
         return 1
-    if found is not None:
-        for name, value in found.environment().items():
-            say(f"{name}={shlex.quote(value)}")
-    return NOT_RUNNING if asked.command == "status" and found is None else 0
+    if exit_code is not None:
+        for name, value in exit_code.environment().items():
+            print_progress(f"{name}={shlex.quote(value)}")
+    return NOT_RUNNING if asked.command == "status" and exit_code is None else 0
 
 
 def _run(asked: argparse.Namespace) -> Connection | None:
     directory: Path = asked.state_dir
     match asked.command:
         case "fetch":
-            say(f"Cassandra's jars are in {find_installation().jars}")
+            print_progress(f"Cassandra's jars are in {find_installation().jars}")
             if asked.with_engine:
                 unpacked(*PACKAGES)
-                say(f"a container image of them is {image_archive()}")
+                print_progress(f"a container image of them is {image_archive()}")
         case "start":
             settings = NodeSettings(profile=Profile(asked.profile), overrides=_overrides(asked.set))
             return start_kept(directory, settings, address=asked.address, native_port=asked.port)
         case "stop":
-            say("stopped" if stop_kept(directory) else "not running")
+            print_progress("stopped" if stop_kept(directory) else "not running")
         case "status":
-            found = find_kept(directory)
-            say(f"running; state: {directory}" if found is not None else f"not running; state: {directory}")
-            return found
+            server = find_kept(directory)
+            print_progress(
+                f"running; state: {directory}" if server is not None else f"not running; state: {directory}"
+            )
+            return server
     return None
 
 
 def _overrides(pairs: Sequence[str]) -> dict[str, object]:
     """`name=value` as in cassandra.yaml; a value that reads as JSON is one, any other is text."""
-    told: dict[str, object] = {}
+    overrides: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise SpecError("invalid setting", remedy="write --set name=value", got=pair)
+            raise InvalidRequest("invalid setting", remedy="write --set name=value", got=pair)
         try:
-            told[name] = json.loads(value)
+            overrides[name] = json.loads(value)
         except ValueError:
-            told[name] = value
-    return told
+            overrides[name] = value
+    return overrides
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,14 +14,14 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing import progress
 from headgate.testing.cache import cached, is_cached
 from headgate.testing.cassandra.installation import Installation
 from headgate.testing.cassandra.jars import VERSION, jars
 from headgate.testing.cassandra.java import Java, find_java
 from headgate.testing.cassandra.node import Node
-from headgate.testing.cassandra.settings import NodeSettings, Place
+from headgate.testing.cassandra.settings import NodePlace, NodeSettings
 from headgate.testing.ownership import temporary_directory
 from headgate.testing.ports import server_ports
 
@@ -108,7 +108,7 @@ def class_data_archive(java: Java, directory: Path) -> Path | None:
 def _learn(java: Java, jar_directory: Path, archive: Path) -> None:
     directory = temporary_directory("headgate-cassandra-")
     native, storage, jmx = server_ports(3)
-    place = Place(directory, "127.0.0.1", native, storage, jmx)
+    place = NodePlace(directory, "127.0.0.1", native, storage, jmx)
     node = Node(
         NodeSettings(),
         place,
@@ -121,7 +121,7 @@ def _learn(java: Java, jar_directory: Path, archive: Path) -> None:
             node.cql(lesson)
         node.stop()
         if not archive.is_file():
-            raise Surroundings(
+            raise EnvironmentProblem(
                 "Java created no class-data archive",
                 remedy=f"its last lines:\n{node.server.last_error_lines()}",
                 java=java.program,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from importlib.util import find_spec
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.store.connection_variables import connection_variables
 from headgate.testing.cassandra.connection import read_connection
 from headgate.testing.cassandra.docker import DockerCassandra
@@ -39,11 +39,11 @@ def decide_source(environment: Mapping[str, str], *, docker_runs: bool) -> Sourc
     has_points = "CONTACT_POINTS" in connection_variables(environment)
     if named:
         if named not in set(Source):
-            raise SpecError(
+            raise InvalidRequest(
                 "unknown source of Cassandra", remedy=f"set {VARIABLE} to jars, docker or existing", got=named
             )
         if named == Source.EXISTING and not has_points:
-            raise SpecError(
+            raise InvalidRequest(
                 "an existing cluster is requested, but none is named", remedy="set HEADGATE_CONTACT_POINTS"
             )
         return Source(named)

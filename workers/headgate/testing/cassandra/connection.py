@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 from headgate.store.connection_variables import VARIABLES, connection_variables, prefixed
 
 NATIVE_PORT = 9042
@@ -66,7 +66,7 @@ class Connection:
         Those with the prefix are set and empty, so that these variables override any other environment. A test never
         reaches the Cassandra of a developer's HEADGATE_CONTACT_POINTS.
         """
-        said = {
+        variables = {
             **prefixed(dict.fromkeys(VARIABLES, "")),
             "CONTACT_POINTS": ",".join(str(point) for point in self.contact_points),
             "DATA_CENTER": self.data_center,
@@ -75,12 +75,12 @@ class Connection:
             "USE_SSL": "false" if self.tls is None else "true",
         }
         if self.username is not None and self.password is not None:
-            said |= {"USERNAME": self.username, "PASSWORD": self.password}
+            variables |= {"USERNAME": self.username, "PASSWORD": self.password}
         if self.tls is not None:
-            said["SSL_CA"] = str(self.tls.ca)
+            variables["SSL_CA"] = str(self.tls.ca)
             if self.tls.certificate is not None and self.tls.key is not None:
-                said |= {"SSL_CERT": str(self.tls.certificate), "SSL_KEY": str(self.tls.key)}
-        return said
+                variables |= {"SSL_CERT": str(self.tls.certificate), "SSL_KEY": str(self.tls.key)}
+        return variables
 
 
 def read_connection(environment: Mapping[str, str]) -> Connection:
@@ -91,7 +91,7 @@ def read_connection(environment: Mapping[str, str]) -> Connection:
     if parse_switch("USE_SSL", environment.get("USE_SSL", "false")):
         named = {name: Path(environment[name]) for name in ("SSL_CA", "SSL_CERT", "SSL_KEY") if environment.get(name)}
         if "SSL_CA" not in named:
-            raise SpecError(
+            raise InvalidRequest(
                 "USE_SSL is on, but no authority is trusted", remedy="set SSL_CA to the file of the authority"
             )
         tls = TlsFiles(named["SSL_CA"], named.get("SSL_CERT"), named.get("SSL_KEY"))
@@ -110,7 +110,7 @@ def parse_contact_points(text: str) -> tuple[ContactPoint, ...]:
     """`host[:port]` separated by commas; an IPv6 address with a port is in brackets."""
     points = tuple(_contact_point(part.strip()) for part in text.split(",") if part.strip())
     if not points:
-        raise SpecError("no contact point is named", remedy="set CONTACT_POINTS to host[:port],host[:port]")
+        raise InvalidRequest("no contact point is named", remedy="set CONTACT_POINTS to host[:port],host[:port]")
     return points
 
 
@@ -123,7 +123,7 @@ def _contact_point(text: str) -> ContactPoint:
     else:
         host, _, port = text.partition(":")
     if not host or (port and not (port.isdecimal() and 0 < int(port) < 65536)):
-        raise SpecError("invalid contact point", remedy="write host or host:port", got=text)
+        raise InvalidRequest("invalid contact point", remedy="write host or host:port", got=text)
     return ContactPoint(host, int(port) if port else NATIVE_PORT)
 
 
@@ -134,4 +134,4 @@ def parse_switch(name: str, text: str) -> bool:
         return True
     if lowered in {"false", "0", "no", "off", ""}:
         return False
-    raise SpecError("neither true nor false", remedy="write true or false", name=name, got=text)
+    raise InvalidRequest("neither true nor false", remedy="write true or false", name=name, got=text)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from headgate.errors import Bug, HeadgateError, Refused, SpecError, Unavailable
+from headgate.errors import Bug, HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.testing.cassandra.connection import Connection, ContactPoint
 
 Row = dict[str, object]
@@ -31,12 +31,12 @@ _CONSISTENCIES = {
         ("ANY", "ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "EACH_QUORUM", "SERIAL", "LOCAL_SERIAL")
     )
 } | {"LOCAL_ONE": 10}
-_BAD_CREDENTIALS, _COULD_NOT_LOOK = 0x0100, "Unable to perform authentication"
+_BAD_CREDENTIALS, _COULD_NOT_CHECK = 0x0100, "Unable to perform authentication"
 _REFUSED_CODES = {0x0100, 0x2100}
 _UNAVAILABLE_CODES = {0x1000, 0x1001, 0x1002, 0x1003, 0x1100, 0x1200, 0x1300, 0x1400, 0x1500, 0x1600, 0x1700}
 
 
-class RefusedTls(Refused):
+class RefusedTls(OperationRefused):
     """One side did not accept the other's certificate; asking again changes nothing."""
 
 
@@ -71,7 +71,7 @@ class CqlProbe:
         text = cql.encode()
         level = _CONSISTENCIES.get(consistency)
         if level is None:
-            raise SpecError(
+            raise InvalidRequest(
                 "unknown consistency level", remedy=f"one of {', '.join(_CONSISTENCIES)}", got=consistency
             )
         opcode, body = self._ask(_QUERY, struct.pack(">i", len(text)) + text + struct.pack(">HB", level, 0))
@@ -115,7 +115,9 @@ class CqlProbe:
         if opcode != _AUTHENTICATE:
             raise Bug("the server greeted with an unexpected message", opcode=opcode)
         if self.connection.username is None or self.connection.password is None:
-            raise Refused("the server requires authentication", remedy="set USERNAME and PASSWORD", at=self.point)
+            raise OperationRefused(
+                "the server requires authentication", remedy="set USERNAME and PASSWORD", at=self.point
+            )
         token = b"\0" + self.connection.username.encode() + b"\0" + self.connection.password.encode()
         opcode, _ = self._ask(_AUTH_RESPONSE, struct.pack(">i", len(token)) + token)
         if opcode != _AUTH_SUCCESS:
@@ -161,17 +163,17 @@ class CqlProbe:
         return b"".join(pieces)
 
 
-def _error(code: int, said: str, point: ContactPoint) -> HeadgateError:
-    if code == _BAD_CREDENTIALS and _COULD_NOT_LOOK in said:
+def _error(code: int, detail: str, point: ContactPoint) -> HeadgateError:
+    if code == _BAD_CREDENTIALS and _COULD_NOT_CHECK in detail:
         # It was not rejected: the server could not read its roles without a quorum.
-        return Unavailable("the server could not look up the user", cause=said, at=point)
+        return Unavailable("the server could not look up the user", cause=detail, at=point)
     if code in _REFUSED_CODES:
-        return Refused("the server rejected the request", cause=said, at=point)
+        return OperationRefused("the server rejected the request", cause=detail, at=point)
     if code in _UNAVAILABLE_CODES:
-        return Unavailable("the server failed", cause=said, at=point)
+        return Unavailable("the server failed", cause=detail, at=point)
     if code == 0x000A:
-        return Unavailable("the server does not support this version of CQL", cause=said, at=point)
-    return SpecError("the server did not accept the statement", cause=said, code=f"{code:#06x}")
+        return Unavailable("the server does not support this version of CQL", cause=detail, at=point)
+    return InvalidRequest("the server did not accept the statement", cause=detail, code=f"{code:#06x}")
 
 
 class _Reader:

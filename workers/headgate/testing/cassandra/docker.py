@@ -13,21 +13,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from headgate.errors import HeadgateError, Refused, SpecError, Surroundings, Unavailable
+from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.testing.cassandra import settings
 from headgate.testing.cassandra.connection import NATIVE_PORT, Connection, ContactPoint
 from headgate.testing.cassandra.cql_probe import CqlProbe, Row
 from headgate.testing.cassandra.image import IMAGE
 from headgate.testing.cassandra.node import START_TIMEOUT_S
 from headgate.testing.cassandra.security import DEFAULT, replace_default_superuser
-from headgate.testing.cassandra.settings import NodeSettings, Place, Profile
+from headgate.testing.cassandra.settings import NodePlace, NodeSettings, Profile
 from headgate.testing.ports import server_ports
 
 if TYPE_CHECKING:
     from testcontainers.community.cassandra import CassandraContainer
 
 IMAGE_VARIABLE = "HEADGATE_CASSANDRA_IMAGE"
-_HERE = "@ADDRESS@"
+_OWN_ADDRESS = "@ADDRESS@"
 _DIRECTORY = Path("/var/lib/cassandra")
 _COMMAND = (
     'printf %s "$HEADGATE_YAML" | sed "s/@ADDRESS@/$(hostname -i | cut -d " " -f 1)/g" > /tmp/headgate.yaml'
@@ -38,10 +38,10 @@ _COMMAND = (
 
 def container_environment(wanted: NodeSettings) -> dict[str, str]:
     """The variables that give a container of the official image (or one that behaves like it) our settings."""
-    place = Place(_DIRECTORY, _HERE, NATIVE_PORT, 7000, 7199)
-    told = settings.cassandra_yaml(settings.for_any_address(wanted, broadcast=_HERE), place)
+    place = NodePlace(_DIRECTORY, _OWN_ADDRESS, NATIVE_PORT, 7000, 7199)
+    yaml = settings.cassandra_yaml(settings.for_any_address(wanted, broadcast=_OWN_ADDRESS), place)
     return {
-        "HEADGATE_YAML": told,
+        "HEADGATE_YAML": yaml,
         "HEADGATE_RACKDC": settings.rackdc_properties(wanted),
         "MAX_HEAP_SIZE": f"{wanted.heap}M",
         "HEAP_NEWSIZE": "128M",
@@ -84,23 +84,23 @@ class DockerCassandra:
         timeout_s: float = START_TIMEOUT_S,
     ) -> DockerCassandra:
         """Start a container of the official image, and return when it answers."""
-        told = wanted or NodeSettings()
-        if told.tls is not None:
-            raise SpecError("a container does not support TLS", remedy="set HEADGATE_TEST_CASSANDRA=jars")
-        container = _container(image or os.environ.get(IMAGE_VARIABLE) or IMAGE, told)
+        node_settings = wanted or NodeSettings()
+        if node_settings.tls is not None:
+            raise InvalidRequest("a container does not support TLS", remedy="set HEADGATE_TEST_CASSANDRA=jars")
+        container = _container(image or os.environ.get(IMAGE_VARIABLE) or IMAGE, node_settings)
         try:
             container.start()
-            started = cls(container, told)
+            started = cls(container, node_settings)
             started._wait_until_ready(timeout_s)
         except HeadgateError:
             container.stop()
             raise
         except Exception as error:
-            said = _last_lines(container)
+            output = _last_lines(container)
             container.stop()
-            raise Surroundings(
+            raise EnvironmentProblem(
                 "Docker did not start Cassandra",
-                remedy=f"check Docker's output, or set HEADGATE_TEST_CASSANDRA=jars{said}",
+                remedy=f"check Docker's output, or set HEADGATE_TEST_CASSANDRA=jars{output}",
                 why=str(error).splitlines()[0][:300] if str(error) else type(error).__name__,
             ) from error
         return started
@@ -151,7 +151,7 @@ class DockerCassandra:
     def _not_ready(self) -> HeadgateError | None:
         try:
             self.cql("SELECT release_version FROM system.local")
-        except Refused as error:
+        except OperationRefused as error:
             if self.settings.username != DEFAULT.username:
                 try:
                     replace_default_superuser(self.probe, self._connection)
@@ -167,7 +167,7 @@ def _container(image: str, wanted: NodeSettings) -> CassandraContainer:
     try:
         from testcontainers.community.cassandra import CassandraContainer
     except ImportError:
-        raise Surroundings(
+        raise EnvironmentProblem(
             "testcontainers is not installed",
             remedy="pip install 'headgate[test]', or set HEADGATE_TEST_CASSANDRA=jars",
         ) from None

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 from headgate.testing import progress
 from headgate.testing.cache import cached, is_cached
 from headgate.testing.cassandra.java import find_java
@@ -81,23 +81,23 @@ def _fetch(entry: Path) -> None:
         raise maven_failure(done.stdout + done.stderr)
     shutil.rmtree(work)
     if not (entry / f"cassandra-all-{VERSION}.jar").is_file():
-        raise Surroundings(
+        raise EnvironmentProblem(
             "Maven downloaded no Cassandra", remedy="check which `mvn` this machine uses", program=maven
         )
 
 
-def maven_failure(said: str) -> Surroundings:
+def maven_failure(output: str) -> EnvironmentProblem:
     """One line for Maven's long error, without the addresses of its registry."""
-    if "No space left on device" in said:
-        return Surroundings("the disk is full", remedy="free 400 MB for Maven and the jars")
-    errors = [line.removeprefix("[ERROR]").strip() for line in said.splitlines() if "[ERROR]" in line]
-    line = re.sub(r"https?://\S+", "(the registry)", errors[0] if errors else said.strip()[-300:])
-    if _NO_NETWORK.search(said):
-        return Surroundings(
+    if "No space left on device" in output:
+        return EnvironmentProblem("the disk is full", remedy="free 400 MB for Maven and the jars")
+    errors = [line.removeprefix("[ERROR]").strip() for line in output.splitlines() if "[ERROR]" in line]
+    line = re.sub(r"https?://\S+", "(the registry)", errors[0] if errors else output.strip()[-300:])
+    if _NO_NETWORK.search(output):
+        return EnvironmentProblem(
             "Maven cannot reach its registry",
             remedy="check the network; configure a proxy or mirror in Maven's settings.xml",
             cause=line[:300],
         )
-    return Surroundings(
+    return EnvironmentProblem(
         "Maven could not resolve Cassandra's jars", remedy="run it again, or check Maven's output", cause=line
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.errors import Surroundings
+from headgate.errors import EnvironmentProblem
 
 ACCEPTED = (11, 17)
 SYSTEM = Path("/usr/lib/jvm")
@@ -42,17 +42,19 @@ class Java:
 
 def find_java() -> Java:
     """The first Java of JAVA_HOME, PATH and the system's directory that Cassandra accepts."""
-    seen: list[str] = []
+    checked: list[str] = []
     for program in _candidates():
-        said = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
-        major = parse_major(said)
+        output = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
+        major = parse_major(output)
         if major in ACCEPTED:
-            return Java(program.resolve(), major, parse_build(said))
+            return Java(program.resolve(), major, parse_build(output))
         if major is not None:  # macOS has a program `java` also where there is no Java
-            seen.append(str(major))
-    if not seen:
-        raise Surroundings("Java is missing", remedy=_REMEDY)
-    raise Surroundings("Cassandra 5 requires Java 17 or 11", remedy=_REMEDY, found=" and ".join(sorted(set(seen))))
+            checked.append(str(major))
+    if not checked:
+        raise EnvironmentProblem("Java is missing", remedy=_REMEDY)
+    raise EnvironmentProblem(
+        "Cassandra 5 requires Java 17 or 11", remedy=_REMEDY, version=" and ".join(sorted(set(checked)))
+    )
 
 
 def _candidates() -> Iterable[Path]:
@@ -63,25 +65,25 @@ def _candidates() -> Iterable[Path]:
     return (home / "java" for home in homes if os.access(home / "java", os.X_OK))
 
 
-def parse_major(said: str) -> int | None:
+def parse_major(output: str) -> int | None:
     """The 17 in `openjdk version "17.0.15"`, the 8 in `"1.8.0_392"`."""
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    return int(found[1]) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    return int(match[1]) if match else None
 
 
-def parse_build(said: str) -> str:
+def parse_build(output: str) -> str:
     """The exact build, fit for a file name; an archive of one build is useless to another."""
-    found = re.search(r"\(build ([^,)]+)", said) or re.search(r'version "([^"]+)"', said)
-    return re.sub(r"[^A-Za-z0-9.+-]", "_", found[1]) if found else "unknown"
+    match = re.search(r"\(build ([^,)]+)", output) or re.search(r'version "([^"]+)"', output)
+    return re.sub(r"[^A-Za-z0-9.+-]", "_", match[1]) if match else "unknown"
 
 
 def require_memory(needs_mb: int) -> None:
     """Refuse early where Linux would kill the server late; elsewhere the system swaps."""
-    found = re.search(r"MemAvailable:\s+(\d+) kB", _MEMORY.read_text()) if _MEMORY.exists() else None
-    if found is not None and int(found[1]) // 1024 < needs_mb:
-        raise Surroundings(
+    match = re.search(r"MemAvailable:\s+(\d+) kB", _MEMORY.read_text()) if _MEMORY.exists() else None
+    if match is not None and int(match[1]) // 1024 < needs_mb:
+        raise EnvironmentProblem(
             "too little memory is free to start Cassandra",
             remedy="stop other programs, or start fewer nodes",
-            free_mb=int(found[1]) // 1024,
+            free_mb=int(match[1]) // 1024,
             needs_mb=needs_mb,
         )

@@ -11,22 +11,22 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headgate.errors import Conflict, SpecError, Surroundings
-from headgate.testing.cache import cache_root, locked, require_room
+from headgate.errors import Conflict, EnvironmentProblem, InvalidRequest
+from headgate.testing.cache import cache_root, locked, require_disk_space
 from headgate.testing.cassandra.archive import find_parts, forget_learned, keep_learned, learning_arguments
 from headgate.testing.cassandra.connection import Connection, read_connection
 from headgate.testing.cassandra.java import require_memory
 from headgate.testing.cassandra.node import START_TIMEOUT_S, GivenUp, Node
-from headgate.testing.cassandra.settings import NodeSettings, Place, Profile
+from headgate.testing.cassandra.settings import NodePlace, NodeSettings, Profile
 from headgate.testing.ports import server_ports
 from headgate.testing.processes import Server, port_taken
 
-_ROOM_MB = 500
-_PID, _TOLD = "cassandra.pid", "server.json"
+_DISK_MB = 500
+_PID, _SERVER_FILE = "cassandra.pid", "server.json"
 
 
 @dataclass(frozen=True)
-class Told:
+class KeptServer:
     """The record of one command for the next."""
 
     address: str
@@ -76,7 +76,7 @@ def start_kept(
     directory = directory.resolve()
     starting = starting or Starting()
     with locked(directory / ".lock"):
-        before = read_told(directory)
+        before = read_kept(directory)
         running = before is not None and _server(directory).alive()
         if before is not None and running:
             _require_same_place(before, address, native_port)
@@ -85,13 +85,13 @@ def start_kept(
         if before is not None and running:
             # It may still be starting, for a command that was ended meanwhile.
             ports = (before.native_port, before.storage_port, before.jmx_port)
-            node = Node(wanted, Place(directory, address, *ports), installation=parts, pid_file=directory / _PID)
+            node = Node(wanted, NodePlace(directory, address, *ports), installation=parts, pid_file=directory / _PID)
             node.wait_until_ready(timeout_s=timeout_s, is_given_up=starting.is_given_up)
             return before.connection
         require_memory(wanted.memory_mb)
-        require_room(directory, _ROOM_MB)
+        require_disk_space(directory, _DISK_MB)
         ports = _ports(before, address, native_port)
-        place = Place(directory, address, *ports)
+        place = NodePlace(directory, address, *ports)
         forget_learned(directory)
         node = Node(
             wanted,
@@ -100,9 +100,9 @@ def start_kept(
             pid_file=directory / _PID,
             extra_arguments=learning_arguments(parts, directory) if wanted.profile is Profile.FUNCTIONAL else (),
         )
-        told = Told(address, *ports, node.connection.environment())
+        server = KeptServer(address, *ports, node.connection.environment())
         # Written before the start: a command that is killed meanwhile leaves what ends the server.
-        _write(directory / _TOLD, json.dumps(told.__dict__, indent=2) + "\n")
+        _write(directory / _SERVER_FILE, json.dumps(server.__dict__, indent=2) + "\n")
         if starting.is_given_up():
             raise GivenUp(at=node.connection.contact_points[0])
         starting.launched = True
@@ -125,19 +125,19 @@ def stop_kept(directory: Path) -> bool:
 
 def find_kept(directory: Path) -> Connection | None:
     """How to reach the node of this directory, when it runs."""
-    told = read_told(directory.resolve())
-    return told.connection if told is not None and _server(directory.resolve()).alive() else None
+    server = read_kept(directory.resolve())
+    return server.connection if server is not None and _server(directory.resolve()).alive() else None
 
 
-def read_told(directory: Path) -> Told | None:
+def read_kept(directory: Path) -> KeptServer | None:
     """The record of the command that started it last."""
-    file = directory / _TOLD
+    file = directory / _SERVER_FILE
     if not file.exists():
         return None
     try:
-        return Told(**json.loads(file.read_text()))
+        return KeptServer(**json.loads(file.read_text()))
     except (ValueError, TypeError):
-        raise SpecError(
+        raise InvalidRequest(
             "not a state directory of a node", remedy="name another directory, or remove this one", file=file
         ) from None
 
@@ -146,7 +146,7 @@ def _server(directory: Path) -> Server:
     return Server("cassandra", [], log=directory / "system.log", pid_file=directory / _PID)
 
 
-def _require_same_place(running: Told, address: str, native_port: int | None) -> None:
+def _require_same_place(running: KeptServer, address: str, native_port: int | None) -> None:
     if running.address != address or native_port not in (None, running.native_port):
         raise Conflict(
             "the node of this directory runs at another address",
@@ -155,7 +155,7 @@ def _require_same_place(running: Told, address: str, native_port: int | None) ->
         )
 
 
-def _ports(before: Told | None, address: str, native_port: int | None) -> tuple[int, int, int]:
+def _ports(before: KeptServer | None, address: str, native_port: int | None) -> tuple[int, int, int]:
     """Those of last time where they are still free, else new ones; a requested native port is kept."""
     addresses = sorted({address, "127.0.0.1"})
     native, storage, jmx = server_ports(3, addresses)
@@ -163,7 +163,7 @@ def _ports(before: Told | None, address: str, native_port: int | None) -> tuple[
         native = native if port_taken(address, before.native_port) else before.native_port
         storage = storage if port_taken(address, before.storage_port) else before.storage_port
     if native_port is not None and port_taken(address, native_port):
-        raise Surroundings(
+        raise EnvironmentProblem(
             "the port is taken",
             remedy="stop the program that listens on it, or do not set the port",
             port=f"{address}:{native_port}",
@@ -174,7 +174,7 @@ def _ports(before: Told | None, address: str, native_port: int | None) -> tuple[
 def _write(file: Path, text: str) -> None:
     """In one step, and for our eyes only: it holds a password."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_suffix(".new")
-    beside.touch(mode=0o600)
-    beside.write_text(text)
-    beside.replace(file)
+    new_file = file.with_suffix(".new")
+    new_file.touch(mode=0o600)
+    new_file.write_text(text)
+    new_file.replace(file)

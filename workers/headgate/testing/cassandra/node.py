@@ -13,13 +13,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from headgate.errors import HeadgateError, Refused, SpecError, Surroundings, Unavailable
+from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.testing import namespaces
 from headgate.testing.cassandra import security, settings
 from headgate.testing.cassandra.connection import Connection, ContactPoint, TlsFiles
 from headgate.testing.cassandra.cql_probe import CqlProbe, RefusedTls, Row
 from headgate.testing.cassandra.installation import Installation
-from headgate.testing.cassandra.settings import NodeSettings, Place
+from headgate.testing.cassandra.settings import NodePlace, NodeSettings
 from headgate.testing.processes import Server
 
 START_TIMEOUT_S = 240.0
@@ -46,7 +46,7 @@ class Node:
     def __init__(
         self,
         node_settings: NodeSettings,
-        place: Place,
+        place: NodePlace,
         *,
         installation: Installation,
         namespace: str | None = None,
@@ -133,9 +133,9 @@ class Node:
         """A CQL connection to this very node, from a place that can reach it."""
         where = namespaces.inside(self.namespace) if self.namespace is not None else nullcontext()
         with where:
-            return self.probe_from_here(connection, timeout_s=timeout_s)
+            return self.probe_locally(connection, timeout_s=timeout_s)
 
-    def probe_from_here(self, connection: Connection | None = None, *, timeout_s: float = 10.0) -> CqlProbe:
+    def probe_locally(self, connection: Connection | None = None, *, timeout_s: float = 10.0) -> CqlProbe:
         """A CQL connection to this node from the caller's place, such as a client's host."""
         return CqlProbe(self.connection.contact_points[0], connection or self.connection, timeout_s=timeout_s)
 
@@ -172,7 +172,7 @@ class Node:
             return error
         except RefusedTls:
             raise
-        except Refused as error:
+        except OperationRefused as error:
             # Either the server has not made its default superuser yet, or that one has not made ours.
             return self._replace_default_superuser() or error
         return None
@@ -182,7 +182,7 @@ class Node:
             return None
         try:
             security.replace_default_superuser(self.probe, self.connection)
-        except (Refused, Unavailable, SpecError) as error:
+        except (OperationRefused, Unavailable, InvalidRequest) as error:
             return error
         return None
 
@@ -241,11 +241,11 @@ _REASONS = (
 )
 
 
-def start_failure(log: Path, lines: str, place: Place) -> Surroundings:
+def start_failure(log: Path, lines: str, place: NodePlace) -> EnvironmentProblem:
     """Why it ended before it answered: one line with the remedy, then its own last lines."""
     text = log.read_text(errors="replace")[-200_000:] if log.exists() else ""
     for pattern, message, remedy in _REASONS:
         if pattern.search(text):
             ports = f"{place.native_port}, {place.storage_port}, {place.jmx_port}"
-            return Surroundings(message, remedy=f"{remedy}\n{lines}", address=place.address, ports=ports)
-    return Surroundings("Cassandra did not start", remedy=f"its last lines:\n{lines}", log=log)
+            return EnvironmentProblem(message, remedy=f"{remedy}\n{lines}", address=place.address, ports=ports)
+    return EnvironmentProblem("Cassandra did not start", remedy=f"its last lines:\n{lines}", log=log)

@@ -14,22 +14,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from headgate.errors import HeadgateError, Refused, Unavailable
-from headgate.testing.cache import require_room
+from headgate.errors import HeadgateError, OperationRefused, Unavailable
+from headgate.testing.cache import require_disk_space
 from headgate.testing.cassandra.archive import find_installation
 from headgate.testing.cassandra.connection import Connection
 from headgate.testing.cassandra.cql_probe import Row
 from headgate.testing.cassandra.installation import Installation
 from headgate.testing.cassandra.java import require_memory
 from headgate.testing.cassandra.node import START_TIMEOUT_S, Node
-from headgate.testing.cassandra.settings import NodeSettings, Place, evenly_spaced_tokens
+from headgate.testing.cassandra.settings import NodePlace, NodeSettings, evenly_spaced_tokens
 from headgate.testing.cassandra.tls import Certificates
-from headgate.testing.network import Host, Network
+from headgate.testing.network import NamespaceNetwork, NetworkHost
 from headgate.testing.ownership import temporary_directory
 from headgate.testing.ports import server_ports
 from headgate.testing.processes import wait_until
 
-_ROOM_MB_PER_NODE = 400
+_DISK_MB_PER_NODE = 400
 _ROLES_ARRIVE_S = 20.0
 _ASK_ROLES = "SELECT * FROM system_auth.roles"
 _ASK_HISTORY = "SELECT * FROM system_distributed.parent_repair_history"
@@ -62,7 +62,7 @@ class Ring:
         native, storage, *jmx = server_ports(2 + nodes, addresses)
         directory = _directory(nodes)
         places = [
-            Place(directory / f"n{number + 1}", address, native, storage, jmx[number])
+            NodePlace(directory / f"n{number + 1}", address, native, storage, jmx[number])
             for number, address in enumerate(addresses)
         ]
         made = [_node(wanted, place, parts, tls, None) for place in _as_ring(places)]
@@ -102,7 +102,7 @@ class Ring:
                     raise Unavailable(
                         "the ring is not complete",
                         remedy=f"the node's last lines:\n{node.server.last_error_lines()}",
-                        seen_from=node.address,
+                        observer=node.address,
                         last=why,
                     )
                 time.sleep(0.1)
@@ -124,10 +124,10 @@ class Ring:
 
     def _spread_roles(self) -> None:
         for node in self.nodes:
-            with suppress(Unavailable, Refused):
+            with suppress(Unavailable, OperationRefused):
                 node.cql(_ASK_ROLES, consistency="ALL")
 
-    def mend(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+    def restore(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Resume paused nodes, start dead ones, and return when the ring is complete."""
         for node in self.nodes:
             node.resume()
@@ -141,11 +141,11 @@ class Ring:
 
     def _schema_versions(self) -> set[str]:
         """The schema version of the nodes that answer; a dead, paused or partitioned one learns it later."""
-        seen = set()
+        versions = set()
         for node in self.nodes:
             with suppress(Unavailable), node.probe(timeout_s=2.0) as probe:
-                seen.add(str(probe.query("SELECT schema_version FROM system.local")[0]["schema_version"]))
-        return seen
+                versions.add(str(probe.query("SELECT schema_version FROM system.local")[0]["schema_version"]))
+        return versions
 
     def stop(self) -> None:
         """End all nodes; their data go with them."""
@@ -174,11 +174,13 @@ class Ring:
 class HostedRing(Ring):
     """A ring whose nodes `n1`, `n2`, `n3` are on hosts of their own. Created by `HostedRing.start_on_hosts`."""
 
-    def __init__(self, nodes: list[Node], directory: Path, network: Network, hosts: list[Host]) -> None:
+    def __init__(
+        self, nodes: list[Node], directory: Path, network: NamespaceNetwork, hosts: list[NetworkHost]
+    ) -> None:
         super().__init__(nodes, directory)
         self.network = network
         self.hosts = hosts
-        self._clients: dict[str, Host] = {}
+        self._clients: dict[str, NetworkHost] = {}
 
     @classmethod
     def start_on_hosts(
@@ -189,10 +191,10 @@ class HostedRing(Ring):
         parts = find_installation()
         require_memory(wanted.memory_mb * nodes)
         directory = _directory(nodes)
-        network = Network(directory)
+        network = NamespaceNetwork(directory)
         try:
             hosts = [network.add_host(f"n{number + 1}") for number in range(nodes)]
-            places = [Place(directory / host.name, host.address, _NATIVE, _STORAGE, _JMX) for host in hosts]
+            places = [NodePlace(directory / host.name, host.address, _NATIVE, _STORAGE, _JMX) for host in hosts]
             made = [
                 _node(wanted, place, parts, None, host.namespace)
                 for place, host in zip(_as_ring(places), hosts, strict=True)
@@ -217,16 +219,16 @@ class HostedRing(Ring):
         """Hold each packet between the two sides for `ms`, in each direction."""
         self.network.delay(source, target, ms, one_way=one_way)
 
-    def client(self, beside: str) -> Host:
+    def client(self, near: str) -> NetworkHost:
         """The host of clients on the side of a node: partitioned from the same hosts as that node."""
-        if beside not in self._clients:
-            self._clients[beside] = self.network.add_host(f"client-{beside}", beside=beside)
-        return self._clients[beside]
+        if near not in self._clients:
+            self._clients[near] = self.network.add_host(f"client-{near}", near=near)
+        return self._clients[near]
 
-    def mend(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+    def restore(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Heal all links first; then as any ring."""
         self.heal()
-        super().mend(timeout_s=timeout_s)
+        super().restore(timeout_s=timeout_s)
 
     def stop(self) -> None:
         """End all nodes and remove their hosts."""
@@ -241,11 +243,11 @@ def _with_tls(settings: NodeSettings | None, tls: Certificates | None, *, requir
 
 def _directory(nodes: int) -> Path:
     directory = temporary_directory("headgate-cassandra-")
-    require_room(directory, _ROOM_MB_PER_NODE * nodes)
+    require_disk_space(directory, _DISK_MB_PER_NODE * nodes)
     return directory
 
 
-def _as_ring(places: list[Place]) -> list[Place]:
+def _as_ring(places: list[NodePlace]) -> list[NodePlace]:
     """The same places as parts of one ring: all of them seeds, each with its share of the tokens."""
     seeds = tuple(place.address for place in places)
     tokens = evenly_spaced_tokens(len(places))
@@ -256,7 +258,7 @@ def _as_ring(places: list[Place]) -> list[Place]:
 
 
 def _node(
-    settings: NodeSettings, place: Place, parts: Installation, tls: Certificates | None, namespace: str | None
+    settings: NodeSettings, place: NodePlace, parts: Installation, tls: Certificates | None, namespace: str | None
 ) -> Node:
     return Node(
         settings,
@@ -273,6 +275,6 @@ def _cannot_reach_all(node: Node) -> HeadgateError | None:
     try:
         node.cql(asked, consistency="ALL")
         peers = node.cql("SELECT peer FROM system.peers")
-    except (Unavailable, Refused) as error:
+    except (Unavailable, OperationRefused) as error:
         return error
     return None if len(peers) == node.place.nodes - 1 else Unavailable("some peers are missing", known=len(peers))

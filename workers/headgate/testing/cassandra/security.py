@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from headgate.errors import Refused
+from headgate.errors import OperationRefused
 from headgate.testing.cassandra.connection import Connection
 from headgate.testing.cassandra.cql_probe import CqlProbe
 
@@ -52,7 +52,7 @@ def replace_default_superuser(probe: Probe, ours: Connection) -> None:
         with probe(ours.as_role(DEFAULT.username, DEFAULT.password)) as default:
             for statement in create_role_statements(Credentials(ours.username, ours.password), superuser=True):
                 default.query(statement, consistency="ALL")
-    except Refused:
+    except OperationRefused:
         return  # It does not exist yet, or is disarmed already.
     with probe(ours) as own:
         own.query(f"ALTER ROLE {quoted_name(DEFAULT.username)} WITH SUPERUSER = false AND LOGIN = false")

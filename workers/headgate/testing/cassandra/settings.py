@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from xml.sax.saxutils import escape
 
-from headgate.errors import SpecError
+from headgate.errors import InvalidRequest
 
 
 class Profile(StrEnum):
@@ -72,7 +72,7 @@ class NodeSettings:
 
 
 @dataclass(frozen=True)
-class Place:
+class NodePlace:
     """Where one node lives: its address and ports, its directory, its part of the ring."""
 
     directory: Path
@@ -87,7 +87,7 @@ class Place:
 
 def _one_of(name: str, got: str, known: tuple[str, ...]) -> None:
     if got not in known:
-        raise SpecError("unknown setting", remedy=f"one of {', '.join(known)}", name=name, got=got)
+        raise InvalidRequest("unknown setting", remedy=f"one of {', '.join(known)}", name=name, got=got)
 
 
 def evenly_spaced_tokens(nodes: int) -> list[int]:
@@ -95,10 +95,10 @@ def evenly_spaced_tokens(nodes: int) -> list[int]:
     return [-(2**63) + (2**64 // nodes) * index for index in range(nodes)]
 
 
-def cassandra_yaml(settings: NodeSettings, place: Place) -> str:
+def cassandra_yaml(settings: NodeSettings, place: NodePlace) -> str:
     """The node's configuration; written as JSON, which every YAML reader reads."""
-    told = _own(settings, place) | _commit_log(settings) | _security(settings)
-    return json.dumps(told | dict(settings.overrides), indent=2) + "\n"
+    settings_yaml = _own(settings, place) | _commit_log(settings) | _security(settings)
+    return json.dumps(settings_yaml | dict(settings.overrides), indent=2) + "\n"
 
 
 def for_any_address(settings: NodeSettings, *, broadcast: str) -> NodeSettings:
@@ -107,7 +107,7 @@ def for_any_address(settings: NodeSettings, *, broadcast: str) -> NodeSettings:
     return replace(settings, overrides={**wildcard, **settings.overrides})
 
 
-def _own(settings: NodeSettings, place: Place) -> dict[str, object]:
+def _own(settings: NodeSettings, place: NodePlace) -> dict[str, object]:
     seeds = ",".join(f"{seed}:{place.storage_port}" for seed in place.seeds or (place.address,))
     return {
         "cluster_name": settings.cluster_name,
@@ -142,10 +142,10 @@ def _commit_log(settings: NodeSettings) -> dict[str, object]:
 
 
 def _security(settings: NodeSettings) -> dict[str, object]:
-    told: dict[str, object] = {}
+    settings_yaml: dict[str, object] = {}
     if settings.authentication:
         # Half a second of cache: a role or a grant that a test changes is in force before the next check.
-        told |= {
+        settings_yaml |= {
             "authenticator": "PasswordAuthenticator",
             "authorizer": "CassandraAuthorizer",
             "role_manager": "CassandraRoleManager",
@@ -154,7 +154,7 @@ def _security(settings: NodeSettings) -> dict[str, object]:
             "credentials_validity": "500ms",
         }
     if settings.tls is not None:
-        told["client_encryption_options"] = {
+        settings_yaml["client_encryption_options"] = {
             "enabled": True,
             "optional": False,
             "keystore": str(settings.tls.key_store),
@@ -164,7 +164,7 @@ def _security(settings: NodeSettings) -> dict[str, object]:
             "store_type": "PKCS12",
             "require_client_auth": settings.tls.require_client_auth,
         }
-    return told
+    return settings_yaml
 
 
 def rackdc_properties(settings: NodeSettings) -> str:
@@ -228,7 +228,7 @@ FAST_START = (
 )
 
 
-def server_arguments(settings: NodeSettings, place: Place, *, archive: Path | None) -> list[str]:
+def server_arguments(settings: NodeSettings, place: NodePlace, *, archive: Path | None) -> list[str]:
     """All arguments between `java` and the class path."""
     home = place.directory
     return [

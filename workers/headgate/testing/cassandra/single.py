@@ -8,18 +8,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from headgate.testing.cache import require_room
+from headgate.testing.cache import require_disk_space
 from headgate.testing.cassandra.archive import find_installation
 from headgate.testing.cassandra.connection import Connection
 from headgate.testing.cassandra.cql_probe import Row
 from headgate.testing.cassandra.java import require_memory
 from headgate.testing.cassandra.node import START_TIMEOUT_S, Node
-from headgate.testing.cassandra.settings import NodeSettings, Place
+from headgate.testing.cassandra.settings import NodePlace, NodeSettings
 from headgate.testing.cassandra.tls import Certificates
 from headgate.testing.ownership import temporary_directory
 from headgate.testing.ports import server_ports
 
-_ROOM_MB = 500
+_DISK_MB = 500
 
 
 @dataclass
@@ -47,11 +47,11 @@ class Cassandra:
         parts = find_installation()
         require_memory(wanted.memory_mb)
         directory = temporary_directory("headgate-cassandra-")
-        require_room(directory, _ROOM_MB)
+        require_disk_space(directory, _DISK_MB)
         native, storage, jmx = server_ports(3, sorted({address, "127.0.0.1"}))
         node = Node(
             wanted,
-            Place(directory, address, native, storage, jmx),
+            NodePlace(directory, address, native, storage, jmx),
             installation=parts,
             client_tls=None if tls is None else tls.client(),
         )

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.errors import Bug, SpecError, Surroundings
+from headgate.errors import Bug, EnvironmentProblem, InvalidRequest
 from headgate.testing.cache import cached
 from headgate.testing.cassandra.connection import TlsFiles
 from headgate.testing.cassandra.java import Java, find_java
@@ -49,7 +49,7 @@ def certificates(names: Iterable[str] = LOOPBACK_NAMES) -> Certificates:
     wanted = tuple(names)
     for name in wanted:
         if not name.startswith(("dns:", "ip:")):
-            raise SpecError("invalid name for a certificate", remedy="write dns:host or ip:address", got=name)
+            raise InvalidRequest("invalid name for a certificate", remedy="write dns:host or ip:address", got=name)
     java = find_java()
     version = f"{_MADE_AS}-{hashlib.sha256(','.join(wanted).encode()).hexdigest()[:16]}"
     return Certificates(cached("tls", version, lambda entry: _make(java, entry, wanted), needs_mb=1))
@@ -96,7 +96,9 @@ class _Keytool:
             check=False,
         )
         if done.returncode != 0:
-            raise Surroundings("keytool failed", cause=done.stdout.strip() or done.stderr.strip(), asked=arguments[0])
+            raise EnvironmentProblem(
+                "keytool failed", cause=done.stdout.strip() or done.stderr.strip(), asked=arguments[0]
+            )
 
     def _store(self, store_type: str) -> list[str]:
         return ["-storetype", store_type, "-storepass", PASSWORD]
@@ -108,13 +110,13 @@ def _signed(
     """A key pair in `store`, whose certificate the authority has signed."""
     request, answer = f"{alias}.csr", f"{alias}.crt"
     key_password = ["-keypass", PASSWORD] if store_type == "JKS" else []
-    here = ["-keystore", store, "-alias", alias]
-    tool("-genkeypair", *here, "-dname", name, *_KEY, *key_password, store_type=store_type)
-    tool("-certreq", *here, "-file", request, store_type=store_type)
+    keystore_options = ["-keystore", store, "-alias", alias]
+    tool("-genkeypair", *keystore_options, "-dname", name, *_KEY, *key_password, store_type=store_type)
+    tool("-certreq", *keystore_options, "-file", request, store_type=store_type)
     signing = ["-gencert", "-rfc", "-keystore", "ca.p12", "-alias", "ca", "-validity", "3650"]
     tool(*signing, "-infile", request, "-outfile", answer, *extensions)
     tool("-importcert", "-noprompt", "-keystore", store, "-alias", "ca", "-file", "ca.crt", store_type=store_type)
-    tool("-importcert", "-noprompt", *here, "-file", answer, store_type=store_type)
+    tool("-importcert", "-noprompt", *keystore_options, "-file", answer, store_type=store_type)
     for left in (request, answer):
         (tool._directory / left).unlink()
 

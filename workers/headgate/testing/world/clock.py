@@ -14,7 +14,7 @@ EPOCH_S = 1_767_225_600
 _EPOCH_US = EPOCH_S * 1_000_000
 
 
-class Clock:
+class VirtualClock:
     """The clocks of a process."""
 
     def __init__(self, true_time: Callable[[], float], *, booted_s: float = 0.0) -> None:

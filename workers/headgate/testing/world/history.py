@@ -21,21 +21,21 @@ class History:
         self.traced = False
         """Whether each message of the network is noted as well."""
 
-    def note(self, who: str, what: str, *details: Any) -> None:
+    def note(self, actor: str, what: str, *details: Any) -> None:
         """Add an entry; details are shown one after the other, pairs as name=value."""
         if len(self._entries) < self._entries_max:
-            self._entries.append((self._true_time(), who, what, details))
+            self._entries.append((self._true_time(), actor, what, details))
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def lines(self, *, without: Container[str] = ()) -> Iterator[str]:
         """Each entry as a line: time, process, event, details. Entries of some kinds (`what`) may be left out."""
-        for at_s, who, what, details in self._entries:
+        for at_s, actor, what, details in self._entries:
             if what in without:
                 continue
             shown = " ".join(_show(detail) for detail in details)
-            yield f"{at_s:14.6f} {who:<12} {what}" + (f" {shown}" if shown else "")
+            yield f"{at_s:14.6f} {actor:<12} {what}" + (f" {shown}" if shown else "")
 
     def text(self) -> str:
         """All of it."""

@@ -23,7 +23,7 @@ from typing import Any, NoReturn, Protocol
 from headgate.errors import Bug
 
 TURNS_AT_ONCE = 256
-SPINS_AT_ONE_MOMENT_MAX = 400
+SPINS_AT_ONE_TIME_MAX = 400
 COLLECT_EVERY_ROUNDS = 4_000
 _CANCELLED_TIMERS_MIN = 256
 
@@ -54,7 +54,7 @@ OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("headgate_p
 """The process in whose context a callback or a task runs; the loop checks its gate before it runs anything."""
 
 
-class Delivery:
+class LoopDelivery:
     """A message on its way: the parts of a handle that the loop needs, and no more. It is never cancelled.
 
     `cuts` are the links that do not carry anything when it arrives.
@@ -86,12 +86,12 @@ class Delivery:
 class VirtualLoop(asyncio.BaseEventLoop):
     """Runs callbacks in virtual time, in an order that only the seed decides."""
 
-    def __init__(self, chance: Random, *, shuffled: bool = False, until_s: float = float("inf")) -> None:
+    def __init__(self, rng: Random, *, shuffled: bool = False, until_s: float = float("inf")) -> None:
         super().__init__()
         self.set_debug(False)
         self._now_s = 0.0
         self._until_s = until_s
-        self._chance = chance
+        self._rng = rng
         self._shuffled = shuffled
         self._timers: list[tuple[float, int, Any]] = []
         self._timers_set = 0
@@ -123,7 +123,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
         self._cancelled += 1
 
-    def post(self, when: float, delivery: Delivery) -> None:
+    def post(self, when: float, delivery: LoopDelivery) -> None:
         """Set a timer for a message: as call_at, at a third of its cost."""
         self._timers_set += 1
         heapq.heappush(self._timers, (when, self._timers_set, delivery))
@@ -182,14 +182,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _shuffle(self, ready: Any) -> None:
         waiting = list(ready)
-        self._chance.shuffle(waiting)
+        self._rng.shuffle(waiting)
         ready.clear()
         ready.extend(waiting)
 
     def _count_turns(self) -> None:
         self._spins += 1
         self._rounds += 1
-        if self._spins > SPINS_AT_ONE_MOMENT_MAX:
+        if self._spins > SPINS_AT_ONE_TIME_MAX:
             raise TimeUp("callbacks run forever without letting time pass", remedy=self.report() or None)
         if self._rounds % COLLECT_EVERY_ROUNDS == 0:
             gc.collect()  # the world runs with the collector off: its runs must not depend on earlier work

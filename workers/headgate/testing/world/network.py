@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from headgate.testing.world.history import History
-from headgate.testing.world.loop import Delivery, VirtualLoop
+from headgate.testing.world.loop import LoopDelivery, VirtualLoop
 
 if TYPE_CHECKING:
     from headgate.testing.world.process import Process
@@ -30,7 +30,7 @@ class Weather:
 
 
 @dataclass
-class Rule:
+class MessageRule:
     """The fault for the next messages of a kind; `left` of them, then the rule is spent."""
 
     kind: str | None
@@ -52,14 +52,14 @@ class Rule:
 class Network:
     """Carries messages in virtual time. `Faults` are switched by name, and noted in the history."""
 
-    def __init__(self, loop: VirtualLoop, history: History, chance: Random, weather: Weather) -> None:
+    def __init__(self, loop: VirtualLoop, history: History, rng: Random, weather: Weather) -> None:
         self._loop = loop
         self._history = history
-        self._random = chance.random
+        self._random = rng.random
         self.weather = weather
         self._cuts: set[tuple[str, str]] = set()
         self._slow: dict[str, float] = {}
-        self._rules: list[Rule] = []
+        self._rules: list[MessageRule] = []
         self._on_change: list[Callable[[], None]] = []
 
     def send(self, kind: str, source: Process, target: Process, receive: Callable[..., object], *args: Any) -> None:
@@ -82,7 +82,7 @@ class Network:
                     break
         if self._history.traced:
             self._history.note(source.name, "sends", kind, ("to", target.name))
-        delivery = Delivery(target.context, receive, args, (source.name, target.name), self._cuts)
+        delivery = LoopDelivery(target.context, receive, args, (source.name, target.name), self._cuts)
         self._loop.post(self._loop._now_s + late_s, delivery)
 
     def _latency_s(self, source: Process, target: Process) -> float:
@@ -127,7 +127,7 @@ class Network:
         self, kind: str | None = None, *, source: str | None = None, target: str | None = None, count: int = 1
     ) -> None:
         """Lose the next messages of a kind (any), from a source (any), to a target (any)."""
-        self._rules.append(Rule(kind, source, target, None, count))
+        self._rules.append(MessageRule(kind, source, target, None, count))
 
     def delay(
         self,
@@ -139,7 +139,7 @@ class Network:
         count: int = 1,
     ) -> None:
         """Let the next messages of a kind arrive late, long after their sender has given up on them."""
-        self._rules.append(Rule(kind, source, target, by_s, count))
+        self._rules.append(MessageRule(kind, source, target, by_s, count))
 
     def calm(self) -> None:
         """End all of it: no cut, nothing slow, no message to be lost or held. Messages under way stay late."""
@@ -152,14 +152,14 @@ class Network:
         """Whether a message would get through now."""
         return (source, target) not in self._cuts
 
-    def when_links_change(self, tell: Callable[[], None]) -> None:
+    def when_links_change(self, callback: Callable[[], None]) -> None:
         """Have a function called after each cut and each healing."""
-        self._on_change.append(tell)
+        self._on_change.append(callback)
 
     def _changed(self, what: str, *details: Any) -> None:
         self._history.note("network", what, *details)
-        for tell in self._on_change:
-            tell()
+        for callback in self._on_change:
+            callback()
 
 
 def _names(given: str | Iterable[str]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from headgate.errors import Bug
-from headgate.testing.world.clock import Clock
+from headgate.testing.world.clock import VirtualClock
 from headgate.testing.world.loop import OWNER
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class State(Enum):
+class ProcessState(Enum):
     """The machine's description of it."""
 
     RUNNING = "running"
@@ -47,9 +47,9 @@ class Process:
         self.world = world
         self.name = name
         self.data_centre = data_centre
-        self.state = State.RUNNING
-        self.clock = Clock(world.loop.time, booted_s=booted_s)
-        self.chance = world.chance(f"process {name}, life {life}")
+        self.state = ProcessState.RUNNING
+        self.clock = VirtualClock(world.loop.time, booted_s=booted_s)
+        self.rng = world.rng(f"process {name}, life {life}")
         """A stream of its own in each life: a restarted process must not draw the same uuids again."""
         self.gate: Callable[[events.Handle], bool] | None = None
         self.steps = 0
@@ -57,7 +57,7 @@ class Process:
         self.context.run(OWNER.set, self)
         self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._held: list[events.Handle] = []
-        self._buried: list[asyncio.Task[Any]] = []
+        self._killed_tasks: list[asyncio.Task[Any]] = []
         self._strike: tuple[int, Callable[[], None]] | None = None
         self._on_change: list[Callable[[], None]] = []
 
@@ -72,7 +72,7 @@ class Process:
 
     def uuid(self) -> UUID:
         """A random uuid (version 4) from the seed."""
-        return UUID(int=self.chance.getrandbits(128), version=4)
+        return UUID(int=self.rng.getrandbits(128), version=4)
 
     def note(self, what: str, *details: Any) -> None:
         """Write an entry into the history."""
@@ -82,18 +82,18 @@ class Process:
         """Called by the loop for each task that begins in this process."""
         self._tasks.add(task)
 
-    def when_state_changes(self, tell: Callable[[], None]) -> None:
+    def when_state_changes(self, callback: Callable[[], None]) -> None:
         """Have a function called after each pause, resumption or kill."""
-        self._on_change.append(tell)
+        self._on_change.append(callback)
 
     # ---- faults
 
     def pause(self, *, for_s: float | None = None, machine: bool = False) -> None:
         """SIGSTOP; with `machine`, its virtual machine is paused, so that its monotonic clock stands still too."""
-        if self.state is not State.RUNNING:
+        if self.state is not ProcessState.RUNNING:
             return
         self.note("paused", ("for_s", for_s), ("machine", machine))
-        self._enter(State.PAUSED)
+        self._enter(ProcessState.PAUSED)
         if machine:
             self.clock.freeze()
         if for_s is not None:
@@ -101,22 +101,22 @@ class Process:
 
     def resume(self) -> None:
         """SIGCONT: everything that came due meanwhile runs now, in the order in which it came due."""
-        if self.state is not State.PAUSED:
+        if self.state is not ProcessState.PAUSED:
             return
         self.note("resumed", ("held", len(self._held)))
         self.clock.thaw()
-        self._enter(State.RUNNING)
+        self._enter(ProcessState.RUNNING)
         held, self._held = self._held, []
         self.world.loop._ready.extend(held)  # type: ignore[attr-defined]
 
     def kill(self) -> None:
         """End it, kill -9, now; if it kills itself, the step that runs is its last."""
-        if self.state is State.DEAD:
+        if self.state is ProcessState.DEAD:
             return
         self.note("killed")
-        self._enter(State.DEAD)
-        self._buried = [task for task in self._tasks if not task.done()]
-        self.world.bury(self)
+        self._enter(ProcessState.DEAD)
+        self._killed_tasks = [task for task in self._tasks if not task.done()]
+        self.world.unwind(self)
 
     def count_steps(self) -> None:
         """From now on count the code between two awaits, in `steps`."""
@@ -140,14 +140,14 @@ class Process:
         self._strike = (step, strike)
         self._set_gate()
 
-    def _enter(self, state: State) -> None:
+    def _enter(self, state: ProcessState) -> None:
         self.state = state
         self._set_gate()
-        for tell in self._on_change:
-            tell()
+        for callback in self._on_change:
+            callback()
 
     def _set_gate(self) -> None:
-        gates = {State.RUNNING: self._count, State.PAUSED: self._hold, State.DEAD: self._drop}
+        gates = {ProcessState.RUNNING: self._count, ProcessState.PAUSED: self._hold, ProcessState.DEAD: self._drop}
         self.gate = gates[self.state]
 
     def _count(self, handle: events.Handle) -> bool:
@@ -168,9 +168,9 @@ class Process:
 
     def unwind(self) -> None:
         """Free the memory of dead processes, once nothing that their `finally` blocks do can matter any more."""
-        for task in self._buried:
+        for task in self._killed_tasks:
             _forget(task)
-        self._buried = []
+        self._killed_tasks = []
         self._held = []
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ from headgate.errors import Bug
 from headgate.testing.world.history import History
 from headgate.testing.world.loop import OWNER, VirtualLoop
 from headgate.testing.world.network import Network, Weather
-from headgate.testing.world.process import Process, State, _forget
+from headgate.testing.world.process import Process, ProcessState, _forget
 
 T = TypeVar("T")
 
@@ -40,28 +40,28 @@ class World:
         self, seed: int = 0, *, weather: Weather | None = None, shuffled: bool = False, until_s: float = UNTIL_S
     ) -> None:
         self.seed = seed
-        self.loop = VirtualLoop(self.chance("loop"), shuffled=shuffled, until_s=until_s)
+        self.loop = VirtualLoop(self.rng("loop"), shuffled=shuffled, until_s=until_s)
         self.loop.report = self._report
         self.loop.set_exception_handler(self._unhandled)
         self.history = History(self.loop.time)
-        self.network = Network(self.loop, self.history, self.chance("network"), weather or Weather())
+        self.network = Network(self.loop, self.history, self.rng("network"), weather or Weather())
         self.processes: dict[str, Process] = {}
         self._lives: dict[str, int] = {}
         self._dead: list[Process] = []
         self._failures: list[BaseException] = []
         self._failed: list[asyncio.Task[Any]] = []
 
-    def chance(self, purpose: str) -> Random:
+    def rng(self, purpose: str) -> Random:
         """A stream of chance of its own, from the seed and the purpose."""
         return Random(f"{self.seed} {purpose}")  # a text is hashed by SHA-512, not by the process's hash seed
 
     def process(self, name: str, *, data_centre: str = "dc1") -> Process:
         """Start a process. A dead one may be started again under its name, with nothing left of it."""
         before = self.processes.get(name)
-        if before is not None and before.state is not State.DEAD:
+        if before is not None and before.state is not ProcessState.DEAD:
             raise Bug("two processes have the same name", name=name)
         life = self._lives[name] = self._lives.get(name, 0) + 1
-        booted_s = round(self.chance(f"boot {name}").uniform(1_000, 1_000_000), 3)
+        booted_s = round(self.rng(f"boot {name}").uniform(1_000, 1_000_000), 3)
         process = Process(self, name, data_centre, booted_s=booted_s, life=life)
         self.processes[name] = process
         return process
@@ -107,7 +107,7 @@ class World:
         context.run(OWNER.set, None)
         self.loop.call_at(self.loop.time() + after_s, act, context=context)
 
-    def bury(self, process: Process) -> None:
+    def unwind(self, process: Process) -> None:
         """Keep the remains of a dead process until the world is closed."""
         self._dead.append(process)
 

@@ -1,0 +1,46 @@
+"""Durations and times of the application, converted to the microseconds of the engines. Pure."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+from headgate.errors import InvalidRequest
+
+SECOND_US = 1_000_000
+SPAN_S_MAX = 100 * 366 * 86_400
+
+Span = timedelta | float
+"""A length of time: a timedelta, or seconds."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def span_us(span: Span, what: str) -> int:
+    """Microseconds; a length of time is not negative."""
+    if isinstance(span, bool) or not isinstance(span, timedelta | int | float):
+        raise InvalidRequest(f"{what} must be a timedelta or a number of seconds", given=repr(span))
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
+    if not (math.isfinite(seconds) and 0 <= seconds <= SPAN_S_MAX):
+        raise InvalidRequest(f"{what} must be a duration from 0 to 100 years", given=span)
+    if isinstance(span, timedelta):
+        return span // timedelta(microseconds=1)
+    return round(seconds * SECOND_US)
+
+
+def time_us_from(time: datetime, what: str) -> int:
+    """Microseconds since 1970. A time without a time zone is ambiguous."""
+    if not isinstance(time, datetime):
+        raise InvalidRequest(f"{what} must be a datetime with a time zone", given=repr(time))
+    if time.tzinfo is None or time.utcoffset() is None:
+        raise InvalidRequest(
+            f"{what} has no time zone",
+            given=time.isoformat(),
+            remedy="add one: datetime.now(UTC), or .astimezone()",
+        )
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def datetime_of(us: int) -> datetime:
+    """A datetime from microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=us)
