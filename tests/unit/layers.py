@@ -135,7 +135,7 @@ RULES = (
     ),
     Rule(
         "cluster client",
-        "the cluster is behind one port, so that a simulated API server can stand in for it",
+        "the cluster is behind one port, so that a simulated API server can replace it",
         SHIPPED,
         but=("operator/headgate_operator/api_server.py",),
         never=("kubernetes",),
@@ -208,7 +208,7 @@ RULES = (
     ),
     Rule(
         "cluster port",
-        "what is asked of a cluster is the same, whoever asks and whoever answers",
+        "requests to a cluster are the same for every caller and every implementation",
         CLUSTER_PORT,
         only=(STDLIB, "workers/headgate/errors.py", *CLUSTER_PORT),
     ),
@@ -284,7 +284,7 @@ RULES = (
     ),
     Rule(
         "engines",
-        "engines and counters serve whoever comes, in a worker, a gateway, a command and the simulation alike",
+        "engines and counters serve a worker, a gateway, a command and the simulation alike",
         ("workers/headgate/engines/**", "workers/headgate/counters/**"),
         never=(
             "headgate.client",
@@ -308,7 +308,7 @@ RULES = (
     ),
     Rule(
         "shipped",
-        "what is installed can not lean on what stands only in a checkout",
+        "installed code cannot depend on code that only a checkout has",
         SHIPPED,
         never=("dev", "tests", "bench"),
     ),
