@@ -47,7 +47,8 @@ def test_a_pass_of_repair_is_reported_with_its_time_and_what_is_owed() -> None:
         await program.process.start(program.connection.open())
         assert await standing_of(program, made.entry.id) is None
         began_us = program.process.clock.wall_us()
-        assert await program.process.start(repair._repair(program.connection, "shop/emails"))
+        _, problems = await program.process.start(repair.repair_queue(program.connection, "shop/emails"))
+        assert () == problems
         report = await standing_of(program, made.entry.id)
         assert report is not None
         assert began_us < report.ended_us <= program.process.clock.wall_us()
@@ -110,7 +111,7 @@ def test_while_a_node_is_unavailable_a_pass_waits_reports_it_and_is_no_failure()
         assert report is not None
         assert before is not None
         assert (0, "", before.full_us) == (report.problems, report.refused, report.full_us)
-        assert report.message.endswith("it waits: the node is down (node=10.0.0.1)")
+        assert report.message.endswith("waiting: the node is down (node=10.0.0.1)")
         views = await program.process.start(program.connection.counter("shop/page-views"))
         full_us = before.full_us or 0
         for later_us, overdue_us in ((5 * DAY_US, None), (5 * DAY_US + 1, 5 * DAY_US + 1)):  # gc_grace / 2

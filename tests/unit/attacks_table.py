@@ -18,13 +18,13 @@ ATTACKS = {
     "A1": "a claim of ids outlives the repair that gave it up",
     "A2": "the invisibility pointer skips a message that failed",
     "A3": "a row that lands late, below the position or between settled ones, is swallowed",
-    "A4": "repair checks once, and a batch or a hint lands hours later",
+    "A4": "repair checks once, and a batch or a hint lands hours after",
     "A5": "gc_grace 0 drops hints and half of a logged batch",
     "A6": "the end of a weak extent is renewed where nobody sees it",
     "A7": "a renewal of an extent lands after its seal",
-    "A8": "a producer continues to write to shards that nobody reads any more",
-    "A9": "an edit moves the places where messages are searched for",
-    "A10": "two rows of the same time share a key, or sort otherwise than positions compare",
+    "A8": "a producer continues to write shards that nobody reads any more",
+    "A9": "an edit moves the places where messages are searched",
+    "A10": "two rows of one time share a key, or sort otherwise than positions compare",
     "A11": "two data centres grant an owner each",
     "A12": "a clock that is off, stepped or stood still acknowledges what a reader has passed",
     "A13": "the index does not name a part that holds something",
@@ -68,7 +68,7 @@ ELSEWHERE = {
     **dict.fromkeys(("A1", "A2"), "comes with Bucket"),
     **dict.fromkeys(("A6", "A7", "A14"), "comes with Extent"),
     **{f"B{number}": "comes with Counters" for number in range(1, 8)},
-    "E9": "membership cannot be simulated; docs/cassandra.md has the steps for operators",
+    "E9": "cannot be simulated (membership); the steps for administrators are in docs/cassandra.md",
 }
 """The reason why an attack has no test in this repository, or not yet; printed as long as it has none."""
 

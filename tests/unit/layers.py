@@ -208,7 +208,7 @@ RULES = (
     ),
     Rule(
         "cluster port",
-        "the calls to a cluster are the same, for every caller and every implementation",
+        "requests to a cluster are the same for every caller and every implementation",
         CLUSTER_PORT,
         only=(STDLIB, "workers/headgate/errors.py", *CLUSTER_PORT),
     ),
@@ -284,7 +284,7 @@ RULES = (
     ),
     Rule(
         "engines",
-        "engines and counters serve every caller alike: a worker, a gateway, a command and the simulation",
+        "engines and counters serve a worker, a gateway, a command and the simulation alike",
         ("workers/headgate/engines/**", "workers/headgate/counters/**"),
         never=(
             "headgate.client",
@@ -308,7 +308,7 @@ RULES = (
     ),
     Rule(
         "shipped",
-        "installed packages cannot import modules that only a checkout has",
+        "installed code cannot depend on code that only a checkout has",
         SHIPPED,
         never=("dev", "tests", "bench"),
     ),
