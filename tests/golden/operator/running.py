@@ -294,12 +294,12 @@ def _runs(world: TinyWorld, message: list[Mapping[str, Any]]) -> None:
 
 def _passes(world: TinyWorld, message: Mapping[str, Any]) -> Passes:
     passes: Passes = _made(world, Passes, message, skip=("message",))
-    return replace(passes, says=message.get("message", passes.says))
+    return replace(passes, message=message.get("message", passes.message))
 
 
 def _pod(message: Mapping[str, Any]) -> PodStatus:
     fields_printed = {name: value for name, value in message.items() if name != "message"}
-    return PodStatus(**fields_printed, says=message["message"])
+    return PodStatus(**fields_printed, message=message["message"])
 
 
 def _made(world: TinyWorld, kind: Callable[..., Any], message: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Any:
