@@ -58,7 +58,7 @@ sink_options_option = click.option(
 )
 
 
-@click.group("bulk", cls=JobGroupCommand, context_settings=HELP)
+@click.group("bulk", cls=Group, context_settings=HELP)
 def command() -> None:
     """Work on many messages at once.
 
