@@ -112,17 +112,17 @@ PRIMITIVES = (
 )
 
 OPERATOR_VALUES = tuple(
-    f"operator/headgate_operator/{name}.py" for name in ("effects", "kinds", "names", "rights", "verdict", "world")
+    f"operator/headgate_operator/{name}.py" for name in ("effects", "kinds", "names", "partial_plan", "rbac", "world")
 )
 OPERATOR_DECIDERS = tuple(
     f"operator/headgate_operator/{name}.py"
     for name in (
-        "build*", "decide*", "differing", "grouping", "imagining", "merging", "plan_ahead", "plan_offline",
-        "plan_words",
+        "build*", "decide*", "document_diff", "effects_on_world", "job_groups", "plan_offline", "plan_projection",
+        "plan_text", "strategic_merge",
     )
 )  # fmt: skip
 
-CLUSTER_PORT = tuple(f"operator/headgate_operator/{name}.py" for name in ("asking", "kinds", "pacing", "port"))
+CLUSTER_PORT = tuple(f"operator/headgate_operator/{name}.py" for name in ("kinds", "port", "rate_limit", "requests"))
 SIMULATED_CLUSTER = "operator/headgate_operator/simulated/**"
 
 RULES = (

@@ -201,7 +201,7 @@ def started_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, works: str) -
     monkeypatch.setenv("HEADGATE_STATE", str(tmp_path))
     source = (
         "import subprocess, sys, time; from dev import background_build as build;"
-        "from headgate.errors import Surroundings;"
+        "from headgate.errors import EnvironmentProblem;"
         f"\ndef fail(): raise EnvironmentProblem('no disk', remedy='buy one')"
         f"\ndef sleep(): print('pid', subprocess.Popen(['sleep', '600']).wait(), flush=True)"
         f"\nbuild.works_of = lambda **_: {works}"

@@ -114,7 +114,7 @@ RIGHT = [
     ("workers/headgate/api/queue.py", "from __future__ import annotations\nfrom . import duration\nimport pydantic"),
     ("workers/headgate/api/generate.py", "import json\nimport yaml"),
     ("workers/headgate/api/loader.py", "import yaml\nfrom headgate.errors import InvalidRequest"),
-    ("workers/headgate/testing/cache.py", "import fcntl\nfrom headgate.errors import Surroundings"),
+    ("workers/headgate/testing/cache.py", "import fcntl\nfrom headgate.errors import EnvironmentProblem"),
     ("workers/headgate/testing/cassandra/ring.py", "from headgate.testing import namespaces\nfrom .node import Node"),
     ("workers/headgate/testing/fixtures.py", "import pytest\nfrom headgate.testing import cassandra"),
     (

@@ -77,7 +77,7 @@ def test_a_peeked_message_has_times_in_utc_and_reads_its_payload() -> None:
         NOON,
         NOON - timedelta(microseconds=1),
         2,
-        headgate.Standing.LATER,
+        headgate.Visibility.LATER,
         hidden_until=None,
     ) == build_peeked(peeked)
     assert ({"a": 1}, "application/json") == (build_peeked(peeked).json(), build_peeked(peeked).content_type)
@@ -89,7 +89,7 @@ def test_the_status_of_a_message_has_no_time_where_the_engine_has_none() -> None
     )
     assert (NOON, NOON + timedelta(seconds=1)) == (build_status(waiting).due, build_status(waiting).hidden_until)
     gone = build_status(contract.MessageLocation("m1", contract.MessageState.NOT_FOUND, ()))
-    assert (headgate.Fate.NOT_FOUND, None, None) == (gone.state, gone.due, gone.hidden_until)
+    assert (headgate.MessageState.NOT_FOUND, None, None) == (gone.state, gone.due, gone.hidden_until)
 
 
 def test_the_figures_of_a_queue_have_times_and_seconds() -> None:

@@ -83,7 +83,7 @@ _NAMES = {
     "headgate.client.blocking": "SyncBatchPut SyncHeadgate SyncMessage SyncQueue connect_sync",
     "headgate.client.blocking_counter": "SyncCounter",
     "headgate.client.connection": "NotConnected Headgate connect",
-    "headgate.client.counter": "Cached Counter CounterState TypesDiffer",
+    "headgate.client.counter": "CachedValue Counter CounterState TypesDiffer",
     "headgate.client.counters": "CounterDeleted CounterRecreated CounterNotReady CounterNotFound",
     "headgate.client.directory": "EngineNotSupported QueueDeleted QueueRecreated QueueNotReady QueueNotFound",
     "headgate.client.freshness": "CatalogueUnreadable",

@@ -2,12 +2,12 @@
 
     HeadgateError
     ├── InvalidRequest      the author of a resource, a call or an option: it fails again until it is changed
-    │   └── NotFound   the queue, counter or object does not exist
-    ├── Surroundings   the machine: a missing program, a taken port, a missing permission, a full disk
-    ├── Conflict       another process was first: read again, and retry now
-    ├── Unavailable    a server is unavailable or too slow: retry later
-    ├── Refused        understood and rejected: a stale receipt, a fence, a limit
-    └── Bug            an invariant of ours is broken: stop
+    │   └── NotFound        the queue, counter or object does not exist
+    ├── EnvironmentProblem  the machine: a missing program, a taken port, a missing permission, a full disk
+    ├── Conflict            another process was first: read again, and retry now
+    ├── Unavailable         a server is unavailable or too slow: retry later
+    ├── OperationRefused    understood and rejected: a stale receipt, a fence, a limit
+    └── Bug                 an invariant of ours is broken: stop
 
 The text is static. The facts are fields, shown after it. An error is one line: the fault, the place, the remedy.
 """

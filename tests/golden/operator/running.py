@@ -13,7 +13,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import yaml
@@ -293,13 +293,11 @@ def _runs(world: TinyWorld, message: list[Mapping[str, Any]]) -> None:
 
 
 def _passes(world: TinyWorld, message: Mapping[str, Any]) -> Passes:
-    passes: Passes = _made(world, Passes, message, skip=("message",))
-    return replace(passes, message=message.get("message", passes.message))
+    return cast(Passes, _made(world, Passes, message))
 
 
 def _pod(message: Mapping[str, Any]) -> PodStatus:
-    fields_printed = {name: value for name, value in message.items() if name != "message"}
-    return PodStatus(**fields_printed, message=message["message"])
+    return PodStatus(**message)
 
 
 def _made(world: TinyWorld, kind: Callable[..., Any], message: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Any:

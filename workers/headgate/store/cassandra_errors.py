@@ -9,7 +9,7 @@ shows it (Cassandra 5.0):
 - Overloaded is raised per mutation too, and no timeout of any kind determines the outcome of the write.
 - NoHostAvailable means that no request left this process, since a request is never sent to a second node.
 
-A Refused will be rejected again; Surroundings is a missing schema or permission.
+An OperationRefused will be rejected again; an EnvironmentProblem is a missing schema or permission.
 """
 
 from __future__ import annotations
