@@ -155,7 +155,7 @@ class Sharing:
     async def _read(self) -> None:
         """All that there are, and this process: its own row may be late."""
         member_claims = await read_members(self._host, self._queue)
-        self.claims = tuple(claims for _, claims in member_claims if claims.member != self.me)
+        self.other_claims = tuple(claims for _, claims in member_claims if claims.member != self.me)
         members = {member.id: member for member, _ in member_claims} | {self.me: Member(self.me, self._capacity)}
         self.members = tuple(sorted(members.values()))
 
