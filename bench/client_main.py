@@ -31,11 +31,11 @@ def answer(contender: Contender, asked: dict[str, Any]) -> Any:
         case {"do": "run", "job": job}:
             return asdict(contender.run(job))
         case {"do": "report"}:
-            return asdict(contender.tell())
+            return asdict(contender.report())
     raise ValueError(f"unknown request {asked.get('do')!r}")
 
 
-def say_who_waits() -> None:
+def print_waiting() -> None:
     """The stack of each task of all loops: they may run in other threads than this one."""
     tasks = [each for each in gc.get_objects() if isinstance(each, asyncio.Task) and not each.done()]
     for task in tasks:
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     contender: Contender = importlib.import_module(arguments[0]).open_contender(os.environ)
     spare_the_collector()
-    signal.signal(signal.SIGUSR1, lambda *_: say_who_waits())
+    signal.signal(signal.SIGUSR1, lambda *_: print_waiting())
     try:
         answers.write(json.dumps({"ok": "ready"}) + "\n")
         for line in sys.stdin:

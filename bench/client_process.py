@@ -18,12 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bench.contender import Job, Ran, Told
+from bench.contender import ClientReport, Job, Ran
 from headgate.errors import Bug, Unavailable
 
 START_TIMEOUT_S = 60.0
 GRACE_S = 10.0
-TELL_WITHIN_S = 2.0
+REPORT_WITHIN_S = 2.0
 """For a hanging one, to print its stack."""
 LOG_SHOWN = 20_000
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,7 +51,7 @@ class ClientProcess:
         os.set_blocking(self._answers.fileno(), False)
         self._unread = b""
         try:
-            self._hear(START_TIMEOUT_S)
+            self._read_reply(START_TIMEOUT_S)
         except BaseException:
             self.stop()
             raise
@@ -63,21 +63,21 @@ class ClientProcess:
 
     def prepare(self, job: Job, *, within_s: float) -> int:
         """Create the data that the work reads."""
-        self._say({"do": "prepare", "job": job})
-        return int(self._hear(within_s))
+        self._write_request({"do": "prepare", "job": job})
+        return int(self._read_reply(within_s))
 
     def begin(self, job: Job) -> None:
         """Let it start; `end` waits for it, so that several can work at the same time."""
-        self._say({"do": "run", "job": job})
+        self._write_request({"do": "run", "job": job})
 
     def end(self, *, within_s: float) -> Ran:
         """The work done."""
-        return Ran(**self._hear(within_s))
+        return Ran(**self._read_reply(within_s))
 
-    def tell(self, *, within_s: float) -> Told:
+    def report(self, *, within_s: float) -> ClientReport:
         """The results computed after it, receipts checked."""
-        self._say({"do": "report"})
-        return Told(**self._hear(within_s))
+        self._write_request({"do": "report"})
+        return ClientReport(**self._read_reply(within_s))
 
     def stop(self) -> None:
         """End its input, and end it when that does not."""
@@ -98,14 +98,14 @@ class ClientProcess:
     ) -> None:
         self.stop()
 
-    def _say(self, asked: dict[str, Any]) -> None:
+    def _write_request(self, asked: dict[str, Any]) -> None:
         try:
             self._questions.write((json.dumps(asked) + "\n").encode())
             self._questions.flush()
         except OSError:
             raise self._ended() from None
 
-    def _hear(self, within_s: float) -> Any:
+    def _read_reply(self, within_s: float) -> Any:
         text = json.loads(self._line(time.monotonic() + within_s))
         if "failed" in text:
             raise Bug("a benchmark client failed", client=self.name, why=text["failed"])
@@ -129,7 +129,7 @@ class ClientProcess:
         """It prints where it waits; the output follows in the log of the run."""
         with suppress(OSError):
             os.kill(self.pid, signal.SIGUSR1)
-        time.sleep(TELL_WITHIN_S)
+        time.sleep(REPORT_WITHIN_S)
         sys.stderr.write(self._log.read_text(errors="replace")[-LOG_SHOWN:])
         return Unavailable("a benchmark client does not answer", client=self.name)
 

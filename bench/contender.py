@@ -27,7 +27,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Told:
+class ClientReport:
     """The results that may be computed after it."""
 
     p50_ms: float
@@ -47,7 +47,7 @@ class Contender(ABC):
         """Do the work until its time or its count is up."""
 
     @abstractmethod
-    def tell(self) -> Told:
+    def report(self) -> ClientReport:
         """Of the last run. Raises Bug when an acknowledged write is missing."""
 
     @abstractmethod
@@ -99,8 +99,8 @@ class Tally:
         self.wall_s = time.perf_counter() - self.started
         return Ran(self.wall_s, self.rows, self.requests, self.failed)
 
-    def told(self, receipts_checked: int) -> Told:
+    def summarize(self, receipts_checked: int) -> ClientReport:
         """The percentiles of the answered requests."""
-        return Told(
+        return ClientReport(
             percentile(self.latencies_s, 0.50) * 1000, percentile(self.latencies_s, 0.99) * 1000, receipts_checked
         )

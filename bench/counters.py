@@ -189,7 +189,7 @@ class _Bench:
         ran = client.end(within_s=2 * AMBIGUOUS_S_MAX)
         if ran.rows < updates * 0.99:
             self._results.left_out.append(f"ambiguous: {ran.rows:,} of {updates:,} in time")
-        return float(client.tell(within_s=LONGEST_S).receipts_checked)
+        return float(client.report(within_s=LONGEST_S).receipts_checked)
 
     # ---- reading
 
@@ -236,7 +236,7 @@ class _Bench:
                 client.prepare(work.job(), within_s=PREPARE_WITHIN_S)
                 client.begin(work.job())
                 walls[keys] = client.end(within_s=5 * LONGEST_S).wall_s
-                peaks[keys] = client.tell(within_s=LONGEST_S).receipts_checked / 1024
+                peaks[keys] = client.report(within_s=LONGEST_S).receipts_checked / 1024
         run = self._plan.run
         case, others = f"collecting {many:,} keys, two shards each", f"{few:,} keys"
         figures = (

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bench.contender import Contender, Job, Ran, Told, percentile
+from bench.contender import ClientReport, Contender, Job, Ran, percentile
 from bench.counters_sdk import connected, opened
 from bench.counters_work import OLD_US, SLICE_KEY, SLICE_ROWS, CounterWork, Do, settings_of
 from bench.timeline_process import LoopThread, TimelineProcess
@@ -55,10 +55,10 @@ class CountersContender(Contender):
         """One window."""
         return self._thread.run(self._run(CounterWork.of(job)))
 
-    def tell(self) -> Told:
+    def report(self) -> ClientReport:
         """Percentiles; the count is the value that a fresh handle reads. `receipts_checked` is the error of the
         counts, and of a collection the peak of its additional memory, in KB."""
-        return self._thread.run(self._tell())
+        return self._thread.run(self._collect_report())
 
     def close(self) -> None:
         """Let go of everything."""
@@ -158,7 +158,7 @@ class CountersContender(Contender):
             raise Bug("the run did nothing")
         return self._handle
 
-    async def _tell(self) -> Told:
+    async def _collect_report(self) -> ClientReport:
         work, timed = self._work, self._latencies_s or [0.0]
         if work is None:
             raise Bug("the run did nothing")
@@ -172,7 +172,7 @@ class CountersContender(Contender):
                 raise Bug("a counter is wrong", error=checked, acknowledged=self._acknowledged)
         elif work.do is Do.COLLECT:
             checked = max(1, round(self._peak_mb * 1024))
-        return Told(percentile(timed, 0.50) * 1000, percentile(timed, 0.99) * 1000, checked)
+        return ClientReport(percentile(timed, 0.50) * 1000, percentile(timed, 0.99) * 1000, checked)
 
 
 class Ambiguous(CassandraStore):

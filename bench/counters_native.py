@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from bench.contender import Contender, Job, Ran, Tally, Told
+from bench.contender import ClientReport, Contender, Job, Ran, Tally
 from bench.counters_work import NATIVE_TABLE, SLICE_KEY, CounterWork, Do, settings_of
 from bench.store_driver import Pump, Request, connected
 from headgate.counters.decide_shards import bucket_of
@@ -52,14 +52,14 @@ class NativeContender(Contender):
             raise Bug("the run did nothing", first_error=self._tally.first_error or "none")
         return self._tally.end()
 
-    def tell(self) -> Told:
+    def report(self) -> ClientReport:
         """Percentiles; and how many increments more or less than were wanted the columns hold."""
         work = self._in_hand
         error = 0
         if work.ambiguous:
             result = sum(self._value(self._key(number)) for number in range(work.keys))
             error = abs(result - self._wanted)
-        return self._tally.told(error)
+        return self._tally.summarize(error)
 
     def close(self) -> None:
         """Let go of connections."""

@@ -27,7 +27,7 @@ _MARKED = re.compile(r"(<!-- result: ([a-z]+) -->\n).*?(<!-- end of result -->)"
 
 def with_results(page: str, results: dict[str, str]) -> str:
     """The page with each marked place filled from the result of that name."""
-    places = {found[2] for found in _MARKED.finditer(page)}
+    places = {result[2] for result in _MARKED.finditer(page)}
     if missing := sorted(results.keys() - places):
         raise InvalidRequest(
             "the page has no place for the result",
@@ -35,10 +35,10 @@ def with_results(page: str, results: dict[str, str]) -> str:
             names=", ".join(missing),
         )
 
-    def fill(found: re.Match[str]) -> str:
-        kept = results.get(found[2])
+    def fill(result: re.Match[str]) -> str:
+        kept = results.get(result[2])
         text = "\n".join(as_markdown(json.loads(kept))) if kept is not None else "Not measured yet."
-        return f"{found[1]}\n{text}\n\n{found[3]}"
+        return f"{result[1]}\n{text}\n\n{result[3]}"
 
     return _MARKED.sub(fill, page)
 
@@ -46,7 +46,7 @@ def with_results(page: str, results: dict[str, str]) -> str:
 def with_part(page: str, mark: str, lines: list[str]) -> str:
     """The page with the place of that mark filled."""
     place = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- end of {mark} -->)", re.DOTALL)
-    return place.sub(lambda found: f"{found[1]}\n" + "\n".join(lines) + f"\n\n{found[2]}", page)
+    return place.sub(lambda result: f"{result[1]}\n" + "\n".join(lines) + f"\n\n{result[2]}", page)
 
 
 def read_results() -> dict[str, str]:

@@ -155,16 +155,16 @@ def find_figure(kept: Document, case: str, metric: str) -> Document:
 
 def build_short_table(results: Results) -> list[str]:
     """What README shows."""
-    rows = [(one.headline.subject, one.shown, _beside(one)) for one in (measured(results, each) for each in IN_SHORT)]
+    rows = [(one.headline.subject, one.shown, _versus(one)) for one in (measured(results, each) for each in IN_SHORT)]
     return _table(("Measured", "Figure", "Compared"), rows)
 
 
 def build_full_table(results: Results) -> list[str]:
     """What docs/figures.md shows."""
-    found = [measured(results, each) for each in IN_FULL]
+    entries = [measured(results, each) for each in IN_FULL]
     rows = [
-        (one.headline.subject, one.shown, _beside(one), f"`make bench-{one.headline.result}`, {one.date}")
-        for one in found
+        (one.headline.subject, one.shown, _versus(one), f"`make bench-{one.headline.result}`, {one.date}")
+        for one in entries
     ]
     return _table(("measured", "figure", "compared", "by"), rows)
 
@@ -180,7 +180,7 @@ def build_cost_table(results: Results) -> list[str]:
     return _table(("per message", "client CPU", "Cassandra CPU"), rows)
 
 
-def _beside(one: Measured) -> str:
+def _versus(one: Measured) -> str:
     return f"{number(one.ratio)} times {one.headline.baseline}" if one.headline.baseline else ""
 
 

@@ -19,7 +19,7 @@ def are_joinable(before: Document, later: Document) -> bool:
 def joined(before: Document, later: Document) -> Document:
     """The later one, and the parts of the one before that it does not have."""
     kept = {
-        key: [_told(each, before, later) for each in before[key] if _part(each) not in later["only"]]
+        key: [_described(each, before, later) for each in before[key] if _part(each) not in later["only"]]
         for key in ("figures", "baselines")
     }
     parts_before = {_part(figure) for figure in kept["figures"]}
@@ -36,7 +36,7 @@ def joined(before: Document, later: Document) -> Document:
     return {**whole, "load": worst["load"], "valid": before["valid"] and later["valid"]}
 
 
-def _told(each: Document, before: Document, later: Document) -> Document:
+def _described(each: Document, before: Document, later: Document) -> Document:
     """A figure of the earlier one, with its commit if the document no longer states it."""
     if "earlier" in each or before["commit"] == later["commit"]:
         return each

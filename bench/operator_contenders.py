@@ -122,15 +122,17 @@ class Minimal(Contender):
 
     def __init__(self, kubeconfig: str, namespace: str, log: Path) -> None:
         self._namespace = namespace
-        self._told = log.with_suffix(".changes")
-        self._told.touch()
-        super().__init__(["bench.operator_minimal", namespace, str(self._told)], {"KUBECONFIG": kubeconfig}, log)
+        self._report_file = log.with_suffix(".changes")
+        self._report_file.touch()
+        super().__init__(
+            ["bench.operator_minimal", namespace, str(self._report_file)], {"KUBECONFIG": kubeconfig}, log
+        )
 
     def decided_at(self, changes: Iterable[Changed]) -> dict[Changed, float]:
         """As its handler wrote down."""
         wanted = set(changes)
         entries: dict[Changed, float] = {}
-        for line in self._told.read_text().splitlines():
+        for line in self._report_file.read_text().splitlines():
             name, generation, instant = line.split()
             change = (self._namespace, name, int(generation))
             if change in wanted:

@@ -37,7 +37,7 @@ class Load:
 
     def __init__(self, cluster: HttpApiClient) -> None:
         self._cluster = cluster
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def make_namespaces(self, names: Sequence[str]) -> None:
         """The missing ones."""
@@ -89,7 +89,7 @@ class Load:
         return await self._cluster.get(ObjectAddress(NAMESPACE, None, name), metadata_only=True)
 
     async def _apply(self, document: dict[str, Any]) -> ApiObject:
-        async with self._room:
+        async with self._slots:
             answer = await self._cluster.apply(document, manager=MANAGER, force=True)
         if not isinstance(answer, ApiObject):
             raise Bug("the API server rejected the benchmark's objects", cause=str(answer))

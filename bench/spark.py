@@ -25,8 +25,8 @@ from bench.figure import Side, Target
 from bench.measurement import Measured, Plan, Results, figures_of
 from bench.rounds import CASSANDRA_US, CLIENT_US, ROWS_PER_CLIENT_CPU_S, ROWS_PER_S, Window, take_rounds
 from bench.servers import ServerKind, Servers
-from bench.spark_beside import PART as BESIDE
-from bench.spark_beside import measure_beside
+from bench.spark_beside import PART as CONSUMER
+from bench.spark_beside import measure_consumer
 from bench.spark_connector import connector_jars
 from bench.spark_jobs import JOBS, measure_job
 from bench.spark_jobs_work import QUEUES as JOB_QUEUES
@@ -44,7 +44,7 @@ from headgate.testing import progress
 READING = "bench.spark_reading"
 KIND = ServerKind()
 READS = ("packed", "scheduled")
-PARTS = (*READS, *JOBS, BESIDE, PLANNING, LARGE)
+PARTS = (*READS, *JOBS, CONSUMER, PLANNING, LARGE)
 TOTAL_S_MAX = 1_200.0
 PREPARE_WITHIN_S = 300.0
 READ_WITHIN_S = 120.0
@@ -81,15 +81,15 @@ def measure(plan: Plan) -> Results:
                 results.cases.append(measure_large(servers, plan))
             elif part == PLANNING:
                 results.cases += measure_planning(servers, plan, deadline)
-            elif part == BESIDE:
-                results.cases.append(measure_beside(servers, plan, deadline))
+            elif part == CONSUMER:
+                results.cases.append(measure_consumer(servers, plan, deadline))
             else:
                 results.cases.append(measure_job(servers, plan, part, deadline))
     measured = {case.part for case in results.cases}
     lines = (
         (READ_ALL, READS),
         (WORKED_ALL, (*JOBS, LARGE)),
-        (EACH_ONE_WAY, (BESIDE,)),
+        (EACH_ONE_WAY, (CONSUMER,)),
         (PLANNED_ALL, (PLANNING,)),
         (NONE_DIED, (LARGE,)),
     )

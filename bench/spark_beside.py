@@ -34,7 +34,7 @@ METRICS = (ROWS_PER_S, P50_MS, P99_MS)
 TARGETS = {ROWS_PER_S.name: Target(Side.AT_LEAST, 0.98), P99_MS.name: Target(Side.AT_MOST, 2.0)}
 
 
-def measure_beside(servers: Servers, plan: Plan, deadline: float) -> Measured:
+def measure_consumer(servers: Servers, plan: Plan, deadline: float) -> Measured:
     """In turns, alone and concurrent."""
     window_s = 3.0 if plan.quick else WINDOW_S
     driver = servers.client(KIND, WORKING, PART)

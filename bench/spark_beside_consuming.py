@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from bench.contender import Contender, Job, Ran, Tally, Told
+from bench.contender import ClientReport, Contender, Job, Ran, Tally
 from bench.spark_beside_work import AT_ONCE, OFFERED_PER_S, Turn, turn_of
 from bench.spark_jobs_work import DRAINED, NAMESPACE
 from headgate.client.queue import Queue
@@ -25,7 +25,7 @@ class ConsumingContender(Contender):
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
-        self._here: WorkerConnection | None = None
+        self._local: WorkerConnection | None = None
         self._tally: Tally | None = None
 
     def prepare(self, job: Job) -> int:
@@ -37,20 +37,20 @@ class ConsumingContender(Contender):
         self._tally = self._connection().run(_offered(self._queue(), turn_of(job)))
         return self._tally.end()
 
-    def tell(self) -> Told:
+    def report(self) -> ClientReport:
         """Of the last turn."""
         if self._tally is None:
             raise Bug("nothing was consumed")
-        return self._tally.told(self._tally.rows)
+        return self._tally.summarize(self._tally.rows)
 
     def close(self) -> None:
-        if self._here is not None:
-            self._here.close()
+        if self._local is not None:
+            self._local.close()
 
     def _connection(self) -> WorkerConnection:
-        if self._here is None:
-            self._here = WorkerConnection(self._environment)
-        return self._here
+        if self._local is None:
+            self._local = WorkerConnection(self._environment)
+        return self._local
 
     def _queue(self) -> Queue:
         return self._connection().queue(f"{NAMESPACE}/{DRAINED}")

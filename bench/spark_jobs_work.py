@@ -15,12 +15,12 @@ from bench.timeline_work import PAYLOADS
 from headgate import Put
 
 MESSAGES = 300_000
-NAMESPACE, DRAINED, GRAVES = "bench", "drained", "dead-letters"
+NAMESPACE, DRAINED, DEAD_LETTERS = "bench", "drained", "dead-letters"
 PUT_AT_ONCE = 20_000
 QUEUES = "\n---\n".join(
     f"apiVersion: headgate.io/v1beta1\nkind: Queue\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\n"
     "spec: {shards: 4}"
-    for name in (DRAINED, GRAVES)
+    for name in (DRAINED, DEAD_LETTERS)
 )
 
 
@@ -63,7 +63,7 @@ class JobWork:
     @property
     def queue(self) -> str:
         """The queue that it empties."""
-        return f"{NAMESPACE}/{GRAVES if self.by in (By.REDRIVE, By.PLAIN_REDRIVE) else DRAINED}"
+        return f"{NAMESPACE}/{DEAD_LETTERS if self.by in (By.REDRIVE, By.PLAIN_REDRIVE) else DRAINED}"
 
 
 def work_of(job: Job) -> JobWork:
@@ -84,7 +84,7 @@ async def fill(environment: dict[str, str], work: JobWork) -> None:
         queue = await opened.queue(work.queue)
         for first in range(0, work.messages, PUT_AT_ONCE):
             some = itertools.islice(payloads, min(PUT_AT_ONCE, work.messages - first))
-            if work.queue.endswith(GRAVES):
+            if work.queue.endswith(DEAD_LETTERS):
                 await queue.put_many([Put(payload, attributes=died_in) for payload in some])
             else:
                 await queue.put_many(some)

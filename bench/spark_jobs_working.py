@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from pyspark.sql import SparkSession
 
 import headgate
-from bench.contender import Contender, Job, Ran, Told
+from bench.contender import ClientReport, Contender, Job, Ran
 from bench.spark_home import spark_home_in
 from bench.spark_jobs_work import By, JobWork, fill, work_of
 from headgate.client.redriving import redrive
@@ -37,7 +37,7 @@ class WorkingContender(Contender):
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
         self._spark: SparkSession | None = None
-        self._here: WorkerConnection | None = None
+        self._local: WorkerConnection | None = None
         self._warm: set[By] = set()
         self._folder = TemporaryDirectory(prefix="headgate-bench-spark-")
 
@@ -62,28 +62,28 @@ class WorkingContender(Contender):
             raise Bug("the job left messages", by=work.by.value, done=done, messages=work.messages)
         return Ran(time.perf_counter() - began_s, done, 1, 0)
 
-    def tell(self) -> Told:
+    def report(self) -> ClientReport:
         """How many were worked is checked in the run."""
-        return Told(0.0, 0.0, 0)
+        return ClientReport(0.0, 0.0, 0)
 
     def close(self) -> None:
-        if self._here is not None:
-            self._here.close()
+        if self._local is not None:
+            self._local.close()
         if self._spark is not None:
             self._spark.stop()
         self._folder.cleanup()
 
     def _work(self, work: JobWork) -> int:
-        if self._here is None:
-            self._here = WorkerConnection(self._environment)
+        if self._local is None:
+            self._local = WorkerConnection(self._environment)
         if work.by is By.CONSUMER:
-            return self._here.run(_consume(self._here.headgate, work))
+            return self._local.run(_consume(self._local.headgate, work))
         if work.by is By.PLAIN_REDRIVE:
-            return self._here.run(redrive(self._here.headgate, work.queue)).moved
+            return self._local.run(redrive(self._local.headgate, work.queue)).moved
         handler = HANDLER if work.by is By.DRAIN else None
         request = JobRequest(work.queue, work.by.value, work.by.value, handler=handler, rate=work.rate)
-        entry = self._here.queue(work.queue).entry
-        return run_job(self._session(work), self._here, request, job_id(entry, work.by.value)).done
+        entry = self._local.queue(work.queue).entry
+        return run_job(self._session(work), self._local, request, job_id(entry, work.by.value)).done
 
     def _session(self, work: JobWork) -> SparkSession:
         if self._spark is None:

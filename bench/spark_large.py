@@ -33,7 +33,7 @@ def measure_large(servers: Servers, plan: Plan) -> Measured:
     client = servers.client(KIND, WORKING, PART)
     peaks: dict[int, float] = {}
     speeds: dict[int, float] = {}
-    seen: set[int] = set()
+    observations: set[int] = set()
     for count in (many // 10, many):
         job = JobWork(By.DRAIN, count, WORK_WITHIN_S, executors=EXECUTORS).job()
         with progress.step(
@@ -46,10 +46,10 @@ def measure_large(servers: Servers, plan: Plan) -> Measured:
             ran = client.end(within_s=WORK_WITHIN_S)
             speeds[count] = ran.rows / (time.perf_counter() - began_s)
         executors = executors_of(client.pid)
-        seen |= set(executors)
+        observations |= set(executors)
         peaks[count] = max(executors.values())
-    if len(seen) != EXECUTORS:
-        raise Bug("executors were killed, and replacements took over", seen=len(seen))
+    if len(observations) != EXECUTORS:
+        raise Bug("executors were killed, and replacements took over", executors=len(observations))
     return Measured(None, tuple(_figures(plan, peaks, speeds)), part=PART)
 
 

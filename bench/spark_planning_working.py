@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from uuid import UUID
 
-from bench.contender import Contender, Job, Ran, Tally, Told
+from bench.contender import ClientReport, Contender, Job, Ran, Tally
 from bench.spark_planning_work import NAMESPACE, PART_S, PUT_A_PART, WAITING, Planning, What, planning_of
 from bench.timeline_work import PAYLOADS
 from headgate.client.queue import Queue
@@ -34,7 +34,7 @@ class PlanningContender(Contender):
     """One driver's process, without Spark."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._here = WorkerConnection(dict(environment))
+        self._local = WorkerConnection(dict(environment))
         self._tally: Tally | None = None
 
     def prepare(self, job: Job) -> int:
@@ -42,29 +42,29 @@ class PlanningContender(Contender):
         planning = planning_of(job)
         queue = self._queue(planning)
         if planning.history_parts:
-            return self._here.run(_history(queue, planning.history_parts))
-        self._here.run(queue.put_many(list(itertools.islice(itertools.cycle(PAYLOADS), WAITING))))
+            return self._local.run(_history(queue, planning.history_parts))
+        self._local.run(queue.put_many(list(itertools.islice(itertools.cycle(PAYLOADS), WAITING))))
         time.sleep(DUE_S)
-        self._here.run(_check(queue))
+        self._local.run(_check(queue))
         return WAITING
 
     def run(self, job: Job) -> Ran:
         """Plan repeatedly until time is up; each plan covers the whole backlog."""
         planning = planning_of(job)
-        self._tally = self._here.run(_plans(self._queue(planning), planning))
+        self._tally = self._local.run(_plans(self._queue(planning), planning))
         return self._tally.end()
 
-    def tell(self) -> Told:
+    def report(self) -> ClientReport:
         """The content of a plan was checked when its messages were put."""
         if self._tally is None:
             raise Bug("nothing was planned")
-        return self._tally.told(self._tally.rows)
+        return self._tally.summarize(self._tally.rows)
 
     def close(self) -> None:
-        self._here.close()
+        self._local.close()
 
     def _queue(self, planning: Planning) -> Queue:
-        return self._here.queue(f"{NAMESPACE}/{planning.queue}")
+        return self._local.queue(f"{NAMESPACE}/{planning.queue}")
 
 
 async def _history(queue: Queue, parts: int) -> int:

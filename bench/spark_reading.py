@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from bench.contender import Contender, Job, Ran, Told
+from bench.contender import ClientReport, Contender, Job, Ran
 from bench.spark_connector import FORMAT, connector_jars
 from bench.spark_work import PACKED, ROWS, SCHEDULED, Read, Work, fill, work_of
 from headgate.errors import Bug
@@ -44,9 +44,9 @@ class ReadingContender(Contender):
         rows = self._read(work)
         return Ran(time.perf_counter() - began_s, rows, 1, 0)
 
-    def tell(self) -> Told:
+    def report(self) -> ClientReport:
         """How many rows came is checked in the run."""
-        return Told(0.0, 0.0, 0)
+        return ClientReport(0.0, 0.0, 0)
 
     def close(self) -> None:
         if self._spark is not None:

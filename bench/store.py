@@ -101,14 +101,14 @@ class Part:
     cases: tuple[Case, ...]
     label: Callable[[ServerKind], str]
 
-    def who(self, speaker: Speaker, kind: ServerKind) -> str:
+    def contender(self, speaker: Speaker, kind: ServerKind) -> str:
         """A contender's name."""
         return speaker.name + (f", {self.label(kind)}" if len(self.kinds) > 1 else "")
 
     @property
     def contenders(self) -> dict[str, tuple[Speaker, ServerKind]]:
         """All of them by name."""
-        return {self.who(speaker, kind): (speaker, kind) for kind in self.kinds for speaker in SPEAKERS}
+        return {self.contender(speaker, kind): (speaker, kind) for kind in self.kinds for speaker in SPEAKERS}
 
 
 PARTS = (
@@ -197,7 +197,7 @@ def _figures(part: Part, case: Case, rounds: Rounds) -> tuple[Figure, ...]:
     one."""
     figures = []
     for kind in part.kinds:
-        ours, driver = part.who(OURS, kind), part.who(DRIVER_ALONE, kind)
+        ours, driver = part.contender(OURS, kind), part.contender(DRIVER_ALONE, kind)
         name = case.name + (f", {part.label(kind)}" if len(part.kinds) > 1 else "")
         figures += [
             replace(figure, target=case.client_cpu)
@@ -206,7 +206,7 @@ def _figures(part: Part, case: Case, rounds: Rounds) -> tuple[Figure, ...]:
             for figure in figures_of(rounds, METRICS, ours, driver, case=name)
         ]
         if kind != USUAL:
-            usual = part.who(OURS, USUAL)
+            usual = part.contender(OURS, USUAL)
             versus = f"{case.name}, {part.label(kind)} versus {part.label(USUAL)}"
             figures += figures_of(rounds, (CASSANDRA_US, ROWS_PER_S, P50_MS, P99_MS), ours, usual, case=versus)
     return tuple(figures)
@@ -216,4 +216,4 @@ def _distances(part: Part, case: Case, rounds: Rounds) -> tuple[Distance, ...]:
     """Only the driver, on the usual server and alone, was measured before."""
     if len(part.kinds) > 1 or case.name not in DRIVER:
         return ()
-    return tuple(distances(rounds, part.who(DRIVER_ALONE, USUAL), DRIVER[case.name]))
+    return tuple(distances(rounds, part.contender(DRIVER_ALONE, USUAL), DRIVER[case.name]))

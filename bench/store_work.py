@@ -12,7 +12,7 @@ import random
 from abc import abstractmethod
 from enum import StrEnum
 
-from bench.contender import Contender, Job, Ran, Tally, Told
+from bench.contender import ClientReport, Contender, Job, Ran, Tally
 from headgate.errors import Bug
 from headgate.store.table import Column, Keyspace, Table, WrittenBy
 from headgate.store.types import Type
@@ -130,11 +130,11 @@ class StoreContender(Contender):
         self.drive(int(job["in_flight"]))
         return self.tally.end()
 
-    def tell(self) -> Told:
+    def report(self) -> ClientReport:
         """Percentiles; and a sample of the acknowledged writes is read back."""
         if not self.tally.requests:
             raise Bug("no request was answered", first_error=self.tally.first_error or "none")
-        return self.tally.told(self._check_receipts())
+        return self.tally.summarize(self._check_receipts())
 
     # The subject of the next request; either contender calls one of these per request.
 
@@ -163,11 +163,11 @@ class StoreContender(Contender):
         """Keep a receipt: a key and its payload, or a partition and how many rows it has at least."""
         self._acknowledged.append((key, what))
 
-    def check_slice(self, found: int, first_seq: int, wanted_seq: int) -> int:
+    def check_slice(self, result: int, first_seq: int, wanted_seq: int) -> int:
         """The number of rows, if they are the requested ones."""
-        if found != self.rows or first_seq != wanted_seq:
-            raise Bug("a slice differs from the request", rows=found, asked=self.rows)
-        return found
+        if result != self.rows or first_seq != wanted_seq:
+            raise Bug("a slice differs from the request", rows=result, asked=self.rows)
+        return result
 
     def _check_receipts(self) -> int:
         if self.kind is RequestKind.LWT_HOT:

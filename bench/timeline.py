@@ -239,7 +239,7 @@ class _Bench:
         producer = self._servers.client(kind, loop.module, "producer")
         consumer = self._servers.client(kind, loop.module, "consumer")
         consuming = replace(work, do=Do.CONSUME, callers=8, batch=100, visibility_us=WORKERS_VISIBILITY_US)
-        return self._window(loop.name, kind, {producer: replace(work, beside=True), consumer: consuming})
+        return self._window(loop.name, kind, {producer: replace(work, baseline_name=True), consumer: consuming})
 
     # ---- both
 

@@ -161,7 +161,7 @@ class _Deep:
         return at_first, at_last
 
     def _pass(self, queue: DeepQueue, messages: int) -> None:
-        put = queue.work(Do.PUT, messages_max=messages, callers=10, batch=100, beside=True)
+        put = queue.work(Do.PUT, messages_max=messages, callers=10, batch=100, baseline_name=True)
         consume = queue.work(Do.CONSUME, messages_max=messages, callers=8, batch=100)
         self._run(queue, {self._producer: put, self._consumers[queue]: consume})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from bench.contender import Contender, Job, Ran, Told, percentile
+from bench.contender import ClientReport, Contender, Job, Ran, percentile
 from bench.timeline_process import LoopThread, TimelineProcess
 from bench.timeline_putting import Putting
 from bench.timeline_receiving import Receiving
@@ -49,9 +49,9 @@ class TimelineContender(Contender):
         self._lwts = self._process.lwt_count() - before
         if not run.rows:
             raise Bug("the run did nothing", first_error=run.first_error or "none")
-        return Ran(run.wall_s, 0 if work.beside else run.rows, run.requests, run.failed)
+        return Ran(run.wall_s, 0 if work.baseline_name else run.rows, run.requests, run.failed)
 
-    def tell(self) -> Told:
+    def report(self) -> ClientReport:
         """Percentiles, LWTs and receipts checked, the queue closed."""
         run, work = self._run, self._work
         if run is None or work is None:
@@ -60,8 +60,8 @@ class TimelineContender(Contender):
         checked = self._thread.run(self._check_ids(run))
         if not work.keeps:
             self._thread.run(self._process.close_queue())
-        timed = [0.0] if work.beside else run.latencies_s
-        return Told(percentile(timed, 0.50) * 1000, percentile(timed, 0.99) * 1000, checked)
+        timed = [0.0] if work.baseline_name else run.latencies_s
+        return ClientReport(percentile(timed, 0.50) * 1000, percentile(timed, 0.99) * 1000, checked)
 
     def close(self) -> None:
         self._thread.run(self._process.close())

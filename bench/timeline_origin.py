@@ -21,7 +21,7 @@ from uuid import UUID
 from cassandra.io.libevreactor import LibevConnection
 from cassandra.query import tuple_factory
 
-from bench.contender import Contender, Job, Ran, Told, percentile
+from bench.contender import ClientReport, Contender, Job, Ran, percentile
 from bench.store_driver import connected
 from bench.timeline_work import (
     PAYLOADS,
@@ -100,15 +100,15 @@ class OriginContender(Contender):
         run.go()
         if not run.rows:
             raise Bug("the run did nothing", first_error=run.first_error or "none")
-        return Ran(run.wall_s, 0 if work.beside else run.rows, run.requests, run.failed)
+        return Ran(run.wall_s, 0 if work.baseline_name else run.rows, run.requests, run.failed)
 
-    def tell(self) -> Told:
+    def report(self) -> ClientReport:
         """Percentiles."""
         run = self._run
         if run is None:
             raise Bug("the run did nothing")
-        timed = [0.0] if run.work.beside else run.latencies_s
-        return Told(percentile(timed, 0.50) * 1000, percentile(timed, 0.99) * 1000, 0)
+        timed = [0.0] if run.work.baseline_name else run.latencies_s
+        return ClientReport(percentile(timed, 0.50) * 1000, percentile(timed, 0.99) * 1000, 0)
 
     def close(self) -> None:
         self._cluster.shutdown()
@@ -258,10 +258,10 @@ class _Consuming(_Run):
         self._upper[shard] = last_at(now_us())
         values = (self.work.queue, self._minute[shard], shard, self._last[shard], self._upper[shard])
         self.send(self.contender.slice, values).add_callbacks(
-            self._found, self._failed, callback_args=(shard,), errback_args=(shard,)
+            self._rows, self._failed, callback_args=(shard,), errback_args=(shard,)
         )
 
-    def _found(self, rows: Any, shard: int) -> None:
+    def _rows(self, rows: Any, shard: int) -> None:
         matches: list[tuple[UUID, bytes]] = list(rows)
         if not matches:
             self._nothing(shard)

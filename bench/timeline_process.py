@@ -29,7 +29,7 @@ from headgate.store.positions import Positions
 
 T = TypeVar("T")
 
-TELL_EVERY_S = 10.0
+REPORT_EVERY_S = 10.0
 
 
 class LoopThread:
@@ -90,7 +90,7 @@ class TimelineProcess:
         await self.close_queue()
         self._queue = TimelineQueue(self.host, settings, read_us=self.clock.require())
         await make_lanes(self.host, settings, settings.generations[0])
-        self._teller = asyncio.get_running_loop().create_task(self._tell(self._queue))
+        self._teller = asyncio.get_running_loop().create_task(self._collect_report(self._queue))
         return self._queue
 
     async def close_queue(self) -> None:
@@ -111,8 +111,8 @@ class TimelineProcess:
         """How many lightweight transactions this process has sent."""
         return sum(shape.count for shape in self.store.metrics if shape.kind.startswith("lwt"))
 
-    async def _tell(self, queue: TimelineQueue) -> None:
+    async def _collect_report(self, queue: TimelineQueue) -> None:
         while True:
-            await asyncio.sleep(TELL_EVERY_S)
+            await asyncio.sleep(REPORT_EVERY_S)
             with suppress(Unavailable):  # the clock after a pause of the machine: later
                 queue.settings_changed(queue.settings, read_us=self.clock.require())

@@ -58,7 +58,7 @@ class Work:
     visibility_us: int | None = None
     """How long a received message is hidden; None is the queue's own setting."""
     creation: str = ""
-    beside: bool = False
+    baseline_name: bool = False
     """Whether another process does the work that counts: this one's rows and latencies do not."""
     keeps: bool = False
     """Whether the queue stays open, with its lanes, for the next run."""

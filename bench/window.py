@@ -34,7 +34,7 @@ def take_window(
     used = grown_by(before, read_cpu_s(list(before)))
     machine = read_machine_cpu()
     span_s = time.perf_counter() - began
-    lines = [client.tell(within_s=SLACK_S) for client in jobs]
+    lines = [client.report(within_s=SLACK_S) for client in jobs]
     if not sum(one.rows for one in ran):
         raise Unavailable("a window without any work", contender=contender, failed=sum(one.failed for one in ran))
     return Window(

@@ -161,7 +161,7 @@ class _Bench:
         work = EngineWork(Do.PUT, new_queue(), LONGEST_S, messages_max=messages, callers=CALLERS)
         producer, consumer = (self._servers.client(KIND, ENGINE, role) for role in ("producer", "consumer"))
         consuming = replace(work, do=Do.CONSUME, callers=8, batch=100, visibility_us=WORKERS_VISIBILITY_US)
-        works = {producer: replace(work, beside=True), consumer: consuming}
+        works = {producer: replace(work, baseline_name=True), consumer: consuming}
         return self._window(BY_ENGINE, {client: work.job() for client, work in works.items()})
 
     # ---- lanes
@@ -211,7 +211,7 @@ class _Bench:
             for client, work, _ in works.values():
                 client.begin(replace(work, seconds=0.0).job())
                 client.end(within_s=LONGEST_S)
-                client.tell(within_s=LONGEST_S)
+                client.report(within_s=LONGEST_S)
         cpu = {lanes: max(used[pid], 1e-3) / wall_s * 100 for lanes, (_, _, pid) in works.items()}
         figures = (
             self._idle_figure("share of a core", "%", cpu, IDLE_CPU_TARGET),

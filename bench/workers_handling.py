@@ -20,12 +20,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from bench.client_process import ROOT
-from bench.contender import Contender, Job, Ran, Told
+from bench.contender import ClientReport, Contender, Job, Ran
 from bench.workers_handlers import NOTES
 from bench.workers_work import HANDLERS, Handling, Work, work_of
 from headgate.errors import Bug, Unavailable
 
-LOOK_S_MIN, LOOK_S_MAX = 0.05, 0.5
+CHECK_S_MIN, CHECK_S_MAX = 0.05, 0.5
 """A read of its metrics costs a worker a millisecond or two: it is read less often while the end is far."""
 LANES_WITHIN_S = 60.0
 TOUCHED_AFTER_S = 3.0
@@ -69,7 +69,7 @@ class WorkerProcess:
             if asked_s > began_s + within_s:
                 raise Unavailable("the worker makes no progress", is_at=value, of=least, log=self.last_lines())
             left_s = (least / value - 1) * (asked_s - began_s) if value else 0.0
-            time.sleep(min(max(left_s / 2, LOOK_S_MIN), LOOK_S_MAX))
+            time.sleep(min(max(left_s / 2, CHECK_S_MIN), CHECK_S_MAX))
 
     def metrics(self) -> dict[str, float]:
         """Its own, summed over labels, by the name after `headgate_worker_`; none before it listens."""
@@ -143,7 +143,7 @@ class HandlingContender(Contender):
         acked = int(worker.metrics().get("acked_total", 0))
         return Ran(ended_s - began_s, acked, acked, work.messages - acked)
 
-    def tell(self) -> Told:
+    def report(self) -> ClientReport:
         """Every message was handled, and the worker ended well. Of the lanes: the longest wait of the middle one, and
         of the worst."""
         worker, work = self._in_hand(), self._work
@@ -155,11 +155,11 @@ class HandlingContender(Contender):
         worker.end()
         self._worker = None
         if work.handling is Handling.NOTHING:
-            return Told(0.0, 0.0, work.messages)
+            return ClientReport(0.0, 0.0, work.messages)
         longest_us = list(json.loads(worker.notes.read_text(encoding="utf-8")).values())
         if len(longest_us) != work.lanes:
             raise Bug("some lanes were not served", served=len(longest_us), lanes=work.lanes)
-        return Told(statistics.median(longest_us) / 1000, max(longest_us) / 1000, work.messages)
+        return ClientReport(statistics.median(longest_us) / 1000, max(longest_us) / 1000, work.messages)
 
     def close(self) -> None:
         self._stop()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 import headgate
-from bench.contender import Contender, Job, Ran, Told, percentile
+from bench.contender import ClientReport, Contender, Job, Ran, percentile
 from bench.timeline_process import LoopThread
 from bench.timeline_work import PAYLOADS, TIMED_ONE_IN
 from bench.workers_work import Work, work_of
@@ -46,9 +46,9 @@ class PuttingContender(Contender):
             )
         return Ran(wall_s, 0, putting.done, putting.failed)
 
-    def tell(self) -> Told:
+    def report(self) -> ClientReport:
         """There are no later results: the worker's side counts the messages."""
-        return Told(0.0, percentile(self._putting.latencies_s, 0.99) * 1000 if self._putting else 0.0, 0)
+        return ClientReport(0.0, percentile(self._putting.latencies_s, 0.99) * 1000 if self._putting else 0.0, 0)
 
     def close(self) -> None:
         if self._connection is not None:

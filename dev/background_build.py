@@ -125,10 +125,10 @@ def end_left_over() -> bool:
 
 
 def _keep(pid: int) -> None:
-    found = Identity.of(pid)
-    if found is not None:
+    result = Identity.of(pid)
+    if result is not None:
         _pid_file().parent.mkdir(parents=True, exist_ok=True)
-        _pid_file().write_text(f"{found.pid} {found.started}\n")
+        _pid_file().write_text(f"{result.pid} {result.started}\n")
 
 
 def _pid_file() -> Path:

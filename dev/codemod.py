@@ -651,12 +651,12 @@ class Repository:
 
     def _all_moves(self) -> dict[str, str]:
         """The moves, also those of an earlier run."""
-        found = dict(self.moves)
+        result = dict(self.moves)
         for old, new in self.table.modules.items():
             for before, after in zip(self._paths_of(old), self._targets(old, new), strict=True):
                 if f"{after}.py" in self.paths:
-                    found.setdefault(f"{before}.py", f"{after}.py")
-        return found
+                    result.setdefault(f"{before}.py", f"{after}.py")
+        return result
 
     def _build_path_names(self) -> dict[str, str]:
         """Paths in texts: whole, from a folder on where that is unique, and as a file name in backticks."""

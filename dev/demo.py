@@ -18,17 +18,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from dev import demo_ground as ground
-from dev import demo_spark, run_local
+from dev import demo_setup, demo_spark, run_local
 from dev.background_build import BackgroundBuild, end_left_over, list_unbuilt
 from dev.cluster import lifecycle
 from dev.cluster.choice import Choice, decide_source
 from dev.cluster.golang import require_go
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.state import DEFAULT_NAME, Cluster, read_cluster
-from dev.cluster.surroundings import look_around
+from dev.cluster.surroundings import inspect_machine
 from dev.demo_day import MESSAGES, Day
-from dev.demo_ground import Asked, Begun, Connection
+from dev.demo_setup import Asked, Begun, Connection
 from dev.demo_shell import Shell, folders_of_programs, with_context
 from headgate.errors import EnvironmentProblem, HeadgateError
 from headgate.store.connection_variables import connection_variables, prefixed
@@ -40,8 +39,8 @@ def up(asked: Asked) -> None:
     """All of it, with its progress."""
     started = time.monotonic()
     asked.require_possible()
-    choice = decide_source(look_around(asked.context, None))
-    tell_plan(choice, spark=asked.spark, builds=bool(list_unbuilt(choice, spark=asked.spark)))
+    choice = decide_source(inspect_machine(asked.context, None))
+    print_plan(choice, spark=asked.spark, builds=bool(list_unbuilt(choice, spark=asked.spark)))
     require_containers(choice)
     run_local.require_programs()
     unbuilt = list_unbuilt(choice, spark=asked.spark)
@@ -63,21 +62,23 @@ def up(asked: Asked) -> None:
     kubectl = lifecycle.client(cluster)
     if asked.spark and cluster.mode == "context":
         demo_spark.require_spark_operator(kubectl)
-    begun = look_before(kubectl, begun).keep()
+    begun = check_before(kubectl, begun).keep()
     connection: list[Connection] = []
-    side_by_side(lambda: connection.append(cassandra_of(cluster, begun)), lambda: ground.bring_images(cluster, asked))
-    ground.install_chart(cluster, connection[0], asked)
+    side_by_side(
+        lambda: connection.append(cassandra_of(cluster, begun)), lambda: demo_setup.bring_images(cluster, asked)
+    )
+    demo_setup.install_chart(cluster, connection[0], asked)
     shell = Shell(kubectl, connection[0])
     Day(shell).show()
     if asked.spark:
         demo_spark.bring_spark_operator(cluster)
         demo_spark.Drain(shell).show()
-    tell_ending(cluster, time.monotonic() - started)
+    print_ending(cluster, time.monotonic() - started)
 
 
 def show_without_kubernetes(started: float) -> None:
     """A queue, a worker and a message on this machine, while Kubernetes is built; what was started for it ends."""
-    done = subprocess.run(run_local.build_command(until_handled=True), cwd=ground.ROOT, check=False)
+    done = subprocess.run(run_local.build_command(until_handled=True), cwd=demo_setup.ROOT, check=False)
     if done.returncode != 0:
         raise EnvironmentProblem(
             "the message was not handled without Kubernetes", remedy="read the lines above", exit_code=done.returncode
@@ -91,10 +92,10 @@ def show_line(name: str, line: str) -> None:
     print_progress(f"{name:<16} | {line}")
 
 
-def look_before(kubectl: Kubectl, begun: Begun) -> Begun:
+def check_before(kubectl: Kubectl, begun: Begun) -> Begun:
     """The missing parts of ours, which are ours to remove."""
     had_crds = bool(kubectl.run("get", "crd", "-o", "name", "--ignore-not-found", "queues.headgate.io").strip())
-    had_namespace = kubectl.find("namespace", ground.SYSTEM) is not None
+    had_namespace = kubectl.find("namespace", demo_setup.SYSTEM) is not None
     return replace(
         begun,
         crds_made=begun.crds_made or not had_crds,
@@ -104,7 +105,7 @@ def look_before(kubectl: Kubectl, begun: Begun) -> Begun:
 
 def cassandra_of(cluster: Cluster, begun: Begun) -> Connection:
     """How to reach Cassandra; that one of ours was started is kept."""
-    connection, is_ours = ground.start_cassandra(cluster)
+    connection, is_ours = demo_setup.start_cassandra(cluster)
     replace(begun, cassandra_started=is_ours).keep()
     return connection
 
@@ -117,22 +118,22 @@ def down() -> None:
         return
     cluster = read_cluster(DEFAULT_NAME)
     if cluster is not None and (not begun.cluster_started or cluster.mode == "context"):
-        ground.take_out(lifecycle.client(cluster), begun)
+        demo_setup.take_out(lifecycle.client(cluster), begun)
     if end_left_over():
         print_progress("build of Kubernetes: ended")
-    if stop_kept(ground.cassandra_directory()):
+    if stop_kept(demo_setup.cassandra_directory()):
         print_progress("Cassandra: ended")
-    shutil.rmtree(ground.cassandra_directory(), ignore_errors=True)
-    shutil.rmtree(ground.helm_home(), ignore_errors=True)
+    shutil.rmtree(demo_setup.cassandra_directory(), ignore_errors=True)
+    shutil.rmtree(demo_setup.helm_home(), ignore_errors=True)
     if begun.cluster_started:
         lifecycle.down(DEFAULT_NAME)
     Begun.file().unlink()
 
 
-def tell_plan(choice: Choice, *, spark: bool = False, builds: bool = False) -> None:
+def print_plan(choice: Choice, *, spark: bool = False, builds: bool = False) -> None:
     """The plan, before it runs."""
     print_progress(
-        f"headgate demo, on a Kubernetes ({lifecycle.told_choice(choice)}) with a Cassandra and the chart:"
+        f"headgate demo, on a Kubernetes ({lifecycle.describe_choice(choice)}) with a Cassandra and the chart:"
     )
     print_progress(
         f"{MESSAGES:,} messages in a queue, its workers from zero to many and back, a counter, a dead letter."
@@ -185,7 +186,7 @@ def list_next_commands(*, context: str | None) -> list[str]:
     return [f"{line:<{width}}# {remark}" if remark else line for line, remark in rows]
 
 
-def tell_ending(cluster: Cluster, took_s: float) -> None:
+def print_ending(cluster: Cluster, took_s: float) -> None:
     """The next steps for the user."""
     print_progress("")
     print_progress(f"Done after {duration(took_s)}, and everything is still running. Try:")
@@ -194,9 +195,9 @@ def tell_ending(cluster: Cluster, took_s: float) -> None:
     print_progress("  make down")
 
 
-def tell_environment() -> None:
+def print_environment() -> None:
     """The variables by which a shell reaches the demo's Cassandra, and finds its programs."""
-    file = ground.cassandra_directory() / "server.json"
+    file = demo_setup.cassandra_directory() / "server.json"
     if not file.exists():
         raise EnvironmentProblem(
             "the demo's Cassandra does not run on this machine",
@@ -228,7 +229,7 @@ def main(arguments: Sequence[str]) -> int:
             case "down":
                 down()
             case _:
-                tell_environment()
+                print_environment()
     except HeadgateError as error:
         print_progress(f"headgate demo: {error}", to=sys.stderr)
         return 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 
-from dev.demo_shell import Shell, Watch, tell
+from dev.demo_shell import Shell, Watch, print_line
 from headgate.testing.progress import duration, print_progress, step
 
 MESSAGES = 20_000
@@ -71,13 +71,13 @@ class Day:
 
     def _count(self) -> None:
         with step("count page views", expect_s=5):
-            tell(self._shell.type(COUNT))
-            tell(self._shell.type(SHOW_COUNTER))
+            print_line(self._shell.type(COUNT))
+            print_line(self._shell.type(SHOW_COUNTER))
 
     def _die(self) -> None:
         with step("the refused message goes to the dead-letter queue", expect_s=15):
             self._shell.wait(lambda: self._shell.held(DEAD) == 1, DEAD_WITHIN_S, "a dead letter")
-            tell(self._shell.type(SHOW_DEAD))
+            print_line(self._shell.type(SHOW_DEAD))
 
     def _sleep(self) -> None:
         with step("the operator scales the idle workers to zero", expect_s=35):
@@ -86,10 +86,10 @@ class Day:
 
     def _redrive(self) -> None:
         with step("fix the handler by a release", expect_s=5):
-            tell(self._shell.type(RELEASE))
+            print_line(self._shell.type(RELEASE))
             self._shell.wait(self._is_released, READY_WITHIN_S, "the new release")
         with step("redrive the dead letter", expect_s=10):
-            tell(self._shell.type(REDRIVE))
+            print_line(self._shell.type(REDRIVE))
         with step("a worker starts and handles it", expect_s=15):
             self._shell.wait(self._is_over, DRAINED_WITHIN_S, "two empty queues")
 

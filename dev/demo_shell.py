@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.cluster.kubectl import Kubectl
-from dev.demo_ground import ROOT, VENV, Connection
+from dev.demo_setup import ROOT, VENV, Connection
 from headgate.errors import EnvironmentProblem
 from headgate.testing.processes import wait_until
 from headgate.testing.progress import print_progress
@@ -63,7 +63,7 @@ class Shell:
 
     def apply(self, line: str, *ready: str, within_s: float) -> None:
         """A line with `kubectl apply`, and these are Ready."""
-        tell(self.type(line))
+        print_line(self.type(line))
         how = ("--for=condition=Ready", f"--timeout={within_s:.0f}s")
         self.kubectl.run("wait", *how, *ready, timeout_s=within_s + 30)
 
@@ -76,7 +76,7 @@ class Shell:
                 remedy="run kubectl headgate why queue/emails -n shop; make down stops it",
                 waited_for=what,
                 seconds=round(within_s),
-                seen="; ".join(output[-6:]),
+                object="; ".join(output[-6:]),
             )
 
 
@@ -115,7 +115,7 @@ class Watch:
         self._reader.join(timeout=5)
 
 
-def tell(text: str) -> None:
+def print_line(text: str) -> None:
     """A command's output, below the step that it belongs to."""
     for line in text.rstrip().splitlines():
         print_progress(f"      {line}")

@@ -13,7 +13,7 @@ from typing import Any
 from dev.cluster import image, lifecycle, spark_operator
 from dev.cluster.kubectl import Kubectl, KubectlRefused
 from dev.cluster.state import Cluster
-from dev.demo_shell import NAMESPACE, Shell, Watch, tell
+from dev.demo_shell import NAMESPACE, Shell, Watch, print_line
 from headgate.errors import EnvironmentProblem
 from headgate.testing.progress import duration, print_progress, step
 
@@ -26,7 +26,7 @@ SHOW_JOB = f"kubectl get queue {NAME} -n {NAMESPACE} -o jsonpath='{{.status.bulk
 SHOW_QUEUE = f"headgate stats {QUEUE}"
 LINES = (APPLY, PUT, SHOW_JOB, SHOW_QUEUE)
 """All that it types."""
-READY_WITHIN_S, LAUNCHED_WITHIN_S, DRAINED_WITHIN_S, TOLD_WITHIN_S = 60.0, 90.0, 420.0, 90.0
+READY_WITHIN_S, LAUNCHED_WITHIN_S, DRAINED_WITHIN_S, REPORTED_WITHIN_S = 60.0, 90.0, 420.0, 90.0
 _PODS = ("get", "pods", "-l", "spark-role", "--no-headers")
 
 
@@ -71,7 +71,7 @@ class Drain:
             self._launch()
             self._work()
             print_progress(f"      {MESSAGES:,} drained {duration(time.monotonic() - began)} after the last put")
-            self._look()
+            self._inspect()
         finally:
             watch.end()
 
@@ -83,14 +83,16 @@ class Drain:
         with step(
             "the backlog is large enough for the operator to create a SparkApplication for its bulk job", expect_s=10
         ):
-            self._shell.wait(lambda: bool(self._told().get("application")), LAUNCHED_WITHIN_S, "a SparkApplication")
+            self._shell.wait(
+                lambda: bool(self._job_status().get("application")), LAUNCHED_WITHIN_S, "a SparkApplication"
+            )
 
     def _work(self) -> None:
         with step(
             "the Spark operator starts a driver, the driver its executors, and they drain the backlog", expect_s=75
         ):
             self._shell.wait(self._has_ended, DRAINED_WITHIN_S, "the end of the bulk job")
-        application = self._kubectl.get("sparkapplication", str(self._told()["application"]))
+        application = self._kubectl.get("sparkapplication", str(self._job_status()["application"]))
         state = application["status"]["applicationState"]["state"]
         roles = {"driver" if name.endswith("-driver") else "executor" for name in self._pods}
         if state != "COMPLETED" or roles != {"driver", "executor"}:
@@ -103,14 +105,16 @@ class Drain:
             )
         print_progress(f"      {application['metadata']['name']}: {state}; pods: {', '.join(sorted(self._pods))}")
 
-    def _look(self) -> None:
+    def _inspect(self) -> None:
         with step("the queue's status reports what the job did", expect_s=10):
-            self._shell.wait(self._is_told, TOLD_WITHIN_S, f"{MESSAGES} done and none waiting, in the queue's status")
-            tell(self._shell.type(SHOW_JOB))
+            self._shell.wait(
+                self._has_job, REPORTED_WITHIN_S, f"{MESSAGES} done and none waiting, in the queue's status"
+            )
+            print_line(self._shell.type(SHOW_JOB))
             left = self._shell.held(QUEUE)
             if left:
                 raise EnvironmentProblem("the backlog was not drained", remedy=SHOW_QUEUE, left=left)
-            tell(self._shell.type(SHOW_QUEUE))
+            print_line(self._shell.type(SHOW_QUEUE))
 
     # ---- observations
 
@@ -118,7 +122,7 @@ class Drain:
         fields: dict[str, Any] = self._kubectl.get("queue", NAME).get("status") or {}
         return fields
 
-    def _told(self) -> dict[str, Any]:
+    def _job_status(self) -> dict[str, Any]:
         """The status of the queue's job."""
         fields: dict[str, Any] = (self._status().get("bulk") or {}).get(JOB) or {}
         return fields
@@ -130,9 +134,9 @@ class Drain:
             if name not in self._pods:
                 self._pods.add(name)
                 print_progress(f"      pod {name}: {state}")
-        return self._told().get("state") in ("Succeeded", "Failed")
+        return self._job_status().get("state") in ("Succeeded", "Failed")
 
-    def _is_told(self) -> bool:
+    def _has_job(self) -> bool:
         status = self._status()
         output = (status.get("bulk") or {}).get(JOB) or {}
         return (output.get("done"), output.get("failed", 0), status.get("backlog")) == (MESSAGES, 0, 0)
@@ -143,4 +147,4 @@ class Drain:
             text = self._kubectl.logs(driver, "--tail=1").strip() if driver else ""
         except KubectlRefused:
             text = ""
-        return text or str(self._told().get("message", "nothing"))
+        return text or str(self._job_status().get("message", "nothing"))

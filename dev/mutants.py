@@ -39,21 +39,21 @@ class Mutant:
     file: str
     find: str
     replace: str
-    found_by: tuple[str, ...]
+    killers: tuple[str, ...]
     by: str
 
     @classmethod
     def read(cls, group: str, entry: dict[str, object]) -> Mutant:
         """From an entry of a TOML file; all fields are required."""
-        found_by = entry["found_by"]
-        assert isinstance(found_by, list)
+        killers = entry["found_by"]
+        assert isinstance(killers, list)
         return cls(
             f"{group}/{entry['name']}",
             str(entry["breaks"]),
             str(entry["file"]),
             str(entry["find"]),
             str(entry["replace"]),
-            tuple(map(str, found_by)),
+            tuple(map(str, killers)),
             str(entry["by"]),
         )
 
@@ -68,7 +68,7 @@ class Ending:
     detail: str = ""
 
     @property
-    def found(self) -> bool:
+    def is_killed(self) -> bool:
         """Whether the tests did their work."""
         return self.verdict == "found"
 
@@ -123,7 +123,7 @@ def try_mutant(mutant: Mutant) -> Ending:
         if text is None:
             return Ending(mutant, "no longer applies", 0, f"its text does not occur exactly once in {mutant.file}")
         target.write_text(text)
-        code, closing = run_tests(tree, mutant.found_by, servers=mutant.by == "servers")
+        code, closing = run_tests(tree, mutant.killers, servers=mutant.by == "servers")
     took = time.monotonic() - started
     if code == TESTS_FAILED:
         return Ending(mutant, "found", took)
@@ -136,7 +136,7 @@ def unbroken(mutants: Sequence[Mutant]) -> tuple[bool, str]:
     with tempfile.TemporaryDirectory(prefix="headgate-mutant-") as temporary:
         copy_tree(Path(temporary))
         for servers in (False, True):
-            tests = {test for mutant in mutants if (mutant.by == "servers") is servers for test in mutant.found_by}
+            tests = {test for mutant in mutants if (mutant.by == "servers") is servers for test in mutant.killers}
             if tests:
                 code, closing = run_tests(Path(temporary), sorted(tests), servers=servers)
                 if code != 0:
@@ -161,14 +161,14 @@ def main() -> int:
         endings = []
         for ending in pool.map(try_mutant, mutants):
             endings.append(ending)
-            mark = "✓" if ending.found else "✗"
+            mark = "✓" if ending.is_killed else "✗"
             print_progress(
                 f"  {mark} {ending.mutant.name}: {ending.verdict} ({duration(ending.seconds)}) {ending.detail}"
             )
-    found = sum(ending.found for ending in endings)
-    simulated = sum(ending.found and ending.mutant.by == "simulation" for ending in endings)
-    print_progress(f"{found} of {len(endings)} breakages found, {simulated} of them by simulation alone")
-    return 0 if found == len(endings) else 1
+    result = sum(ending.is_killed for ending in endings)
+    simulated = sum(ending.is_killed and ending.mutant.by == "simulation" for ending in endings)
+    print_progress(f"{result} of {len(endings)} breakages found, {simulated} of them by simulation alone")
+    return 0 if result == len(endings) else 1
 
 
 if __name__ == "__main__":

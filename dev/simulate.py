@@ -25,7 +25,7 @@ from pathlib import Path
 from headgate.testing.cache import cache_root
 from headgate.testing.progress import duration, print_progress
 
-TOLD_EVERY_S = 20.0
+PROGRESS_EVERY_S = 20.0
 FAILURES_MAX = 5
 PROBLEM_LINES_MAX = 40
 AHEAD = 4
@@ -58,7 +58,7 @@ def try_seed(seed: int, *, of: str = "queues", statements: bool = False, keep_hi
     began_s = time.process_time()
     ended = live(seed, statements=statements)
     history = ended.history if keep_history or ended.problem else ""
-    return Tried(seed, ended.problem, ended.plan.told(), history, time.process_time() - began_s)
+    return Tried(seed, ended.problem, ended.plan.describe(), history, time.process_time() - began_s)
 
 
 def main() -> int:
@@ -74,13 +74,13 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
     if asked.seed is not None:
-        return tell_one(try_seed(asked.seed, of=asked.of, statements=asked.statements, keep_history=True))
+        return print_one(try_seed(asked.seed, of=asked.of, statements=asked.statements, keep_history=True))
     seeds = None if asked.seeds is None and asked.minutes is not None else asked.seeds or 1000
     run = Run(asked.first, seeds, asked.minutes, asked.failures, of=asked.of)
     return run.run(asked.processes)
 
 
-def tell_one(tried: Tried) -> int:
+def print_one(tried: Tried) -> int:
     """Its history, and the broken invariants."""
     print_progress(tried.history)
     print_progress(f"\nseed {tried.seed}: {tried.about}")
@@ -112,7 +112,7 @@ class Run:
         self._done = 0
         self._cpu_s = 0.0
         self._failed: list[int] = []
-        self._began_s = self._told_s = time.monotonic()
+        self._began_s = self._printed_s = time.monotonic()
 
     def run(self, processes: int) -> int:
         """All of them, until one of the bounds is met."""
@@ -149,8 +149,8 @@ class Run:
             print_progress(
                 f"  its history: {keep_history(tried, self._lives)}\n  again: {self._again} SEED={tried.seed}"
             )
-        if time.monotonic() - self._told_s > TOLD_EVERY_S:
-            self._told_s = time.monotonic()
+        if time.monotonic() - self._printed_s > PROGRESS_EVERY_S:
+            self._printed_s = time.monotonic()
             print_progress(f"  {self._done}{self._of} seeds, {len(self._failed)} failed, {self._spent()}")
 
     def _spent(self) -> str:

@@ -118,5 +118,5 @@ def _listing(folder: str) -> str:
 
 
 def _read(uri: str, files: Files) -> str:
-    found = files.get_file_from_path(uri)
-    return found.content_string if found is not None else ""
+    result = files.get_file_from_path(uri)
+    return result.content_string if result is not None else ""

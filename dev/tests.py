@@ -33,7 +33,7 @@ SERVER_GROUPS = {
     "operators": "servers and operators and not pods and not spark",
 }
 """Tests that share servers run in one process each; two such processes at a time, in this order."""
-BESIDE = ("operators",)
+PARALLEL = ("operators",)
 """These wait most of their time for an operator's next check: they run concurrently with the two."""
 CLUSTERS = {"pods": "test-pods", "operators": "test-operators"}
 """A cluster of its own for a group that may run concurrently with another that has one."""
@@ -156,8 +156,8 @@ def fast(report: Report) -> None:
 
 def servers(report: Report) -> None:
     """Everything that needs a real server, except slow tests; a group's output is printed when it has ended."""
-    with ThreadPoolExecutor(2) as two, ThreadPoolExecutor(len(BESIDE)) as others:
-        lanes = {name: others if name in BESIDE else two for name in SERVER_GROUPS}
+    with ThreadPoolExecutor(2) as two, ThreadPoolExecutor(len(PARALLEL)) as others:
+        lanes = {name: others if name in PARALLEL else two for name in SERVER_GROUPS}
         begun = [lanes[name].submit(run_quietly, name, which) for name, which in SERVER_GROUPS.items()]
         report.parts += [each.result() for each in begun]
 

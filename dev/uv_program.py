@@ -33,9 +33,9 @@ _OF_PIP = {
 
 def find_uv() -> str:
     """The path of uv, fetched once where PATH has none."""
-    found = shutil.which("uv")
-    if found is not None:
-        return found
+    result = shutil.which("uv")
+    if result is not None:
+        return result
     requirement = locked_requirement(LOCK.read_text(encoding="utf-8"), "uv")
     version = requirement.split()[0].removeprefix("uv==")
     if is_cached("uv", version):
@@ -46,10 +46,10 @@ def find_uv() -> str:
 
 def locked_requirement(text: str, name: str) -> str:
     """A distribution's version and hashes as a lock file pins them, in the form that pip reads. Pure."""
-    found = re.search(rf"^{re.escape(name)}==(?:[^\n]*\\\n)*[^\n]*\n", text, re.MULTILINE)
-    if found is None:
+    result = re.search(rf"^{re.escape(name)}==(?:[^\n]*\\\n)*[^\n]*\n", text, re.MULTILINE)
+    if result is None:
         raise EnvironmentProblem("the lock file does not pin a program", remedy="make lock", program=name)
-    return found[0]
+    return result[0]
 
 
 def uv_settings(of_pip: str, environment: Mapping[str, str]) -> dict[str, str]:

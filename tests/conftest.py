@@ -20,8 +20,8 @@ from headgate.testing.debian import is_debian
 
 pytest_plugins = ["dev.cluster.fixtures"]
 
-HERE = Path(__file__).parent
-DECLARED_SKIPS = tomllib.loads((HERE / "declared_skips.toml").read_text())["skip"]
+FOLDER = Path(__file__).parent
+DECLARED_SKIPS = tomllib.loads((FOLDER / "declared_skips.toml").read_text())["skip"]
 SERVER_FIXTURES = {"cassandra", "cassandra_ring", "cassandra_hosts", "kubernetes", "k8s_namespace"}
 KUBERNETES_FIXTURES = {"kubernetes", "k8s_namespace"}
 POD_FIXTURES = {"headgate_image", "python_image", "spark_image"}
@@ -31,10 +31,10 @@ OPERATOR_FILES = {
     "test_operator_ownership.py", "test_operator_rights.py", "test_operator_standby.py",
 }  # fmt: skip
 RING_FIXTURES = {"cassandra_ring", "cassandra_hosts"}
-SPARK = HERE / "spark"
+SPARK = FOLDER / "spark"
 RING_FILES = {"test_cassandra_ring.py", "test_cassandra_network.py", "test_store_ring.py"}
 
-HOLDS_HERE: dict[str, Callable[[], bool]] = {
+HOLDS_LOCALLY: dict[str, Callable[[], bool]] = {
     "not root": lambda: os.geteuid() != 0,
     "no node": lambda: shutil.which("node") is None,
     "no go": lambda: shutil.which("go") is None,
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a server, and which: tests that share one run in one process (dev/tests.py: SERVER_GROUPS)."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        if fixtures & SERVER_FIXTURES or {HERE / "cluster", HERE / "chart", SPARK} & set(item.path.parents):
+        if fixtures & SERVER_FIXTURES or {FOLDER / "cluster", FOLDER / "chart", SPARK} & set(item.path.parents):
             item.add_marker("servers")
         if SPARK in item.path.parents:
             item.add_marker("spark")
@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if (
             fixtures & RING_FIXTURES
             or item.path.name in RING_FILES
-            or HERE / "conformance" / "store" in item.path.parents
+            or FOLDER / "conformance" / "store" in item.path.parents
         ):
             item.add_marker("rings")
 
@@ -83,7 +83,7 @@ def undeclared(reason: str) -> str | None:
     """Why a skip does not count as declared, or None if it does."""
     for skip in DECLARED_SKIPS:
         if skip["reason"] in reason:
-            holds = HOLDS_HERE[skip["when"]]()
+            holds = HOLDS_LOCALLY[skip["when"]]()
             return None if holds else f"declared for machines with {skip['when']!r}, which this one is not"
     return "not declared in tests/declared_skips.toml"
 

@@ -43,7 +43,7 @@ class UpdateTale:
     under_way: int = 0
     acknowledged_us: int | None = None
     in_doubt: bool = False
-    told: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
 
     @property
     def amount(self) -> int:
@@ -60,7 +60,7 @@ class UpdateTale:
         return Fate.UNKNOWN if self.in_doubt else Fate.NOT_SENT
 
     def __str__(self) -> str:
-        return f"{self.key}#{self.number} ({self.fate.value}; {'; '.join(self.told) or 'nothing was said'})"
+        return f"{self.key}#{self.number} ({self.fate.value}; {'; '.join(self.events) or 'nothing was said'})"
 
 
 class CounterLedger:
@@ -90,14 +90,14 @@ class CounterLedger:
     def acknowledged(self, tale: UpdateTale, by: str = "") -> None:
         """Its answer was: durable."""
         tale.under_way -= 1
-        tale.told.append(f"ok at {self.now_us()} by {by}")
+        tale.events.append(f"ok at {self.now_us()} by {by}")
         if tale.acknowledged_us is None:
             tale.acknowledged_us = self.now_us()
 
     def failed(self, tale: UpdateTale, error: BaseException, by: str = "") -> None:
         """Its answer was: unknown, or not sent."""
         tale.under_way -= 1
-        tale.told.append(f"{type(error).__name__} at {self.now_us()} by {by}")
+        tale.events.append(f"{type(error).__name__} at {self.now_us()} by {by}")
         if isinstance(error, OutcomeUnknown) or not isinstance(error, HeadgateError):
             tale.in_doubt = True
 
@@ -109,19 +109,19 @@ class CounterLedger:
         for tale in self.tales.get(key, []):
             counted = value >> BITS * tale.number & DIGIT
             if counted > 1:
-                self._say(f"counted {counted} times: {tale}", by)
+                self._note(f"counted {counted} times: {tale}", by)
             elif counted and tale.fate is Fate.NOT_SENT:
-                self._say(f"counted, although reported as not sent: {tale}", by)
+                self._note(f"counted, although reported as not sent: {tale}", by)
             elif not counted and tale.acknowledged_us is not None and tale.acknowledged_us < began_us:
-                self._say(f"acknowledged before the read of {began_us} began, and not in it: {tale}", by)
+                self._note(f"acknowledged before the read of {began_us} began, and not in it: {tale}", by)
         if value < 0 or value >> BITS * len(self.tales.get(key, [])):
-            self._say(f"{key} holds what nobody sent: {value:#x}", by)
+            self._note(f"{key} holds what nobody sent: {value:#x}", by)
 
     def least(self, key: str) -> int:
         """The value of all that was acknowledged."""
         return sum(tale.amount for tale in self.tales.get(key, []) if tale.fate is Fate.COUNTED)
 
-    def _say(self, what: str, by: str) -> None:
+    def _note(self, what: str, by: str) -> None:
         if len(self.broken) < 20:
             self.broken.append(f"{what} (read by {by or 'somebody'} at {self.now_us()})")
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from headgate.engines.contract import (
     Ack,
     Cancelled,
-    DeadLetter,
+    DeadLetterDelivery,
     Delivery,
-    Extend,
-    Nack,
+    ExtendDelivery,
+    NackDelivery,
     NewMessage,
     Settle,
     Settled,
@@ -65,7 +65,7 @@ class Put:
 class Hand:
     """One delivery. `given_us` is when the queue handed it out, which may be long before its receiver noted it."""
 
-    who: str
+    actor: str
     delivery: Delivery
     given_us: int
     until_us: int
@@ -76,7 +76,7 @@ class Hand:
 class Word:
     """A settle that was asked for, and its answer if one came."""
 
-    who: str
+    actor: str
     settle: Settle
     asked_us: int
     how: Settled | None = None
@@ -84,10 +84,10 @@ class Word:
 
 
 @dataclass(eq=False)
-class LentWord:
+class ReservedWord:
     """A settle by a job that borrowed the message, and its answer if one came."""
 
-    who: str
+    actor: str
     asked_us: int
     how: Settled | None = None
     answered_us: int | None = None
@@ -99,7 +99,7 @@ class Tale:
 
     message_id: str
     put: Put | None = None
-    hands: list[Hand] = field(default_factory=list)
+    deliveries: list[Hand] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
     cancel_asked_us: int | None = None
     cancels: int = 0
@@ -108,7 +108,7 @@ class Tale:
     """The message that it was to take the place of, when that came too late: one of the two comes, or both."""
     cancelled_us: int | None = None
     dead: int = 0
-    reserved: list[LentWord] = field(default_factory=list)
+    reserved: list[ReservedWord] = field(default_factory=list)
     """The reports of jobs that borrowed it."""
 
     def finished_us(self) -> int | None:
@@ -193,15 +193,15 @@ class Ledger:
 
     # ---- recorded by consumers
 
-    def delivered(self, actor: str, found: Sequence[Delivery], *, clock_us: int, visibility_us: int) -> None:
+    def delivered(self, actor: str, result: Sequence[Delivery], *, clock_us: int, visibility_us: int) -> None:
         """These came out of a receive with this visibility; `clock_us` is the time on the receiver's own clock."""
         now_us = self.now_us()
-        for each in found:
+        for each in result:
             ago_us = max(0, clock_us - (each.visible_until_us - visibility_us))
             given_us = now_us - ago_us
             hand = Hand(actor, each, given_us, given_us + visibility_us, clock_us - ago_us < each.due_us)
             tale = self.tale(each.message_id)
-            tale.hands.append(hand)
+            tale.deliveries.append(hand)
             self._by_receipt[each.receipt] = tale
 
     def settling(self, actor: str, settles: Sequence[Settle]) -> list[Word]:
@@ -232,9 +232,11 @@ class Ledger:
 
     # ---- recorded by others
 
-    async def settle_lent(self, settle: Callable[[], Awaitable[Settled]], ids: Sequence[str], actor: str) -> Settled:
+    async def settle_reserved(
+        self, settle: Callable[[], Awaitable[Settled]], ids: Sequence[str], actor: str
+    ) -> Settled:
         """A job settles messages of a range that it borrowed, by this function."""
-        words = [LentWord(actor, self.now_us()) for _ in ids]
+        words = [ReservedWord(actor, self.now_us()) for _ in ids]
         for message_id, word in zip(ids, words, strict=True):
             self.tale(message_id).reserved.append(word)
         how = await settle()
@@ -298,12 +300,14 @@ class Ledger:
         """Whether a message that lies somewhere was met, or may be left there: by id, acknowledged or not."""
         tale = self.tale(message_id)
         return (
-            bool(tale.hands or tale.reserved) or self._may_be_gone(tale) or (tale.put is None and bool(self.purges))
+            bool(tale.deliveries or tale.reserved)
+            or self._may_be_gone(tale)
+            or (tale.put is None and bool(self.purges))
         )
 
     def times(self, message_id: str) -> int:
         """How often it was delivered."""
-        return len(self.tale(message_id).hands)
+        return len(self.tale(message_id).deliveries)
 
     # ---- the judgement
 
@@ -359,7 +363,7 @@ class Ledger:
 
     def _lost(self, tale: Tale, there: Collection[str]) -> Iterator[Violation]:
         if tale.put is not None and tale.message_id not in there and not self._may_be_gone(tale):
-            how = "never delivered" if not tale.hands else "delivered, never settled"
+            how = "never delivered" if not tale.deliveries else "delivered, never settled"
             yield self._violation("an acknowledged put is settled, dead or still there", tale, how)
         other = None if tale.other is None else self.tales.get(tale.other)
         if other is not None and tale.cancels == other.cancels == 1:  # nobody else cancels either
@@ -382,7 +386,7 @@ class Ledger:
             yield self._violation("at most one receipt is honoured", tale, "done by a consumer and by a job")
         for each in by_jobs:
             if any(hand.given_us > (each.answered_us or 0) for hand in deliveries):
-                yield self._violation("what is settled does not come again", tale, f"delivered after {each.who}")
+                yield self._violation("what is settled does not come again", tale, f"delivered after {each.actor}")
         if tale.dead > 1:
             yield self._violation("at most one dead letter of a message", tale, f"{tale.dead} of it")
         if tale.dead and (honoured or by_jobs):
@@ -391,7 +395,7 @@ class Ledger:
             for hand in deliveries:
                 if word.answered_us is not None and hand.given_us > word.answered_us:
                     yield self._violation(
-                        "what is settled does not come again", tale, f"delivered to {hand.who} after"
+                        "what is settled does not come again", tale, f"delivered to {hand.actor} after"
                     )
 
     def _asked_us(self, put: Put) -> int | None:
@@ -404,29 +408,33 @@ class Ledger:
         return min((due_us or 0 for due_us in asked), default=0) or None
 
     def _early(self, tale: Tale) -> Iterator[Violation]:
-        for hand in tale.hands:
+        for hand in tale.deliveries:
             asked_us = self._asked_us(tale.put) if tale.put is not None else None
             if hand.is_early or (asked_us is not None and hand.delivery.due_us < asked_us):
-                yield self._violation("nothing early", tale, f"delivered to {hand.who} before it was due")
+                yield self._violation("nothing early", tale, f"delivered to {hand.actor} before it was due")
         for word in tale.words:
-            if isinstance(word.settle, Nack | DeadLetter) and word.how is Settled.DONE:
+            if isinstance(word.settle, NackDelivery | DeadLetterDelivery) and word.how is Settled.DONE:
                 waits_us = word.asked_us + word.settle.delay_us - 2 * self.skew_us - MILLISECOND_US  # two owners
-                if any(word.asked_us + MILLISECOND_US < hand.given_us < waits_us for hand in tale.hands):
+                if any(word.asked_us + MILLISECOND_US < hand.given_us < waits_us for hand in tale.deliveries):
                     yield self._violation("nothing early", tale, "again before the delay of its nack was over")
 
     def _voided(self, tale: Tale) -> Iterator[Violation]:
-        if tale.cancelled_us is not None and tale.hands:
-            yield self._violation("what was cancelled is never delivered", tale, f"delivered {len(tale.hands)} times")
+        if tale.cancelled_us is not None and tale.deliveries:
+            yield self._violation(
+                "what was cancelled is never delivered", tale, f"delivered {len(tale.deliveries)} times"
+            )
         for purge in self.purges:
-            for hand in tale.hands:
+            for hand in tale.deliveries:
                 before_us, answered_us = purge.before_us, purge.answered_us
                 if before_us is None or answered_us is None or hand.delivery.put_us >= before_us:
                     continue
                 if hand.given_us > answered_us:
-                    yield self._violation("what was purged is not delivered", tale, f"delivered to {hand.who} after")
+                    yield self._violation(
+                        "what was purged is not delivered", tale, f"delivered to {hand.actor} after"
+                    )
 
     def _as_it_was_put(self, tale: Tale, known: Collection[bytes]) -> Iterator[Violation]:
-        for hand in tale.hands[:1]:
+        for hand in tale.deliveries[:1]:
             got = hand.delivery
             if tale.put is None:
                 if got.payload not in known:
@@ -439,9 +447,9 @@ class Ledger:
 
     def _comes_again(self, tale: Tale, calm_us: int) -> Iterator[Violation]:
         """After each delivery that was not finished: another one, in time."""
-        if not tale.hands or tale.dead or tale.finished_us() is not None or self._may_be_gone(tale):
+        if not tale.deliveries or tale.dead or tale.finished_us() is not None or self._may_be_gone(tale):
             return
-        deliveries = sorted(tale.hands, key=lambda hand: hand.given_us)
+        deliveries = sorted(tale.deliveries, key=lambda hand: hand.given_us)
         for hand, later in zip(deliveries, [*deliveries[1:], None], strict=True):
             hidden_us = max([hand.until_us, *self._hidden_by_words(tale, hand)])
             latest_us = max(hidden_us, calm_us) + AGAIN_WITHIN_US + self.skew_us
@@ -457,9 +465,9 @@ class Ledger:
             if word.settle.receipt != hand.delivery.receipt or word.how is STALE:
                 continue
             answered_us = word.asked_us if word.answered_us is None else word.answered_us
-            if isinstance(word.settle, Nack | DeadLetter):
+            if isinstance(word.settle, NackDelivery | DeadLetterDelivery):
                 yield answered_us + word.settle.delay_us
-            elif isinstance(word.settle, Extend):
+            elif isinstance(word.settle, ExtendDelivery):
                 yield answered_us + word.settle.visibility_us
 
     def _in_order(self) -> Iterator[Violation]:
@@ -478,7 +486,7 @@ class Ledger:
 
     def _pair_in_order(self, earlier: Tale, later: Tale) -> Iterator[Violation]:
         rule = "a group comes in order"
-        first_us = min((hand.given_us for hand in later.hands), default=None)
+        first_us = min((hand.given_us for hand in later.deliveries), default=None)
         if first_us is not None and not self._may_be_gone(earlier, by_us=first_us):
             yield self._violation(rule, later, "delivered before an earlier one was finished", earlier)
         for word in later.honoured():
@@ -493,7 +501,7 @@ class Ledger:
             if put.message.once is not None and put.message_id is not None and put.turn > self._forgotten:
                 made.setdefault((put.message.once_scope, put.message.once), set()).add(put.message_id)
         for tale in self.tales.values():
-            for hand in tale.hands[:1]:
+            for hand in tale.deliveries[:1]:
                 key = keys.get(hand.delivery.payload)
                 if key is not None:
                     made.setdefault(key, set()).add(tale.message_id)
@@ -536,7 +544,7 @@ class Ledger:
         """A purge without an answer may cover whatever there is; one with an answer, what began before it. Of a put
         without an answer its deliveries show the time that a purge uses."""
         if tale.put is None:
-            puts_us = [hand.delivery.put_us for hand in tale.hands]
+            puts_us = [hand.delivery.put_us for hand in tale.deliveries]
             return any(
                 each.before_us is None or put_us < each.before_us for each in self.purges for put_us in puts_us
             )
@@ -554,8 +562,8 @@ class Ledger:
     def _is_expired(self, tale: Tale) -> bool:
         """Of a put without an answer its deliveries show the start of its retention."""
         over_us = self._over_us(tale)
-        if tale.put is None and tale.hands and self.retention_us is not None:
-            over_us = min(max(it.delivery.put_us, it.delivery.due_us) for it in tale.hands) + self.retention_us
+        if tale.put is None and tale.deliveries and self.retention_us is not None:
+            over_us = min(max(it.delivery.put_us, it.delivery.due_us) for it in tale.deliveries) + self.retention_us
         return over_us is not None and over_us < self.now_us()
 
     def _over_us(self, tale: Tale) -> int | None:
@@ -568,7 +576,7 @@ class Ledger:
         """The deliveries within its retention. A restamped row outlives the rest of its family, and what was
         known of that: it may come once more where its lane was behind for the whole retention."""
         over_us = self._over_us(tale)
-        return [hand for hand in tale.hands if over_us is None or hand.given_us <= over_us]
+        return [hand for hand in tale.deliveries if over_us is None or hand.given_us <= over_us]
 
     def _way(self, tale: Tale) -> str:
         if tale.honoured():
@@ -597,15 +605,15 @@ class Ledger:
                 (put.began_us, f"{put.producer} puts {put.message.payload[:40]!r} group={put.message.group}")
             )
             lines.append((put.acknowledged_us or 0, f"{put.producer} is answered with the id"))
-        for hand in tale.hands:
+        for hand in tale.deliveries:
             it = hand.delivery
             seconds = (hand.until_us - hand.given_us) / SECOND_US
-            text = f"given to {hand.who} for {seconds:g} s: attempt {it.attempt}, epoch {it.epoch}"
+            text = f"given to {hand.actor} for {seconds:g} s: attempt {it.attempt}, epoch {it.epoch}"
             lines.append((hand.given_us, text + (", suspect" if it.suspect else "")))
         for word in tale.words:
             answer = "no answer" if word.how is None else word.how.value
-            lines.append((word.asked_us, f"{word.who} asks for {_text_of(word.settle)}"))
-            lines.append((word.answered_us or word.asked_us, f"{word.who} is answered: {answer}"))
+            lines.append((word.asked_us, f"{word.actor} asks for {_text_of(word.settle)}"))
+            lines.append((word.answered_us or word.asked_us, f"{word.actor} is answered: {answer}"))
         if tale.cancel_asked_us is not None:
             lines.append((tale.cancel_asked_us, "somebody cancels it"))
         if tale.cancelled_us is not None:
@@ -613,9 +621,9 @@ class Ledger:
         for purge in self.purges:
             lines.append((purge.asked_us, "a purge"))
         for each in tale.reserved:
-            lines.append((each.asked_us, f"{each.who}, which borrowed it, settles it"))
+            lines.append((each.asked_us, f"{each.actor}, which borrowed it, settles it"))
             answer = "no answer" if each.how is None else each.how.value
-            lines.append((each.answered_us or each.asked_us, f"{each.who} is answered: {answer}"))
+            lines.append((each.answered_us or each.asked_us, f"{each.actor} is answered: {answer}"))
         if tale.dead:
             lines.append((self.now_us(), f"{tale.dead} dead letters of it"))
         lines.sort(key=lambda line: line[0])
@@ -637,8 +645,8 @@ def _came_before(earlier: Tale, later: Tale) -> bool:
 def _text_of(settle: Settle) -> str:
     if isinstance(settle, Ack):
         return "ack"
-    if isinstance(settle, Nack):
+    if isinstance(settle, NackDelivery):
         return f"nack after {settle.delay_us / SECOND_US:g} s" + ("" if settle.charged else ", not charged")
-    if isinstance(settle, DeadLetter):
+    if isinstance(settle, DeadLetterDelivery):
         return f"reject: {settle.reason}"
     return f"extend by {settle.visibility_us / SECOND_US:g} s"

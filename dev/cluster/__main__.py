@@ -25,8 +25,8 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python3 -m dev.cluster", description="A real Kubernetes for development.")
     commands = top.add_subparsers(dest="command", required=True)
 
-    def command(name: str, told: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=told, description=told)
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
         made.add_argument("--name", default=DEFAULT_NAME, help=f"which cluster (default: {DEFAULT_NAME})")
         return made
 

@@ -64,13 +64,13 @@ def _kept(saved: tarfile.TarFile, name: str, diff_id: str) -> Layer:
             source.seek(0)
             content = gzip.GzipFile(fileobj=source) if compressed else source
             shutil.copyfileobj(content, target, 1 << 20)
-        found = read_layer(path).digest
-        if found != diff_id:
+        result = read_layer(path).digest
+        if result != diff_id:
             raise EnvironmentProblem(
                 "an image's layer differs from its configuration",
                 remedy="check the free disk space, then build it again",
                 expected=diff_id,
-                found=found,
+                actual=result,
             )
 
     size_mb = saved.getmember(name).size // (1 << 20)

@@ -22,7 +22,7 @@ from pathlib import Path
 from dev.cluster.base_image import base_image
 from dev.cluster.debian import release
 from dev.cluster.machine_settings import proxies, settings_for
-from dev.cluster.oci import MOMENT, Image, digest_of, write_image
+from dev.cluster.oci import BUILD_TIME, Image, digest_of, write_image
 from dev.cluster.surroundings import docker_runs
 from headgate.errors import EnvironmentProblem, HeadgateError, Unavailable
 from headgate.testing.cache import cache_root, locked, require_disk_space
@@ -231,9 +231,9 @@ def copy_with_files(source: Path, target: Path, files: Mapping[str, str], empty:
                 new.addfile(entry, old.extractfile(entry) if entry.isreg() else None)
         for directory in empty:
             entry = tarfile.TarInfo(directory.lstrip("/"))
-            entry.type, entry.mtime, entry.mode = tarfile.DIRTYPE, MOMENT, 0o755
+            entry.type, entry.mtime, entry.mode = tarfile.DIRTYPE, BUILD_TIME, 0o755
             new.addfile(entry)
         for path, content in sorted(added.items()):
             entry = tarfile.TarInfo(path)
-            entry.size, entry.mtime, entry.mode = len(content), MOMENT, 0o644
+            entry.size, entry.mtime, entry.mode = len(content), BUILD_TIME, 0o644
             new.addfile(entry, io.BytesIO(content))

@@ -23,7 +23,7 @@ from headgate.errors import EnvironmentProblem
 from headgate.testing.cache import cache_root, cached, is_cached
 from headgate.testing.processes import require_program
 
-HERE = Path(__file__).parent
+ROOT_DIR = Path(__file__).parent
 # The first Go that fetches by itself the toolchain that a module requires.
 OLDEST_GO = (1, 21)
 GO_REMEDY = "install Go 1.24 or later (https://go.dev/dl), or name a cluster you have: CONTEXT=name"
@@ -45,7 +45,7 @@ class Own:
     def fingerprint(self) -> str:
         """Changes when the source, a pinned version or a flag does."""
         digest = hashlib.sha256(repr((_FLAGS, sorted(self.variables.items()), self.aliases)).encode())
-        for source in sorted((HERE / self.name).iterdir()):
+        for source in sorted((ROOT_DIR / self.name).iterdir()):
             digest.update(source.name.encode() + b"\0" + source.read_bytes())
         return digest.hexdigest()[:8]
 
@@ -90,7 +90,7 @@ def build(program: Program) -> Path:
     def make(directory: Path) -> None:
         with _go_caches() as environment:
             if isinstance(program, Own):
-                _compile(program, HERE / program.name, ".", directory / program.name, environment)
+                _compile(program, ROOT_DIR / program.name, ".", directory / program.name, environment)
                 for alias in program.aliases:
                     (directory / alias).symlink_to(program.name)
             else:
@@ -140,7 +140,7 @@ def _fetch(program: Published, environment: Mapping[str, str]) -> Path:
             remedy="do not use it; check what your module proxy serves",
             module=wanted,
             expected=program.module_sum,
-            found=output["Sum"],
+            actual=output["Sum"],
         )
     return Path(output["Dir"])
 
@@ -201,7 +201,7 @@ def require_go() -> None:
     answer = subprocess.run(["go", "version"], capture_output=True, text=True, check=False).stdout.strip()
     version = go_version(answer)
     if version is None or version < OLDEST_GO:
-        raise EnvironmentProblem("this Go is too old", remedy=GO_REMEDY, found=answer)
+        raise EnvironmentProblem("this Go is too old", remedy=GO_REMEDY, actual=answer)
 
 
 @contextmanager

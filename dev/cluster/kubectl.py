@@ -121,15 +121,15 @@ class Kubectl:
 def has_condition(kind: str, status: str = "True") -> Callable[[Object], bool]:
     """Whether an object has a condition."""
 
-    def holds(seen: Object) -> bool:
-        return condition_of(seen, kind) == status
+    def holds(observation: Object) -> bool:
+        return condition_of(observation, kind) == status
 
     return holds
 
 
-def condition_of(seen: Object, kind: str) -> str | None:
+def condition_of(observation: Object, kind: str) -> str | None:
     """A condition's status, if the object has it."""
-    conditions: Iterable[Object] = seen.get("status", {}).get("conditions") or ()
+    conditions: Iterable[Object] = observation.get("status", {}).get("conditions") or ()
     return next((each["status"] for each in conditions if each["type"] == kind), None)
 
 

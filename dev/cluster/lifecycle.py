@@ -24,7 +24,7 @@ from dev.cluster.oci import Image, write_image
 from dev.cluster.plan import Plan
 from dev.cluster.programs import FOR_A_NODE, HYPERKUBE, WITHOUT_ROOT, require_built
 from dev.cluster.state import DEFAULT_NAME, Cluster, directory_of, one_at_a_time, read_cluster, read_clusters
-from dev.cluster.surroundings import find_kubectl, look_around
+from dev.cluster.surroundings import find_kubectl, inspect_machine
 from headgate.errors import Conflict, EnvironmentProblem
 from headgate.testing.cache import require_disk_space
 from headgate.testing.progress import duration, print_progress
@@ -42,8 +42,8 @@ def up(name: str = DEFAULT_NAME, *, context: str | None = None, mode: Mode | Non
         if there is not None:
             print_progress(f"cluster {name}: stopping what is left of an earlier one")
             _take_down(there)
-        choice = decide_source(look_around(context, mode))
-        print_progress(f"cluster {name}: {told_choice(choice)}")
+        choice = decide_source(inspect_machine(context, mode))
+        print_progress(f"cluster {name}: {describe_choice(choice)}")
         started = time.monotonic()
         cluster = _start(name, choice)
         print_progress(f"cluster {name}: up after {duration(time.monotonic() - started)}; {use(cluster)}")
@@ -71,8 +71,8 @@ def is_up(name: str = DEFAULT_NAME) -> bool:
 
 def build(mode: Mode | None = None, *, extras: Sequence[Program] = ()) -> Choice:
     """Have in the cache all that `up` would need, and further programs, without starting anything."""
-    choice = decide_source(look_around(None, mode))
-    print_progress(f"  {told_choice(choice)}")
+    choice = decide_source(inspect_machine(None, mode))
+    print_progress(f"  {describe_choice(choice)}")
     if choice.mode == "node":
         # In parallel: the builds need the processor, and this the network.
         pool = ThreadPoolExecutor(1)
@@ -118,7 +118,7 @@ def client(cluster: Cluster) -> Kubectl:
     return Kubectl(cluster.kubectl, cluster.kubeconfig, cluster.context)
 
 
-def told_choice(choice: Choice) -> str:
+def describe_choice(choice: Choice) -> str:
     """The choice as a person reads it."""
     return f"{choice.context or choice.mode}: {choice.reason}"
 

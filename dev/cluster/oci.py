@@ -21,7 +21,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 # The time of everything in an image: the content must not depend on the time of packing.
-MOMENT = 1767225600
+BUILD_TIME = 1767225600
 CREATED = "2026-01-01T00:00:00Z"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -141,7 +141,7 @@ def _add(archive: tarfile.TarFile, source: Source, path: Path) -> None:
 
 
 def _normalise(entry: tarfile.TarInfo, owner: tuple[int, int] | None) -> None:
-    entry.mtime = MOMENT
+    entry.mtime = BUILD_TIME
     entry.uname = entry.gname = ""
     entry.pax_headers = {}
     if owner is not None:
@@ -257,7 +257,7 @@ def _put(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 def _entry(name: str, size: int) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(name)
     entry.size = size
-    entry.mtime = MOMENT
+    entry.mtime = BUILD_TIME
     return entry
 
 

@@ -140,7 +140,7 @@ def require_built(programs: Iterable[Program]) -> dict[str, Path]:
         # Two at once: a build is narrow while it downloads and while it links.
         pool = ThreadPoolExecutor(max_workers=2)
         try:
-            for done in as_completed([pool.submit(_build_telling, program) for program in missing]):
+            for done in as_completed([pool.submit(_build_with_log, program) for program in missing]):
                 done.result()
         finally:
             # After a failure nothing else is started, and the caller learns of it at once.
@@ -149,6 +149,6 @@ def require_built(programs: Iterable[Program]) -> dict[str, Path]:
     return {program.name: build(program) for program in wanted}
 
 
-def _build_telling(program: Program) -> None:
+def _build_with_log(program: Program) -> None:
     with step(f"{program.title} {program.version}", expect_s=program.expect_s):
         build(program)

@@ -17,7 +17,7 @@ from dev.cluster.programs import FOR_A_NODE, HYPERKUBE, WITHOUT_ROOT, is_built
 _A_NODE_NEEDS = ("nsenter", "unshare", "mount")
 
 
-def look_around(context: str | None, wanted: Mode | None) -> Machine:
+def inspect_machine(context: str | None, wanted: Mode | None) -> Machine:
     """The machine's state."""
     go = answer_of(["go", "version"]) if shutil.which("go") else None
     return Machine(

@@ -21,7 +21,7 @@ from headgate.api.status import Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.build_pod import ChildOwner
 from headgate_operator.build_spark import build_application, image_of
-from headgate_operator.decide_child import reconcile_child
+from headgate_operator.decide_child import decide_child
 from headgate_operator.decide_maintenance import format_time
 from headgate_operator.decide_scaling import known_figures
 from headgate_operator.effects import DeleteObject
@@ -95,7 +95,7 @@ def _of(
     except PatchInvalid as error:
         message = f"bulk job {job.name}: {error}"
         return PartialPlan(memory, blocked_by=ResourceFailure(Reason.APPLY_REFUSED, message), trail=(message,))
-    tended = reconcile_child(world, document, memory, now_us)
+    tended = decide_child(world, document, memory, now_us)
     return PartialPlan(
         tended.memory,
         effects=tended.effects,

@@ -85,7 +85,7 @@ def child_of(document: Document) -> ChildName:
     return ChildName(str(document["kind"]), str(document["metadata"]["name"]))
 
 
-def reconcile_child(
+def decide_child(
     around: NamespaceObjects,
     document: Document,
     memory: DecisionMemory,

@@ -26,7 +26,7 @@ from headgate.api.status import Reason
 from headgate_operator.build_deployment import build_deployment
 from headgate_operator.build_disruption import build_disruption_budget
 from headgate_operator.build_pod import ChildOwner
-from headgate_operator.decide_child import ChildPlan, EventSubject, reconcile_child, remove, with_uid
+from headgate_operator.decide_child import ChildPlan, EventSubject, decide_child, remove, with_uid
 from headgate_operator.document_diff import stamped
 from headgate_operator.effects import ApplyObject, Effect
 from headgate_operator.names import MANAGER, REPLICAS_MANAGER, consumer_name
@@ -135,7 +135,7 @@ def _consumer(
         message = f"consumer {consumer.name}: template: {error}"
         tended = ChildPlan(memory, trail=(message,), failure=ResourceFailure(Reason.APPLY_REFUSED, message))
         return tended, _stand(name, consumer, live, replicas, tended, now_us)
-    tended = reconcile_child(world, document, memory, now_us, EventSubject(world.key, world.uid))
+    tended = decide_child(world, document, memory, now_us, EventSubject(world.key, world.uid))
     if live is not None and tended.failure is None:
         tended = _handed_over(tended, document, live, is_external=_is_external(consumer))
     stand = _stand(name, consumer, live, replicas, tended, now_us)
@@ -220,7 +220,7 @@ def _budget(
         most = consumer.scaling.max if consumer.scaling is not None else replicas
         wants = replicas >= 2 or (wants and most >= 2)
     if wants:
-        return reconcile_child(
+        return decide_child(
             world, build_disruption_budget(ChildOwner(world.key, world.uid), consumer), memory, now_us
         )
     if child in world.live:

@@ -16,7 +16,7 @@ from headgate_operator.build_account import build_spark_account, build_spark_bin
 from headgate_operator.build_cronjob import build_cronjob
 from headgate_operator.build_pod import Part
 from headgate_operator.build_secret import build_connection_copy
-from headgate_operator.decide_child import ChildPlan, child_of, reconcile_child, remove
+from headgate_operator.decide_child import ChildPlan, child_of, decide_child, remove
 from headgate_operator.effects import ReconcilePlan
 from headgate_operator.names import CONNECTION_COPY, SPARK_ACCOUNT, WORKER_ACCOUNT
 from headgate_operator.world import (
@@ -40,10 +40,10 @@ def decide_namespace(world: NamespaceWorld, now_us: int, memory: DecisionMemory 
         )
     tended = ChildPlan(memory)
     for document in _needed(world):
-        tended = tended.then(reconcile_child(world, document, tended.memory, now_us))
+        tended = tended.then(decide_child(world, document, tended.memory, now_us))
     stand = _stand(world, tended)
     for document in _jobs(world):
-        tended = tended.then(reconcile_child(world, document, tended.memory, now_us))
+        tended = tended.then(decide_child(world, document, tended.memory, now_us))
     for child in sorted(_surplus(world)):
         tended = tended.then(remove(world, child, tended.memory, "no resource needs it any more"))
     return ReconcilePlan(

@@ -392,9 +392,9 @@ def _opened(title: str, master: str | None) -> Any:
 
 def _report_failure(connection: Any, job: Any, options: dict[str, Any], error: HeadgateError) -> None:
     """Write why a job did not start where the operator reads it, over the report of an earlier run."""
-    from headgate_spark.jobs.progress import Progress
+    from headgate_spark.jobs.progress import JobProgress
 
-    Progress(connection, job, f"{options['job']} {options['queue']}").report(str(error))
+    JobProgress(connection, job, f"{options['job']} {options['queue']}").report(str(error))
 
 
 def _with_spark(spark: Any, connection: Any, wanted: JobRequest, job: Any, output: Output) -> None:

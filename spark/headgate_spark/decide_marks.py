@@ -43,7 +43,7 @@ class MarkStep(Enum):
     WRITE = "write"
 
 
-def next_step(known: Mark | None, mine: Mark, *, remembered_us: int, skew_us: int) -> MarkStep:
+def decide_next_step(known: Mark | None, mine: Mark, *, remembered_us: int, skew_us: int) -> MarkStep:
     """The action of a task that is about to write, at `mine.begun_us`; refused where it could write twice."""
     if known is None or known.batch < mine.batch:
         return MarkStep.SET

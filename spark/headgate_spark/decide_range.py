@@ -38,7 +38,7 @@ class ReadRange:
         )
 
 
-def narrow(
+def decide_range(
     wanted: ReadRange,
     filters: Iterable[ColumnFilter],
     *,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def shares_of_equal(bound: int, lanes: int) -> list[int]:
+def decide_equal_shares(bound: int, lanes: int) -> list[int]:
     """The same of each, rounded up."""
     return [-(-bound // lanes)] * lanes if lanes else []
 

@@ -71,7 +71,7 @@ def weigh(stretch: SplitStretch, probes: Sequence[Probe], *, messages_a_row: flo
     ]
 
 
-def plan_splits(stretches: Iterable[SplitStretch], *, weight_max: float) -> list[list[SplitStretch]]:
+def decide_splits(stretches: Iterable[SplitStretch], *, weight_max: float) -> list[list[SplitStretch]]:
     """Splits of about that weight, by lane and in its order."""
     ordered = sorted(stretches, key=lambda each: (each.lane, each.part, each.after, each.sub))
     weight_max = max(weight_max, sum(each.weight for each in ordered) / SPLITS_MAX)

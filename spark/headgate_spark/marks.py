@@ -13,7 +13,7 @@ from headgate.store.consistency import Consistency
 from headgate.store.statements import InsertIfAbsent, Select, UpdateIf, is_
 from headgate.store.store import Store
 from headgate.store.types import Value
-from headgate_spark.decide_marks import Mark, MarkStep, next_step
+from headgate_spark.decide_marks import Mark, MarkStep, decide_next_step
 
 KEPT_S = 400 * 86_400
 TRIES = 50
@@ -38,7 +38,7 @@ class BatchMarks:
         for _ in range(TRIES):
             known = await self._read(query)
             if (
-                next_step(known, mine, remembered_us=remembered_us, skew_us=skew_us) is MarkStep.WRITE
+                decide_next_step(known, mine, remembered_us=remembered_us, skew_us=skew_us) is MarkStep.WRITE
                 and known is not None
             ):
                 return known

@@ -27,7 +27,7 @@ from headgate.client.queue import Queue
 from headgate.client.times import time_us_from
 from headgate.store.positions import first_at, last_at, position_order
 from headgate_spark.connection import process_of
-from headgate_spark.decide_range import ColumnFilter, ReadRange, narrow
+from headgate_spark.decide_range import ColumnFilter, ReadRange, decide_range
 from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.registry import scan_of
 from headgate_spark.options import ReadOptions
@@ -85,7 +85,7 @@ class FilteredReader(QueueReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Narrow the read; Spark applies all of them again."""
         column_filters = [one for each in filters if (one := column_filter_of(each)) is not None]
-        self._wanted = narrow(
+        self._wanted = decide_range(
             self._wanted,
             column_filters,
             first_at=lambda us: position_order(first_at(us)),

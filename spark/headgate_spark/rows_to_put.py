@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headgate.client.outgoing import Put
 from headgate.errors import InvalidRequest
-from headgate_spark.decide_keys import RowKey, RowKeys
+from headgate_spark.token_keys import RowKey, RowKeys
 
 
 class RowUnfit(InvalidRequest):

@@ -25,7 +25,7 @@ from headgate.engines.range_reserver import RangeTaken, ReservationNotGranted
 from headgate.errors import HeadgateError, Unavailable
 from headgate_spark.connection import process_of
 from headgate_spark.decide_range import ReadRange
-from headgate_spark.decide_shares import raised_shares, shares_of_equal
+from headgate_spark.decide_shares import decide_equal_shares, raised_shares
 from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.registry import scan_of
 from headgate_spark.jobs.decide_batch import Pick, RangePlan
@@ -192,7 +192,7 @@ class QueueStreamReader(DataSourceStreamReader):
 
 async def _shared_out(lanes: Sequence[ReservableLane], bound: int) -> list[tuple[ReservableLane, int]]:
     """The number of messages to take of each lane, by its backlog."""
-    shares = shares_of_equal(bound, len(lanes))
+    shares = decide_equal_shares(bound, len(lanes))
     while True:
         waiting = await asyncio.gather(*(_waiting(lane, share) for lane, share in zip(lanes, shares, strict=True)))
         raised = raised_shares(shares, waiting, bound)

@@ -127,7 +127,7 @@ class Mistake:
     """Invalid values, and the report of each."""
 
     values: Values
-    says: str
+    line: str
 
 
 NO_WAY = "No connection to Cassandra: set connection.existingSecret, connection.contactPoints, or"

@@ -52,7 +52,7 @@ def operator_of(documents: list[dict[str, Any]]) -> dict[str, Any]:
     return container
 
 
-def told(container: Mapping[str, Any]) -> dict[str, Any]:
+def environment_of(container: Mapping[str, Any]) -> dict[str, Any]:
     """Its variables."""
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
 
@@ -142,12 +142,12 @@ def test_one_process_has_no_budget_that_would_hold_up_a_drain(helm: Helm) -> Non
 def test_the_operator_is_reported_its_image_so_that_workers_have_the_same(helm: Helm) -> None:
     container = operator_of(rendered(helm, CASES["a registry of one's own"]))
     image = "registry.internal:5000/mirror/team/headgate:9.9.9"
-    assert (image, image) == (container["image"], told(container)["HEADGATE_IMAGE"])
+    assert (image, image) == (container["image"], environment_of(container)["HEADGATE_IMAGE"])
 
 
 def test_probes_ask_the_port_that_the_operator_opens(helm: Helm) -> None:
     container = operator_of(rendered(helm, {}))
-    assert f":{container['ports'][0]['containerPort']}" in told(container)["HEADGATE_HEALTH"]
+    assert f":{container['ports'][0]['containerPort']}" in environment_of(container)["HEADGATE_HEALTH"]
     assert {"/livez", "/readyz"} == {
         container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")
     }
@@ -196,7 +196,7 @@ def test_what_is_not_reported_is_not_in_the_secret(helm: Helm) -> None:
 def test_a_secret_that_is_there_is_named_and_none_is_made(helm: Helm) -> None:
     documents = rendered(helm, CASES["a Secret that is there"])
     assert [] == of_kind(documents, "Secret")
-    assert "our-cassandra" == told(operator_of(documents))["HEADGATE_CONNECTION_SECRET"]
+    assert "our-cassandra" == environment_of(operator_of(documents))["HEADGATE_CONNECTION_SECRET"]
 
 
 def test_no_password_stands_anywhere_but_in_the_secret(helm: Helm) -> None:

@@ -10,17 +10,17 @@ import pytest
 from dev.cluster.helm import CHART, Helm, HelmRefused
 from tests.chart.cases import BASE, CASES, KUBERNETES, MISTAKES, defaults, leaves, merged, rendered, with_base
 
-HELM_SAYS = "values don't meet the specifications of the schema(s) in the following chart(s)"
+HELM_PREFIX = "values don't meet the specifications of the schema(s) in the following chart(s)"
 
 
-def told_of(helm: Helm, values: dict[str, Any]) -> list[str]:
+def reported_lines(helm: Helm, values: dict[str, Any]) -> list[str]:
     """The lines that report mistakes, without Helm's own words before each of them."""
     with pytest.raises(HelmRefused) as refused:
         helm.run("template", "headgate", str(CHART), *KUBERNETES, values=with_base(values))
     answer = str(refused.value.facts["answer"])
     assert "Traceback" not in answer
     lines = [line for line in answer.splitlines() if line.strip()]
-    return [line for line in lines if HELM_SAYS not in line and line != "headgate:" and "Use --debug" not in line]
+    return [line for line in lines if HELM_PREFIX not in line and line != "headgate:" and "Use --debug" not in line]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -33,12 +33,12 @@ def test_lint_finds_nothing_with_any_option(helm: Helm, name: str) -> None:
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_one_line_that_names_it(helm: Helm, name: str) -> None:
     mistake = MISTAKES[name]
-    (line,) = told_of(helm, mistake.values)
-    assert mistake.says in line
+    (line,) = reported_lines(helm, mistake.values)
+    assert mistake.line in line
 
 
 def test_two_mistakes_are_two_lines(helm: Helm) -> None:
-    assert 2 == len(told_of(helm, {"operator": {"replicas": 11}, "image": {"tag": 1}}))
+    assert 2 == len(reported_lines(helm, {"operator": {"replicas": 11}, "image": {"tag": 1}}))
 
 
 def test_every_option_is_set_in_some_case_to_something_else() -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import headgate
 from headgate.cli.main import main
 
-APART_WITHIN_S = 90
+OWN_PROCESS_WITHIN_S = 90
 
 T = TypeVar("T")
 
@@ -34,18 +34,18 @@ class Ran:
 class Commands:
     """The commands and the SDK, with an environment."""
 
-    def __init__(self, told: Mapping[str, str]) -> None:
-        self.told = dict(told)
-        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told}
+    def __init__(self, connection_variables: Mapping[str, str]) -> None:
+        self.connection_variables = dict(connection_variables)
+        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **connection_variables}
 
     def __call__(self, *arguments: str, given: str | None = None, **environment: str) -> Ran:
         """In this process."""
-        done = CliRunner().invoke(main, arguments, input=given, env={**self.told, **environment})
+        done = CliRunner().invoke(main, arguments, input=given, env={**self.connection_variables, **environment})
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return Ran(done.exit_code, done.stdout, done.stderr)
 
-    def apart(self, *arguments: str, given: str | None = None) -> Ran:
+    def in_own_process(self, *arguments: str, given: str | None = None) -> Ran:
         """As a user runs it, to its end."""
         command = [sys.executable, "-m", "headgate.cli.main", *arguments]
         done = subprocess.run(
@@ -55,7 +55,7 @@ class Commands:
             capture_output=True,
             text=True,
             check=False,
-            timeout=APART_WITHIN_S,
+            timeout=OWN_PROCESS_WITHIN_S,
         )
         return Ran(done.returncode, done.stdout, done.stderr)
 
@@ -70,7 +70,7 @@ class Commands:
         """Do something by the SDK."""
 
         async def run() -> T:
-            async with headgate.connect(self.told) as connection:
+            async with headgate.connect(self.connection_variables) as connection:
                 return await work(connection)
 
         return asyncio.run(run())

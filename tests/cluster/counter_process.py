@@ -40,7 +40,7 @@ MEMORY_BYTES_MAX = 8_000
 COLLECT_EVERY_S = 0.5
 
 
-class Door:
+class HttpServer:
     """The calls that the process serves."""
 
     def __init__(self, handles: dict[str, CounterHandle], collectors: list[Collector]) -> None:
@@ -109,7 +109,7 @@ async def run(port: int) -> None:
             )
             handles[kind] = CounterHandle(counter.handle.host, settings, hints=hints)
             collectors.append(Collector(counter.handle.host, settings, counter.kind, hints))
-        port_opened = Door(handles, collectors)
+        port_opened = HttpServer(handles, collectors)
         shared = socket.create_server(("127.0.0.1", port), reuse_port=True)
         server = await asyncio.start_server(port_opened.serve, sock=shared)
         collecting = asyncio.create_task(port_opened.collect_always())

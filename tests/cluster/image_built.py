@@ -58,7 +58,7 @@ class Built:
         )
         return Ran(done.returncode, done.stdout, done.stderr)
 
-    def said(self, *words: str, user: str = STRANGER) -> str:
+    def output_of(self, *words: str, user: str = STRANGER) -> str:
         """The output of a container that succeeds."""
         ran = self.run(*words, user=user)
         assert 0 == ran.code, ran.err
@@ -85,13 +85,13 @@ class Built:
         script = (
             "find / -xdev \\( -type d -o -type f \\) \\( -perm -0002 -o -perm -0020 -group 0 \\) 2>/dev/null; true"
         )
-        result = self.said("sh", "-c", script, user=ANYBODY).splitlines()
+        result = self.output_of("sh", "-c", script, user=ANYBODY).splitlines()
         return [path for path in result if not path.startswith(TEMPORARY)]
 
     def is_compiled(self) -> bool:
         """Whether Python finds our modules compiled, since it could not keep what it compiles."""
         script = "import headgate.errors as it, os; print(os.path.exists(it.__cached__))"
-        return self.said("python3", "-c", script) == "True"
+        return self.output_of("python3", "-c", script) == "True"
 
     def in_docker(self) -> tuple[str, list[str]]:
         """By what the engine that built it knows it and its layers."""

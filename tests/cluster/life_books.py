@@ -24,13 +24,13 @@ CLOSED_WITHIN_S = 60.0
 
 
 @dataclass
-class Books:
+class LifeRecord:
     """The actions that are known to be done, by their actor."""
 
     listener: Listener
     put: list[str] = field(default_factory=list)
     counted: int = 0
-    troubles: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
     works: list[threading.Thread] = field(default_factory=list)
 
@@ -56,39 +56,39 @@ class Books:
         assert set() == self.missing()
 
 
-def _until_done(books: Books, once: Callable[[], T]) -> T:
+def _until_done(ledger: LifeRecord, once: Callable[[], T]) -> T:
     """Try until it is acknowledged, also where the day is over meanwhile: what is not known would not balance."""
     while True:
         try:
             return once()
         except Unavailable as error:  # Unknown is one of them: the key, or the token, makes it the same attempt
-            books.troubles.append(type(error).__name__)
-            books.ended.wait(AGAIN_S)
+            ledger.failures.append(type(error).__name__)
+            ledger.ended.wait(AGAIN_S)
 
 
-def _put(p: SyncHeadgate, queue: str, books: Books, every_s: float) -> None:
+def _put(p: SyncHeadgate, queue: str, ledger: LifeRecord, every_s: float) -> None:
     q, number = p.queue(queue), 0
-    while not books.ended.wait(every_s):
+    while not ledger.ended.wait(every_s):
         number += 1
         text = f"m-{number}"
-        _until_done(books, partial(q.put, text, once=text))
-        books.put.append(text)
+        _until_done(ledger, partial(q.put, text, once=text))
+        ledger.put.append(text)
 
 
-def _count(p: SyncHeadgate, counter: str, books: Books, every_s: float) -> None:
+def _count(p: SyncHeadgate, counter: str, ledger: LifeRecord, every_s: float) -> None:
     views = p.counter(counter)
-    while not books.ended.wait(every_s):
-        token = _until_done(books, views.token)
-        _until_done(books, partial(views.add, "home", 1, token=token))
-        books.counted += 1
+    while not ledger.ended.wait(every_s):
+        token = _until_done(ledger, views.token)
+        _until_done(ledger, partial(views.add, "home", 1, token=token))
+        ledger.counted += 1
 
 
 @contextmanager
-def kept_books(
+def open_ledger(
     environment: Mapping[str, str], listener: Listener, queue: str, counter: str | None = None, *, a_second: float
-) -> Iterator[Books]:
+) -> Iterator[LifeRecord]:
     """Two applications that run until the end, whatever happens."""
-    delivery_state = Books(listener)
+    delivery_state = LifeRecord(listener)
     with headgate.connect_sync(dict(environment)) as p:
         delivery_state.works.append(
             threading.Thread(target=_put, args=(p, queue, delivery_state, 1 / a_second), daemon=True)

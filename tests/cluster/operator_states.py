@@ -14,7 +14,7 @@ CHILDREN = "deployments,poddisruptionbudgets,cronjobs,serviceaccounts,rolebindin
 OURS = "app.kubernetes.io/managed-by=headgate"
 
 
-def is_told(one: dict[str, Any]) -> bool:
+def is_reported(one: dict[str, Any]) -> bool:
     """Whether the status is of the spec that stands, with its tables made and its shards in force."""
     status = one.get("status", {})
     return bool(
@@ -24,19 +24,21 @@ def is_told(one: dict[str, Any]) -> bool:
     )
 
 
-def state(here: Kubectl, cassandra: Serving, keyspace: str) -> dict[str, Any]:
+def state(namespaced: Kubectl, cassandra: Serving, keyspace: str) -> dict[str, Any]:
     """Children, entries and statuses, without what no two runs have in common."""
-    children = {f"{one['kind']} {one['metadata']['name']}": child_as_told(one) for one in here.list(CHILDREN, OURS)}
+    children = {
+        f"{one['kind']} {one['metadata']['name']}": child_spec(one) for one in namespaced.list(CHILDREN, OURS)
+    }
     rows = cassandra.cql(
-        f"SELECT name, state FROM {keyspace}.catalogue WHERE namespace = '{here.namespace}' AND kind = 'Queue'"
+        f"SELECT name, state FROM {keyspace}.catalogue WHERE namespace = '{namespaced.namespace}' AND kind = 'Queue'"
     )
-    statuses = {one["metadata"]["name"]: _status(one) for one in here.list("queues")}
+    statuses = {one["metadata"]["name"]: _status(one) for one in namespaced.list("queues")}
     values = {"children": children, "entries": {row["name"]: row["state"] for row in rows}, "statuses": statuses}
-    plain: dict[str, Any] = json.loads(json.dumps(values).replace(str(here.namespace), "NAMESPACE"))
+    plain: dict[str, Any] = json.loads(json.dumps(values).replace(str(namespaced.namespace), "NAMESPACE"))
     return plain
 
 
-def child_as_told(child: dict[str, Any]) -> dict[str, Any]:
+def child_spec(child: dict[str, Any]) -> dict[str, Any]:
     """The operator's report of it."""
     owners = [{"kind": one["kind"], "name": one["name"]} for one in child["metadata"].get("ownerReferences", ())]
     values = {name: value for name, value in child.items() if name not in ("metadata", "status")}

@@ -59,7 +59,7 @@ class Calling:
     def __init__(self, kubectl: Kubectl, folder: Path) -> None:
         programs = folder / "programs"
         programs.mkdir()
-        (programs / "kubectl").symlink_to(_found(kubectl.program))
+        (programs / "kubectl").symlink_to(_matches(kubectl.program))
         self._environment = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
 
     def plugin(self, kubeconfig: Path, *arguments: str) -> tuple[int, str, str]:
@@ -75,7 +75,7 @@ class Calling:
         return result.exit_code, result.stdout, result.stderr
 
 
-def _found(program: str) -> str:
+def _matches(program: str) -> str:
     result = shutil.which(program)
     assert result is not None, program
     return result

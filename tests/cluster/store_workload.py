@@ -32,7 +32,7 @@ WRITERS = 6
 CONTENDERS = 3
 LOCKS = 4
 LOCK_TTL_S = 20
-SAY_EVERY = 100
+PRINT_EVERY = 100
 
 WRITES = Table(
     "ring_writes",
@@ -53,7 +53,7 @@ LOCKED = Table(
 
 
 @dataclass
-class Seen:
+class Observed:
     """The progress so far."""
 
     run: UUID
@@ -77,11 +77,11 @@ class Seen:
         self.last_ack_s = now_s
         self.acked[writer] += 1
         total = sum(self.acked)
-        if total % SAY_EVERY == 0:
+        if total % PRINT_EVERY == 0:
             sys.stdout.write(f"acked {total}\n")
             sys.stdout.flush()
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """As one line of JSON."""
         return json.dumps({name: value for name, value in vars(self).items() if name != "last_ack_s"}, default=str)
 
@@ -96,7 +96,7 @@ async def connect() -> CassandraStore:
     return store
 
 
-async def write(store: CassandraStore, objects: Seen, writer: int, ended: asyncio.Event) -> None:
+async def write(store: CassandraStore, objects: Observed, writer: int, ended: asyncio.Event) -> None:
     """Write number after number; each is durable before the next."""
     while not ended.is_set():
         row = {"run": objects.run, "writer": writer, "number": objects.acked[writer], "v": "x" * 100}
@@ -109,7 +109,7 @@ async def write(store: CassandraStore, objects: Seen, writer: int, ended: asynci
         objects.acknowledged(writer, time.monotonic() - began_s)
 
 
-async def contend(store: CassandraStore, objects: Seen, holders: dict[int, UUID], ended: asyncio.Event) -> None:
+async def contend(store: CassandraStore, objects: Observed, holders: dict[int, UUID], ended: asyncio.Event) -> None:
     """Take a lock, hold it for a short time, release it; nobody else may hold it meanwhile."""
     turn = 0
     while not ended.is_set():
@@ -133,7 +133,7 @@ async def contend(store: CassandraStore, objects: Seen, holders: dict[int, UUID]
         await _decided(store, objects, UpdateIf(LOCKED, key, {"holder": None}, is_("holder", mine), attempt=uuid4()))
 
 
-async def _decided(store: CassandraStore, objects: Seen, statement: UpdateIf) -> bool:
+async def _decided(store: CassandraStore, objects: Observed, statement: UpdateIf) -> bool:
     try:
         outcome = await store.decide(statement)
     except OutcomeUnknown:
@@ -150,7 +150,7 @@ async def _decided(store: CassandraStore, objects: Seen, statement: UpdateIf) ->
 async def run() -> None:
     """Work until standard input ends."""
     store = await connect()
-    objects = Seen(uuid4())
+    objects = Observed(uuid4())
     for lock in range(LOCKS):
         await store.decide(InsertIfAbsent(LOCKED, {"run": objects.run, "lock": lock}, attempt=uuid4()))
     ended = asyncio.Event()
@@ -161,7 +161,7 @@ async def run() -> None:
         *(write(store, objects, writer, ended) for writer in range(WRITERS)),
         *(contend(store, objects, holders, ended) for _ in range(CONTENDERS)),
     )
-    sys.stdout.write(f"ended {objects.told()}\n")
+    sys.stdout.write(f"ended {objects.describe()}\n")
     await store.close()
 
 

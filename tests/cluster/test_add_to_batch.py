@@ -55,11 +55,11 @@ SETTLES_WITHIN_S = 420
 CHECKS = 12
 
 
-def command(told: Mapping[str, str], *words: str) -> str:
+def command(connection_variables: Mapping[str, str], *words: str) -> str:
     """The output of a command of ours."""
     done = subprocess.run(
         [sys.executable, "-m", "headgate.cli.main", *words],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **connection_variables},
         capture_output=True,
         text=True,
         check=False,
@@ -81,9 +81,9 @@ def prepared(environment: Mapping[str, str], file: Path) -> dict[str, str]:
 
 
 @contextmanager
-def session_at(told: Mapping[str, str], point: ContactPoint) -> Iterator[Any]:
+def session_at(connection_variables: Mapping[str, str], point: ContactPoint) -> Iterator[Any]:
     """A session of the application, all of whose requests go to one node."""
-    connection = read_connection(told)
+    connection = read_connection(connection_variables)
     profile = ExecutionProfile(load_balancing_policy=WhiteListRoundRobinPolicy([point.host]), request_timeout=30)
     auth = None
     if connection.username is not None:
@@ -97,23 +97,25 @@ def session_at(told: Mapping[str, str], point: ContactPoint) -> Iterator[Any]:
         ssl_context=None if connection.tls is None else connection.tls.context(),
     )
     try:
-        yield cluster.connect(told["KEYSPACE"])
+        yield cluster.connect(connection_variables["KEYSPACE"])
     finally:
         cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
-def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def connection_variables(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of an application on one node."""
     return prepared(cassandra.environment(), tmp_path_factory.mktemp("batches") / "queue.yaml")
 
 
-def ordering(told: dict[str, str], work: Callable[[headgate.Queue, Any], Coroutine[Any, Any, None]]) -> None:
+def ordering(
+    connection_variables: dict[str, str], work: Callable[[headgate.Queue, Any], Coroutine[Any, Any, None]]
+) -> None:
     """Do something with the queue and a session of the application."""
 
     async def run() -> None:
-        async with headgate.connect(told) as connection:
-            with session_at(told, read_connection(told).contact_points[0]) as session:
+        async with headgate.connect(connection_variables) as connection:
+            with session_at(connection_variables, read_connection(connection_variables).contact_points[0]) as session:
                 await work(await connection.queue("shop/orders"), session)
 
     asyncio.run(run())
@@ -121,16 +123,16 @@ def ordering(told: dict[str, str], work: Callable[[headgate.Queue, Any], Corouti
 
 async def received(queue: headgate.Queue, count: int) -> list[Any]:
     """The bodies of this number of messages, settled."""
-    found: list[headgate.Message] = []
-    while len(found) < count:
+    entries: list[headgate.Message] = []
+    while len(entries) < count:
         given = await queue.receive(100, wait=20)
-        assert given, f"{len(found)} of {count}, and no more"
+        assert given, f"{len(entries)} of {count}, and no more"
         await queue.ack(given)
-        found += given
-    return [each.json() for each in found]
+        entries += given
+    return [each.json() for each in entries]
 
 
-def test_an_order_and_its_message_are_written_by_one_batch(told: dict[str, str]) -> None:
+def test_an_order_and_its_message_are_written_by_one_batch(connection_variables: dict[str, str]) -> None:
     async def work(queue: headgate.Queue, session: Any) -> None:
         insert = session.prepare(ORDER)
         batch = BatchStatement()
@@ -145,10 +147,10 @@ def test_an_order_and_its_message_are_written_by_one_batch(told: dict[str, str])
         rows = session.execute("SELECT item FROM orders WHERE id = 1")
         assert ["tea"] == [row.item for row in rows]
 
-    ordering(told, work)
+    ordering(connection_variables, work)
 
 
-def test_a_message_that_is_due_later_can_be_cancelled_like_any_other(told: dict[str, str]) -> None:
+def test_a_message_that_is_due_later_can_be_cancelled_like_any_other(connection_variables: dict[str, str]) -> None:
     async def work(queue: headgate.Queue, session: Any) -> None:
         batch = BatchStatement()
         put = await queue.add_to_batch(batch, {"order": 2}, delay=3600)
@@ -156,10 +158,12 @@ def test_a_message_that_is_due_later_can_be_cancelled_like_any_other(told: dict[
         assert [put.id] == [each.id for each in await queue.peek() if each.id == put.id]
         assert await queue.cancel(put.id)
 
-    ordering(told, work)
+    ordering(connection_variables, work)
 
 
-def test_what_is_refused_for_its_size_the_server_would_refuse_and_what_is_not_it_takes(told: dict[str, str]) -> None:
+def test_what_is_refused_for_its_size_the_server_would_refuse_and_what_is_not_it_takes(
+    connection_variables: dict[str, str],
+) -> None:
     async def work(queue: headgate.Queue, session: Any) -> None:
         insert = session.prepare(FILE)
 
@@ -186,15 +190,15 @@ def test_what_is_refused_for_its_size_the_server_would_refuse_and_what_is_not_it
         with pytest.raises(InvalidRequest, match="Batch too large"):
             await asyncio.to_thread(session.execute, added)
 
-    ordering(told, work)
+    ordering(connection_variables, work)
 
 
 def test_a_table_that_forgets_too_soon_is_seen_where_it_is_reported_and_in_prepared_statements(
-    told: dict[str, str],
+    connection_variables: dict[str, str],
 ) -> None:
     async def work(queue: headgate.Queue, session: Any) -> None:
         text = "INSERT INTO short (id, item) VALUES (%s, %s)"
-        named = f"{told['KEYSPACE']}.short"
+        named = f"{connection_variables['KEYSPACE']}.short"
         by_text, by_prepared = BatchStatement(), BatchStatement()
         by_text.add(text, (1, "tea"))
         by_prepared.add(session.prepare(text.replace("%s", "?")), (1, "tea"))
@@ -203,10 +207,10 @@ def test_a_table_that_forgets_too_soon_is_seen_where_it_is_reported_and_in_prepa
                 await queue.add_to_batch(batch, {"order": 5}, tables=tables)
             assert 1 == len(batch)
 
-    ordering(told, work)
+    ordering(connection_variables, work)
 
 
-def test_conditions_are_refused_as_the_server_refuses_them(told: dict[str, str]) -> None:
+def test_conditions_are_refused_as_the_server_refuses_them(connection_variables: dict[str, str]) -> None:
     async def work(queue: headgate.Queue, session: Any) -> None:
         batch = BatchStatement(consistency_level=ConsistencyLevel.LOCAL_QUORUM)
         put = await queue.add_to_batch(batch, {"order": 6}, within=30)
@@ -216,13 +220,13 @@ def test_conditions_are_refused_as_the_server_refuses_them(told: dict[str, str])
         with pytest.raises(InvalidRequest):
             await asyncio.to_thread(session.execute, batch)
 
-    ordering(told, work)
+    ordering(connection_variables, work)
 
 
-def test_without_async_it_is_the_same(told: dict[str, str]) -> None:
+def test_without_async_it_is_the_same(connection_variables: dict[str, str]) -> None:
     with (
-        headgate.connect_sync(told) as connection,
-        session_at(told, read_connection(told).contact_points[0]) as session,
+        headgate.connect_sync(connection_variables) as connection,
+        session_at(connection_variables, read_connection(connection_variables).contact_points[0]) as session,
     ):
         queue = connection.queue("shop/orders")
         batch = BatchStatement()
@@ -234,28 +238,28 @@ def test_without_async_it_is_the_same(told: dict[str, str]) -> None:
         message.ack()
 
 
-def test_top_shows_the_queue_that_works_it_and_what_is_behind(told: dict[str, str]) -> None:
+def test_top_shows_the_queue_that_works_it_and_what_is_behind(connection_variables: dict[str, str]) -> None:
     async def work(queue: headgate.Queue, session: Any) -> None:
         await queue.put_many([b"%d" % number for number in range(30)])
         (held,) = await queue.receive(1, wait=20)
         figures: tuple[object, ...] = ()
         for _ in range(CHECKS):  # figures of messages that have been due for some time are reported every second
-            (observation,) = json.loads(await asyncio.to_thread(command, told, "top", "--snapshot", "-o", "json"))[
-                "queues"
-            ]
+            (observation,) = json.loads(
+                await asyncio.to_thread(command, connection_variables, "top", "--snapshot", "-o", "json")
+            )["queues"]
             figures = tuple(observation[name] for name in ("queue", "workers", "lanes", "backlog", "in_flight"))
             if figures == ("shop/orders", 1, 2, 29, 1):
                 break
         assert figures == ("shop/orders", 1, 2, 29, 1)
-        lines = (await asyncio.to_thread(command, told, "top", "--snapshot")).splitlines()
+        lines = (await asyncio.to_thread(command, connection_variables, "top", "--snapshot")).splitlines()
         assert ["shop/orders", "29", "1"] == lines[1].split()[:3]
-        assert "" == (await asyncio.to_thread(command, told, "top", "--snapshot", "--namespace", "none")).replace(
-            "no queues\n", ""
-        )
+        assert "" == (
+            await asyncio.to_thread(command, connection_variables, "top", "--snapshot", "--namespace", "none")
+        ).replace("no queues\n", "")
         await held.ack()
         await received(queue, 29)
 
-    ordering(told, work)
+    ordering(connection_variables, work)
 
 
 # ---- on a ring
@@ -280,12 +284,12 @@ def test_a_coordinator_killed_at_any_step_of_a_batch_leaves_order_and_message_or
     assert 0 < len(acknowledged) < tried
 
 
-async def _order_until_killed(told: dict[str, str], victim: Any, first: int) -> set[int]:
+async def _order_until_killed(connection_variables: dict[str, str], victim: Any, first: int) -> set[int]:
     """Batches, some at a time; the coordinator of all is killed while these are in flight. The answered."""
     (point,) = victim.connection.contact_points
-    async with headgate.connect(told) as connection:
+    async with headgate.connect(connection_variables) as connection:
         queue = await connection.queue("shop/orders")
-        with session_at(told, point) as session:
+        with session_at(connection_variables, point) as session:
             insert = session.prepare(ORDER)
             sent = {}
             for number in range(first, first + ROUND):
@@ -309,17 +313,17 @@ def _answered(future: Any) -> bool:
     return True
 
 
-def _orders(told: dict[str, str]) -> list[int]:
+def _orders(connection_variables: dict[str, str]) -> list[int]:
     """All that are written, on whichever replica."""
-    with session_at(told, read_connection(told).contact_points[0]) as session:
+    with session_at(connection_variables, read_connection(connection_variables).contact_points[0]) as session:
         asked = SimpleStatement("SELECT id FROM orders", consistency_level=ConsistencyLevel.ALL)
         return [row.id for row in session.execute(asked)]
 
 
-async def _deliver_all(told: dict[str, str]) -> Counter[int]:
+async def _deliver_all(connection_variables: dict[str, str]) -> Counter[int]:
     """Receive and repair until every order that is written has its message, and then for a while longer."""
     delivered: Counter[int] = Counter()
-    async with headgate.connect(told) as connection:
+    async with headgate.connect(connection_variables) as connection:
         queue = await connection.queue("shop/orders")
         loop = asyncio.get_running_loop()
         until_s, calm = loop.time() + SETTLES_WITHIN_S, 0
@@ -328,6 +332,6 @@ async def _deliver_all(told: dict[str, str]) -> Counter[int]:
             await queue.ack(given)
             delivered.update(each.json()["order"] for each in given)
             repaired = await queue.repair()
-            whole = set(await asyncio.to_thread(_orders, told)) == set(delivered)
+            whole = set(await asyncio.to_thread(_orders, connection_variables)) == set(delivered)
             calm = calm + 1 if whole and not given and not repaired.put_again else 0
     return delivered

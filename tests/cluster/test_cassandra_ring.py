@@ -33,7 +33,7 @@ def read(ring: Ring, table: str, key: int, *, via: int = 0, consistency: str = "
     return [row["v"] for row in rows]
 
 
-def down_as_seen_by(ring: Ring, node: int) -> set[str]:
+def down_nodes_by(ring: Ring, node: int) -> set[str]:
     """The nodes that this one's failure detector has given up on."""
     lines = ring.nodes[node].nodetool("status").splitlines()
     return {line.split()[1] for line in lines if line.startswith("DN")}
@@ -86,4 +86,4 @@ def test_a_ring_is_whole_again_for_the_next_test(cassandra_ring: Ring, table: st
     cassandra_ring.nodes[1].pause()
     cassandra_ring.restore()
     write(cassandra_ring, table, 4, 44, consistency="ALL")
-    assert [set()] * 3 == [down_as_seen_by(cassandra_ring, node) for node in range(3)]
+    assert [set()] * 3 == [down_nodes_by(cassandra_ring, node) for node in range(3)]

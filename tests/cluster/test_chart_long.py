@@ -60,9 +60,9 @@ def putting(environment: dict[str, str], namespace: str, key: str) -> Iterator[l
         thread.join()
 
 
-def digests(here: Kubectl) -> set[str]:
+def digests(namespaced: Kubectl) -> set[str]:
     """Of which Secret the pods that are ready were made."""
-    pods = [pod for pod in here.list("pods", "headgate.io/consumer=counting") if has_condition("Ready")(pod)]
+    pods = [pod for pod in namespaced.list("pods", "headgate.io/consumer=counting") if has_condition("Ready")(pod)]
     return {pod["metadata"]["annotations"][CONNECTION_DIGEST] for pod in pods}
 
 

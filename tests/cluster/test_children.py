@@ -64,9 +64,11 @@ def restricted(k8s_namespace: Kubectl) -> Kubectl:
     return k8s_namespace
 
 
-def apply(here: Kubectl, document: dict[str, Any], *how: str, manager: str = MANAGER) -> tuple[dict[str, Any], str]:
+def apply(
+    namespaced: Kubectl, document: dict[str, Any], *how: str, manager: str = MANAGER
+) -> tuple[dict[str, Any], str]:
     """The stored object, and the server's warnings. Unknown fields are refused."""
-    command = here.command("apply", "--server-side", f"--field-manager={manager}", "--validate=strict", *how)
+    command = namespaced.command("apply", "--server-side", f"--field-manager={manager}", "--validate=strict", *how)
     done = subprocess.run(
         [*command, "-f", "-", "-o", "json"],
         input=json.dumps(document),
@@ -80,8 +82,8 @@ def apply(here: Kubectl, document: dict[str, Any], *how: str, manager: str = MAN
     return shown, done.stderr
 
 
-def owner_in(here: Kubectl, uid: str = UID) -> ChildOwner:
-    return ChildOwner(Key("Queue", str(here.namespace), "emails"), uid)
+def owner_in(namespaced: Kubectl, uid: str = UID) -> ChildOwner:
+    return ChildOwner(Key("Queue", str(namespaced.namespace), "emails"), uid)
 
 
 def test_every_child_is_taken_without_a_warning_and_shown_without_a_difference(restricted: Kubectl) -> None:
@@ -166,11 +168,11 @@ def test_replicas_change_passes_without_ever_becoming_one(restricted: Kubectl, o
     assert {MANAGER} == owners
 
 
-def settle(here: Kubectl, owner: ChildOwner, resource: QueueResource, wanted: int) -> int:
+def settle(namespaced: Kubectl, owner: ChildOwner, resource: QueueResource, wanted: int) -> int:
     """Decide and do until nothing is left to do; how many replicas there are then. Never is it the server's one."""
     name = consumer_name("emails", "mailer")
     for _ in range(5):
-        shown, budget = deployment_in(here, name), here.find("pdb", name)
+        shown, budget = deployment_in(namespaced, name), namespaced.find("pdb", name)
         there = {name_of(result): result for result in (shown, budget) if result}
         around = world(resource, owner=owner, live=there, checked=frozenset(ChildName(kind, name) for kind in KINDS))
         decided = decide_children(around, CONNECTION, {"mailer": wanted}, DecisionMemory(), 0)
@@ -179,13 +181,13 @@ def settle(here: Kubectl, owner: ChildOwner, resource: QueueResource, wanted: in
         for effect in decided.effects:
             assert isinstance(effect, ApplyObject)
             force = ("--force-conflicts",) if effect.force else ()
-            after, _ = apply(here, dict(effect.document), *force, manager=effect.manager)
+            after, _ = apply(namespaced, dict(effect.document), *force, manager=effect.manager)
             assert after.get("spec", {}).get("replicas") != 1
     raise AssertionError("it never comes to rest")
 
 
-def deployment_in(here: Kubectl, name: str) -> dict[str, Any]:
+def deployment_in(namespaced: Kubectl, name: str) -> dict[str, Any]:
     """With its managed fields; empty if it is not there."""
-    result = here.run("get", "deployment", name, "--show-managed-fields", "--ignore-not-found", "-o", "json")
+    result = namespaced.run("get", "deployment", name, "--show-managed-fields", "--ignore-not-found", "-o", "json")
     shown: dict[str, Any] = json.loads(result or "{}")
     return shown

@@ -67,7 +67,7 @@ http.server.ThreadingHTTPServer(("", 8080), Handler).serve_forever()
 
 
 @pytest.fixture(scope="module")
-def told(near_cassandra: Cassandra, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def connection_variables(near_cassandra: Cassandra, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a process outside the cluster; the queues are there."""
     environment = {**near_cassandra.environment(), "KEYSPACE": f"children_{uuid.uuid4().hex[:8]}"}
     spec = "{shards: 2, maxClockSkew: 100ms, timeline: {safetyLag: 200ms}, storage: {tables: shared}}"
@@ -92,13 +92,19 @@ def told(near_cassandra: Cassandra, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture
-def here(k8s_namespace: Kubectl, told: dict[str, str]) -> Kubectl:
+def namespaced(k8s_namespace: Kubectl, connection_variables: dict[str, str]) -> Kubectl:
     """A restricted namespace with the account, the connection and a Python handler."""
     namespace = str(k8s_namespace.namespace)
     k8s_namespace.run("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
-    files = dict(zip(CONNECTION_FILES, (Path(told[name]) for name in ("SSL_CA", "SSL_CERT", "SSL_KEY")), strict=True))
+    files = dict(
+        zip(
+            CONNECTION_FILES,
+            (Path(connection_variables[name]) for name in ("SSL_CA", "SSL_CERT", "SSL_KEY")),
+            strict=True,
+        )
+    )
     data = {name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()}
-    data |= {name: base64.b64encode(value.encode()).decode() for name, value in told.items()}
+    data |= {name: base64.b64encode(value.encode()).decode() for name, value in connection_variables.items()}
     handler = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -109,71 +115,75 @@ def here(k8s_namespace: Kubectl, told: dict[str, str]) -> Kubectl:
     return k8s_namespace
 
 
-def started(here: Kubectl, ours: str, queue: str, **how: Any) -> str:
+def started(namespaced: Kubectl, ours: str, queue: str, **how: Any) -> str:
     """The pod of a worker that is ready."""
-    name = launched(here, ours, queue, **how)
-    here.wait_for_pod(name, timeout_s=90)
+    name = launched(namespaced, ours, queue, **how)
+    namespaced.wait_for_pod(name, timeout_s=90)
     return name
 
 
-def launched(here: Kubectl, ours: str, queue: str, **how: Any) -> str:
+def launched(namespaced: Kubectl, ours: str, queue: str, **how: Any) -> str:
     """The pod of a worker."""
     key, settings = Key("Queue", "shop", queue), replace(SETTINGS, image=ours, drain_grace_s=GRACE_S)
     document = build_deployment(ChildOwner(key, UID), settings, CONNECTION, consumer({"name": "mailer", **how}), 1)
     metadata = {name: value for name, value in document["metadata"].items() if name != "ownerReferences"}
-    document["metadata"] = {**metadata, "namespace": here.namespace}
-    here.apply(document)
+    document["metadata"] = {**metadata, "namespace": namespaced.namespace}
+    namespaced.apply(document)
     selector = ",".join(f"{name}={value}" for name, value in document["spec"]["selector"]["matchLabels"].items())
 
     def pods() -> list[dict[str, Any]]:
-        return here.list("pods", selector)
+        return namespaced.list("pods", selector)
 
     assert wait_until(lambda: bool(pods()), timeout_s=30)
     return str(pods()[0]["metadata"]["name"])
 
 
-def put(told: dict[str, str], queue: str, text: str) -> None:
+def put(connection_variables: dict[str, str], queue: str, text: str) -> None:
     async def work(connection: headgate.Headgate) -> None:
         await (await connection.queue(f"shop/{queue}")).put(text)
 
-    connected(told, work)
+    connected(connection_variables, work)
 
 
-def owners(told: dict[str, str], queue: str) -> list[str | None]:
+def owners(connection_variables: dict[str, str], queue: str) -> list[str | None]:
     """The owners of a queue's lanes."""
 
     async def work(connection: headgate.Headgate) -> list[str | None]:
         return [lane.owner for lane in (await (await connection.queue(f"shop/{queue}")).stats()).lanes]
 
-    return connected(told, work)
+    return connected(connection_variables, work)
 
 
-def connected(told: dict[str, str], work: Callable[[headgate.Headgate], Coroutine[Any, Any, Answer]]) -> Answer:
+def connected(
+    connection_variables: dict[str, str], work: Callable[[headgate.Headgate], Coroutine[Any, Any, Answer]]
+) -> Answer:
     async def main() -> Answer:
-        async with headgate.connect(told) as connection:
+        async with headgate.connect(connection_variables) as connection:
             return await work(connection)
 
     return asyncio.run(main())
 
 
-def ended_while_busy(here: Kubectl, told: dict[str, str], queue: str, pod: str, handler: str) -> dict[str, str]:
+def ended_while_busy(
+    namespaced: Kubectl, connection_variables: dict[str, str], queue: str, pod: str, handler: str
+) -> dict[str, str]:
     """Put a slow message, delete the pod's Deployment once it runs; the output of each container until its end."""
     containers = sorted({"worker", handler})
     followed = {
-        name: subprocess.Popen(here.command("logs", "-f", pod, "-c", name), stdout=subprocess.PIPE, text=True)
+        name: subprocess.Popen(namespaced.command("logs", "-f", pod, "-c", name), stdout=subprocess.PIPE, text=True)
         for name in containers
     }
-    put(told, queue, "slow")
-    assert wait_until(lambda: "begun slow" in here.logs(pod, "-c", handler), timeout_s=30)
-    here.run("delete", "deployment", "--all", "--wait=false")
+    put(connection_variables, queue, "slow")
+    assert wait_until(lambda: "begun slow" in namespaced.logs(pod, "-c", handler), timeout_s=30)
+    namespaced.run("delete", "deployment", "--all", "--wait=false")
     message = {name: process.communicate(timeout=60)[0] for name, process in followed.items()}
-    assert wait_until(lambda: not here.list("pods"), timeout_s=30)
-    assert "FailedPreStopHook" not in {event["reason"] for event in here.list("events")}
+    assert wait_until(lambda: not namespaced.list("pods"), timeout_s=30)
+    assert "FailedPreStopHook" not in {event["reason"] for event in namespaced.list("events")}
     return message
 
 
 def test_a_python_handler_runs_in_the_image_with_headgate_and_drains_when_its_pod_is_ended(
-    here: Kubectl, headgate_image: str, told: dict[str, str]
+    namespaced: Kubectl, headgate_image: str, connection_variables: dict[str, str]
 ) -> None:
     template = {
         "spec": {
@@ -187,50 +197,50 @@ def test_a_python_handler_runs_in_the_image_with_headgate_and_drains_when_its_po
             "volumes": [{"name": "handler", "configMap": {"name": "handler"}}],
         }
     }
-    pod = started(here, headgate_image, "python", handler="shop_handler:handle", template=template)
-    put(told, "python", "first")
-    assert wait_until(lambda: "done first" in here.logs(pod), timeout_s=30)
-    message = ended_while_busy(here, told, "python", pod, "worker")["worker"]
+    pod = started(namespaced, headgate_image, "python", handler="shop_handler:handle", template=template)
+    put(connection_variables, "python", "first")
+    assert wait_until(lambda: "done first" in namespaced.logs(pod), timeout_s=30)
+    message = ended_while_busy(namespaced, connection_variables, "python", pod, "worker")["worker"]
     assert "done slow" in message
     assert "worker stopped" in message
-    assert [None, None] == owners(told, "python")
+    assert [None, None] == owners(connection_variables, "python")
 
 
 def test_an_http_handler_of_any_image_answers_until_the_worker_beside_it_has_drained(
-    here: Kubectl, headgate_image: str, python_image: str, told: dict[str, str]
+    namespaced: Kubectl, headgate_image: str, python_image: str, connection_variables: dict[str, str]
 ) -> None:
     template = {"spec": {"containers": [{"name": "handler", "command": ["python3", "-c", HTTP_HANDLER]}]}}
-    pod = started(here, headgate_image, "http", image=python_image, http={"port": 8080}, template=template)
-    put(told, "http", "first")
-    assert wait_until(lambda: "done first" in here.logs(pod, "-c", "handler"), timeout_s=30)
-    message = ended_while_busy(here, told, "http", pod, "handler")
+    pod = started(namespaced, headgate_image, "http", image=python_image, http={"port": 8080}, template=template)
+    put(connection_variables, "http", "first")
+    assert wait_until(lambda: "done first" in namespaced.logs(pod, "-c", "handler"), timeout_s=30)
+    message = ended_while_busy(namespaced, connection_variables, "http", pod, "handler")
     assert "worker stopped" in message["worker"]
     assert message["handler"].splitlines()[-2:] == ["done slow", "asked to end"]
-    assert [None, None] == owners(told, "http")
+    assert [None, None] == owners(connection_variables, "http")
 
 
 def test_a_worker_whose_handler_is_not_there_ends_with_code_2_and_its_last_words(
-    here: Kubectl, headgate_image: str
+    namespaced: Kubectl, headgate_image: str
 ) -> None:
-    name = launched(here, headgate_image, "python", handler="nowhere:handle")
+    name = launched(namespaced, headgate_image, "python", handler="nowhere:handle")
 
     def last_end(pod: dict[str, Any]) -> dict[str, Any]:
         statuses: list[dict[str, Any]] = pod["status"].get("containerStatuses") or []
         states = [status[which] for status in statuses for which in ("state", "lastState")]
         return next((state["terminated"] for state in states if "terminated" in state), {})
 
-    pod = here.wait_for("pod", name, lambda observation: bool(last_end(observation)), what="has ended")
+    pod = namespaced.wait_for("pod", name, lambda observation: bool(last_end(observation)), what="has ended")
     assert 2 == last_end(pod)["exitCode"]
     assert "nowhere" in last_end(pod)["message"]
 
 
-def test_the_repair_job_makes_a_pass_over_its_namespace(here: Kubectl, headgate_image: str) -> None:
+def test_the_repair_job_makes_a_pass_over_its_namespace(namespaced: Kubectl, headgate_image: str) -> None:
     group = JobGroup("repair", "*/5 * * * *", CONNECTION.secret, headgate_image)
     made = build_cronjob("shop", replace(SETTINGS, image=headgate_image), group)
-    made["metadata"]["namespace"] = here.namespace
-    here.apply(made)
-    here.run("create", "job", "now", f"--from=cronjob/{name_of(group)}")
-    here.wait_for("job", "now", lambda job: bool(job["status"].get("succeeded")), what="has succeeded")
-    message = here.logs("job/now")
+    made["metadata"]["namespace"] = namespaced.namespace
+    namespaced.apply(made)
+    namespaced.run("create", "job", "now", f"--from=cronjob/{name_of(group)}")
+    namespaced.wait_for("job", "now", lambda job: bool(job["status"].get("succeeded")), what="has succeeded")
+    message = namespaced.logs("job/now")
     assert "shop/python: checked" in message, json.dumps(message)
     assert "shop/http: checked" in message, json.dumps(message)

@@ -79,7 +79,9 @@ def test_queues_are_listed_and_their_names_complete_in_a_shell(run: Commands) ->
     assert names == run("queues", "--namespace", "shop").out
     assert [{"name": name} for name in names] == json.loads(run("queues", "--namespace", "shop", "-o", "json").out[0])
     words = {"_HEADGATE_COMPLETE": "bash_complete", "COMP_WORDS": "headgate stats shop/em", "COMP_CWORD": "2"}
-    offered = CliRunner().invoke(main, [], prog_name="headgate", env={**run.told, **words}).output.split()
+    offered = (
+        CliRunner().invoke(main, [], prog_name="headgate", env={**run.connection_variables, **words}).output.split()
+    )
     assert ["plain,shop/emails", "plain,shop/emails-dead"] == offered
 
 
@@ -93,12 +95,12 @@ def stats(run: Commands, queue: str = "shop/emails") -> dict[str, int]:
 
 
 def test_what_is_sent_can_be_checked_counted_found_received_and_is_gone_then(run: Commands) -> None:
-    sent = run.apart("put", "shop/emails", '{"number": {n}}', "--count", "3")
+    sent = run.in_own_process("put", "shop/emails", '{"number": {n}}', "--count", "3")
     assert (0, 3, ["put 3"]) == (sent.code, len(set(sent.out)), sent.err)
     with ThreadPoolExecutor(3) as pool:
         checks = ["peek", "shop/emails"], ["stats", "shop/emails"]
         peeked, counted, result = pool.map(
-            lambda each: run.apart(*each), (*checks, ["locate", "shop/emails", sent.out[0]])
+            lambda each: run.in_own_process(*each), (*checks, ["locate", "shop/emails", sent.out[0]])
         )
     assert ["id", "state", "due", "since", "attempts", "group", "payload"] == peeked.out[0].split()
     assert [(each, "ready") for each in sent.out] == [tuple(line.split()[:2]) for line in peeked.out[1:]]
@@ -106,7 +108,7 @@ def test_what_is_sent_can_be_checked_counted_found_received_and_is_gone_then(run
     assert ["backlog    3", "in flight  0", "delayed    0"] == counted.out[:3]
     assert "lanes      2, 0 held" in counted.out
     assert (0, "waiting") == (result.code, result.out[0])
-    received = run.apart("receive", "shop/emails", "--limit", "3", "--ack", "-o", "json")
+    received = run.in_own_process("receive", "shop/emails", "--limit", "3", "--ack", "-o", "json")
     messages = [json.loads(line) for line in received.out]
     assert sorted(sent.out) == sorted(each["id"] for each in messages)
     assert {("application/json", 1)} == {(each["attributes"]["content-type"], each["attempt"]) for each in messages}
@@ -162,7 +164,7 @@ def test_what_is_received_without_ack_is_given_back_uncounted_also_when_it_is_in
 def test_what_was_sent_for_later_can_be_cancelled_and_what_is_due_cannot(run: Commands) -> None:
     (later,) = run("put", "shop/emails", "later", "--delay", "1h").out
     (now,) = run("put", "shop/emails", "now").out
-    done = run.apart("cancel", "shop/emails", later, now)
+    done = run.in_own_process("cancel", "shop/emails", later, now)
     assert (4, [f"{later} cancelled", f"{now} too late"]) == (done.code, done.out)
     assert "cancelled" == run("locate", "shop/emails", later).out[0]
     emptied(run)
@@ -180,7 +182,7 @@ def test_a_purge_settles_what_is_there_when_it_is_meant(run: Commands) -> None:
     older = run("purge", "shop/emails", "--yes", "--until", instant)
     assert [f"deleted messages put before {instant}"] == older.out
     assert [young] == [line.split()[0] for line in run("peek", "shop/emails").out[1:]]
-    done = run.apart("purge", "shop/emails", "--yes")
+    done = run.in_own_process("purge", "shop/emails", "--yes")
     assert (0, True) == (done.code, done.out[0].startswith("deleted messages put before "))
     assert ["no messages"] == run("peek", "shop/emails").out
 
@@ -205,7 +207,7 @@ def test_dead_letters_are_redriven_each_once(run: Commands) -> None:
         "skipped 1: it has no source queue; give a target",
         "skipped 1: its source queue does not exist; give a target",
     ]
-    done = run.apart("redrive", "shop/emails-dead")
+    done = run.in_own_process("redrive", "shop/emails-dead")
     assert (4, "moved 3", left) == (done.code, done.out[0], sorted(done.out[1:]))
     again = run("redrive", "shop/emails-dead", "-o", "json")
     assert (4, 0, 2) == (again.code, (text := json.loads(again.out[0]))["moved"], len(text["skipped"]))
@@ -229,7 +231,7 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_continues_until_it_
         queue = await connection.queue("depot/parcels")
         await queue.receive(1)
         while True:
-            shown = await asyncio.to_thread(run.apart, "top", "--snapshot", "-o", "json")
+            shown = await asyncio.to_thread(run.in_own_process, "top", "--snapshot", "-o", "json")
             queues: list[dict[str, object]] = json.loads(shown.out[0])["queues"]
             if queues[0]["backlog"]:
                 return queues
@@ -285,7 +287,7 @@ def test_repair_checks_once_at_what_is_owed_shows_how_far_it_is_and_continues_fr
     until_owed(run, "shop/looked-at")
     (owes,) = [line for line in run("stats", "shop/looked-at").out if line.startswith("repair")]
     assert re.fullmatch(r"repair     never run; oldest check overdue for \d+\S*", owes), owes
-    first = run.apart("repair", "shop/looked-at")
+    first = run.in_own_process("repair", "shop/looked-at")
     assert (0, []) == (first.code, first.err)
     assert repaired(first.out[0])[1] >= 1
     (stands,) = [line for line in run("stats", "shop/looked-at").out if line.startswith("repair")]
@@ -311,8 +313,8 @@ def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_doe
         touching = asyncio.ensure_future(Leader(engine.host, lane, lanes, lease_term).keep_touching())
         try:
             return (
-                await asyncio.to_thread(run.apart, "repair", "shop/looked-at"),
-                await asyncio.to_thread(run.apart, "stats", "shop/looked-at"),
+                await asyncio.to_thread(run.in_own_process, "repair", "shop/looked-at"),
+                await asyncio.to_thread(run.in_own_process, "stats", "shop/looked-at"),
             )
         finally:
             touching.cancel()
@@ -328,7 +330,7 @@ def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_doe
 
 
 def test_a_job_repairs_every_queue_of_its_schedule_and_one_that_fails_stops_no_other(run: Commands) -> None:
-    done = run.apart("repair", "--namespace", "depot", "--schedule", EVERY_FIVE)
+    done = run.in_own_process("repair", "--namespace", "depot", "--schedule", EVERY_FIVE)
     assert 4 == done.code
     assert {"depot/parcels", "depot/tidy"} == {repaired(line)[0] for line in done.out}
     assert {"depot/broken"} == {line.partition(":")[0] for line in done.err}
@@ -353,7 +355,9 @@ def test_a_job_repairs_every_queue_of_its_schedule_and_one_that_fails_stops_no_o
 def test_two_jobs_at_once_do_no_harm(run: Commands) -> None:
     with ThreadPoolExecutor(2) as pool:
         both = list(
-            pool.map(lambda _: run.apart("repair", "--namespace", "shop", "--schedule", EVERY_FIVE), range(2))
+            pool.map(
+                lambda _: run.in_own_process("repair", "--namespace", "shop", "--schedule", EVERY_FIVE), range(2)
+            )
         )
     assert [(0, 3, [])] * 2 == [(each.code, len(each.out), each.err) for each in both], both
 

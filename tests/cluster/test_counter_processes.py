@@ -86,7 +86,7 @@ class Front:
             connection.close()
         self._local.connection = None
 
-    def ask_anew(self, path: str) -> Any:
+    def ask_again(self, path: str) -> Any:
         """By a connection of its own."""
         self.leave()
         status, body = self.ask("GET", path)
@@ -143,7 +143,7 @@ def front(cassandra: Serving, tmp_path: Path) -> Iterator[Front]:
 
 
 @dataclass
-class Told:
+class Report:
     """The callers' answers."""
 
     counted: Counter[str] = field(default_factory=Counter)
@@ -164,17 +164,17 @@ def key_of(number: int) -> str:
     return "same" if number % 2 else f"key-{number % KEYS}"
 
 
-def call(front: Front, told: Told, number: int) -> None:
+def call(front: Front, connection_variables: Report, number: int) -> None:
     """One update: plainly, with a token, or of a kind that may be repeated as it likes."""
     key, amount = key_of(number), number % 7 - 1
     if number % 3 == 0:
         status, body = front.ask("POST", f"/sum/plain-{key}?argument={amount}")
         assert status in (0, 204, 503), body
-        with told.lock:
+        with connection_variables.lock:
             if status == 204:
-                told.counted[f"plain-{key}"] += amount
+                connection_variables.counted[f"plain-{key}"] += amount
             else:
-                told.unknown.setdefault(f"plain-{key}", []).append(amount)
+                connection_variables.unknown.setdefault(f"plain-{key}", []).append(amount)
         return
     if number % 3 == 1:
         token = Token(int(time.time()), f"update-{number}")
@@ -186,18 +186,18 @@ def call(front: Front, told: Told, number: int) -> None:
         assert answer[0] in (0, 503), answer
         tries += 1
         assert tries < TRIES_MAX
-    with told.lock:
-        told.repeated += tries
+    with connection_variables.lock:
+        connection_variables.repeated += tries
         if number % 3 == 1:
-            told.once[f"once-{key}"] += amount
+            connection_variables.once[f"once-{key}"] += amount
         else:
-            told.visitors.setdefault(key, set()).add(f"visitor-{number}")
+            connection_variables.visitors.setdefault(key, set()).add(f"visitor-{number}")
 
 
 def test_ten_processes_count_exactly_while_they_are_killed_and_collectors_run(
     front: Front, measured: Callable[[str], None]
 ) -> None:
-    record = Told()
+    record = Report()
     over = threading.Event()
 
     def call_always(caller: int) -> int:
@@ -219,15 +219,15 @@ def test_ten_processes_count_exactly_while_they_are_killed_and_collectors_run(
             over.set()
         updates = max(calling)
     assert UPDATES_MIN <= updates
-    assert wait_until(lambda: any(front.ask_anew("/collected") for _ in range(PROCESSES)), timeout_s=TIMEOUT_S)
+    assert wait_until(lambda: any(front.ask_again("/collected") for _ in range(PROCESSES)), timeout_s=TIMEOUT_S)
 
     for _ in range(3):  # of whatever process
-        assert dict(record.once) == {key: front.ask_anew(f"/sum/{key}") for key in record.once}
+        assert dict(record.once) == {key: front.ask_again(f"/sum/{key}") for key in record.once}
         for key in record.counted.keys() | record.unknown.keys():
             low, high = record.bounds(key)
-            assert low <= front.ask_anew(f"/sum/{key}") <= high, (key, low, high)
+            assert low <= front.ask_again(f"/sum/{key}") <= high, (key, low, high)
         for key, visitors in record.visitors.items():
-            value = front.ask_anew(f"/distinct/{key}")
+            value = front.ask_again(f"/distinct/{key}")
             assert value["low"] <= len(visitors) <= value["high"], (key, len(visitors), value)
     unknown = sum(map(len, record.unknown.values()))
     assert unknown or record.repeated, "no kill met an update on its way"

@@ -125,12 +125,12 @@ def test_updates_are_counted_given_by_windows_and_counted_once_with_a_token(shop
 
     shop.connected(work)
 
-    async def look_from_elsewhere(connection: headgate.Headgate) -> None:
+    async def read_elsewhere(connection: headgate.Headgate) -> None:
         views = await connection.counter("shop/page-views")
         await views.add("home", 5)
         assert 515 == await views.value("home")
 
-    shop.connected(look_from_elsewhere)
+    shop.connected(read_elsewhere)
 
 
 def test_audiences_of_two_counters_are_combined(shop: Commands) -> None:
@@ -145,7 +145,7 @@ def test_audiences_of_two_counters_are_combined(shop: Commands) -> None:
 
 
 def test_threads_without_a_loop_count_together(shop: Commands) -> None:
-    with headgate.connect_sync(shop.told) as p:
+    with headgate.connect_sync(shop.connection_variables) as p:
         views = p.counter("shop/page-views")
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: views.add("threads", number), range(100)))
@@ -220,7 +220,7 @@ PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "counters.md").
 def test_a_program_of_the_how_to_runs_as_it_is_printed(shop: Commands, number: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAMS[number]],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **shop.told},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **shop.connection_variables},
         capture_output=True,
         text=True,
         check=False,
@@ -236,11 +236,11 @@ def test_a_type_of_ones_own_is_used_by_whichever_process_has_its_distribution(sh
     announced.mkdir()
     (announced / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-counters\nVersion: 1\n")
     (announced / "entry_points.txt").write_text("[headgate.counter_types]\nacme/longest = acme_counters:Longest\n")
-    installed = Commands({**shop.told, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])})
+    installed = Commands({**shop.connection_variables, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])})
     for word in ("tea", "rice", "milk"):
-        assert 0 == installed.apart("counter", "add", "depot/foreign", "menu", word).code
-    assert ["milk"] == installed.apart("counter", "get", "depot/foreign", "menu").out
-    elsewhere = shop.apart("counter", "get", "depot/foreign", "menu")
+        assert 0 == installed.in_own_process("counter", "add", "depot/foreign", "menu", word).code
+    assert ["milk"] == installed.in_own_process("counter", "get", "depot/foreign", "menu").out
+    elsewhere = shop.in_own_process("counter", "get", "depot/foreign", "menu")
     assert (2, 1) == (elsewhere.code, len(elsewhere.err)), elsewhere
     assert "install the distribution that registers it" in elsewhere.err[0]
 
@@ -250,12 +250,12 @@ def test_a_type_of_ones_own_is_used_by_whichever_process_has_its_distribution(sh
 
 def test_a_command_adds_and_another_reports(shop: Commands) -> None:
     assert (0, [], []) == (
-        (done := shop.apart("counter", "add", "shop/page-views", "shell", "41")).code,
+        (done := shop.in_own_process("counter", "add", "shop/page-views", "shell", "41")).code,
         done.out,
         done.err,
     )
     assert 0 == shop("counter", "add", "shop/page-views", "shell").code
-    assert ["42"] == shop.apart("counter", "get", "shop/page-views", "shell").out
+    assert ["42"] == shop.in_own_process("counter", "get", "shop/page-views", "shell").out
     assert 0 == shop("counter", "add", "shop/page-views", "shell", "-2").code
     once = shop("counter", "add", "--new-token", "shop/page-views", "shell", "5")
     token = once.err[0].removeprefix("token ")
@@ -302,7 +302,7 @@ def test_top_reports_keys_and_items_merge_combines_and_export_has_all(shop: Comm
 
 
 def test_gc_collects_one_or_all_of_a_namespace_with_its_schedule(shop: Commands) -> None:
-    one = shop.apart("gc", "shop/page-views")
+    one = shop.in_own_process("gc", "shop/page-views")
     assert 0 == one.code, one
     assert "shop/page-views: " in one.out[0]
     assert "0 of 0 ended shards merged" in one.out[0]

@@ -52,7 +52,7 @@ async def prepare(environment: dict[str, str], replicas: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(cassandra: Serving) -> dict[str, str]:
+def connection_variables(cassandra: Serving) -> dict[str, str]:
     """How to reach a server that has the tables."""
     environment = {**cassandra.environment(), "KEYSPACE": KEYSPACE}
     asyncio.run(prepare(environment, 1))
@@ -89,11 +89,11 @@ class Process:
 
 @asynccontextmanager
 async def opened(
-    told: dict[str, str], counter: uuid.UUID, *, ago_us: int = 0, **changes: Any
+    connection_variables: dict[str, str], counter: uuid.UUID, *, ago_us: int = 0, **changes: Any
 ) -> AsyncIterator[Process]:
     """The counter, as one process has it."""
     settings = replace(CounterSettings(counter, "shop/views", shared_tables(), buckets=4), **changes)
-    store = await CassandraStore.connect(read_settings(told))
+    store = await CassandraStore.connect(read_settings(connection_variables))
     try:
         async with Clock(CassandraTimes(store)) as clock:
             await clock.until_trusted(10)
@@ -106,10 +106,10 @@ async def opened(
         await store.close()
 
 
-def test_what_many_callers_count_is_read_by_others(told: dict[str, str]) -> None:
+def test_what_many_callers_count_is_read_by_others(connection_variables: dict[str, str]) -> None:
     async def work() -> None:
         counter = uuid.uuid4()
-        async with opened(told, counter) as writer, opened(told, counter) as reader:
+        async with opened(connection_variables, counter) as writer, opened(connection_variables, counter) as reader:
             keys = [f"k{number}" for number in range(200)]
             await asyncio.gather(*(writer.counter.add(key, 1) for key in keys for _ in range(50)))
             await asyncio.gather(*(reader.counter.add(key, -1) for key in keys))
@@ -122,9 +122,11 @@ def test_what_many_callers_count_is_read_by_others(told: dict[str, str]) -> None
     asyncio.run(work())
 
 
-def test_under_memory_pressure_every_total_is_kept_and_no_shard_is_added(told: dict[str, str]) -> None:
+def test_under_memory_pressure_every_total_is_kept_and_no_shard_is_added(
+    connection_variables: dict[str, str],
+) -> None:
     async def work() -> None:
-        async with opened(told, uuid.uuid4(), memory_bytes_max=5_000) as writer:
+        async with opened(connection_variables, uuid.uuid4(), memory_bytes_max=5_000) as writer:
             own = random.Random(1)
             expected: dict[str, int] = {}
 
@@ -142,13 +144,13 @@ def test_under_memory_pressure_every_total_is_kept_and_no_shard_is_added(told: d
     asyncio.run(work())
 
 
-def test_final_shards_are_collected_at_all_and_the_value_stays(told: dict[str, str]) -> None:
+def test_final_shards_are_collected_at_all_and_the_value_stays(connection_variables: dict[str, str]) -> None:
     async def work() -> None:
         counter = uuid.uuid4()
         for days in (9, 8, 7, 6):
-            async with opened(told, counter, ago_us=days * DAY) as old:
+            async with opened(connection_variables, counter, ago_us=days * DAY) as old:
                 await asyncio.gather(*(old.counter.add(f"k{key}", 10**days) for key in range(20)))
-        async with opened(told, counter) as now:
+        async with opened(connection_variables, counter) as now:
             await now.counter.add("k3", 5)
             report = await now.collector.run()
             assert (report.refused, report.full, report.skipped) == (None, True, 0)
@@ -164,22 +166,24 @@ def test_final_shards_are_collected_at_all_and_the_value_stays(told: dict[str, s
     asyncio.run(work())
 
 
-def test_updates_with_tokens_count_once_before_and_after_the_fold_and_in_the_tally(told: dict[str, str]) -> None:
+def test_updates_with_tokens_count_once_before_and_after_the_fold_and_in_the_tally(
+    connection_variables: dict[str, str],
+) -> None:
     async def work() -> None:
         counter = uuid.uuid4()
         windows = {"grains_us": (60 * SECOND, HOUR), "retention_us": 30 * DAY}
-        async with opened(told, counter, ago_us=4 * DAY, **windows) as old:
+        async with opened(connection_variables, counter, ago_us=4 * DAY, **windows) as old:
             tokens = [old.counter.new_token(f"order {number}") for number in range(30)]
             for _ in range(3):
                 await asyncio.gather(*(old.counter.add("home", 1, str(token)) for token in tokens))
-            async with opened(told, counter, ago_us=4 * DAY, **windows) as other:
+            async with opened(connection_variables, counter, ago_us=4 * DAY, **windows) as other:
                 await asyncio.gather(*(other.counter.add("home", 1, token) for token in tokens))
                 await other.counter.add("home", 100)
                 assert await other.counter.read("home") == 130
                 assert {key: state async for key, state in other.counter.scan()} == {"home": 130}
                 first = tokens[0].time_us // HOUR * HOUR
                 assert await other.counter.read_between("home", first, first + 2 * HOUR) == 130
-        async with opened(told, counter, **windows) as now:
+        async with opened(connection_variables, counter, **windows) as now:
             assert await now.counter.read("home") == 130
             report = await now.collector.run()
             assert report.minutes in (1, 2)  # a minute may have ended meanwhile
@@ -192,15 +196,15 @@ def test_updates_with_tokens_count_once_before_and_after_the_fold_and_in_the_tal
 
 
 def test_nothing_is_collected_while_the_hint_window_of_the_server_is_too_long(
-    told: dict[str, str], cassandra: Serving
+    connection_variables: dict[str, str], cassandra: Serving
 ) -> None:
     async def work() -> None:
-        async with opened(told, uuid.uuid4(), ago_us=9 * DAY) as old:
+        async with opened(connection_variables, uuid.uuid4(), ago_us=9 * DAY) as old:
             counter = old.settings.counter
             await old.counter.add("home", 1)
-        async with opened(told, counter, ago_us=8 * DAY) as old:
+        async with opened(connection_variables, counter, ago_us=8 * DAY) as old:
             await old.counter.add("home", 2)
-        async with opened(told, counter) as now:
+        async with opened(connection_variables, counter) as now:
             windows = await CassandraHintWindows(now.store).read()
             (window_us,) = windows.values()
             assert window_us == SECOND  # as the test server is set
@@ -239,7 +243,7 @@ def test_on_a_ring_a_lost_node_costs_no_update_and_holds_the_collection_up(ring:
     environment = {**ring.environment(), "KEYSPACE": KEYSPACE}
     counter = uuid.uuid4()
 
-    async def while_it_is_away() -> None:
+    async def while_unavailable() -> None:
         for days in (9, 8):
             async with opened(environment, counter, ago_us=days * DAY) as old:
                 await old.counter.add("home", days)
@@ -279,6 +283,6 @@ def test_on_a_ring_a_lost_node_costs_no_update_and_holds_the_collection_up(ring:
             assert await now.mutators_of("home") == [TALLY]
             assert await now.counter.read("home") == 217
 
-    asyncio.run(while_it_is_away())
+    asyncio.run(while_unavailable())
     ring.restore()  # by this thread: a node ends with the thread that started it
     asyncio.run(when_it_is_back())

@@ -113,7 +113,7 @@ def server(definitions: Kubectl) -> Iterator[Server]:
 
 
 @pytest.fixture
-def here(definitions: Kubectl, k8s_namespace: Kubectl) -> Kubectl:
+def namespaced(definitions: Kubectl, k8s_namespace: Kubectl) -> Kubectl:
     return k8s_namespace
 
 
@@ -312,16 +312,16 @@ def test_a_schedule_that_is_accepted_makes_a_cron_job(server: Server, schedule: 
         server.create_cron_job(schedule)
 
 
-def test_the_examples_are_accepted(here: Kubectl) -> None:
+def test_the_examples_are_accepted(namespaced: Kubectl) -> None:
     for path in sorted((ROOT / "examples").glob("*.yaml")):
         for made in yaml.safe_load_all(path.read_text()):
             if made["apiVersion"].startswith(GROUP):
                 made["metadata"].pop("namespace", None)
-                here.run("apply", "--validate=strict", "-f", "-", stdin=json.dumps(made))
+                namespaced.run("apply", "--validate=strict", "-f", "-", stdin=json.dumps(made))
     assert {"emails", "emails-dead", "orders", "tickets"} <= {
-        result["metadata"]["name"] for result in here.list("hgq")
+        result["metadata"]["name"] for result in namespaced.list("hgq")
     }
-    assert [result["metadata"]["name"] for result in here.list("hgc")] == ["page-views"]
+    assert [result["metadata"]["name"] for result in namespaced.list("hgc")] == ["page-views"]
 
 
 def test_an_empty_spec_is_kept_with_its_defaults_and_without_other_engines_blocks(server: Server) -> None:
@@ -365,10 +365,10 @@ def test_what_the_api_server_keeps_means_to_python_what_was_written(
     assert kept.spec == written.spec
 
 
-def test_an_unknown_field_is_refused_where_kubectl_asks_strictly(here: Kubectl) -> None:
+def test_an_unknown_field_is_refused_where_kubectl_asks_strictly(namespaced: Kubectl) -> None:
     made = json.dumps(document("Queue", {"timeline": {"safety_lag": "1s"}}))
     with pytest.raises(KubectlRefused) as raised:
-        here.run("create", "--validate=strict", "-f", "-", stdin=made)
+        namespaced.run("create", "--validate=strict", "-f", "-", stdin=made)
     assert 'unknown field "spec.timeline.safety_lag"' in refusal(raised.value)
 
 
@@ -380,11 +380,11 @@ def test_kubectl_explain_reports_what_a_field_is_its_default_and_when_to_change_
     assert "Default: 1s. From 10ms to 5m." in text
 
 
-def test_short_names_and_the_category_find_the_resources(here: Kubectl) -> None:
-    here.apply(document("Queue", {}, "one"), document("Counter", {}, "two"))
-    assert here.run("get", "hgq", "-o", "name").split() == ["queue.headgate.io/one"]
-    assert here.run("get", "hgc", "-o", "name").split() == ["counter.headgate.io/two"]
-    assert sorted(here.run("get", "headgate", "-o", "name").split()) == [
+def test_short_names_and_the_category_find_the_resources(namespaced: Kubectl) -> None:
+    namespaced.apply(document("Queue", {}, "one"), document("Counter", {}, "two"))
+    assert namespaced.run("get", "hgq", "-o", "name").split() == ["queue.headgate.io/one"]
+    assert namespaced.run("get", "hgc", "-o", "name").split() == ["counter.headgate.io/two"]
+    assert sorted(namespaced.run("get", "headgate", "-o", "name").split()) == [
         "counter.headgate.io/two",
         "queue.headgate.io/one",
     ]
@@ -400,47 +400,47 @@ CONDITION = {
 }
 
 
-def patch_status(here: Kubectl, resource: str, status: dict[str, Any]) -> None:
+def patch_status(namespaced: Kubectl, resource: str, status: dict[str, Any]) -> None:
     patch = json.dumps({"status": status})
-    here.run("patch", resource, "--subresource=status", "--type=merge", "-p", patch)
+    namespaced.run("patch", resource, "--subresource=status", "--type=merge", "-p", patch)
 
 
-def test_kubectl_get_shows_engine_shards_backlog_oldest_workers_ready_and_age(here: Kubectl) -> None:
-    here.apply(document("Queue", {"shards": 6}), document("Counter", {"type": "topk"}))
+def test_kubectl_get_shows_engine_shards_backlog_oldest_workers_ready_and_age(namespaced: Kubectl) -> None:
+    namespaced.apply(document("Queue", {"shards": 6}), document("Counter", {"type": "topk"}))
     workers = [{"name": "mailer", "replicas": 3, "ready": 2}]
     figures = {"backlog": 12, "oldestAge": "1m30s", "consumers": workers}
-    patch_status(here, f"hgq/{SUBJECT}", {**figures, "conditions": [CONDITION]})
-    patch_status(here, f"hgc/{SUBJECT}", {"keys": 7, "conditions": [CONDITION]})
-    head, row = (line.split() for line in here.run("get", "queues").splitlines())
+    patch_status(namespaced, f"hgq/{SUBJECT}", {**figures, "conditions": [CONDITION]})
+    patch_status(namespaced, f"hgc/{SUBJECT}", {"keys": 7, "conditions": [CONDITION]})
+    head, row = (line.split() for line in namespaced.run("get", "queues").splitlines())
     assert head == ["NAME", "ENGINE", "SHARDS", "BACKLOG", "OLDEST", "WORKERS", "READY", "AGE"]
     assert row[:-1] == [SUBJECT, "timeline", "6", "12", "1m30s", "2", "True"]
-    head, row = (line.split() for line in here.run("get", "counters").splitlines())
+    head, row = (line.split() for line in namespaced.run("get", "counters").splitlines())
     assert head == ["NAME", "TYPE", "KEYS", "READY", "AGE"]
     assert row[:-1] == [SUBJECT, "topk", "7", "True"]
 
 
-def test_kubectl_scale_sets_the_shards_and_reads_what_is_in_force(here: Kubectl) -> None:
-    here.apply(document("Queue", {"shards": 6}))
-    patch_status(here, f"hgq/{SUBJECT}", {"replicas": 6, "selector": "headgate.io/queue=subject"})
-    here.run("scale", f"queue/{SUBJECT}", "--replicas=12")
-    path = f"/apis/{GROUP}/{VERSION}/namespaces/{here.namespace}/queues/{SUBJECT}/scale"
-    scale = json.loads(here.run("get", "--raw", path))
+def test_kubectl_scale_sets_the_shards_and_reads_what_is_in_force(namespaced: Kubectl) -> None:
+    namespaced.apply(document("Queue", {"shards": 6}))
+    patch_status(namespaced, f"hgq/{SUBJECT}", {"replicas": 6, "selector": "headgate.io/queue=subject"})
+    namespaced.run("scale", f"queue/{SUBJECT}", "--replicas=12")
+    path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespaced.namespace}/queues/{SUBJECT}/scale"
+    scale = json.loads(namespaced.run("get", "--raw", path))
     assert (scale["spec"], scale["status"]) == (
         {"replicas": 12},
         {"replicas": 6, "selector": "headgate.io/queue=subject"},
     )
-    assert here.get("hgq", SUBJECT)["spec"]["shards"] == 12
+    assert namespaced.get("hgq", SUBJECT)["spec"]["shards"] == 12
 
 
-def test_scaling_an_extent_queue_past_its_most_extents_is_refused(here: Kubectl) -> None:
-    here.apply(document("Queue", {"engine": "extent"}))
+def test_scaling_an_extent_queue_past_its_most_extents_is_refused(namespaced: Kubectl) -> None:
+    namespaced.apply(document("Queue", {"engine": "extent"}))
     with pytest.raises(KubectlRefused) as raised:
-        here.run("scale", f"queue/{SUBJECT}", "--replicas=17")
+        namespaced.run("scale", f"queue/{SUBJECT}", "--replicas=17")
     assert "shards is the fewest open extents" in refusal(raised.value)
 
 
-def test_a_status_is_written_apart_from_the_spec_and_keeps_what_the_model_knows(here: Kubectl) -> None:
-    here.apply(document("Queue", {}))
+def test_a_status_is_written_apart_from_the_spec_and_keeps_what_the_model_knows(namespaced: Kubectl) -> None:
+    namespaced.apply(document("Queue", {}))
     status = {
         "observedGeneration": 1,
         "conditions": [CONDITION],
@@ -453,25 +453,25 @@ def test_a_status_is_written_apart_from_the_spec_and_keeps_what_the_model_knows(
         "repair": {"lastResult": "Succeeded", "lastRun": "2026-11-18T09:00:00Z"},
         "bulk": {"nightly": {"state": "Succeeded", "done": 5, "failed": 0}},
     }
-    patch_status(here, f"hgq/{SUBJECT}", status)
-    kept = here.get("hgq", SUBJECT)
+    patch_status(namespaced, f"hgq/{SUBJECT}", status)
+    kept = namespaced.get("hgq", SUBJECT)
     assert kept["status"] == status
     assert kept["metadata"]["generation"] == 1
     assert not isinstance(check_resource(kept), list)
 
 
-def test_a_pod_template_is_kept_to_the_last_key(here: Kubectl) -> None:
+def test_a_pod_template_is_kept_to_the_last_key(namespaced: Kubectl) -> None:
     template = {"spec": {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "worker", "env": [{"name": "A"}]}]}}
     consumer = {"name": "a", "handler": "a:b", "template": template}
-    here.apply(document("Queue", {"consumers": [consumer]}))
-    assert here.get("hgq", SUBJECT)["spec"]["consumers"][0]["template"] == template
+    namespaced.apply(document("Queue", {"consumers": [consumer]}))
+    assert namespaced.get("hgq", SUBJECT)["spec"]["consumers"][0]["template"] == template
 
 
-def test_two_managers_own_a_consumer_each(here: Kubectl) -> None:
+def test_two_managers_own_a_consumer_each(namespaced: Kubectl) -> None:
     """Lists are maps by name, so that server-side apply merges them and no manager removes what another has set."""
     for name in ("billing", "search"):
         spec = {"engine": "extent", "consumers": [{"name": name, "handler": "a:b"}]}
         made = json.dumps(document("Queue", spec))
-        here.run("apply", "--server-side", f"--field-manager={name}", "-f", "-", stdin=made)
-    consumers = here.get("hgq", SUBJECT)["spec"]["consumers"]
+        namespaced.run("apply", "--server-side", f"--field-manager={name}", "-f", "-", stdin=made)
+    consumers = namespaced.get("hgq", SUBJECT)["spec"]["consumers"]
     assert [consumer["name"] for consumer in consumers] == ["billing", "search"]

@@ -49,15 +49,15 @@ class Dev:
         assert self.process.stdout is not None
         self.lines.extend(line.rstrip("\n") for line in self.process.stdout)
 
-    def said(self, pattern: str, *, times: int = 1, within_s: float = 120) -> list[re.Match[str]]:
+    def wait_for_line(self, pattern: str, *, times: int = 1, within_s: float = 120) -> list[re.Match[str]]:
         """Wait for lines."""
         matches: list[re.Match[str]] = []
 
-        def has_said() -> bool:
+        def has_line() -> bool:
             matches[:] = [each for line in self.lines if (each := re.search(pattern, line))]
             return len(matches) >= times or self.process.poll() is not None
 
-        assert wait_until(has_said, timeout_s=within_s), "\n".join(self.lines)
+        assert wait_until(has_line, timeout_s=within_s), "\n".join(self.lines)
         assert len(matches) >= times, "\n".join(self.lines)
         return matches
 
@@ -87,12 +87,17 @@ class Dev:
 
 
 @contextmanager
-def dev(*files: Path, told: dict[str, str] | None = None, folder: Path = ROOT) -> Iterator[Dev]:
+def dev(*files: Path, connection_variables: dict[str, str] | None = None, folder: Path = ROOT) -> Iterator[Dev]:
     """Started from the project's folder by default, as `make dev` does; nothing of it is left afterwards."""
     mine = {
         name: value for name, value in os.environ.items() if name not in ("CONTACT_POINTS", "USERNAME", "PASSWORD")
     }
-    environment = {**mine, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1", **(told or {})}
+    environment = {
+        **mine,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYTHONUNBUFFERED": "1",
+        **(connection_variables or {}),
+    }
     with subprocess.Popen(
         [sys.executable, "-m", "headgate.cli.main", "dev", *map(str, files)],
         cwd=folder,
@@ -140,12 +145,12 @@ def test_a_newcomer_has_a_message_handled_tries_what_he_is_reported_changes_a_fi
     file.write_text(EXAMPLE.read_text())
     began_s = time.monotonic()
     with dev(file) as begun:
-        begun.said("Ctrl-C ends it")
-        begun.said("^$", times=2)
+        begun.wait_for_line("Ctrl-C ends it")
+        begun.wait_for_line("^$", times=2)
         sourced, send, *others = suggested(begun)
         sent = another_terminal(sourced, send)
         assert (0, 10) == (sent.returncode, len(sent.stdout.splitlines())), sent
-        assert 10 == len({each[1] for each in begun.said(r"sent 'hello' to (you-\d+)", times=10)})
+        assert 10 == len({each[1] for each in begun.wait_for_line(r"sent 'hello' to (you-\d+)", times=10)})
         took_s = time.monotonic() - began_s
         measured(f"headgate dev, from nothing to ten messages handled: {took_s:.1f} s")
         assert took_s < 4 * MESSAGE_WITHIN_S
@@ -161,19 +166,19 @@ def test_a_newcomer_has_a_message_handled_tries_what_he_is_reported_changes_a_fi
         # A worker that dies is restarted.
         (mailer,) = [each for each in begun.descendants() if is_worker(each, "shop/emails")]
         os.kill(mailer.pid, signal.SIGKILL)
-        begun.said(r"emails/mailer .* was killed by SIGKILL; restarting")
-        begun.said("worker started", times=2)
+        begun.wait_for_line(r"emails/mailer .* was killed by SIGKILL; restarting")
+        begun.wait_for_line("worker started", times=2)
 
         # A file that is changed is obeyed.
         file.write_text("spec: [")
-        begun.said(r"^files +\| .*emails\.yaml")
+        begun.wait_for_line(r"^files +\| .*emails\.yaml")
         file.write_text(EXAMPLE.read_text() + ANOTHER)
-        begun.said("queue/shop/letters created")
-        begun.said(r"letters/scribe .*worker started")
+        begun.wait_for_line("queue/shop/letters created")
+        begun.wait_for_line(r"letters/scribe .*worker started")
 
         assert 0 == begun.end(signal.SIGINT)
-        begun.said(r"worker stopped +queue=shop/letters")
-        begun.said("its data stays for the next run")
+        begun.wait_for_line(r"worker stopped +queue=shop/letters")
+        begun.wait_for_line("its data stays for the next run")
 
 
 def test_a_handler_whose_code_is_changed_is_begun_with_the_new_code(cassandra: Serving, tmp_path: Path) -> None:
@@ -188,15 +193,15 @@ def test_a_handler_whose_code_is_changed_is_begun_with_the_new_code(cassandra: S
     send = [sys.executable, "-m", "headgate.cli.main", "put", "shop/letters"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
     try:
-        with dev(tmp_path / "queues.yaml", told=variables, folder=tmp_path) as begun:
-            begun.said("worker started")
+        with dev(tmp_path / "queues.yaml", connection_variables=variables, folder=tmp_path) as begun:
+            begun.wait_for_line("worker started")
             subprocess.run([*send, "first"], env=environment, check=True, stdout=subprocess.DEVNULL)
-            begun.said("old first")
+            begun.wait_for_line("old first")
             (tmp_path / "mine" / "words.py").write_text("WORD = 'brand new'\n")
-            begun.said("worker started", times=2)
+            begun.wait_for_line("worker started", times=2)
             subprocess.run([*send, "second"], env=environment, check=True, stdout=subprocess.DEVNULL)
-            begun.said("brand new second")
-            begun.said("worker stopped")
+            begun.wait_for_line("brand new second")
+            begun.wait_for_line("worker stopped")
     finally:
         cassandra.cql("DROP KEYSPACE IF EXISTS dev_of_changes")
 
@@ -214,18 +219,18 @@ def test_on_a_cassandra_of_ones_own_nothing_is_started_and_each_way_to_end_ends_
     file.write_text(EXAMPLE.read_text())
     variables = {**cassandra.environment(), "KEYSPACE": "dev_of_ones_own"}
     try:
-        with dev(file, told=variables) as begun:
-            begun.said("worker started")
+        with dev(file, connection_variables=variables) as begun:
+            begun.wait_for_line("worker started")
             assert 0 == begun.end(signal.SIGHUP)
             assert not any(re.match(r"cassandra +\| (starting|stopping)", line) for line in begun.lines), begun.lines
-        with dev(file, told=variables) as begun:
-            begun.said("worker started")
+        with dev(file, connection_variables=variables) as begun:
+            begun.wait_for_line("worker started")
             left = begun.descendants()
             begun.process.kill()
             begun.process.wait()
             assert wait_until(lambda: not any(each.alive() for each in left), timeout_s=40)
-        with dev(file, told=variables) as begun:
-            begun.said("apply")
+        with dev(file, connection_variables=variables) as begun:
+            begun.wait_for_line("apply")
             assert 0 == begun.end(signal.SIGTERM)
     finally:
         cassandra.cql("DROP KEYSPACE IF EXISTS dev_of_ones_own")
@@ -236,7 +241,7 @@ def test_ended_while_its_cassandra_starts_it_leaves_none(tmp_path: Path, instant
     file = tmp_path / "emails.yaml"
     file.write_text(EXAMPLE.read_text())
     with dev(file) as begun:
-        begun.said("starting" if instant != "when it has just been found" else r"cassandra +\| ready at")
+        begun.wait_for_line("starting" if instant != "when it has just been found" else r"cassandra +\| ready at")
         if instant == "when there is one":
             assert wait_until(lambda: any(map(is_java, begun.descendants())), timeout_s=30)
         assert begun.end(signal.SIGTERM) in (0, 1)
@@ -282,5 +287,5 @@ def test_a_file_that_is_wrong_is_reported_before_anything_is_started(
         file.write_text(text)
     with dev(file) as begun:
         assert 2 == begun.process.wait(60)
-        begun.said(re.escape(message))
+        begun.wait_for_line(re.escape(message))
         assert not any("Traceback" in line or "starting" in line for line in begun.lines), begun.lines

@@ -37,7 +37,7 @@ class Shell:
     names: Mapping[str, str]
     """What stands on the page, and what it is here."""
 
-    def as_here(self, text: str) -> str:
+    def as_in_checkout(self, text: str) -> str:
         """The text with names of servers and registry as they are here."""
         for there, local in self.names.items():
             text = text.replace(there, local)
@@ -45,9 +45,9 @@ class Shell:
 
     def run(self, example: Example) -> str:
         """A block, line by line, until one fails."""
-        return self.say(f"set -euo pipefail\n{self.as_here(example.text)}")
+        return self.run_line(f"set -euo pipefail\n{self.as_in_checkout(example.text)}")
 
-    def say(self, script: str) -> str:
+    def run_line(self, script: str) -> str:
         """What a script writes."""
         done = subprocess.run(
             ["bash", "-c", script],
@@ -116,7 +116,7 @@ def run_of(page: str, shell: Shell) -> Iterator[tuple[Example, str]]:
     """Each block of a page that is run, with what it wrote; files of values are written where they stand."""
     for example in examples_of(page):
         if example.language == "yaml" and example.words[:1] == ("values",):
-            (shell.folder / example.words[1]).write_text(shell.as_here(example.text))
+            (shell.folder / example.words[1]).write_text(shell.as_in_checkout(example.text))
         elif example.is_run:
             yield example, shell.run(example)
 
@@ -142,7 +142,7 @@ def test_a_newcomer_installs_uses_checks_and_removes_by_the_pages_alone(
 
 def is_drained(shell: Shell) -> bool:
     """Whether all that was sent was handled."""
-    text = shell.say("headgate stats shop/emails -o json")
+    text = shell.run_line("headgate stats shop/emails -o json")
     return '"backlog": 0, "in_flight": 0' in text
 
 
@@ -152,14 +152,14 @@ def test_make_demo_on_a_cluster_that_is_there_shows_all_of_it_and_make_down_remo
 ) -> None:
     kubectl = kubernetes.kubectl
     context = kubectl.run("config", "current-context").strip()
-    values = (shell.as_here("registry: registry.example")).replace("tag:", "").replace("registry:", "").split()
+    values = (shell.as_in_checkout("registry: registry.example")).replace("tag:", "").replace("registry:", "").split()
     asked = f"CONTEXT={context} REGISTRY={values[0]} TAG={values[1]}"
     environment = {**shell.environment, "HEADGATE_STATE": str(tmp_path), "PYTHONPATH": "workers:."}
     there = Shell(ROOT, environment, {})
     try:
-        text = there.say(f"make demo {asked}")
+        text = there.run_line(f"make demo {asked}")
     finally:
-        there.say("make down")
+        there.run_line("make down")
     assert text.startswith("headgate demo, on a Kubernetes")
     assert "and 0 again" in text
     assert "page-1 was viewed" in text

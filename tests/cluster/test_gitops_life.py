@@ -23,7 +23,7 @@ from dev.cluster.kubectl import Kubectl, KubectlRefused, names_of, refusal
 from headgate.testing.cassandra import Cassandra
 from headgate.testing.processes import Server, wait_until
 from tests.cluster.chart_release import OPERATOR, RELEASE, Release, release_of
-from tests.cluster.life_books import Books, counted_in_the_end, kept_books
+from tests.cluster.life_books import LifeRecord, counted_in_the_end, open_ledger
 from tests.cluster.life_changes import BORN, CHANGES, IMMUTABLE
 from tests.cluster.listener import Listener, listening
 from tests.unit.health_readers import argo_health
@@ -41,9 +41,9 @@ class Life:
 
     kubernetes: KubernetesUnderTest
     release: Release
-    here: Kubectl
+    namespaced: Kubectl
     cassandra: Cassandra
-    books: Books
+    ledger: LifeRecord
 
     # ---- what is seen
 
@@ -53,7 +53,7 @@ class Life:
         def holds(observation: dict[str, Any]) -> bool:
             return argo_health(observation)[0] == health
 
-        return self.here.wait_for(kind, name, holds, what=f"is {health}", timeout_s=READY_WITHIN_S)
+        return self.namespaced.wait_for(kind, name, holds, what=f"is {health}", timeout_s=READY_WITHIN_S)
 
     def all_settled(self) -> None:
         """Every resource."""
@@ -64,7 +64,7 @@ class Life:
         """The operator's children here, with their uids."""
         entries = {}
         for kind in CHILDREN:
-            for one in self.here.list(kind, "app.kubernetes.io/managed-by=headgate"):
+            for one in self.namespaced.list(kind, "app.kubernetes.io/managed-by=headgate"):
                 entries[kind, str(one["metadata"]["name"])] = str(one["metadata"]["uid"])
         return entries
 
@@ -77,31 +77,31 @@ class Life:
             ("letters-dead", {"shards": 1}),
             ("emails-dead", {"shards": 1}),
         ):
-            self.here.apply(document("Queue", name, spec))
-        self.here.apply(document("Counter", "page-views", BORN["Counter"]))
+            self.namespaced.apply(document("Queue", name, spec))
+        self.namespaced.apply(document("Counter", "page-views", BORN["Counter"]))
         self.all_settled()
 
     def change(self, kind: str, change: Change) -> None:
         """As `kubectl patch` does, or git."""
         resource = "/".join(KINDS[kind])
-        self.here.run("patch", resource, "--type=merge", "-p", json.dumps({"spec": change}))
+        self.namespaced.run("patch", resource, "--type=merge", "-p", json.dumps({"spec": change}))
         self.settled(*KINDS[kind], "Suspended" if change.get("paused") else "Healthy")
 
     def refuse(self) -> None:
         """Nothing immutable changes, and the API server names the field."""
         for kind, changes in IMMUTABLE.items():
-            before = self.here.get(*KINDS[kind])["metadata"]["generation"]
+            before = self.namespaced.get(*KINDS[kind])["metadata"]["generation"]
             for change in changes:
                 with pytest.raises(KubectlRefused) as refused:
                     patch = json.dumps({"spec": change})
-                    self.here.run("patch", "/".join(KINDS[kind]), "--type=merge", "-p", patch)
+                    self.namespaced.run("patch", "/".join(KINDS[kind]), "--type=merge", "-p", patch)
                 assert "fixed when" in refusal(refused.value)
-            assert before == self.here.get(*KINDS[kind])["metadata"]["generation"]
+            assert before == self.namespaced.get(*KINDS[kind])["metadata"]["generation"]
 
     def scale(self, shards: int) -> None:
         """`kubectl scale`: another generation, in force."""
-        self.here.run("scale", "queue/emails", f"--replicas={shards}")
-        self.here.wait_for(
+        self.namespaced.run("scale", "queue/emails", f"--replicas={shards}")
+        self.namespaced.wait_for(
             "queue",
             "emails",
             lambda observation: observation["status"].get("replicas") == shards,
@@ -114,7 +114,7 @@ class Life:
         before = self.children()
         assert {kind for kind, _ in before} >= {"deployment", "cronjob", "serviceaccount", "secret"}
         for kind, name in before:
-            self.here.delete(kind, name, wait=False)
+            self.namespaced.delete(kind, name, wait=False)
 
         def are_back() -> bool:
             now = self.children()
@@ -125,13 +125,13 @@ class Life:
 
     def end(self, environment: Mapping[str, str]) -> None:
         """The books close, then the team deletes its resources and the platform its chart."""
-        self.books.close()
-        self.books.wait_until_balanced(timeout_s=BALANCED_WITHIN_S)
-        assert self.books.counted == counted_in_the_end(environment, f"{self.here.namespace}/page-views")
+        self.ledger.close()
+        self.ledger.wait_until_balanced(timeout_s=BALANCED_WITHIN_S)
+        assert self.ledger.counted == counted_in_the_end(environment, f"{self.namespaced.namespace}/page-views")
         for kind, name in (*KINDS.values(), ("queue", "emails-dead"), ("queue", "letters-dead")):
-            self.here.run("patch", kind, name, "--type=merge", "-p", '{"spec": {"deletionPolicy": "Delete"}}')
+            self.namespaced.run("patch", kind, name, "--type=merge", "-p", '{"spec": {"deletionPolicy": "Delete"}}')
             self.settled(kind, name)
-        self.here.run(
+        self.namespaced.run(
             "delete", "queues,counters", "--all", "--wait=true", f"--timeout={GONE_WITHIN_S:.0f}s", timeout_s=200
         )
         assert wait_until(lambda: self.children() == {}, timeout_s=GONE_WITHIN_S, every_s=1.0), self.children()
@@ -151,7 +151,7 @@ class Life:
         theirs = "deployments,serviceaccounts,roles,rolebindings,leases,jobs"
         everywhere = "clusterroles,clusterrolebindings"
         return [
-            *names_of(self.here.list(ours)),
+            *names_of(self.namespaced.list(ours)),
             *names_of(self.release.kubectl.list(theirs, f"app.kubernetes.io/instance={RELEASE}")),
             *names_of(self.release.kubectl.list(everywhere, f"app.kubernetes.io/instance={RELEASE}")),
         ]
@@ -182,7 +182,7 @@ def last_words(release: Release) -> str:
 def lived(
     kubernetes: KubernetesUnderTest,
     release: Release,
-    here: Kubectl,
+    namespaced: Kubectl,
     cassandra: Cassandra,
     listener: Listener,
     *,
@@ -192,16 +192,16 @@ def lived(
     release.install()
     module = listener.handler + "\nhandle_too = handle\n"
     metadata = {"name": "handler"}
-    here.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"life.py": module}})
+    namespaced.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"life.py": module}})
     environment = {**cassandra.environment(), "KEYSPACE": release.keyspace}
-    life = Life(kubernetes, release, here, cassandra, Books(listener))
+    life = Life(kubernetes, release, namespaced, cassandra, LifeRecord(listener))
     life.apply()
-    own = here.get("secret", "headgate-connection")
-    here.apply({**own, "metadata": {"name": "own-connection"}})
-    queue, counter = f"{here.namespace}/emails", f"{here.namespace}/page-views"
+    own = namespaced.get("secret", "headgate-connection")
+    namespaced.apply({**own, "metadata": {"name": "own-connection"}})
+    queue, counter = f"{namespaced.namespace}/emails", f"{namespaced.namespace}/page-views"
     try:
-        with kept_books(environment, listener, queue, counter, a_second=a_second) as books:
-            yield replace(life, books=books)
+        with open_ledger(environment, listener, queue, counter, a_second=a_second) as ledger:
+            yield replace(life, ledger=ledger)
     except BaseException:
         sys.stdout.write(last_words(release))
         raise
@@ -238,7 +238,7 @@ def test_a_life_in_short_loses_nothing_and_leaves_nothing(
         life.scale(4)
         life.delete_children()
         life.end(task_environment(life))
-        measured(told(life.books))
+        measured(describe_record(life.ledger))
 
 
 @pytest.mark.slow
@@ -262,7 +262,7 @@ def test_a_whole_life_loses_nothing_and_leaves_nothing(
         silent(life, api_server(kubernetes))
         silent(life, near_cassandra.node.server)
         life.end(task_environment(life))
-        measured(told(life.books))
+        measured(describe_record(life.ledger))
 
 
 @pytest.mark.slow
@@ -277,13 +277,13 @@ def test_workers_and_operator_are_rolled_under_load_with_balanced_books(
     with lived(kubernetes, release, k8s_namespace, near_cassandra, listener, a_second=100) as life:
         for round_ in range(3):
             change = {"template": {"metadata": {"annotations": {"example.org/round": str(round_)}}}}
-            consumer = life.here.get("queue", "emails")["spec"]["consumers"][0]
+            consumer = life.namespaced.get("queue", "emails")["spec"]["consumers"][0]
             consumer["template"] = {**consumer["template"], **change["template"]}
             life.change("Queue", {"consumers": [consumer]})
             upgraded(life, level="debug" if round_ % 2 == 0 else "info")
         life.end(task_environment(life))
-        measured(told(life.books))
-        assert len(life.books.put) > 500
+        measured(describe_record(life.ledger))
+        assert len(life.ledger.put) > 500
 
 
 # ---- steps of a whole life
@@ -316,18 +316,18 @@ def rolled(life: Life) -> None:
 
 def silent(life: Life, server: Server) -> None:
     """A server neither answers nor refuses for a minute. The operator applies changes made afterwards."""
-    acknowledged = len(life.books.put)
+    acknowledged = len(life.ledger.put)
     server.pause()
     try:
         wait_until(lambda: False, timeout_s=SILENT_S)
     finally:
         server.resume()
-    life.here.wait_for("queue", "emails", lambda _: True, what="can be read again", timeout_s=READY_WITHIN_S)
-    visibility = life.here.get("queue", "emails")["spec"]["visibilityTimeout"]
+    life.namespaced.wait_for("queue", "emails", lambda _: True, what="can be read again", timeout_s=READY_WITHIN_S)
+    visibility = life.namespaced.get("queue", "emails")["spec"]["visibilityTimeout"]
     life.change("Queue", {"visibilityTimeout": "40s" if visibility != "40s" else "45s"})
     life.release.until_led()
     life.all_settled()
-    assert wait_until(lambda: len(life.books.put) > acknowledged, timeout_s=READY_WITHIN_S)
+    assert wait_until(lambda: len(life.ledger.put) > acknowledged, timeout_s=READY_WITHIN_S)
 
 
 def api_server(kubernetes: KubernetesUnderTest) -> Server:
@@ -337,10 +337,10 @@ def api_server(kubernetes: KubernetesUnderTest) -> Server:
     return Server(name, [], log=Path(plan.logs) / f"{name}.log", pid_file=plan.pids / name)
 
 
-def told(books: Books) -> str:
+def describe_record(ledger: LifeRecord) -> str:
     """A summary of a life."""
-    troubles = {name: books.troubles.count(name) for name in sorted(set(books.troubles))}
+    failures = {name: ledger.failures.count(name) for name in sorted(set(ledger.failures))}
     return (
-        f"{len(books.put)} messages acknowledged and handled, {books.handled_twice()} deliveries twice; "
-        f"{books.counted} counted; attempts that were repeated: {troubles or 'none'}"
+        f"{len(ledger.put)} messages acknowledged and handled, {ledger.handled_twice()} deliveries twice; "
+        f"{ledger.counted} counted; attempts that were repeated: {failures or 'none'}"
     )

@@ -41,16 +41,16 @@ def ours() -> Iterator[Built]:
 def test_commands_report_the_projects_version_whichever_process_runs_them(
     ours: Built, command: str, user: str
 ) -> None:
-    assert VERSION == ours.said(command, "--version", user=user).split()[-1]
+    assert VERSION == ours.output_of(command, "--version", user=user).split()[-1]
 
 
 @pytest.mark.parametrize("command", ["worker", "repair", "gc", "apply", "plan"])
 def test_every_process_of_a_queue_finds_all_that_it_needs(ours: Built, command: str) -> None:
-    assert f"Usage: headgate {command}" in ours.said("headgate", command, "--help")
+    assert f"Usage: headgate {command}" in ours.output_of("headgate", command, "--help")
 
 
 def test_every_module_of_the_data_plane_and_the_operator_can_be_imported(ours: Built) -> None:
-    count = ours.said("python3", "-c", IMPORT_ALL, "headgate,headgate_operator", "headgate.testing")
+    count = ours.output_of("python3", "-c", IMPORT_ALL, "headgate,headgate_operator", "headgate.testing")
     assert int(count) > 200
 
 
@@ -61,7 +61,9 @@ def test_the_operator_states_in_one_line_that_it_finds_no_cluster(ours: Built) -
 
 
 def test_workers_run_on_the_fast_loop_and_sketches_are_there(ours: Built) -> None:
-    assert "" == ours.said("python3", "-c", "import uvloop, datasketches, prometheus_client, opentelemetry.trace")
+    assert "" == ours.output_of(
+        "python3", "-c", "import uvloop, datasketches, prometheus_client, opentelemetry.trace"
+    )
 
 
 def test_what_is_imported_was_compiled_when_the_image_was_built(ours: Built) -> None:

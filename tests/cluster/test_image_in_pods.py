@@ -28,7 +28,7 @@ PI_WITHIN_S = 240
 
 
 @pytest.fixture
-def here(k8s_namespace: Kubectl) -> Kubectl:
+def namespaced(k8s_namespace: Kubectl) -> Kubectl:
     """A namespace that refuses whatever asks for more than the least."""
     namespace = str(k8s_namespace.namespace)
     k8s_namespace.run("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
@@ -57,12 +57,12 @@ def pod(name: str, tag: str, **container: Any) -> dict[str, Any]:
     }
 
 
-def test_a_restricted_pod_runs_the_very_image_that_docker_has_built(here: Kubectl, headgate_image: str) -> None:
-    here.apply(pod("version", headgate_image, command=["headgate", "--version"]))
-    observation = here.wait_for(
+def test_a_restricted_pod_runs_the_very_image_that_docker_has_built(namespaced: Kubectl, headgate_image: str) -> None:
+    namespaced.apply(pod("version", headgate_image, command=["headgate", "--version"]))
+    observation = namespaced.wait_for(
         "pod", "version", lambda it: it["status"]["phase"] in ("Succeeded", "Failed"), what="ended"
     )
-    assert "Succeeded" == observation["status"]["phase"], here.logs("version")
+    assert "Succeeded" == observation["status"]["phase"], namespaced.logs("version")
     built = image.build_image("headgate")
     report = observation["status"]["containerStatuses"][0]["imageID"]
     assert any(name in report for name in (built.id, built.digest)), report
@@ -70,9 +70,9 @@ def test_a_restricted_pod_runs_the_very_image_that_docker_has_built(here: Kubect
 
 @pytest.mark.slow  # the image has a gigabyte, and two JVMs start
 def test_spark_on_kubernetes_starts_driver_and_executor_from_the_image_as_any_user(
-    here: Kubectl, spark_image: str
+    namespaced: Kubectl, spark_image: str
 ) -> None:
-    here.apply(*account(here))
+    namespaced.apply(*account(namespaced))
     template = pod("executor", spark_image)
     template["spec"]["containers"][0] = {
         **template["spec"]["containers"][0],
@@ -85,7 +85,7 @@ def test_spark_on_kubernetes_starts_driver_and_executor_from_the_image_as_any_us
         "data": {"executor.yaml": json.dumps(template)},
     }
     settings = {
-        "spark.kubernetes.namespace": here.namespace,
+        "spark.kubernetes.namespace": namespaced.namespace,
         "spark.kubernetes.container.image": spark_image,
         "spark.kubernetes.driver.pod.name": "driver",
         "spark.kubernetes.executor.podTemplateFile": "/template/executor.yaml",
@@ -111,20 +111,20 @@ def test_spark_on_kubernetes_starts_driver_and_executor_from_the_image_as_any_us
     driver["spec"]["serviceAccountName"] = "driver"
     driver["spec"]["volumes"].append({"name": "template", "configMap": {"name": "executor"}})
     driver["spec"]["containers"][0]["volumeMounts"].append({"name": "template", "mountPath": "/template"})
-    here.apply(files, driver)
+    namespaced.apply(files, driver)
     ends = wait_until(
-        lambda: here.get("pod", "driver")["status"]["phase"] in ("Succeeded", "Failed"), timeout_s=PI_WITHIN_S
+        lambda: namespaced.get("pod", "driver")["status"]["phase"] in ("Succeeded", "Failed"), timeout_s=PI_WITHIN_S
     )
-    observation, message = here.get("pod", "driver"), here.logs("driver")
+    observation, message = namespaced.get("pod", "driver"), namespaced.logs("driver")
     assert ends, message[-3000:]
     assert "Succeeded" == observation["status"]["phase"], message[-3000:]
     assert "Pi is roughly 3.1" in message
-    (executor,) = here.list("pods", "spark-role=executor")
+    (executor,) = namespaced.list("pods", "spark-role=executor")
     assert spark_image == executor["spec"]["containers"][0]["image"]
-    assert "Successfully registered with driver" in here.logs(executor["metadata"]["name"])
+    assert "Successfully registered with driver" in namespaced.logs(executor["metadata"]["name"])
 
 
-def account(here: Kubectl) -> list[dict[str, Any]]:
+def account(namespaced: Kubectl) -> list[dict[str, Any]]:
     """The rights of a driver: its executors."""
     rules = [
         {
@@ -133,7 +133,7 @@ def account(here: Kubectl) -> list[dict[str, Any]]:
             "verbs": ["get", "list", "watch", "create", "patch", "update", "delete", "deletecollection"],
         }
     ]
-    subject = {"kind": "ServiceAccount", "name": "driver", "namespace": here.namespace}
+    subject = {"kind": "ServiceAccount", "name": "driver", "namespace": namespaced.namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "driver"}
     api = "rbac.authorization.k8s.io/v1"
     return [

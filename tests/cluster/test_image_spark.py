@@ -60,12 +60,12 @@ def test_an_executor_that_spark_has_reported_nothing_reports_it_in_one_line(spar
 
 def test_spark_stands_where_its_own_images_have_it(spark: Built) -> None:
     script = "ls -d /opt/spark/bin/spark-submit /opt/spark/conf /opt/java/bin/java /opt/headgate/bulk.py"
-    assert 4 == len(spark.said("sh", "-c", script).splitlines())
-    assert int(spark.said("sh", "-c", "ls /opt/spark/jars | grep -c kubernetes")) > 5
+    assert 4 == len(spark.output_of("sh", "-c", script).splitlines())
+    assert int(spark.output_of("sh", "-c", "ls /opt/spark/jars | grep -c kubernetes")) > 5
 
 
 def test_the_data_plane_and_the_jobs_can_be_imported(spark: Built) -> None:
-    assert "" == spark.said(
+    assert "" == spark.output_of(
         "python3", "-c", "import headgate, headgate_spark.entrypoint, pyspark, pyarrow, datasketches"
     )
 

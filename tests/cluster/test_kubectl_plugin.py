@@ -55,7 +55,7 @@ def definitions(kubernetes: KubernetesUnderTest) -> Kubectl:
 
 
 @pytest.fixture
-def here(definitions: Kubectl, k8s_namespace: Kubectl) -> Kubectl:
+def namespaced(definitions: Kubectl, k8s_namespace: Kubectl) -> Kubectl:
     """A namespace with a queue."""
     k8s_namespace.apply(queue())
     return k8s_namespace
@@ -100,37 +100,39 @@ def namespace_of(kubectl: Kubectl) -> str:
     return kubectl.namespace
 
 
-def test_a_process_that_may_patch_queues_pauses_and_resumes(here: Kubectl, calling: Calling, tmp_path: Path) -> None:
-    namespace = namespace_of(here)
-    user = person(here, tmp_path, {namespace: [(*QUEUES, "get,patch")]})
+def test_a_process_that_may_patch_queues_pauses_and_resumes(
+    namespaced: Kubectl, calling: Calling, tmp_path: Path
+) -> None:
+    namespace = namespace_of(namespaced)
+    user = person(namespaced, tmp_path, {namespace: [(*QUEUES, "get,patch")]})
     code, out, err = calling.plugin(user, "pause", "queue/emails")
     assert (0, "") == (code, err)
     assert out.startswith(f"queue {namespace}/emails is paused\nnote: ")
-    assert here.get("queue", "emails")["spec"]["paused"] is True
+    assert namespaced.get("queue", "emails")["spec"]["paused"] is True
     assert (0, f"queue {namespace}/emails is paused already\n", "") == calling.plugin(user, "pause", "queue/emails")
     assert 0 == calling.plugin(user, "resume", "hgq/emails", "-n", namespace)[0]
-    assert here.get("queue", "emails")["spec"]["paused"] is False
+    assert namespaced.get("queue", "emails")["spec"]["paused"] is False
 
 
-def test_a_process_that_applies_the_spec_is_named_2(here: Kubectl, calling: Calling, tmp_path: Path) -> None:
-    here.run(
+def test_a_process_that_applies_the_spec_is_named_2(namespaced: Kubectl, calling: Calling, tmp_path: Path) -> None:
+    namespaced.run(
         "apply", "--server-side", "--force-conflicts", "--field-manager=argocd-controller", "-f", "-",
         stdin=json.dumps(queue()),
     )  # fmt: skip
-    user = person(here, tmp_path, {namespace_of(here): [(*QUEUES, "get,patch")]})
+    user = person(namespaced, tmp_path, {namespace_of(namespaced): [(*QUEUES, "get,patch")]})
     assert "note: argocd-controller applies its spec" in calling.plugin(user, "pause", "queue/emails")[1]
 
 
 def test_the_right_that_is_missing_is_named_as_the_server_reports_it(
-    here: Kubectl, calling: Calling, tmp_path: Path
+    namespaced: Kubectl, calling: Calling, tmp_path: Path
 ) -> None:
-    namespace = namespace_of(here)
+    namespace = namespace_of(namespaced)
     message = (
         "Your account lacks a right in this cluster; ask for the right to {} queues.headgate.io in namespace {}\n"
     )
-    nobody = person(here, tmp_path, {namespace: []})
+    nobody = person(namespaced, tmp_path, {namespace: []})
     assert (1, "", message.format("get", namespace)) == calling.plugin(nobody, "why", "queue/emails")
-    reader = person(here, tmp_path, {namespace: [(*QUEUES, "get")]})
+    reader = person(namespaced, tmp_path, {namespace: [(*QUEUES, "get")]})
     assert (1, "", message.format("patch", namespace)) == calling.plugin(reader, "pause", "queue/emails")
     code, _, err = calling.plugin(reader, "why", "queue/other")
     assert (2, "There is no queue other in the namespace of your context; see `kubectl get queues -A`\n") == (
@@ -143,30 +145,30 @@ def test_the_right_that_is_missing_is_named_as_the_server_reports_it(
 
 
 def test_the_leader_is_asked_through_its_pod_with_no_more_rights_than_the_page_names(
-    here: Kubectl, calling: Calling, leading: str, tmp_path: Path
+    namespaced: Kubectl, calling: Calling, leading: str, tmp_path: Path
 ) -> None:
-    namespace = namespace_of(here)
+    namespace = namespace_of(namespaced)
     there = [("coordination.k8s.io", "leases", "get"), ("", "pods", "get"), ("", "pods/portforward", "create")]
-    user = person(here, tmp_path, {namespace: [(*QUEUES, "get")], leading: there})
+    user = person(namespaced, tmp_path, {namespace: [(*QUEUES, "get")], leading: there})
     code, out, err = calling.plugin(user, "why", "queue/emails", "--operator-namespace", leading)
     assert (0, "") == (code, err)
     assert f"asked for /why/queue/{namespace}/emails" in out
     for rights, lacks in ((there[:1], "get pods"), (there[:2], "create pods/portforward")):
-        stranger = person(here, tmp_path, {namespace: [], leading: rights})
+        stranger = person(namespaced, tmp_path, {namespace: [], leading: rights})
         code, _, err = calling.plan(stranger, str(ROOT / "examples/shop.yaml"), "--operator-namespace", leading)
         message = f"ask for the right to {lacks} in namespace {leading}\n"
         assert (1, [True]) == (code, [err.endswith(message)]), err
-    planner = person(here, tmp_path, {namespace: [], leading: there})
+    planner = person(namespaced, tmp_path, {namespace: [], leading: there})
     code, out, err = calling.plan(planner, str(ROOT / "examples/shop.yaml"), "--operator-namespace", leading)
     assert 0 == code, err
     assert "Queue emails\n   1. /plan\n" in out
 
 
 def test_a_leader_whose_pod_is_gone_is_one_line(
-    here: Kubectl, calling: Calling, leading: str, tmp_path: Path, definitions: Kubectl
+    namespaced: Kubectl, calling: Calling, leading: str, tmp_path: Path, definitions: Kubectl
 ) -> None:
     there = [("coordination.k8s.io", "leases", "get"), ("", "pods", "get"), ("", "pods/portforward", "create")]
-    user = person(here, tmp_path, {namespace_of(here): [(*QUEUES, "get")], leading: there})
+    user = person(namespaced, tmp_path, {namespace_of(namespaced): [(*QUEUES, "get")], leading: there})
     lease = definitions.in_namespace(leading)
     lease.run("patch", "lease", "headgate-operator", "--type=merge", "-p", '{"spec": {"holderIdentity": "gone_1"}}')
     try:
@@ -179,25 +181,25 @@ def test_a_leader_whose_pod_is_gone_is_one_line(
 
 
 def test_a_job_that_no_account_lets_start_is_reported_in_the_servers_words(
-    here: Kubectl, calling: Calling, tmp_path: Path
+    namespaced: Kubectl, calling: Calling, tmp_path: Path
 ) -> None:
     rights = [
         (*QUEUES, "get"), ("batch", "jobs", "create,delete,get"), ("batch", "cronjobs", "list"),
         ("", "pods,events", "list"), ("", "pods,pods/log", "get"),
     ]  # fmt: skip
-    user = person(here, tmp_path, {namespace_of(here): rights})
+    user = person(namespaced, tmp_path, {namespace_of(namespaced): rights})
     code, out, err = calling.plugin(user, "lanes", "queue/emails", "--image", "headgate:1")
     assert (1, "", 1) == (code, out, err.count("\n"))
     assert err.startswith("The Job could not start (why=")
     assert "headgate-worker" in err
-    assert wait_until(lambda: here.list("jobs") == [], timeout_s=30)
+    assert wait_until(lambda: namespaced.list("jobs") == [], timeout_s=30)
 
 
 def test_the_operator_reports_why_and_what_it_would_do(
-    operator: OperatorProcess, here: Kubectl, calling: Calling, tmp_path: Path
+    operator: OperatorProcess, namespaced: Kubectl, calling: Calling, tmp_path: Path
 ) -> None:
-    becomes(here, "emails", "Reconciled")
-    user = person(here, tmp_path, {namespace_of(here): [(*QUEUES, "get")]})
+    becomes(namespaced, "emails", "Reconciled")
+    user = person(namespaced, tmp_path, {namespace_of(namespaced): [(*QUEUES, "get")]})
     address = ("--operator-address", f"http://127.0.0.1:{operator.inspection_port}")
     code, out, err = calling.plugin(user, "why", "queue/emails", *address, "--last", "20")
     assert (0, "") == (code, err)
@@ -205,10 +207,10 @@ def test_the_operator_reports_why_and_what_it_would_do(
     assert "effect: StoreStep" in out or "Activate" in out
     path = tmp_path / "emails.yaml"
     changed = queue(shards=3)
-    changed["metadata"]["namespace"] = namespace_of(here)
+    changed["metadata"]["namespace"] = namespace_of(namespaced)
     path.write_text(json.dumps(changed))
-    before = here.get("queue", "emails")["metadata"]["resourceVersion"]
+    before = namespaced.get("queue", "emails")["metadata"]["resourceVersion"]
     code, out, err = calling.plan(user, str(path), *address)
     assert (0, "") == (code, err)
     assert "announce generation 2: 3 shards instead of 2" in out
-    assert before == here.get("queue", "emails")["metadata"]["resourceVersion"]
+    assert before == namespaced.get("queue", "emails")["metadata"]["resourceVersion"]

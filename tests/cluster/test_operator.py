@@ -50,9 +50,9 @@ def reason(document: Any, type_: str = "Ready") -> str:
     return next((str(each["reason"]) for each in conditions if each["type"] == type_), "")
 
 
-def becomes(here: Kubectl, name: str, wanted: str, type_: str = "Ready") -> dict[str, Any]:
+def becomes(namespaced: Kubectl, name: str, wanted: str, type_: str = "Ready") -> dict[str, Any]:
     """The Queue, once a condition has this reason."""
-    return here.wait_for(
+    return namespaced.wait_for(
         "queue",
         name,
         lambda observation: reason(observation, type_) == wanted,

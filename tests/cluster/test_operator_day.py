@@ -68,7 +68,7 @@ def day(
 
 
 @pytest.fixture
-def here(day: Day, k8s_namespace: Kubectl) -> Kubectl:
+def namespaced(day: Day, k8s_namespace: Kubectl) -> Kubectl:
     """A restricted namespace with a handler's module, as it is in an image of the user's."""
     k8s_namespace.run(
         "label", "namespace", str(k8s_namespace.namespace), "pod-security.kubernetes.io/enforce=restricted"
@@ -135,18 +135,18 @@ class Measuring:
 
 
 @pytest.fixture
-def measuring(here: Kubectl, measured: Measured) -> Measuring:
+def measuring(namespaced: Kubectl, measured: Measured) -> Measuring:
     """Asked while all is idle."""
     return Measuring(slowed(), measured)
 
 
-def opened(day: Day, here: Kubectl, name: str) -> SyncQueue:
+def opened(day: Day, namespaced: Kubectl, name: str) -> SyncQueue:
     """The queue as a program finds it that waits for nothing but the queue."""
     matches: list[SyncQueue] = []
 
     def is_there() -> bool:
         try:
-            matches.append(day.connection.queue(f"{here.namespace}/{name}"))
+            matches.append(day.connection.queue(f"{namespaced.namespace}/{name}"))
         except (InvalidRequest, Unavailable):  # not applied yet, or its tables are being created
             return False
         return True
@@ -156,12 +156,12 @@ def opened(day: Day, here: Kubectl, name: str) -> SyncQueue:
 
 
 def test_a_queue_that_is_applied_is_ready_and_its_first_message_is_handled_within_ten_seconds(
-    day: Day, here: Kubectl, measuring: Measuring
+    day: Day, namespaced: Kubectl, measuring: Measuring
 ) -> None:
-    with watched(here, "queues") as queues:
+    with watched(namespaced, "queues") as queues:
         applied_s = time.monotonic()
-        here.apply(queue("emails", 2))
-        opened(day, here, "emails").put("first of all")
+        namespaced.apply(queue("emails", 2))
+        opened(day, namespaced, "emails").put("first of all")
         put_s = time.monotonic()
         handled_s = day.listener.first("first of all")
         ready_s = queues.first("emails", has_condition("Ready"), what="Ready")
@@ -174,15 +174,15 @@ def test_a_queue_that_is_applied_is_ready_and_its_first_message_is_handled_withi
 
 
 def test_workers_follow_the_load_from_none_to_all_and_back_and_a_delayed_message_wakes_them(
-    day: Day, here: Kubectl, measuring: Measuring
+    day: Day, namespaced: Kubectl, measuring: Measuring
 ) -> None:
     scaling = {"scaling": {"min": 0, "max": 4, "backlogPerWorker": 6}, "concurrency": 2}
     all_of, asleep = consumer_name("emails", "mailer"), consumer_name("reminders", "mailer")
-    here.apply(queue("emails", 4, **scaling), queue("reminders", 1, **scaling))
-    with watched(here, "queues") as queues, watched(here, "deployments") as deployments:
+    namespaced.apply(queue("emails", 4, **scaling), queue("reminders", 1, **scaling))
+    with watched(namespaced, "queues") as queues, watched(namespaced, "deployments") as deployments:
         for name in ("emails", "reminders"):
             queues.first(name, has_condition("Ready"), what="Ready")
-        emails, reminders = opened(day, here, "emails"), opened(day, here, "reminders")
+        emails, reminders = opened(day, namespaced, "emails"), opened(day, namespaced, "reminders")
         due_s = time.monotonic() + DELAY_S
         reminders.put("remind me", delay=DELAY_S)
         first_s = time.monotonic()
@@ -211,27 +211,27 @@ def _reminder_wakes(day: Day, deployments: Watched, name: str, due_s: float, mea
 
 
 def test_kubectl_scale_reshards_and_external_scaling_leaves_replicas_alone(
-    day: Day, here: Kubectl, measuring: Measuring
+    day: Day, namespaced: Kubectl, measuring: Measuring
 ) -> None:
     name = consumer_name("emails", "mailer")
-    here.apply(queue("emails", 1))
-    with watched(here, "queues") as queues, watched(here, "deployments") as deployments:
+    namespaced.apply(queue("emails", 1))
+    with watched(namespaced, "queues") as queues, watched(namespaced, "deployments") as deployments:
         queues.first("emails", has_condition("Ready"), what="Ready")
         scaled_s = time.monotonic()
-        here.run("scale", "queue/emails", "--replicas=2")
+        namespaced.run("scale", "queue/emails", "--replicas=2")
         turned_s = queues.first("emails", has_two_shards, what="of two shards")
         deployments.first(name, replicas(2), what="at two workers", since_s=scaled_s)
         measuring.within(TURNED_S, two_shards_in_force=turned_s - scaled_s)
-        here.apply(queue("emails", 2, scaling={"mode": "external", "max": 5}))
+        namespaced.apply(queue("emails", 2, scaling={"mode": "external", "max": 5}))
         left_s = deployments.first(name, is_left_alone, what="left to another's hand", since_s=scaled_s)
-        here.run("scale", f"deployment/{name}", "--replicas=3")
+        namespaced.run("scale", f"deployment/{name}", "--replicas=3")
         deployments.first(name, replicas(3), what="at three workers", since_s=left_s)
-        opened(day, here, "emails").put("under external")
+        opened(day, namespaced, "emails").put("under external")
         day.listener.first("under external")
-        assert {2, 3} == {one["spec"]["replicas"] for at_s, one in deployments.told if at_s >= left_s}
+        assert {2, 3} == {one["spec"]["replicas"] for at_s, one in deployments.events if at_s >= left_s}
         assert replicas(3)(deployments.of(name)[-1])
         back_s = time.monotonic()
-        here.apply(queue("emails", 2, scaling={"min": 1, "max": 1}))
+        namespaced.apply(queue("emails", 2, scaling={"min": 1, "max": 1}))
         taken_s = deployments.first(name, replicas(1), what="scaled by us again", since_s=back_s)
         measuring.within(RAISED_S, taken_back_from_another=taken_s - back_s)
 

@@ -17,7 +17,7 @@ from dev.cluster.kubectl import Kubectl
 from headgate.testing.cassandra.serving import Serving
 from headgate.testing.processes import wait_until
 from tests.cluster.operator_process import Home, home, leading
-from tests.cluster.operator_states import CHILDREN, OURS, is_told, state
+from tests.cluster.operator_states import CHILDREN, OURS, is_reported, state
 from tests.cluster.test_operator import queue, tables_of
 from tests.cluster.test_operator import state_of as state_of_entry
 
@@ -36,12 +36,12 @@ class Place:
     """Where it happens."""
 
     home: Home
-    here: Kubectl
+    namespaced: Kubectl
     cassandra: Serving
 
     def state(self) -> dict[str, Any]:
         """Of all that is in the namespace."""
-        return state(self.here, self.cassandra, self.home.keyspace)
+        return state(self.namespaced, self.cassandra, self.home.keyspace)
 
 
 @pytest.fixture
@@ -60,31 +60,31 @@ def consumer(image: str) -> dict[str, Any]:
     return {"name": "mailer", "image": image, "handler": "mailer:send", "scaling": {"min": 2, "max": 3}}
 
 
-def make(here: Kubectl) -> None:
-    here.apply(queue(deletionPolicy="Delete", consumers=[consumer("mailer:1")]))
+def make(namespaced: Kubectl) -> None:
+    namespaced.apply(queue(deletionPolicy="Delete", consumers=[consumer("mailer:1")]))
 
 
-def change(here: Kubectl) -> None:
-    here.apply(queue(deletionPolicy="Delete", shards=3, consumers=[consumer("mailer:2")]))
+def change(namespaced: Kubectl) -> None:
+    namespaced.apply(queue(deletionPolicy="Delete", shards=3, consumers=[consumer("mailer:2")]))
 
 
-def is_carried_out(place: Place) -> bool:
+def is_done(place: Place) -> bool:
     """The status is of this spec, and so are the children."""
-    result = place.here.find("queue", "emails")
-    children = {one["kind"] for one in place.here.list(CHILDREN, OURS)}
+    result = place.namespaced.find("queue", "emails")
+    children = {one["kind"] for one in place.namespaced.list(CHILDREN, OURS)}
     wanted = {"Deployment", "PodDisruptionBudget", "CronJob", "ServiceAccount", "Secret"}
-    return result is not None and is_told(result) and wanted == children and _image_is_as_told(place.here)
+    return result is not None and is_reported(result) and wanted == children and _image_matches(place.namespaced)
 
 
-def _image_is_as_told(here: Kubectl) -> bool:
-    report = here.get("queue", "emails")["spec"]["consumers"][0]["image"]
-    pods = here.list("deployment", OURS)[0]["spec"]["template"]["spec"]
+def _image_matches(namespaced: Kubectl) -> bool:
+    report = namespaced.get("queue", "emails")["spec"]["consumers"][0]["image"]
+    pods = namespaced.list("deployment", OURS)[0]["spec"]["template"]["spec"]
     return bool(report == pods["containers"][0]["image"])
 
 
 def is_gone(place: Place) -> bool:
     """The queue, its entry, its children, and what the namespace had for it."""
-    local, keyspace = place.here, place.home.keyspace
+    local, keyspace = place.namespaced, place.home.keyspace
     return (
         local.find("queue", "emails") is None
         and state_of_entry(place.cassandra, keyspace, str(local.namespace), "emails") == "gone"
@@ -126,13 +126,13 @@ def test_killed_between_any_two_effects_it_comes_to_the_same(
 ) -> None:
     monkeypatch.setenv("HEADGATE_TEST_DEATHS", str(place.home.folder / "deaths"))
     calm = _calm_end(place, kubernetes)
-    make(place.here)
-    made = lives_until(place, lambda: is_carried_out(place))
-    change(place.here)
-    changed = lives_until(place, lambda: is_carried_out(place))
+    make(place.namespaced)
+    made = lives_until(place, lambda: is_done(place))
+    change(place.namespaced)
+    changed = lives_until(place, lambda: is_done(place))
     with leading(place.home):
         assert wait_until(lambda: calm == place.state(), timeout_s=SETTLED_S, every_s=2), json.dumps(place.state())
-    place.here.delete("queue", "emails", wait=False)
+    place.namespaced.delete("queue", "emails", wait=False)
     deleted = lives_until(place, lambda: is_gone(place))
     measured(f"killed {made} times while it was made, {changed} while it was changed, {deleted} while it was deleted")
     assert min(made, changed + deleted) >= LIVES_MIN
@@ -140,17 +140,17 @@ def test_killed_between_any_two_effects_it_comes_to_the_same(
 
 def _calm_end(place: Place, kubernetes: KubernetesUnderTest) -> dict[str, Any]:
     """Of a namespace that nobody disturbs."""
-    name = f"{place.here.namespace}-calm"
+    name = f"{place.namespaced.namespace}-calm"
     kubernetes.kubectl.run("create", "namespace", name)
     calm = Place(place.home, kubernetes.kubectl.in_namespace(name), place.cassandra)
     try:
         with leading(place.home):
-            make(calm.here)
-            assert wait_until(lambda: is_carried_out(calm), timeout_s=SETTLED_S, every_s=1)
-            change(calm.here)
-            assert wait_until(lambda: stays(lambda: is_carried_out(calm)), timeout_s=SETTLED_S, every_s=1)
+            make(calm.namespaced)
+            assert wait_until(lambda: is_done(calm), timeout_s=SETTLED_S, every_s=1)
+            change(calm.namespaced)
+            assert wait_until(lambda: stays(lambda: is_done(calm)), timeout_s=SETTLED_S, every_s=1)
             ended = calm.state()
-            calm.here.delete("queue", "emails", wait=False)
+            calm.namespaced.delete("queue", "emails", wait=False)
             assert wait_until(lambda: is_gone(calm), timeout_s=SETTLED_S, every_s=1)
             return ended
     finally:

@@ -66,7 +66,7 @@ class Probes:
             self.holders.add(f"{spec.get('holderIdentity')} {spec.get('leaseTransitions')}")
 
     @contextmanager
-    def looking(self) -> Iterator[None]:
+    def probing(self) -> Iterator[None]:
         ended = threading.Event()
         thread = threading.Thread(target=self.read_state, args=(ended,))
         thread.start()
@@ -99,9 +99,9 @@ def unbounded_crd(kubectl: Kubectl) -> Iterator[None]:
         kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(CRD))
 
 
-def is_accepted(here: Kubectl, document: dict[str, Any]) -> bool:
+def is_accepted(namespaced: Kubectl, document: dict[str, Any]) -> bool:
     try:
-        here.run("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=json.dumps(document))
+        namespaced.run("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=json.dumps(document))
     except HeadgateError:
         return False
     return True
@@ -121,7 +121,7 @@ def operator(
 
 
 @pytest.fixture
-def beside(kubernetes: KubernetesUnderTest, k8s_namespace: Kubectl) -> Iterator[Kubectl]:
+def second_release(kubernetes: KubernetesUnderTest, k8s_namespace: Kubectl) -> Iterator[Kubectl]:
     """Another namespace."""
     name = f"{k8s_namespace.namespace}-2"
     kubernetes.kubectl.run("create", "namespace", name)
@@ -132,7 +132,7 @@ def beside(kubernetes: KubernetesUnderTest, k8s_namespace: Kubectl) -> Iterator[
 
 
 def test_a_queue_that_is_too_large_is_refused_and_one_from_before_the_bound_harms_no_other(
-    operator: tuple[OperatorProcess, Kubectl], k8s_namespace: Kubectl, beside: Kubectl
+    operator: tuple[OperatorProcess, Kubectl], k8s_namespace: Kubectl, second_release: Kubectl
 ) -> None:
     running, its_namespace = operator
     client = k8s_namespace
@@ -143,18 +143,18 @@ def test_a_queue_that_is_too_large_is_refused_and_one_from_before_the_bound_harm
         "keep the others in a ConfigMap and name it in envFrom"
     ) in str(refused.value)
     probes = Probes(running, its_namespace)
-    with probes.looking():
+    with probes.probing():
         with unbounded_crd(client):
             assert wait_until(lambda: is_accepted(client, large_queue()), timeout_s=60)
             client.apply(large_queue())
         assert wait_until(lambda: not is_accepted(client, large_queue("another")), timeout_s=60)
         began_s = time.monotonic()
         invalid = becomes(client, "large", "SpecInvalid")
-        beside.apply(queue("small"))
-        becomes(beside, "small", "Reconciled")
+        second_release.apply(queue("small"))
+        becomes(second_release, "small", "Reconciled")
         wait_until(lambda: time.monotonic() - began_s > LIVED_FOR_S, timeout_s=LIVED_FOR_S + 5, every_s=1)
-        beside.apply(queue("later"))
-        becomes(beside, "later", "Reconciled")
+        second_release.apply(queue("later"))
+        becomes(second_release, "later", "Reconciled")
     ready = next(each for each in invalid["status"]["conditions"] if each["type"] == "Ready")
     assert "env: must have at most 200 items; keep the others in a ConfigMap" in ready["message"]
     assert ([], 1, None) == (probes.missed, len(probes.holders), running.process.poll())

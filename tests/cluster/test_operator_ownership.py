@@ -25,7 +25,7 @@ from tests.cluster.operator_process import WITHIN_S, Home, home, leading
 from tests.cluster.operator_states import OURS
 from tests.cluster.test_operator import becomes, queue, reason, state_of
 
-MENDED_S = 30.0
+FIXED_S = 30.0
 MAILER = consumer_name("emails", "mailer")
 
 
@@ -149,7 +149,7 @@ def test_copies_of_the_connection_follow_it_are_fixed_and_go_with_the_last_resou
     assert wait_until(is_rotated, timeout_s=WITHIN_S)
     client.run("patch", "secret", "headgate-connection", "-p", json.dumps({"stringData": {"DATA_CENTER": "nowhere"}}))
     source = decoded(home_of_it.get("secret", "headgate-connection"))
-    assert wait_until(lambda: decoded(client.get("secret", "headgate-connection")) == source, timeout_s=MENDED_S)
+    assert wait_until(lambda: decoded(client.get("secret", "headgate-connection")) == source, timeout_s=FIXED_S)
     client.delete("queue", "emails")
     assert wait_until(lambda: client.list("secrets,serviceaccounts,cronjobs", OURS) == [], timeout_s=WITHIN_S)
 
@@ -178,7 +178,7 @@ def test_a_paused_queue_is_left_alone_and_fixed_once_it_continues(its_home: Home
     client.delete("deployment", MAILER)
     assert not wait_until(lambda: client.find("deployment", MAILER) is not None, timeout_s=8)
     client.run("patch", "queue", "emails", "--type=merge", "-p", '{"spec": {"paused": false}}')
-    assert wait_until(lambda: client.find("deployment", MAILER) is not None, timeout_s=MENDED_S)
+    assert wait_until(lambda: client.find("deployment", MAILER) is not None, timeout_s=FIXED_S)
 
 
 def test_a_dead_letter_queue_that_comes_later_is_found(its_home: Home, k8s_namespace: Kubectl) -> None:

@@ -64,29 +64,33 @@ def a_life(
     cassandra.cql(f"DROP KEYSPACE IF EXISTS {its_home.keyspace}")
 
 
-def _live(here: Kubectl, its_home: Home, environment: dict[str, str], log: Log) -> None:
+def _live(namespaced: Kubectl, its_home: Home, environment: dict[str, str], log: Log) -> None:
     consumer = {"name": "mailer", "image": "mailer:1", "handler": "mailer:send", "scaling": {"min": 2, "max": 3}}
-    here.apply(queue(deletionPolicy="Delete", consumers=[consumer], bulk=[BULK]), counter())
+    namespaced.apply(queue(deletionPolicy="Delete", consumers=[consumer], bulk=[BULK]), counter())
     assert wait_until(
-        lambda: here.find("poddisruptionbudget", consumer_name("emails", "mailer")) is not None, timeout_s=WITHIN_S
+        lambda: namespaced.find("poddisruptionbudget", consumer_name("emails", "mailer")) is not None,
+        timeout_s=WITHIN_S,
     )
     with headgate.connect_sync(environment) as connection:
-        connection.queue(f"{here.namespace}/emails").put_many(["one", "two", "three"])
-    assert wait_until(lambda: len(here.list("sparkapplications")) == 1, timeout_s=WITHIN_S)
-    here.run("scale", "queue/emails", "--replicas=3")  # an event reports it
+        connection.queue(f"{namespaced.namespace}/emails").put_many(["one", "two", "three"])
+    assert wait_until(lambda: len(namespaced.list("sparkapplications")) == 1, timeout_s=WITHIN_S)
+    namespaced.run("scale", "queue/emails", "--replicas=3")  # an event reports it
     for kind, name in ((QUEUE, "emails"), (COUNTER, "views")):
-        asyncio.run(_crossed(str(its_home.kubectl.kubeconfig), ObjectAddress(kind, here.namespace, name), log))
-    here.apply(queue(deletionPolicy="Delete", consumers=[{**consumer, "scaling": {"min": 0, "max": 1}}], bulk=[BULK]))
-    assert wait_until(lambda: here.list("poddisruptionbudget") == [], timeout_s=WITHIN_S)
-    here.delete("queue", "emails", wait=False)
-    here.delete("counter", "views", wait=False)
+        asyncio.run(_crossed(str(its_home.kubectl.kubeconfig), ObjectAddress(kind, namespaced.namespace, name), log))
+    namespaced.apply(
+        queue(deletionPolicy="Delete", consumers=[{**consumer, "scaling": {"min": 0, "max": 1}}], bulk=[BULK])
+    )
+    assert wait_until(lambda: namespaced.list("poddisruptionbudget") == [], timeout_s=WITHIN_S)
+    namespaced.delete("queue", "emails", wait=False)
+    namespaced.delete("counter", "views", wait=False)
     assert wait_until(
         lambda: (
-            here.list("queues,counters,sparkapplications,rolebindings", "app.kubernetes.io/managed-by=headgate") == []
+            namespaced.list("queues,counters,sparkapplications,rolebindings", "app.kubernetes.io/managed-by=headgate")
+            == []
         ),
         timeout_s=180,
     )
-    assert wait_until(lambda: here.list("queues,counters") == [], timeout_s=180)
+    assert wait_until(lambda: namespaced.list("queues,counters") == [], timeout_s=180)
 
 
 async def _crossed(kubeconfig: str, at: ObjectAddress, log: Log) -> None:
@@ -112,11 +116,11 @@ def counter() -> dict[str, Any]:
     return {"apiVersion": "headgate.io/v1beta1", "kind": "Counter", "metadata": {"name": "views"}, "spec": spec}
 
 
-def _used(told: Iterable[Asked]) -> set[Right]:
+def _used(connection_variables: Iterable[Asked]) -> set[Right]:
     """Each request as the one right that it needed, or the two."""
     by_name = {(kind.group, kind.plural): kind for kind in _kinds()}
     matches = set()
-    for each in told:
+    for each in connection_variables:
         resource, _, subresource = each.resource.partition("/")
         kind = by_name.get((each.group, resource), ResourceKind(each.group, "?", resource, "?"))
         matches |= {Right(kind, (verb,), subresource) for verb in _verbs(each)}

@@ -23,13 +23,13 @@ from headgate.testing.processes import wait_until
 from headgate_operator.names import consumer_name
 from tests.cluster.gate import Gate
 from tests.cluster.operator_process import Home, home, leading
-from tests.cluster.operator_states import OURS, child_as_told, is_told, state
+from tests.cluster.operator_states import OURS, child_spec, is_reported, state
 from tests.cluster.slowed import slowed
 from tests.cluster.test_operator import becomes, queue, reason
 
 pytestmark = pytest.mark.slow
 
-MENDED_S = 30.0
+FIXED_S = 30.0
 SETTLED_S = 240.0
 CUT_S = 60.0
 HANGS_S = 240.0
@@ -97,55 +97,55 @@ def documents(changed: int) -> list[dict[str, Any]]:
 DELETED = tuple(f"q{number:02}" for number in range(QUEUES) if number % 5 == 0)
 
 
-def work(here: Kubectl, pause: Callable[[], object]) -> None:
+def work(namespaced: Kubectl, pause: Callable[[], object]) -> None:
     """The changes that people make in an hour, with a pause after each."""
     for step in (
-        lambda: here.apply(*documents(1)),
-        lambda: here.run("delete", "queue", *DELETED, "--wait=false"),
-        lambda: here.run("annotate", "queue", "q01", "note=here"),
-        lambda: here.run("delete", "deployment", consumer_name("q01", "mailer"), "--ignore-not-found"),
+        lambda: namespaced.apply(*documents(1)),
+        lambda: namespaced.run("delete", "queue", *DELETED, "--wait=false"),
+        lambda: namespaced.run("annotate", "queue", "q01", "note=here"),
+        lambda: namespaced.run("delete", "deployment", consumer_name("q01", "mailer"), "--ignore-not-found"),
     ):
         step()
         pause()
 
 
-def begun(here: Kubectl) -> None:
+def begun(namespaced: Kubectl) -> None:
     """Resources that are deleted later exist first, so that the operator knows their deletion policies."""
-    here.apply(*documents(0))
+    namespaced.apply(*documents(0))
 
     def are_there() -> bool:
-        observations = {one["metadata"]["name"]: one for one in here.list("queues")}
+        observations = {one["metadata"]["name"]: one for one in namespaced.list("queues")}
         return all(reason(observations[name], "TablesReady") == "TablesPresent" for name in DELETED)
 
     assert wait_until(are_there, timeout_s=SETTLED_S, every_s=1)
 
 
-def settled(ways: Ways, here: Kubectl) -> dict[str, Any]:
+def settled(ways: Ways, namespaced: Kubectl) -> dict[str, Any]:
     """The state once it is as it should be: nothing is left of what was deleted."""
     left = {f"q{number:02}" for number in range(QUEUES) if number % 5}
 
     def is_settled() -> bool:
-        there = {one["metadata"]["name"]: one for one in here.list("queues")}
-        return set(there) == left and all(map(is_told, there.values())) and _entries_are_settled(ways, here)
+        there = {one["metadata"]["name"]: one for one in namespaced.list("queues")}
+        return set(there) == left and all(map(is_reported, there.values())) and _entries_are_settled(ways, namespaced)
 
-    assert wait_until(is_settled, timeout_s=SETTLED_S, every_s=2), json.dumps(state_of(ways, here), indent=1)
-    observations = [state_of(ways, here)]
+    assert wait_until(is_settled, timeout_s=SETTLED_S, every_s=2), json.dumps(state_of(ways, namespaced), indent=1)
+    observations = [state_of(ways, namespaced)]
 
     def stays() -> bool:
-        observations.append(state_of(ways, here))
+        observations.append(state_of(ways, namespaced))
         return observations[-1] == observations[-2]
 
     assert wait_until(stays, timeout_s=SETTLED_S, every_s=6)
     return observations[-1]
 
 
-def state_of(ways: Ways, here: Kubectl) -> dict[str, Any]:
+def state_of(ways: Ways, namespaced: Kubectl) -> dict[str, Any]:
     """Of all that is in the namespace."""
-    return state(here, ways.cassandra, ways.home.keyspace)
+    return state(namespaced, ways.cassandra, ways.home.keyspace)
 
 
-def _entries_are_settled(ways: Ways, here: Kubectl) -> bool:
-    report = state_of(ways, here)["entries"]
+def _entries_are_settled(ways: Ways, namespaced: Kubectl) -> bool:
+    report = state_of(ways, namespaced)["entries"]
     kept = {name: report.get(name) for name in (f"q{number:02}" for number in range(QUEUES))}
     return list(kept.values()) == [_end_of(number) for number in range(QUEUES)]
 
@@ -218,7 +218,7 @@ def test_watches_that_hang_without_an_end_are_noticed_and_what_was_missed_is_exe
         client.apply(queue(shards=3), queue("letters"))
         client.delete("deployment", consumer_name("emails", "mailer"))
         becomes_reported = wait_until(
-            lambda: all(map(is_told, client.list("queues"))) and len(client.list("deployment", OURS)) == 2,
+            lambda: all(map(is_reported, client.list("queues"))) and len(client.list("deployment", OURS)) == 2,
             timeout_s=HANGS_S,
             every_s=1,
         )
@@ -258,11 +258,11 @@ def test_every_child_that_is_deleted_or_edited_is_fixed_within_thirty_seconds(wa
     with namespace(ways) as client, leading(ways.home):
         consumer = {"name": "mailer", "image": "mailer:1", "handler": "mailer:send", "scaling": {"min": 2, "max": 3}}
         client.apply(queue(consumers=[consumer]))
-        client.wait_for("queue", "emails", is_told, what="has a status")
+        client.wait_for("queue", "emails", is_reported, what="has a status")
         kinds = ("deployments", "poddisruptionbudgets", "cronjobs", "serviceaccounts", "secrets")
         assert wait_until(lambda: all(client.list(kind, OURS) for kind in kinds), timeout_s=60)
         before = {
-            kind: {one["metadata"]["name"]: child_as_told(one) for one in client.list(kind, OURS)} for kind in kinds
+            kind: {one["metadata"]["name"]: child_spec(one) for one in client.list(kind, OURS)} for kind in kinds
         }
         edits = {
             "deployments": {"spec": {"replicas": 1, "minReadySeconds": 9}},
@@ -275,13 +275,13 @@ def test_every_child_that_is_deleted_or_edited_is_fixed_within_thirty_seconds(wa
             name = names_of(client.list(kind, OURS))[0]
 
             def is_as_before(kind: str = kind) -> bool:
-                return _as_told(client, kind) == before[kind]
+                return _as_reported(client, kind) == before[kind]
 
             client.run("patch", kind, name, "--type=merge", "-p", json.dumps(edits[kind]))
-            assert wait_until(is_as_before, timeout_s=MENDED_S, every_s=0.5), f"{kind} edited"
+            assert wait_until(is_as_before, timeout_s=FIXED_S, every_s=0.5), f"{kind} edited"
             client.delete(kind, name)
-            assert wait_until(is_as_before, timeout_s=MENDED_S, every_s=0.5), f"{kind} deleted"
+            assert wait_until(is_as_before, timeout_s=FIXED_S, every_s=0.5), f"{kind} deleted"
 
 
-def _as_told(here: Kubectl, kind: str) -> dict[str, Any]:
-    return {one["metadata"]["name"]: child_as_told(one) for one in here.list(kind, OURS)}
+def _as_reported(namespaced: Kubectl, kind: str) -> dict[str, Any]:
+    return {one["metadata"]["name"]: child_spec(one) for one in namespaced.list(kind, OURS)}

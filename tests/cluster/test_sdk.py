@@ -70,7 +70,7 @@ spec: {{engine: bucket}}
 """
 
 
-class Letter(BaseModel):
+class Mail(BaseModel):
     """The payload that an application puts."""
 
     to: str
@@ -78,7 +78,7 @@ class Letter(BaseModel):
 
 
 @pytest.fixture(scope="module")
-def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def connection_variables(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment of a person whose queues were applied; gone afterwards, since tables count against a bound."""
     environment = {**cassandra.environment(), "KEYSPACE": KEYSPACE}
     apply(environment, QUEUES, tmp_path_factory.mktemp("sdk") / "queues.yaml")
@@ -101,11 +101,13 @@ def apply(environment: dict[str, str], queues: str, file: Path) -> None:
     assert (0, queues.count("kind: Queue")) == (done.returncode, done.stdout.count(" created ")), done.stderr
 
 
-def connected(told: dict[str, str], work: Callable[[headgate.Headgate], Coroutine[Any, Any, None]]) -> None:
+def connected(
+    connection_variables: dict[str, str], work: Callable[[headgate.Headgate], Coroutine[Any, Any, None]]
+) -> None:
     """Do something on a connection."""
 
     async def run() -> None:
-        async with headgate.connect(told) as connection:
+        async with headgate.connect(connection_variables) as connection:
             await work(connection)
 
     asyncio.run(run())
@@ -125,14 +127,14 @@ async def drain(queue: headgate.Queue, count: int) -> list[headgate.Message]:
 # ---- put, receive, settle
 
 
-def test_what_is_put_is_received_in_its_form_and_settled(told: dict[str, str]) -> None:
+def test_what_is_put_is_received_in_its_form_and_settled(connection_variables: dict[str, str]) -> None:
     async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
         puts = [
             b"\x00bytes",
             "text",
             {"a": [1, None]},
-            Letter(to="you"),
+            Mail(to="you"),
             Put("with", attributes={"n": "1", "b": b"2"}),
         ]
         ids = await queue.put_many(puts)
@@ -142,16 +144,16 @@ def test_what_is_put_is_received_in_its_form_and_settled(told: dict[str, str]) -
         assert b"\x00bytes" == in_order[0].payload
         assert (None, "application/json") == (in_order[0].content_type, in_order[2].content_type)
         assert ("text", {"a": [1, None]}) == (in_order[1].text(), in_order[2].json())
-        assert Letter(to="you", copies=1) == in_order[3].read(Letter)
+        assert Mail(to="you", copies=1) == in_order[3].read(Mail)
         assert ("1", b"2") == (in_order[4].attributes["n"], in_order[4].attributes["b"])
         assert (1, "single") == (in_order[5].attempt, in_order[5].text())
         assert [] == await queue.receive(wait=0.5)
 
-    connected(told, work)
+    connected(connection_variables, work)
 
 
 def test_a_loop_over_a_queue_acknowledges_what_its_body_ends_and_gives_back_what_it_breaks(
-    told: dict[str, str],
+    connection_variables: dict[str, str],
 ) -> None:
     async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/orders")
@@ -174,14 +176,14 @@ def test_a_loop_over_a_queue_acknowledges_what_its_body_ends_and_gives_back_what
         assert "one is not to be had" in str(dead[0].attributes["headgate.dead.reason"])
         await dead[0].ack()
 
-    connected(told, work)
+    connected(connection_variables, work)
 
 
 # ---- later, off, elsewhere
 
 
 def test_a_message_comes_at_its_time_and_what_was_called_off_or_moved_does_not_come_then(
-    told: dict[str, str],
+    connection_variables: dict[str, str],
 ) -> None:
     async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
@@ -198,10 +200,10 @@ def test_a_message_comes_at_its_time_and_what_was_called_off_or_moved_does_not_c
         assert datetime.now(UTC) >= at
         assert [] == await queue.receive(wait=2)
 
-    connected(told, work)
+    connected(connection_variables, work)
 
 
-def test_once_and_groups_and_the_time_of_a_purge(told: dict[str, str]) -> None:
+def test_once_and_groups_and_the_time_of_a_purge(connection_variables: dict[str, str]) -> None:
     async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
         key = uuid.uuid4().hex
@@ -212,10 +214,10 @@ def test_once_and_groups_and_the_time_of_a_purge(told: dict[str, str]) -> None:
         await queue.put("to be purged", delay=30)
         assert await queue.purge() <= datetime.now(UTC)
 
-    connected(told, work)
+    connected(connection_variables, work)
 
 
-def test_settling_again_or_too_late_is_reported(told: dict[str, str]) -> None:
+def test_settling_again_or_too_late_is_reported(connection_variables: dict[str, str]) -> None:
     async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/emails")
         await queue.put("x")
@@ -234,10 +236,10 @@ def test_settling_again_or_too_late_is_reported(told: dict[str, str]) -> None:
             await message.ack()
         await again[0].ack()
 
-    connected(told, work)
+    connected(connection_variables, work)
 
 
-def test_what_is_in_a_queue_can_be_checked_counted_and_found(told: dict[str, str]) -> None:
+def test_what_is_in_a_queue_can_be_checked_counted_and_found(connection_variables: dict[str, str]) -> None:
     async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/later")
         soon = await queue.put("soon")
@@ -253,14 +255,14 @@ def test_what_is_in_a_queue_can_be_checked_counted_and_found(told: dict[str, str
         ]
         assert PassEnd.DONE is (await queue.repair(within=20)).outcome
 
-    connected(told, work)
+    connected(connection_variables, work)
 
 
 # ---- without async
 
 
-def test_without_async_many_threads_put_and_one_receives(told: dict[str, str]) -> None:
-    with headgate.connect_sync(told) as connection:
+def test_without_async_many_threads_put_and_one_receives(connection_variables: dict[str, str]) -> None:
+    with headgate.connect_sync(connection_variables) as connection:
         queue = connection.queue("shop/emails")
         ids: list[str] = []
         threads = [
@@ -281,11 +283,11 @@ def test_without_async_many_threads_put_and_one_receives(told: dict[str, str]) -
         assert "shop/emails" in connection.queues("shop")
 
 
-def run(told: dict[str, str], program: str) -> subprocess.CompletedProcess[str]:
+def run(connection_variables: dict[str, str], program: str) -> subprocess.CompletedProcess[str]:
     """A program of a user's, in a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **connection_variables},
         capture_output=True,
         text=True,
         check=False,
@@ -293,9 +295,9 @@ def run(told: dict[str, str], program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_program_that_ends_without_closing_gives_its_lanes_back(told: dict[str, str]) -> None:
+def test_a_program_that_ends_without_closing_gives_its_lanes_back(connection_variables: dict[str, str]) -> None:
     done = run(
-        told,
+        connection_variables,
         """
         import headgate
         q = headgate.connect_sync().open().queue("shop/emails")
@@ -311,12 +313,12 @@ def test_a_program_that_ends_without_closing_gives_its_lanes_back(told: dict[str
         assert ("left behind", 2, False) == (result.text(), result.attempt, result.suspect)
         await result.ack()
 
-    connected(told, work)
+    connected(connection_variables, work)
 
 
-def test_a_child_of_a_fork_is_asked_to_connect_itself(told: dict[str, str]) -> None:
+def test_a_child_of_a_fork_is_asked_to_connect_itself(connection_variables: dict[str, str]) -> None:
     done = run(
-        told,
+        connection_variables,
         """
         import os, headgate
         with headgate.connect_sync() as p:
@@ -356,13 +358,15 @@ def test_a_child_of_a_fork_is_asked_to_connect_itself(told: dict[str, str]) -> N
         ),
     ],
 )
-def test_a_queue_that_cannot_be_had_is_one_line(told: dict[str, str], name: str, message: str) -> None:
+def test_a_queue_that_cannot_be_had_is_one_line(
+    connection_variables: dict[str, str], name: str, message: str
+) -> None:
     async def work(connection: headgate.Headgate) -> None:
         with pytest.raises(HeadgateError) as caught:
             await connection.queue(name)
         assert message == str(caught.value)
 
-    connected(told, work)
+    connected(connection_variables, work)
 
 
 @pytest.mark.parametrize(
@@ -378,17 +382,21 @@ def test_a_queue_that_cannot_be_had_is_one_line(told: dict[str, str], name: str,
         ({"DATA_CENTER": "mars"}, "No node is in the data center of this connection"),
     ],
 )
-def test_bad_surroundings_are_one_line(told: dict[str, str], change: dict[str, str], message: str) -> None:
+def test_bad_surroundings_are_one_line(
+    connection_variables: dict[str, str], change: dict[str, str], message: str
+) -> None:
     async def work(connection: headgate.Headgate) -> None:
         await connection.queue("shop/emails")
 
     with pytest.raises(HeadgateError) as caught:
-        connected({**told, **change}, work)
+        connected({**connection_variables, **change}, work)
     assert str(caught.value).startswith(message)
     assert 1 == len(str(caught.value).splitlines())
 
 
-def test_a_queue_that_is_deleted_while_in_use_reports_it_and_its_successor_is_another(told: dict[str, str]) -> None:
+def test_a_queue_that_is_deleted_while_in_use_reports_it_and_its_successor_is_another(
+    connection_variables: dict[str, str],
+) -> None:
     async def work(connection: headgate.Headgate) -> None:
         queue = await connection.queue("shop/doomed")
         await queue.put("one")
@@ -407,12 +415,12 @@ def test_a_queue_that_is_deleted_while_in_use_reports_it_and_its_successor_is_an
         with pytest.raises(QueueNotFound):
             await connection.queue("shop/doomed")
 
-    connected(told, work)
+    connected(connection_variables, work)
 
 
-def test_after_its_end_a_connection_reports_that_it_is_closed(told: dict[str, str]) -> None:
+def test_after_its_end_a_connection_reports_that_it_is_closed(connection_variables: dict[str, str]) -> None:
     async def work() -> None:
-        connection = headgate.connect(told)
+        connection = headgate.connect(connection_variables)
         with pytest.raises(headgate.OperationRefused, match="was not opened"):
             await connection.queue("shop/emails")
         async with connection:
@@ -432,8 +440,8 @@ PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "python.md").re
 
 
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
-def test_a_program_of_the_how_to_runs_as_it_is_printed(told: dict[str, str], number: int) -> None:
-    done = run(told, PROGRAMS[number])
+def test_a_program_of_the_how_to_runs_as_it_is_printed(connection_variables: dict[str, str], number: int) -> None:
+    done = run(connection_variables, PROGRAMS[number])
     assert (0, "") == (done.returncode, done.stderr), done.stdout
 
 
@@ -472,33 +480,35 @@ def test_a_recipe_runs_as_it_is_printed(shop: dict[str, str], program: Example) 
 # ---- examples
 
 
-async def emptied(told: dict[str, str], name: str) -> None:
+async def emptied(connection_variables: dict[str, str], name: str) -> None:
     """Other tests leave messages there that are no JSON."""
-    async with headgate.connect(told) as p:
+    async with headgate.connect(connection_variables) as p:
         await (await p.queue(name)).purge()
 
 
 @pytest.mark.parametrize("name", ["hello.py", "hello_sync.py"])
-def test_an_example_receives_what_it_has_put(told: dict[str, str], name: str) -> None:
-    asyncio.run(emptied(told, "shop/emails"))
-    done = run(told, (EXAMPLES / name).read_text())
+def test_an_example_receives_what_it_has_put(connection_variables: dict[str, str], name: str) -> None:
+    asyncio.run(emptied(connection_variables, "shop/emails"))
+    done = run(connection_variables, (EXAMPLES / name).read_text())
     first, *received, last = [line.split()[:2] for line in done.stdout.splitlines()]
     put = first[1]
     assert (0, "", [["received", put]], ["settled", put]) == (done.returncode, done.stderr, received, last)
 
 
 @pytest.mark.parametrize("name", ["hello.py", "hello_sync.py"])
-def test_an_example_ends_where_a_worker_of_the_queue_is_first(told: dict[str, str], name: str) -> None:
+def test_an_example_ends_where_a_worker_of_the_queue_is_first(
+    connection_variables: dict[str, str], name: str
+) -> None:
     async def first_of_all() -> subprocess.CompletedProcess[str]:
-        async with headgate.connect(told) as p:
+        async with headgate.connect(connection_variables) as p:
             queue = await p.queue("shop/emails")
             await queue.receive(10, wait=20)  # holds every lane from now on
-            running = asyncio.create_task(asyncio.to_thread(run, told, (EXAMPLES / name).read_text()))
+            running = asyncio.create_task(asyncio.to_thread(run, connection_variables, (EXAMPLES / name).read_text()))
             while not running.done():
                 await queue.ack(await queue.receive(10, wait=1))
             return running.result()
 
-    asyncio.run(emptied(told, "shop/emails"))
+    asyncio.run(emptied(connection_variables, "shop/emails"))
     done = asyncio.run(first_of_all())
     lines = [line.split()[:2] for line in done.stdout.splitlines()]
     assert (0, "", ["settled", lines[0][1]]) == (done.returncode, done.stderr, lines[-1])

@@ -26,15 +26,15 @@ LOCAL = "SELECT key, cluster_name FROM system.local"
 
 
 @pytest.fixture(scope="module")
-def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def connection_variables(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of an application whose queue was applied."""
     return prepared(cassandra.environment(), tmp_path_factory.mktemp("session") / "queue.yaml")
 
 
 @contextmanager
-def cluster_of(told: Mapping[str, str], **options: Any) -> Iterator[Cluster]:
+def cluster_of(connection_variables: Mapping[str, str], **options: Any) -> Iterator[Cluster]:
     """A cluster of the application's own making."""
-    connection = read_connection(told)
+    connection = read_connection(connection_variables)
     point = connection.contact_points[0]
     auth = None
     if connection.username is not None:
@@ -53,7 +53,7 @@ def cluster_of(told: Mapping[str, str], **options: Any) -> Iterator[Cluster]:
 
 
 @contextmanager
-def session_by_profiles(told: Mapping[str, str]) -> Iterator[Any]:
+def session_by_profiles(connection_variables: Mapping[str, str]) -> Iterator[Any]:
     """With execution profiles, whose default reads tuples at ONE."""
     profile = ExecutionProfile(
         load_balancing_policy=RoundRobinPolicy(),
@@ -61,14 +61,14 @@ def session_by_profiles(told: Mapping[str, str]) -> Iterator[Any]:
         consistency_level=ConsistencyLevel.ONE,
         request_timeout=30,
     )
-    with cluster_of(told, execution_profiles={EXEC_PROFILE_DEFAULT: profile}) as cluster:
+    with cluster_of(connection_variables, execution_profiles={EXEC_PROFILE_DEFAULT: profile}) as cluster:
         yield cluster.connect()
 
 
 @contextmanager
-def session_by_attributes(told: Mapping[str, str]) -> Iterator[Any]:
+def session_by_attributes(connection_variables: Mapping[str, str]) -> Iterator[Any]:
     """With the settings of a session itself, which the driver does not let mix with profiles."""
-    with cluster_of(told, load_balancing_policy=RoundRobinPolicy()) as cluster:
+    with cluster_of(connection_variables, load_balancing_policy=RoundRobinPolicy()) as cluster:
         session = cluster.connect()
         session.row_factory = dict_factory
         session.default_timeout = 30
@@ -89,23 +89,23 @@ def settings_of(session: Any) -> dict[str, object]:
     }
 
 
-def beside(told: Mapping[str, str]) -> dict[str, str]:
+def second_release(connection_variables: Mapping[str, str]) -> dict[str, str]:
     """The settings that the environment has to hold beside a session."""
-    return {"HEADGATE_KEYSPACE": told["KEYSPACE"]}
+    return {"HEADGATE_KEYSPACE": connection_variables["KEYSPACE"]}
 
 
 @pytest.mark.parametrize("opened", [session_by_profiles, session_by_attributes])
 def test_a_queue_works_on_a_session_of_the_application_and_leaves_it_as_it_was(
-    told: dict[str, str], opened: Any
+    connection_variables: dict[str, str], opened: Any
 ) -> None:
     async def work(session: Any) -> None:
-        async with headgate.connect(beside(told), session=session) as connection:
+        async with headgate.connect(second_release(connection_variables), session=session) as connection:
             queue = await connection.queue("shop/orders")
             puts: list[Any] = [f"{number}" for number in range(2_000)]
             puts += [Put("grouped", group="g"), Put("once", once=uuid.uuid4().hex), {"a": 1}]
             ids = await queue.put_many(puts)
             batch = BatchStatement()
-            batch.add(f"INSERT INTO {told['KEYSPACE']}.orders (id, item) VALUES (1, 'tea')")  # noqa: S608  a name of ours
+            batch.add(f"INSERT INTO {connection_variables['KEYSPACE']}.orders (id, item) VALUES (1, 'tea')")  # noqa: S608  a name of ours
             put = await queue.add_to_batch(batch, "in a batch")
             put.check()
             session.execute(batch)
@@ -119,7 +119,7 @@ def test_a_queue_works_on_a_session_of_the_application_and_leaves_it_as_it_was(
             assert received == {*ids, put.id}
             assert "settled" == (await queue.where(ids[0])).state.value
 
-    with opened(told) as session:
+    with opened(connection_variables) as session:
         before = settings_of(session)
         own_rows = list(session.execute(LOCAL))
         for _ in range(2):
@@ -129,9 +129,11 @@ def test_a_queue_works_on_a_session_of_the_application_and_leaves_it_as_it_was(
         assert isinstance(own_rows[0], dict if opened is session_by_attributes else tuple)
 
 
-def test_the_blocking_sdk_takes_a_session_too(told: dict[str, str]) -> None:
-    with session_by_profiles(told) as session:
-        with headgate.connect_sync(beside(told), session=session, keyspace=told["KEYSPACE"]) as connection:
+def test_the_blocking_sdk_takes_a_session_too(connection_variables: dict[str, str]) -> None:
+    with session_by_profiles(connection_variables) as session:
+        with headgate.connect_sync(
+            second_release(connection_variables), session=session, keyspace=connection_variables["KEYSPACE"]
+        ) as connection:
             queue = connection.queue("shop/orders")
             ids = queue.put_many(b"%d" % number for number in range(100))
             received: list[str] = []
@@ -144,23 +146,25 @@ def test_the_blocking_sdk_takes_a_session_too(told: dict[str, str]) -> None:
         assert 1 == len(list(session.execute(LOCAL)))
 
 
-def test_two_connections_share_one_session(told: dict[str, str]) -> None:
-    with session_by_profiles(told) as session:
+def test_two_connections_share_one_session(connection_variables: dict[str, str]) -> None:
+    with session_by_profiles(connection_variables) as session:
         before = settings_of(session)
-        with headgate.connect_sync(beside(told), session=session) as one:
-            with headgate.connect_sync(beside(told), session=session) as other:
+        with headgate.connect_sync(second_release(connection_variables), session=session) as one:
+            with headgate.connect_sync(second_release(connection_variables), session=session) as other:
                 other.queue("shop/orders").put("by the other")
             one.queue("shop/orders").put("by the one")
         assert before == settings_of(session)
-        with headgate.connect_sync(told) as own:
+        with headgate.connect_sync(connection_variables) as own:
             own.queue("shop/orders").purge()
 
 
-def refusal(told: Mapping[str, str], session: Any, **options: Any) -> str:
+def refusal(connection_variables: Mapping[str, str], session: Any, **options: Any) -> str:
     """The error of connecting on a session."""
 
     async def work() -> None:
-        async with headgate.connect({**beside(told), **options.pop("environment", {})}, session=session, **options):
+        async with headgate.connect(
+            {**second_release(connection_variables), **options.pop("environment", {})}, session=session, **options
+        ):
             pass
 
     with pytest.raises((InvalidRequest, EnvironmentProblem)) as caught:
@@ -169,26 +173,32 @@ def refusal(told: Mapping[str, str], session: Any, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_what_a_session_lacks_is_one_line(told: dict[str, str]) -> None:
-    with session_by_profiles(told) as session:
+def test_what_a_session_lacks_is_one_line(connection_variables: dict[str, str]) -> None:
+    with session_by_profiles(connection_variables) as session:
         before = settings_of(session)
-        assert "is no session of the DataStax driver" in refusal(told, object())
-        assert "is no session of the DataStax driver" in refusal(told, session.cluster.control_connection)
-        assert "takes no addresses and no credentials. (given=contact_points, password)" in refusal(
-            told, session, contact_points="localhost", password="x"
+        assert "is no session of the DataStax driver" in refusal(connection_variables, object())
+        assert "is no session of the DataStax driver" in refusal(
+            connection_variables, session.cluster.control_connection
         )
-        assert "no node is in the data center" in refusal(told, session, data_center="mars")
-        assert "another cluster answers" in refusal(told, session, cluster_name="another")
+        assert "takes no addresses and no credentials. (given=contact_points, password)" in refusal(
+            connection_variables, session, contact_points="localhost", password="x"
+        )
+        assert "no node is in the data center" in refusal(connection_variables, session, data_center="mars")
+        assert "another cluster answers" in refusal(connection_variables, session, cluster_name="another")
         assert "the keyspace does not exist" in refusal(
-            told, session, environment={"HEADGATE_KEYSPACE": "nothing_here"}
+            connection_variables, session, environment={"HEADGATE_KEYSPACE": "nothing_here"}
         )
         assert before == settings_of(session)
         session.shutdown()
-        assert "The session is closed." in refusal(told, session)
-    with cluster_of(told, protocol_version=4) as cluster:
-        assert "does not use version 5 of the native protocol. (uses=4)" in refusal(told, cluster.connect())
+        assert "The session is closed." in refusal(connection_variables, session)
+    with cluster_of(connection_variables, protocol_version=4) as cluster:
+        assert "does not use version 5 of the native protocol. (uses=4)" in refusal(
+            connection_variables, cluster.connect()
+        )
 
 
-def test_a_session_on_another_reactor_is_refused(told: dict[str, str]) -> None:
-    with cluster_of(told, connection_class=AsyncioConnection) as cluster:
-        assert "does not use the driver's libev reactor. (uses=AsyncioConnection)" in refusal(told, cluster.connect())
+def test_a_session_on_another_reactor_is_refused(connection_variables: dict[str, str]) -> None:
+    with cluster_of(connection_variables, connection_class=AsyncioConnection) as cluster:
+        assert "does not use the driver's libev reactor. (uses=AsyncioConnection)" in refusal(
+            connection_variables, cluster.connect()
+        )

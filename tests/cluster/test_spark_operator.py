@@ -12,7 +12,7 @@ from dev.cluster import image, lifecycle, spark_operator
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.helm import Helm
 from dev.cluster.kubectl import Kubectl
-from dev.demo_ground import BULK
+from dev.demo_setup import BULK
 from dev.demo_shell import Shell
 from dev.demo_spark import Drain
 from headgate.testing.cassandra import Cassandra

@@ -37,7 +37,7 @@ GROWN = Table(TABLE.name, TABLE.purpose, KEY, TABLE.clustering, (*TABLE.columns,
 
 
 @pytest.fixture(scope="module")
-def told(cassandra: Serving) -> dict[str, str]:
+def connection_variables(cassandra: Serving) -> dict[str, str]:
     """How to reach a server that has the table."""
     environment = {**cassandra.environment(), "KEYSPACE": KEYSPACE}
 
@@ -52,20 +52,20 @@ def told(cassandra: Serving) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def opened(told: dict[str, str]) -> AsyncIterator[CassandraStore]:
+async def opened(connection_variables: dict[str, str]) -> AsyncIterator[CassandraStore]:
     """A store that is closed in the end."""
-    store = await CassandraStore.connect(read_settings(told))
+    store = await CassandraStore.connect(read_settings(connection_variables))
     try:
         yield store
     finally:
         await store.close()
 
 
-def using(told: dict[str, str], work: Callable[[CassandraStore], Coroutine[Any, Any, Any]]) -> Any:
+def using(connection_variables: dict[str, str], work: Callable[[CassandraStore], Coroutine[Any, Any, Any]]) -> Any:
     """Run something on a store of its own."""
 
     async def run() -> Any:
-        async with opened(told) as store:
+        async with opened(connection_variables) as store:
             return await work(store)
 
     return asyncio.run(run())
@@ -75,83 +75,95 @@ def insert(p: str, value: bytes, c: int = 1) -> Insert:
     return Insert(TABLE, {"p": p, "c": c, "v": value}, timestamp_us=time.time_ns() // 1000)
 
 
-def why_not(told: dict[str, str]) -> str:
+def why_not(connection_variables: dict[str, str]) -> str:
     """The one line with which a connection is refused."""
     with pytest.raises(EnvironmentProblem) as caught:
-        using(told, lambda _store: asyncio.sleep(0))
+        using(connection_variables, lambda _store: asyncio.sleep(0))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def test_nobody_listens(told: dict[str, str]) -> None:
+def test_nobody_listens(connection_variables: dict[str, str]) -> None:
     point = f"127.0.0.1:{free_port()}"
     wanted = f"No server listens at the contact points (at={point}); start Cassandra, or fix CONTACT_POINTS"
-    assert wanted == why_not({**told, "CONTACT_POINTS": point})
+    assert wanted == why_not({**connection_variables, "CONTACT_POINTS": point})
 
 
-def test_a_contact_point_has_no_address(told: dict[str, str]) -> None:
-    assert why_not({**told, "CONTACT_POINTS": "cassandra.invalid"}).startswith("No contact point has an address")
+def test_a_contact_point_has_no_address(connection_variables: dict[str, str]) -> None:
+    assert why_not({**connection_variables, "CONTACT_POINTS": "cassandra.invalid"}).startswith(
+        "No contact point has an address"
+    )
 
 
-def test_one_contact_point_that_answers_is_enough(told: dict[str, str]) -> None:
-    points = f"127.0.0.1:{free_port()},{told['CONTACT_POINTS']}"
-    assert [] == using({**told, "CONTACT_POINTS": points}, lambda store: store.read(Select(TABLE, {"p": "none"})))
+def test_one_contact_point_that_answers_is_enough(connection_variables: dict[str, str]) -> None:
+    points = f"127.0.0.1:{free_port()},{connection_variables['CONTACT_POINTS']}"
+    assert [] == using(
+        {**connection_variables, "CONTACT_POINTS": points}, lambda store: store.read(Select(TABLE, {"p": "none"}))
+    )
 
 
-def test_a_wrong_password_and_none(told: dict[str, str]) -> None:
-    assert why_not({**told, "PASSWORD": "wrong"}).startswith("Cassandra rejects this user and password")
-    assert why_not({**told, "USERNAME": "", "PASSWORD": ""}).startswith("Cassandra requires a password")
+def test_a_wrong_password_and_none(connection_variables: dict[str, str]) -> None:
+    assert why_not({**connection_variables, "PASSWORD": "wrong"}).startswith(
+        "Cassandra rejects this user and password"
+    )
+    assert why_not({**connection_variables, "USERNAME": "", "PASSWORD": ""}).startswith(
+        "Cassandra requires a password"
+    )
 
 
-def test_a_wrong_data_centre_is_refused_and_reported_those_that_exist(told: dict[str, str]) -> None:
-    line = why_not({**told, "DATA_CENTER": "elsewhere"})
+def test_a_wrong_data_centre_is_refused_and_reported_those_that_exist(connection_variables: dict[str, str]) -> None:
+    line = why_not({**connection_variables, "DATA_CENTER": "elsewhere"})
     assert line.startswith("No node is in the data center of this connection (data_center=elsewhere, ")
-    assert line.endswith(f"set DATA_CENTER to one of {told['DATA_CENTER']}")
+    assert line.endswith(f"set DATA_CENTER to one of {connection_variables['DATA_CENTER']}")
 
 
-def test_the_only_data_centre_need_not_be_named(told: dict[str, str]) -> None:
+def test_the_only_data_centre_need_not_be_named(connection_variables: dict[str, str]) -> None:
     async def home(store: CassandraStore) -> str:
         return store.data_center
 
-    assert told["DATA_CENTER"] == using({**told, "DATA_CENTER": ""}, home)
+    assert connection_variables["DATA_CENTER"] == using({**connection_variables, "DATA_CENTER": ""}, home)
 
 
-def test_another_cluster_answers(told: dict[str, str]) -> None:
-    assert why_not({**told, "CLUSTER_NAME": "theirs"}).startswith("Another cluster answers at the contact points")
+def test_another_cluster_answers(connection_variables: dict[str, str]) -> None:
+    assert why_not({**connection_variables, "CLUSTER_NAME": "theirs"}).startswith(
+        "Another cluster answers at the contact points"
+    )
 
 
-def test_a_keyspace_is_not_there(told: dict[str, str]) -> None:
-    assert why_not({**told, "KEYSPACE": "not_there"}).startswith("The keyspace does not exist")
+def test_a_keyspace_is_not_there(connection_variables: dict[str, str]) -> None:
+    assert why_not({**connection_variables, "KEYSPACE": "not_there"}).startswith("The keyspace does not exist")
 
 
-def test_tls_where_the_server_has_none(told: dict[str, str]) -> None:
-    assert why_not({**told, "USE_SSL": "true"}).startswith("The TLS handshake with the server failed")
+def test_tls_where_the_server_has_none(connection_variables: dict[str, str]) -> None:
+    assert why_not({**connection_variables, "USE_SSL": "true"}).startswith("The TLS handshake with the server failed")
 
 
-def test_no_traceback_of_the_driver_reaches_the_logs(told: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
-    why_not({**told, "CONTACT_POINTS": f"127.0.0.1:{free_port()}"})
-    why_not({**told, "PASSWORD": "wrong"})
+def test_no_traceback_of_the_driver_reaches_the_logs(
+    connection_variables: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    why_not({**connection_variables, "CONTACT_POINTS": f"127.0.0.1:{free_port()}"})
+    why_not({**connection_variables, "PASSWORD": "wrong"})
     assert [] == [record.getMessage() for record in caplog.records if record.exc_info]
 
 
 @pytest.fixture(scope="module")
-def tls_told() -> Iterator[dict[str, str]]:
+def tls_variables() -> Iterator[dict[str, str]]:
     """A server with certificates that name its address, and that asks for its clients'."""
     with Cassandra.start(tls=certificates(["ip:127.0.0.1"]), require_client_auth=True) as server:
         yield {**server.environment(), "KEYSPACE": "system"}
 
 
-def test_tls_with_both_sides_certified(tls_told: dict[str, str]) -> None:
+def test_tls_with_both_sides_certified(tls_variables: dict[str, str]) -> None:
     async def version(store: CassandraStore) -> str:
         ((result,),) = await store.cql("SELECT release_version FROM system.local")
         return str(result)
 
-    assert using(tls_told, version)
+    assert using(tls_variables, version)
 
 
-def test_tls_with_an_authority_that_did_not_sign(tls_told: dict[str, str]) -> None:
+def test_tls_with_an_authority_that_did_not_sign(tls_variables: dict[str, str]) -> None:
     other = certificates(["dns:other.example"]).client().ca
-    assert why_not({**tls_told, "SSL_CA": str(other)}).startswith("the server's certificate is not trusted")
+    assert why_not({**tls_variables, "SSL_CA": str(other)}).startswith("the server's certificate is not trusted")
 
 
 @contextmanager
@@ -189,79 +201,85 @@ def _host_and_port(point: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def test_tls_with_a_name_that_the_certificate_does_not_have(tls_told: dict[str, str]) -> None:
-    by_name = tls_told["CONTACT_POINTS"].replace("127.0.0.1", "127.0.0.9")
-    with forwarded(by_name, to=tls_told["CONTACT_POINTS"]):
-        line = why_not({**tls_told, "CONTACT_POINTS": by_name})
+def test_tls_with_a_name_that_the_certificate_does_not_have(tls_variables: dict[str, str]) -> None:
+    by_name = tls_variables["CONTACT_POINTS"].replace("127.0.0.1", "127.0.0.9")
+    with forwarded(by_name, to=tls_variables["CONTACT_POINTS"]):
+        line = why_not({**tls_variables, "CONTACT_POINTS": by_name})
     assert line.startswith("the server's certificate names another host")
 
 
-def test_tls_without_the_client_s_own_certificate(tls_told: dict[str, str]) -> None:
-    why_not({**tls_told, "SSL_CERT": "", "SSL_KEY": ""})
+def test_tls_without_the_client_s_own_certificate(tls_variables: dict[str, str]) -> None:
+    why_not({**tls_variables, "SSL_CERT": "", "SSL_KEY": ""})
 
 
-def test_no_tls_where_the_server_wants_it(tls_told: dict[str, str]) -> None:
-    assert "USE_SSL" in why_not({**tls_told, "USE_SSL": "false"})
+def test_no_tls_where_the_server_wants_it(tls_variables: dict[str, str]) -> None:
+    assert "USE_SSL" in why_not({**tls_variables, "USE_SSL": "false"})
 
 
-def refusal(told: dict[str, str], work: Callable[[CassandraStore], Coroutine[Any, Any, Any]]) -> HeadgateError:
+def refusal(
+    connection_variables: dict[str, str], work: Callable[[CassandraStore], Coroutine[Any, Any, Any]]
+) -> HeadgateError:
     with pytest.raises(HeadgateError) as caught:
-        using(told, work)
+        using(connection_variables, work)
     assert "\n" not in str(caught.value)
     return caught.value
 
 
-def test_a_batch_of_several_partitions_that_is_too_large_is_refused_at_once(told: dict[str, str]) -> None:
+def test_a_batch_of_several_partitions_that_is_too_large_is_refused_at_once(
+    connection_variables: dict[str, str],
+) -> None:
     parts = [insert(f"too large {number}", bytes(30_000)) for number in range(4)]
-    result = refusal(told, lambda store: store.write(Batch(parts)))
+    result = refusal(connection_variables, lambda store: store.write(Batch(parts)))
     assert TooLarge is type(result)
     assert "one partition per batch" in str(result)
 
 
-def test_a_batch_of_one_partition_may_be_larger(told: dict[str, str]) -> None:
+def test_a_batch_of_one_partition_may_be_larger(connection_variables: dict[str, str]) -> None:
     parts = [insert("large", bytes(30_000), c) for c in range(10)]
-    using(told, lambda store: store.write(Batch(parts)))
+    using(connection_variables, lambda store: store.write(Batch(parts)))
 
 
 @pytest.mark.parametrize("size", [15_900_000, 16_770_000, 17_000_000, 40_000_000])
-def test_a_write_that_is_too_large_is_refused_and_the_connection_lives_on(told: dict[str, str], size: int) -> None:
+def test_a_write_that_is_too_large_is_refused_and_the_connection_lives_on(
+    connection_variables: dict[str, str], size: int
+) -> None:
     async def work(store: CassandraStore) -> None:
         with pytest.raises(TooLarge):
             await store.write(insert("huge", bytes(size)))
         await store.write(insert("small", b"v"))
 
-    using(told, work)
+    using(connection_variables, work)
 
 
-def test_a_table_that_is_not_there_is_reported_with_its_remedy(told: dict[str, str]) -> None:
+def test_a_table_that_is_not_there_is_reported_with_its_remedy(connection_variables: dict[str, str]) -> None:
     nowhere = TABLE.named("not_there")
-    result = refusal(told, lambda store: store.read(Select(nowhere, {"p": "x"})))
+    result = refusal(connection_variables, lambda store: store.read(Select(nowhere, {"p": "x"})))
     assert EnvironmentProblem is type(result)
     assert "`headgate apply`" in str(result)
 
 
-def test_a_life_beyond_what_the_server_can_hold_is_refused(told: dict[str, str]) -> None:
+def test_a_life_beyond_what_the_server_can_hold_is_refused(connection_variables: dict[str, str]) -> None:
     far = Insert(TABLE, {"p": "x", "c": 1}, timestamp_us=1, ttl_s=600_000_000)
-    assert OperationRefused is type(refusal(told, lambda store: store.write(far)))
+    assert OperationRefused is type(refusal(connection_variables, lambda store: store.write(far)))
 
 
-def test_a_role_without_a_right_is_answered_so(told: dict[str, str], cassandra: Serving) -> None:
+def test_a_role_without_a_right_is_answered_so(connection_variables: dict[str, str], cassandra: Serving) -> None:
     role = f"reader_{uuid4().hex[:8]}"
     cassandra.cql(f"CREATE ROLE {role} WITH PASSWORD = 'r' AND LOGIN = true")
     cassandra.cql(f"GRANT SELECT ON KEYSPACE {KEYSPACE} TO {role}")
-    as_reader = {**told, "USERNAME": role, "PASSWORD": "r"}
+    as_reader = {**connection_variables, "USERNAME": role, "PASSWORD": "r"}
     assert [] == using(as_reader, lambda store: store.read(Select(TABLE, {"p": "none"})))
     assert NotAllowed is type(refusal(as_reader, lambda store: store.write(insert("x", b""))))
 
 
-def test_the_reactor_is_libev_and_ours(told: dict[str, str]) -> None:
+def test_the_reactor_is_libev_and_ours(connection_variables: dict[str, str]) -> None:
     async def reactor(store: CassandraStore) -> object:
         return store._session.cluster.connection_class
 
-    assert HeadgateConnection is using(told, reactor)
+    assert HeadgateConnection is using(connection_variables, reactor)
 
 
-def test_what_was_answered_is_let_go_at_once(told: dict[str, str]) -> None:
+def test_what_was_answered_is_let_go_at_once(connection_variables: dict[str, str]) -> None:
     """Neither until its time would have been up, nor until the cyclic collector comes by: a busy process would hold
     what it has read and written in all these seconds."""
 
@@ -281,16 +299,18 @@ def test_what_was_answered_is_let_go_at_once(told: dict[str, str]) -> None:
         finally:
             gc.enable()
 
-    assert 1 >= using(told, work)  # the driver's thread may still hold the last
+    assert 1 >= using(connection_variables, work)  # the driver's thread may still hold the last
 
 
-def test_closing_ends_every_thread(told: dict[str, str]) -> None:
+def test_closing_ends_every_thread(connection_variables: dict[str, str]) -> None:
     before = set(threading.enumerate())
-    using(told, lambda store: store.write(insert("x", b"")))
+    using(connection_variables, lambda store: store.write(insert("x", b"")))
     assert wait_until(lambda: set(threading.enumerate()) <= before, timeout_s=5)
 
 
-def test_what_is_in_flight_at_the_end_is_unknown_and_what_comes_later_is_a_mistake(told: dict[str, str]) -> None:
+def test_what_is_in_flight_at_the_end_is_unknown_and_what_comes_later_is_a_mistake(
+    connection_variables: dict[str, str],
+) -> None:
     async def work(store: CassandraStore) -> None:
         await store.write(insert("x", b""))
         in_flight = [asyncio.create_task(store.attempt(insert("x", bytes(1_000_000)), 5)) for _ in range(20)]
@@ -301,10 +321,10 @@ def test_what_is_in_flight_at_the_end_is_unknown_and_what_comes_later_is_a_mista
         with pytest.raises(Bug, match="after it was closed"):
             await store.write(insert("x", b""))
 
-    using(told, work)
+    using(connection_variables, work)
 
 
-def test_a_store_is_not_shared_with_a_child_process(told: dict[str, str]) -> None:
+def test_a_store_is_not_shared_with_a_child_process(connection_variables: dict[str, str]) -> None:
     async def work(store: CassandraStore) -> int:
         await store.write(insert("x", b""))
         child = os.fork()
@@ -318,10 +338,12 @@ def test_a_store_is_not_shared_with_a_child_process(told: dict[str, str]) -> Non
         await store.write(insert("x", b"parent continues"))
         return os.waitstatus_to_exitcode(status)
 
-    assert 7 == using(told, work)
+    assert 7 == using(connection_variables, work)
 
 
-def test_a_changed_schema_is_met_without_an_error_and_new_columns_are_used(told: dict[str, str]) -> None:
+def test_a_changed_schema_is_met_without_an_error_and_new_columns_are_used(
+    connection_variables: dict[str, str],
+) -> None:
     async def work(store: CassandraStore) -> None:
         await store.write(insert("grown", b"old"))
         assert [("grown", 1, b"old")] == [tuple(row) for row in await store.read(Select(TABLE, {"p": "grown"}))]
@@ -336,10 +358,10 @@ def test_a_changed_schema_is_met_without_an_error_and_new_columns_are_used(told:
             tuple(row) for row in await store.read(Select(GROWN, {"p": "grown"}, ("c", "w")))
         ]
 
-    using(told, work)
+    using(connection_variables, work)
 
 
-def test_a_shape_is_prepared_once_however_many_come_at_once(told: dict[str, str]) -> None:
+def test_a_shape_is_prepared_once_however_many_come_at_once(connection_variables: dict[str, str]) -> None:
     async def work(store: CassandraStore) -> int:
         prepared = []
         real = store._session.prepare
@@ -352,10 +374,12 @@ def test_a_shape_is_prepared_once_however_many_come_at_once(told: dict[str, str]
         await asyncio.gather(*(store.write(insert(f"at once {number}", b"")) for number in range(50)))
         return len(prepared)
 
-    assert 1 == using(told, work)
+    assert 1 == using(connection_variables, work)
 
 
-def test_more_at_once_than_may_be_in_flight_wait_in_turn_and_all_end_well(told: dict[str, str]) -> None:
+def test_more_at_once_than_may_be_in_flight_wait_in_turn_and_all_end_well(
+    connection_variables: dict[str, str],
+) -> None:
     async def work(store: CassandraStore) -> int:
         store._admission._requests_max = 8
         await asyncio.gather(*(store.write(insert(f"many {number}", b"v")) for number in range(500)))
@@ -364,22 +388,22 @@ def test_more_at_once_than_may_be_in_flight_wait_in_turn_and_all_end_well(told: 
         assert {} == metrics.errors
         return metrics.count
 
-    assert 500 == using(told, work)
+    assert 500 == using(connection_variables, work)
 
 
-def test_an_attempt_without_time_left_is_rejected_unsent(told: dict[str, str]) -> None:
+def test_an_attempt_without_time_left_is_rejected_unsent(connection_variables: dict[str, str]) -> None:
     async def work(store: CassandraStore) -> None:
         await store.write(insert("x", b""))
         with pytest.raises(Overloaded):
             await store.attempt(insert("x", b""), 0.0)
 
-    using(told, work)
+    using(connection_variables, work)
 
 
-def test_a_select_is_whole_however_many_rows_there_are(told: dict[str, str]) -> None:
+def test_a_select_is_whole_however_many_rows_there_are(connection_variables: dict[str, str]) -> None:
     async def work(store: CassandraStore) -> int:
         for start in range(0, 12_000, 2_000):
             await store.write(Batch([insert("long", b"v", c) for c in range(start, start + 2_000)]))
         return len(await store.read(Select(TABLE, {"p": "long"}, ("c",))))
 
-    assert 12_000 == using(told, work)
+    assert 12_000 == using(connection_variables, work)

@@ -19,7 +19,7 @@ import pytest
 
 from headgate.testing.cassandra import HostedRing
 
-HERE = Path(__file__).parent.parent.parent
+ROOT_DIR = Path(__file__).parent.parent.parent
 BEFORE, DURING, AFTER = 300, 1500, 600
 """Acknowledged writes before the fault, while it lasts, and after it."""
 
@@ -34,7 +34,7 @@ class Workload:
         argv = ring.client(near="n1").command([sys.executable, "-m", "tests.cluster.store_workload", order])
         environment = {**ring.environment(), "PATH": "/usr/bin:/bin"}
         self._process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=HERE, env=environment, text=True
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT_DIR, env=environment, text=True
         )
         self.acked = 0
 
@@ -55,11 +55,11 @@ class Workload:
 
     def end(self) -> dict[str, Any]:
         """Let it end, and return what it saw."""
-        self.tell("\n")
+        self.write_line("\n")
         observation: dict[str, Any] = json.loads(self.line("ended"))
         return observation
 
-    def tell(self, text: str) -> None:
+    def write_line(self, text: str) -> None:
         """Write to its standard input."""
         assert self._process.stdin is not None
         self._process.stdin.write(text)
@@ -114,7 +114,7 @@ def test_a_node_is_lost_and_no_acknowledged_write_with_it(
         running.wait_for_acks(AFTER)
         observation = running.end()
     with workload(ring, "check") as checking:
-        checking.tell(json.dumps(observation) + "\n")
+        checking.write_line(json.dumps(observation) + "\n")
         missing = json.loads(checking.line("missing"))
     with capsys.disabled():
         report = ("longest_gap_s", "longest_write_s", "verdicts", "resolved", "unknown_lwts", "takes")

@@ -81,8 +81,8 @@ def test_producers_and_owners_beyond_the_bound_are_refused_with_the_reason_in_on
         for line in (event["line"] for event in (*failed, *member.wait_for("logged", where=_is_off))):
             assert f"bound_ms={BOUND_MS}" in line
             assert "synchronize this host and the nodes with NTP or chrony" in line
-            assert BOUND_MS < abs(_told_by_ms(line)) < 2 * abs(off_ms)
-            assert (_told_by_ms(line) > 0) == (off_ms < 0), "the node is ahead where this clock is behind"
+            assert BOUND_MS < abs(_reported_by_ms(line)) < 2 * abs(off_ms)
+            assert (_reported_by_ms(line) > 0) == (off_ms < 0), "the node is ahead where this clock is behind"
             assert "\n" not in line
         assert {"ClockNotTrusted"} == {event["kind"] for event in failed}
         message = [_why(event) for event in member.those("logged")]
@@ -98,5 +98,5 @@ def _is_off(event: Event) -> bool:
     return _why(event) == "this host's clock and a node's differ too much"
 
 
-def _told_by_ms(line: str) -> int:
+def _reported_by_ms(line: str) -> int:
     return int(line.partition("by_ms=")[2].partition(",")[0])

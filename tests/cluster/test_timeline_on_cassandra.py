@@ -48,7 +48,7 @@ SECOND = 1_000_000
 LEASE = LeaseTerms(ttl_s=6, touch_us=SECOND, skew_us=500_000)
 """A short one, where a test waits for its end."""
 COMES_WITHIN_S = 90.0
-IN_HANDS = 20
+IN_FLIGHT = 20
 
 
 def settings_of(queue: uuid.UUID) -> TimelineSettings:
@@ -57,9 +57,11 @@ def settings_of(queue: uuid.UUID) -> TimelineSettings:
 
 
 @asynccontextmanager
-async def opened(told: dict[str, str], queue: uuid.UUID, **changes: Any) -> AsyncIterator[TimelineQueue]:
+async def opened(
+    connection_variables: dict[str, str], queue: uuid.UUID, **changes: Any
+) -> AsyncIterator[TimelineQueue]:
     """The queue, as one process has it."""
-    store = await CassandraStore.connect(read_settings(told))
+    store = await CassandraStore.connect(read_settings(connection_variables))
     try:
         async with Clock(CassandraTimes(store)) as clock:
             host = Host(
@@ -77,7 +79,7 @@ async def opened(told: dict[str, str], queue: uuid.UUID, **changes: Any) -> Asyn
 
 
 @pytest.fixture(scope="module")
-def told(cassandra: Serving) -> dict[str, str]:
+def connection_variables(cassandra: Serving) -> dict[str, str]:
     """How to reach a server that has the tables."""
     environment = {**cassandra.environment(), "KEYSPACE": KEYSPACE}
 
@@ -105,9 +107,9 @@ async def drain(engine: TimelineQueue, expected: int, *, and_on_s: float = 4.0) 
     return matches
 
 
-def test_what_is_put_is_received_and_settled_once(told: dict[str, str]) -> None:
+def test_what_is_put_is_received_and_settled_once(connection_variables: dict[str, str]) -> None:
     async def work() -> None:
-        async with opened(told, uuid.uuid4()) as engine:
+        async with opened(connection_variables, uuid.uuid4()) as engine:
             ids = await engine.put(
                 [NewMessage(b"%d" % number, attributes={"n": str(number)}) for number in range(1500)]
             )
@@ -116,9 +118,9 @@ def test_what_is_put_is_received_and_settled_once(told: dict[str, str]) -> None:
     asyncio.run(work())
 
 
-def test_a_delayed_message_comes_at_its_time_and_a_cancelled_one_never(told: dict[str, str]) -> None:
+def test_a_delayed_message_comes_at_its_time_and_a_cancelled_one_never(connection_variables: dict[str, str]) -> None:
     async def work() -> None:
-        async with opened(told, uuid.uuid4()) as engine:
+        async with opened(connection_variables, uuid.uuid4()) as engine:
             due_us = engine.host.now_us() + 6 * SECOND
             kept, dropped = await engine.put(
                 [NewMessage(b"kept", due_us=due_us), NewMessage(b"dropped", due_us=due_us)]
@@ -136,12 +138,14 @@ def test_a_delayed_message_comes_at_its_time_and_a_cancelled_one_never(told: dic
 
 @pytest.mark.slow  # it waits for real time; in the simulation and on a ring the same is shown each time
 def test_a_generation_that_is_over_is_left_and_what_was_scheduled_in_it_comes_from_the_next(
-    told: dict[str, str],
+    connection_variables: dict[str, str],
 ) -> None:
     """Many rows of one partition move in conditional batches, one of which meets a row that has moved already."""
 
     async def work() -> None:
-        async with opened(told, uuid.uuid4(), lease=LEASE, generations=(GenerationSettings(1, 2),)) as engine:
+        async with opened(
+            connection_variables, uuid.uuid4(), lease=LEASE, generations=(GenerationSettings(1, 2),)
+        ) as engine:
             host = engine.host
             due_us = host.now_us() + 25 * SECOND
             ids = await engine.put([NewMessage(b"%d" % each, due_us=due_us + each * 1000) for each in range(450)])
@@ -173,10 +177,10 @@ def test_a_generation_that_is_over_is_left_and_what_was_scheduled_in_it_comes_fr
     asyncio.run(work())
 
 
-def test_rows_that_land_below_the_position_are_restamped_once(told: dict[str, str]) -> None:
+def test_rows_that_land_below_the_position_are_restamped_once(connection_variables: dict[str, str]) -> None:
     async def work() -> None:
         short = {"part_us": 2 * SECOND, "late_write_us": SECOND, "generations": (GenerationSettings(1, 1),)}
-        async with opened(told, uuid.uuid4(), **short) as engine:
+        async with opened(connection_variables, uuid.uuid4(), **short) as engine:
             sender, now_us = engine.producer.sender, engine.host.now_us()
             await engine.put([NewMessage(b"in time")])
             place = sender.place_row(1, 0, now_us + SECOND, now_us=now_us, size_bytes=9)
@@ -208,7 +212,9 @@ def test_rows_that_land_below_the_position_are_restamped_once(told: dict[str, st
     asyncio.run(work())
 
 
-def test_lanes_of_a_killed_process_are_taken_over_and_nothing_is_lost(told: dict[str, str], tmp_path: Path) -> None:
+def test_lanes_of_a_killed_process_are_taken_over_and_nothing_is_lost(
+    connection_variables: dict[str, str], tmp_path: Path
+) -> None:
     queue = uuid.uuid4()
     asked, out = tmp_path / "asked.txt", tmp_path / "acked.txt"
     program = textwrap.dedent(
@@ -218,10 +224,10 @@ def test_lanes_of_a_killed_process_are_taken_over_and_nothing_is_lost(told: dict
         from tests.cluster.test_timeline_on_cassandra import LEASE, opened
 
         async def main():
-            async with opened({told!r}, uuid.UUID({str(queue)!r}), lease=LEASE) as engine:
+            async with opened({connection_variables!r}, uuid.UUID({str(queue)!r}), lease=LEASE) as engine:
                 with open({str(asked)!r}, "a", buffering=1) as asked, open({str(out)!r}, "a", buffering=1) as acked:
                     while True:
-                        given = await engine.receive({IN_HANDS}, wait_us=1_000_000)
+                        given = await engine.receive({IN_FLIGHT}, wait_us=1_000_000)
                         await asyncio.sleep(0.05)
                         print(*(each.message_id for each in given), file=asked)
                         settled = await engine.settle([Ack(each.receipt) for each in given])
@@ -234,11 +240,11 @@ def test_lanes_of_a_killed_process_are_taken_over_and_nothing_is_lost(told: dict
     )
 
     async def put() -> list[str]:
-        async with opened(told, queue, lease=LEASE) as engine:
+        async with opened(connection_variables, queue, lease=LEASE) as engine:
             return [each for _ in range(20) for each in await engine.put([NewMessage(b"x")] * 100)]
 
     async def rest(expected: int) -> list[str]:
-        async with opened(told, queue, lease=LEASE) as engine:
+        async with opened(connection_variables, queue, lease=LEASE) as engine:
             return await drain(engine, expected)
 
     ids = asyncio.run(put())
@@ -249,7 +255,7 @@ def test_lanes_of_a_killed_process_are_taken_over_and_nothing_is_lost(told: dict
     before = out.read_text().split()
     assert len(before) < len(ids), "it was killed too late to show anything"
     unanswered = set(asked.read_text().split()) - set(before)
-    assert len(unanswered) <= IN_HANDS
+    assert len(unanswered) <= IN_FLIGHT
     after = asyncio.run(rest(len(ids) - len(before)))
     assert set(ids) - unanswered <= set(before) | set(after) <= set(ids)
     twice = set(before) & set(after)

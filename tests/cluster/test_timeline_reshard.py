@@ -80,7 +80,7 @@ def check_the_end(fleet: Fleet, consumers: list[Member]) -> int:
     return len(ledger.acknowledged_ids)
 
 
-class Told:
+class Report:
     """Generations in a file, as the catalogue holds them, but with a notice of seconds (generations.md)."""
 
     def __init__(self, file: Path) -> None:
@@ -119,7 +119,7 @@ def test_six_shards_become_twelve_and_four_under_load_and_the_old_lanes_are_reti
         "lease_ttl_s": 10,
         "lease_touch_s": 2,
     }
-    record = Told(file)
+    record = Report(file)
     with Fleet(cassandra_ring, tmp_path, scheduled_in_s=12.0, **wishes) as fleet:
         asyncio.run(prepare(fleet.environment, fleet.order("lanes")))
         consumers = [fleet.consumer(name, nack_every=9) for name in ("one", "two")]

@@ -52,15 +52,15 @@ def causes_of_repetition(fleet: Fleet) -> Counter[str]:
     """
     killed_us = {member.name: member.ended_us for member in fleet.members}
     done = {event["receipt"] for event in fleet.those("settled") if event["answer"] == "done"}
-    lost_us = {(event.who, *event["lane"], event["epoch"]): event.at_us for event in fleet.those("let go")}
+    lost_us = {(event.actor, *event["lane"], event["epoch"]): event.at_us for event in fleet.those("let go")}
     deliveries: dict[str, list[Event]] = {}
     for event in fleet.those("given"):
         deliveries.setdefault(event["id"], []).append(event)
     causes: Counter[str] = Counter()
     for earlier, later in (pair for given in deliveries.values() for pair in pairwise(given)):
         times = {
-            "killed": killed_us[earlier.who],
-            "lane lost": lost_us.get((earlier.who, *earlier["lane"], earlier["epoch"])),
+            "killed": killed_us[earlier.actor],
+            "lane lost": lost_us.get((earlier.actor, *earlier["lane"], earlier["epoch"])),
             "visible": earlier.at_us + earlier["visibility_us"],
         }
         matches = [cause for cause, at_us in times.items() if at_us is not None and at_us < later.at_us]

@@ -13,7 +13,7 @@ import pytest
 from headgate.testing.debian import is_debian
 from headgate.testing.wall_clock import find_installed_libfaketime, shifted
 
-LOOK = "import json, time; print(json.dumps([time.clock_gettime(getattr(time, name)) for name in NAMES]))"
+CHECK = "import json, time; print(json.dumps([time.clock_gettime(getattr(time, name)) for name in NAMES]))"
 CLOCKS = ("CLOCK_REALTIME", "CLOCK_MONOTONIC", "CLOCK_BOOTTIME")
 
 
@@ -23,7 +23,7 @@ def test_the_wall_clock_is_off_and_boot_time_is_not(seconds: float) -> None:
         pytest.skip("needs libfaketime, or Debian's packages of it")
     before = [time.clock_gettime(getattr(time, name)) for name in CLOCKS]
     observation = subprocess.run(
-        [sys.executable, "-c", LOOK.replace("NAMES", repr(CLOCKS))],
+        [sys.executable, "-c", CHECK.replace("NAMES", repr(CLOCKS))],
         env={**os.environ, **shifted(seconds)},
         capture_output=True,
         check=True,

@@ -56,7 +56,7 @@ LET_GO = ("message lost while in flight", "message not settled; it may be delive
 
 
 @pytest.fixture(scope="module")
-def told(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def connection_variables(cassandra: Serving, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a process whose queues were applied."""
     environment = {**cassandra.environment(), "KEYSPACE": KEYSPACE}
     file = tmp_path_factory.mktemp("worker") / "queues.yaml"
@@ -107,9 +107,9 @@ class Notes:
 class Workers:
     """Processes of `headgate worker`, one queue and one handler."""
 
-    def __init__(self, told: dict[str, str], folder: Path, queue: str, handler: str) -> None:
+    def __init__(self, connection_variables: dict[str, str], folder: Path, queue: str, handler: str) -> None:
         self.notes = Notes(folder / "notes")
-        self._environment = {**os.environ, **told, "NOTES": str(self.notes.path)}
+        self._environment = {**os.environ, **connection_variables, "NOTES": str(self.notes.path)}
         self._environment["PYTHONPATH"] = f"{ROOT / 'workers'}{os.pathsep}{ROOT}"
         self._queue = queue
         self._handler = handler
@@ -141,15 +141,15 @@ class Workers:
         """Its log lines."""
         return [json.loads(line) for line in (self._folder / f"{name}.log").read_text().splitlines()]
 
-    def said(self, name: str, text: str) -> dict[str, Any]:
+    def wait_for_log(self, name: str, text: str) -> dict[str, Any]:
         """Wait for a line of its log."""
         matches: list[dict[str, Any]] = []
 
-        def has_said() -> bool:
+        def has_line() -> bool:
             matches[:] = [line for line in self.log(name) if line["message"] == text]
             return bool(matches)
 
-        assert wait_until(has_said, timeout_s=60), self.log(name)
+        assert wait_until(has_line, timeout_s=60), self.log(name)
         return matches[0]
 
     def until(self, holds: Callable[[], bool], *, timeout_s: float = 120) -> None:
@@ -160,9 +160,9 @@ class Workers:
 
 
 @contextmanager
-def workers(told: dict[str, str], folder: Path, queue: str, handler: str) -> Iterator[Workers]:
+def workers(connection_variables: dict[str, str], folder: Path, queue: str, handler: str) -> Iterator[Workers]:
     """Workers, all ended at the end."""
-    made = Workers(told, folder, queue, handler)
+    made = Workers(connection_variables, folder, queue, handler)
     try:
         yield made
     finally:
@@ -171,17 +171,19 @@ def workers(told: dict[str, str], folder: Path, queue: str, handler: str) -> Ite
             process.wait()
 
 
-def connected(told: dict[str, str], work: Callable[[headgate.Headgate], Coroutine[Any, Any, Any]]) -> Any:
+def connected(
+    connection_variables: dict[str, str], work: Callable[[headgate.Headgate], Coroutine[Any, Any, Any]]
+) -> Any:
     """Do something on a connection."""
 
     async def run() -> Any:
-        async with headgate.connect(told) as connection:
+        async with headgate.connect(connection_variables) as connection:
             return await work(connection)
 
     return asyncio.run(run())
 
 
-def put(told: dict[str, str], name: str, payloads: list[bytes], *, every_s: float = 0.0) -> list[str]:
+def put(connection_variables: dict[str, str], name: str, payloads: list[bytes], *, every_s: float = 0.0) -> list[str]:
     """Put these, in flushes of a hundred; their ids."""
 
     async def work(connection: headgate.Headgate) -> list[str]:
@@ -192,7 +194,7 @@ def put(told: dict[str, str], name: str, payloads: list[bytes], *, every_s: floa
             await asyncio.sleep(every_s)
         return ids
 
-    matches: list[str] = connected(told, work)
+    matches: list[str] = connected(connection_variables, work)
     return matches
 
 
@@ -204,13 +206,13 @@ def metrics(port: int) -> dict[str, float]:
 
 
 def test_one_worker_drains_twelve_lanes_reports_what_it_did_and_ends_well(
-    told: dict[str, str], tmp_path: Path
+    connection_variables: dict[str, str], tmp_path: Path
 ) -> None:
-    ids = put(told, "shop/wide", [b"%d" % number for number in range(1_200)])
-    with workers(told, tmp_path, "shop/wide", "at_once") as fleet:
+    ids = put(connection_variables, "shop/wide", [b"%d" % number for number in range(1_200)])
+    with workers(connection_variables, tmp_path, "shop/wide", "at_once") as fleet:
         fleet.start("one")
         fleet.until(lambda: set(ids) <= set(fleet.notes.begun()))
-        port = fleet.said("one", "worker started")["health_port"]
+        port = fleet.wait_for_log("one", "worker started")["health_port"]
         fleet.until(lambda: metrics(port)["headgate_worker_acked_total"] >= len(ids))
         observation = metrics(port)
         assert (12, 0) == (observation["headgate_worker_lanes"], observation["headgate_worker_in_flight"])
@@ -228,11 +230,11 @@ def test_one_worker_drains_twelve_lanes_reports_what_it_did_and_ends_well(
         assert "worker stopped" == fleet.log("one")[-1]["message"]
 
 
-def test_sigterm_under_load_delivers_nothing_twice(told: dict[str, str], tmp_path: Path) -> None:
-    with workers(told, tmp_path, "shop/drained", "slow") as fleet:
+def test_sigterm_under_load_delivers_nothing_twice(connection_variables: dict[str, str], tmp_path: Path) -> None:
+    with workers(connection_variables, tmp_path, "shop/drained", "slow") as fleet:
         fleet.start("one")
-        fleet.said("one", "worker started")
-        ids = put(told, "shop/drained", [b"x"] * 800)
+        fleet.wait_for_log("one", "worker started")
+        ids = put(connection_variables, "shop/drained", [b"x"] * 800)
         fleet.until(lambda: len(fleet.notes.begun()) >= 200)
         fleet.start("two")
         assert 0 == fleet.end("one")
@@ -245,14 +247,14 @@ def test_sigterm_under_load_delivers_nothing_twice(told: dict[str, str], tmp_pat
 
 
 def test_a_handler_that_kills_its_process_is_a_dead_letter_and_its_neighbours_are_not(
-    told: dict[str, str], tmp_path: Path
+    connection_variables: dict[str, str], tmp_path: Path
 ) -> None:
     payloads = [b"x"] * 300
     payloads[150] = b"kill"
-    with workers(told, tmp_path, "shop/fragile", "fragile") as fleet:
+    with workers(connection_variables, tmp_path, "shop/fragile", "fragile") as fleet:
         fleet.start("one", "--backoff", "200ms")
-        fleet.said("one", "worker started")
-        ids = put(told, "shop/fragile", payloads)
+        fleet.wait_for_log("one", "worker started")
+        ids = put(connection_variables, "shop/fragile", payloads)
         assert -signal.SIGKILL == fleet.running.pop("one").wait(60)
         fleet.start("two", "--backoff", "200ms")
         killer = ids[150]
@@ -276,7 +278,7 @@ def test_a_handler_that_kills_its_process_is_a_dead_letter_and_its_neighbours_ar
                 for each in result + more
             ]
 
-        assert [(b"kill", "its process was killed by SIGKILL", "3")] == connected(told, dead)
+        assert [(b"kill", "its process was killed by SIGKILL", "3")] == connected(connection_variables, dead)
         assert 4 == fleet.notes.begun()[killer]
         twice = {each for each, times in fleet.notes.begun().items() if times > 1} - {killer}
         in_hand = {each.message_id for each in fleet.notes.all() if each.worker == "one"}
@@ -284,16 +286,16 @@ def test_a_handler_that_kills_its_process_is_a_dead_letter_and_its_neighbours_ar
 
 
 def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_what_was_in_flight(
-    told: dict[str, str], tmp_path: Path
+    connection_variables: dict[str, str], tmp_path: Path
 ) -> None:
-    with workers(told, tmp_path, "shop/stormy", "slow") as fleet:
+    with workers(connection_variables, tmp_path, "shop/stormy", "slow") as fleet:
         names = ["one", "two", "three"]
         for name in names:
             fleet.start(name)
         for name in names:
-            fleet.said(name, "worker started")
+            fleet.wait_for_log(name, "worker started")
         putting = subprocess.Popen(
-            [sys.executable, "-c", _PUTTER, json.dumps(told)],
+            [sys.executable, "-c", _PUTTER, json.dumps(connection_variables)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'workers'}{os.pathsep}{ROOT}"},
             stdout=subprocess.PIPE,
@@ -305,7 +307,7 @@ def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_wh
             assert -signal.SIGKILL == fleet.end(name, signal.SIGKILL)
             killed.append(name)
             fleet.start(f"again-{turn}")
-            fleet.said(f"again-{turn}", "worker started")
+            fleet.wait_for_log(f"again-{turn}", "worker started")
         assert putting.stdout is not None
         ids = json.loads(putting.communicate(timeout=120)[0])
         fleet.until(
@@ -331,30 +333,30 @@ def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_wh
         assert set() == unexplained, f"{len(unexplained)} came twice that were not in flight: {reported_of[:20]}"
 
 
-def lanes_of(told: dict[str, str], queue: str) -> dict[tuple[int, int], LaneStats]:
+def lanes_of(connection_variables: dict[str, str], queue: str) -> dict[tuple[int, int], LaneStats]:
     """How each lane stands."""
 
     async def work(connection: headgate.Headgate) -> Any:
         return (await (await connection.queue(queue)).stats()).lanes
 
-    return {(each.generation, each.shard): each for each in connected(told, work)}
+    return {(each.generation, each.shard): each for each in connected(connection_variables, work)}
 
 
 def test_a_handler_that_blocks_its_worker_costs_the_lanes_of_that_worker_a_lease_and_no_message(
-    told: dict[str, str], tmp_path: Path
+    connection_variables: dict[str, str], tmp_path: Path
 ) -> None:
-    with workers(told, tmp_path, "shop/blocked", "blocking") as fleet:
+    with workers(connection_variables, tmp_path, "shop/blocked", "blocking") as fleet:
         fleet.start("one")
-        fleet.said("one", "worker started")
-        (blocks,) = put(told, "shop/blocked", [b"block"])
+        fleet.wait_for_log("one", "worker started")
+        (blocks,) = put(connection_variables, "shop/blocked", [b"block"])
         fleet.until(lambda: fleet.notes.begun()[blocks] == 1)
         began_s = time.monotonic()
         fleet.start("two")
-        ids = put(told, "shop/blocked", [b"x"] * 100)
+        ids = put(connection_variables, "shop/blocked", [b"x"] * 100)
         wanted = {blocks, *ids}
         fleet.until(lambda: wanted <= {each.message_id for each in fleet.notes.all() if each.what == "ended"})
         assert time.monotonic() - began_s < 60
-        assert "time.sleep(600)" in fleet.said("one", "event loop is blocked")["stack"]
+        assert "time.sleep(600)" in fleet.wait_for_log("one", "event loop is blocked")["stack"]
         assert {"two"} == {each.worker for each in fleet.notes.all() if each.what == "ended"}
         assert 2 == fleet.notes.begun()[blocks]
         assert -signal.SIGKILL == fleet.end("one", signal.SIGKILL)
@@ -363,31 +365,31 @@ def test_a_handler_that_blocks_its_worker_costs_the_lanes_of_that_worker_a_lease
 
 @pytest.mark.slow
 def test_a_worker_whose_loop_hangs_while_its_touch_continues_is_stopped_and_its_lane_moves_within_a_minute(
-    told: dict[str, str], tmp_path: Path, measured: Callable[[str], None]
+    connection_variables: dict[str, str], tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
-    with workers(told, tmp_path, "shop/stuck", "at_once") as fleet:
+    with workers(connection_variables, tmp_path, "shop/stuck", "at_once") as fleet:
         for name in ("one", "two"):
             fleet.start(name)
-            fleet.said(name, "worker started")
-        fleet.until(lambda: has_a_lane_each(told, "shop/stuck"), timeout_s=60)
+            fleet.wait_for_log(name, "worker started")
+        fleet.until(lambda: has_a_lane_each(connection_variables, "shop/stuck"), timeout_s=60)
         fleet.running["one"].send_signal(signal.SIGUSR1)
         began_s = time.monotonic()
-        before = lanes_of(told, "shop/stuck")
-        ids = put(told, "shop/stuck", [b"x"] * 200)
+        before = lanes_of(connection_variables, "shop/stuck")
+        ids = put(connection_variables, "shop/stuck", [b"x"] * 200)
         fleet.until(lambda: set(ids) <= set(fleet.notes.begun()))
         took_s = time.monotonic() - began_s
         measured(f"a lane whose owner hangs moved after {took_s:.0f} s")
         assert 25 < took_s < 60
-        stopped = fleet.said("two", "emergency stop: the owner of a lane makes no progress")
+        stopped = fleet.wait_for_log("two", "emergency stop: the owner of a lane makes no progress")
         lane = tuple(map(int, stopped["lane"].split("/")))
-        after = lanes_of(told, "shop/stuck")
+        after = lanes_of(connection_variables, "shop/stuck")
         assert before[lane].epoch == stopped["epoch"] < after[lane].epoch
         assert {"two"} == {each.worker for each in fleet.notes.all()}
         assert fleet.running["one"].poll() is None
         assert (503, b"a lane was taken from it: its loop hung") == livez(
-            fleet.said("one", "worker started")["health_port"]
+            fleet.wait_for_log("one", "worker started")["health_port"]
         )
-        assert (200, b"ok\n") == livez(fleet.said("two", "worker started")["health_port"])
+        assert (200, b"ok\n") == livez(fleet.wait_for_log("two", "worker started")["health_port"])
         assert [0, 0] == [fleet.end("one"), fleet.end("two")]
 
 
@@ -400,9 +402,9 @@ def livez(port: int) -> tuple[int, bytes]:
         return refused.code, refused.read().split(b",")[0]
 
 
-def has_a_lane_each(told: dict[str, str], queue: str) -> bool:
+def has_a_lane_each(connection_variables: dict[str, str], queue: str) -> bool:
     """Whether each lane has an owner of its own."""
-    held = [lane.owner for lane in lanes_of(told, queue).values()]
+    held = [lane.owner for lane in lanes_of(connection_variables, queue).values()]
     return None not in held and len(set(held)) == len(held)
 
 

@@ -65,7 +65,7 @@ def test_one_slow_message_in_a_hundred_does_not_stop_its_lane(
     quick = PUTS_PER_S * PUT_FOR_S * 99 // 100
     with workers(environment, tmp_path, "shop/steady", "one_in_a_hundred_slow") as fleet:
         fleet.start("one", "--concurrency", "100")
-        port = fleet.said("one", "worker started")["health_port"]
+        port = fleet.wait_for_log("one", "worker started")["health_port"]
         put_s = put_steadily(environment, "shop/steady")
         wait_until(lambda: acked(port) >= quick, timeout_s=LAG_S_MAX)
         rate = acked(port) / put_s
@@ -111,7 +111,7 @@ def test_workers_whose_rights_are_revoked_for_8_s_continue_by_themselves(
         ports = {}
         for name in ("one", "two"):
             fleet.start(name)
-            ports[name] = fleet.said(name, "worker started")["health_port"]
+            ports[name] = fleet.wait_for_log(name, "worker started")["health_port"]
         fleet.until(lambda: all(handled_by(fleet, name) >= 20 for name in ports))
         revoke(cassandra, keyspace)
         assert wait_until(lambda: rights_of(cassandra, granted) == set(), timeout_s=5), "a right was left"
@@ -237,7 +237,7 @@ def test_twelve_lanes_with_a_backlog_of_1_mib_messages_take_less_than_300_mb(
         fleet.start("one", "--concurrency", "4")
         fleet.until(lambda: set(ids) <= set(fleet.notes.begun()))
         peak_mb = peak_memory_mb(fleet.running["one"].pid)
-        port = fleet.said("one", "worker started")["health_port"]
+        port = fleet.wait_for_log("one", "worker started")["health_port"]
         measured(f"peak of the worker's memory: {peak_mb:.0f} MB")
         assert LANES == metrics(port)["headgate_worker_lanes"]
         assert 0 == fleet.end("one")

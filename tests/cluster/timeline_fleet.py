@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from headgate.engines.contract import Ack, Cancelled, Delivery, Nack, NewMessage, Settled
+from headgate.engines.contract import Ack, Cancelled, Delivery, NackDelivery, NewMessage, Settled
 from headgate.testing.cassandra import HostedRing, Ring
 from headgate.testing.processes import Server, wait_until
 from tests.cluster.timeline_process import SECOND, Order, boot_us
@@ -37,7 +37,7 @@ class Event:
     """One thing that a process wrote down."""
 
     at_us: int
-    who: str
+    actor: str
     what: str
     facts: Mapping[str, Any]
 
@@ -232,7 +232,7 @@ class _Narrator:
     puts: dict[str, Sequence[Put]] = field(default_factory=dict)
     words: dict[str, Word] = field(default_factory=dict)
 
-    def tell(self, event: Event) -> None:
+    def narrate(self, event: Event) -> None:
         """Records an event; events without a message are left out."""
         report = getattr(self, f"_{event.what.replace(' ', '_')}", None)
         if report is not None:
@@ -260,11 +260,11 @@ class _Narrator:
         clock_us, visibility_us = facts.pop("clock_us"), facts.pop("visibility_us")
         facts.pop("lane")
         delivery = Delivery(message_id=facts.pop("id"), payload=facts.pop("payload").encode(), **facts)
-        self.ledger.delivered(event.who, [delivery], clock_us=clock_us, visibility_us=visibility_us)
+        self.ledger.delivered(event.actor, [delivery], clock_us=clock_us, visibility_us=visibility_us)
 
     def _asked(self, event: Event) -> None:
-        settle = Ack(event["receipt"]) if event["how"] == "ack" else Nack(event["receipt"])
-        (self.words[event["receipt"]],) = self.ledger.settling(event.who, [settle])
+        settle = Ack(event["receipt"]) if event["how"] == "ack" else NackDelivery(event["receipt"])
+        (self.words[event["receipt"]],) = self.ledger.settling(event.actor, [settle])
 
     def _settled(self, event: Event) -> None:
         self.ledger.settled([self.words[event["receipt"]]], [Settled(event["answer"])])
@@ -284,5 +284,5 @@ def ledger_of(story: Iterable[Event]) -> Ledger:
     narrator = _Narrator(ledger)
     for event in reports:
         now_us[0] = event.at_us + ahead_us
-        narrator.tell(event)
+        narrator.narrate(event)
     return ledger

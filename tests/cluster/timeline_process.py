@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import headgate
-from headgate.engines.contract import Ack, Cancelled, Delivery, Nack, NewMessage, Repaired, Settle
+from headgate.engines.contract import Ack, Cancelled, Delivery, NackDelivery, NewMessage, Repaired, Settle
 from headgate.engines.decide_lease import LeaseTerms
 from headgate.engines.host import Host
 from headgate.engines.receipts import read_receipt
@@ -152,15 +152,17 @@ def boot_us() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
 
-def tell(what: str, **facts: object) -> None:
+def print_event(what: str, **facts: object) -> None:
     """Write one thing down."""
-    tell_all([(what, facts)])
+    print_all([(what, facts)])
 
 
-def tell_all(told: Sequence[tuple[str, Mapping[str, object]]]) -> None:
+def print_all(connection_variables: Sequence[tuple[str, Mapping[str, object]]]) -> None:
     """Write several things of one time down: all or, where the process is killed now, none."""
     at = boot_us()
-    lines = [json.dumps({"at": at, "what": what, **facts}, default=str) + "\n" for what, facts in told]
+    lines = [
+        json.dumps({"at": at, "what": what, **facts}, default=str) + "\n" for what, facts in connection_variables
+    ]
     os.write(STDOUT, "".join(lines).encode())
 
 
@@ -169,12 +171,14 @@ class Sayings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
-        tell("logged", logger=record.name, line=f"{record.getMessage()} {getattr(record, 'reason', '')}".strip())
+        print_event(
+            "logged", logger=record.name, line=f"{record.getMessage()} {getattr(record, 'reason', '')}".strip()
+        )
 
 
-def tell_error(error: HeadgateError, **facts: object) -> None:
+def print_error(error: HeadgateError, **facts: object) -> None:
     """Write down that a call failed, and the line with the reason."""
-    tell("error", kind=type(error).__name__, line=str(error), **facts)
+    print_event("error", kind=type(error).__name__, line=str(error), **facts)
 
 
 # ---- the queue, as a process has it
@@ -301,27 +305,27 @@ class Producing:
             try:
                 await act(number)
             except HeadgateError as error:
-                tell_error(error, of="produce")
+                print_error(error, of="produce")
                 await pause(self._ended, PAUSE_AFTER_ERROR_S)
             number += 1
             await pause(self._ended, self._order.every_s)
 
     async def _put(self, caller: str, message: NewMessage) -> str | None:
         payload = message.payload.decode()
-        tell("putting", caller=caller, payload=payload, group=message.group, due_us=message.due_us)
+        print_event("putting", caller=caller, payload=payload, group=message.group, due_us=message.due_us)
         try:
             (message_id,) = await self._engine.put([message])
         except HeadgateError as error:
-            tell_error(error, of="put", payload=payload)
+            print_error(error, of="put", payload=payload)
             await pause(self._ended, PAUSE_AFTER_ERROR_S)
             return None
-        tell("put", payload=payload, id=message_id)
+        print_event("put", payload=payload, id=message_id)
         return message_id
 
     async def _cancel(self, message_id: str) -> None:
-        tell("cancelling", id=message_id)
+        print_event("cancelling", id=message_id)
         answer = await self._engine.cancel(message_id)
-        tell("cancelled" if answer is Cancelled.CANCELLED else "too late", id=message_id)
+        print_event("cancelled" if answer is Cancelled.CANCELLED else "too late", id=message_id)
 
 
 async def pause(ended: asyncio.Event, seconds: float) -> None:
@@ -343,13 +347,13 @@ class Consuming:
         self._order = order
         self._ended = ended
         self._epochs: dict[tuple[int, int], int] = {}
-        self._told_end: set[tuple[tuple[int, int], int]] = set()
+        self._reported_end: set[tuple[tuple[int, int], int]] = set()
         self._holds = False
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._hold)
         report_engine = engine.lanes.on_change
 
         def changed() -> None:
-            self._tell_lanes()
+            self._print_lanes()
             if report_engine is not None:
                 report_engine()
 
@@ -363,14 +367,14 @@ class Consuming:
                 result = await self._engine.receive(self._order.limit, wait_us=RECEIVE_WAIT_US)
                 if result:
                     clock_us = self._engine.host.now_us()
-                    tell_all([("given", self._given(each, clock_us, visibility_us)) for each in result])
+                    print_all([("given", self._given(each, clock_us, visibility_us)) for each in result])
                     if self._holds:
-                        tell("holding", ids=[each.message_id for each in result])
+                        print_event("holding", ids=[each.message_id for each in result])
                         await self._ended.wait()
                     await asyncio.sleep(self._order.work_s * len(result))
                     await self._settle(result)
             except HeadgateError as error:
-                tell_error(error, of="consume")
+                print_error(error, of="consume")
                 await pause(self._ended, PAUSE_AFTER_ERROR_S)
 
     def _hold(self) -> None:
@@ -383,33 +387,35 @@ class Consuming:
         facts.update(id=facts.pop("message_id"), payload=delivery.payload.decode(), clock_us=clock_us)
         return {**facts, "visibility_us": visibility_us, "lane": [receipt.generation, receipt.shard]}
 
-    async def _settle(self, found: Sequence[Delivery]) -> None:
-        settles = [self._settle_of(each) for each in found]
+    async def _settle(self, result: Sequence[Delivery]) -> None:
+        settles = [self._settle_of(each) for each in result]
         asked = [
             {"id": each.message_id, "receipt": each.receipt, "how": type(settle).__name__.lower()}
-            for each, settle in zip(found, settles, strict=True)
+            for each, settle in zip(result, settles, strict=True)
         ]
-        tell_all([("asked", facts) for facts in asked])
+        print_all([("asked", facts) for facts in asked])
         answers = await self._engine.settle(settles)
-        tell_all(
+        print_all(
             [("settled", {**facts, "answer": answer.value}) for facts, answer in zip(asked, answers, strict=True)]
         )
 
     def _settle_of(self, delivery: Delivery) -> Settle:
         number = int(delivery.payload.rpartition(b"/")[2])
         fails = self._order.nack_every and delivery.attempt == 1 and number % self._order.nack_every == 0
-        return Nack(delivery.receipt, reason="the first time it fails") if fails else Ack(delivery.receipt)
+        return NackDelivery(delivery.receipt, reason="the first time it fails") if fails else Ack(delivery.receipt)
 
-    def _tell_lanes(self) -> None:
+    def _print_lanes(self) -> None:
         """Changes of this process's lanes since the last record, and why lanes ended."""
         for lane, dispatcher in self._engine.lanes.held.items():
             epoch = dispatcher.lease_term.epoch
             if self._epochs.get(lane) != epoch:
                 self._epochs[lane] = epoch
-                tell("taken", lane=list(lane), epoch=epoch, clean=dispatcher.lease_term.clean)
-            if dispatcher.ended is not None and (lane, epoch) not in self._told_end:
-                self._told_end.add((lane, epoch))
-                tell("let go", lane=list(lane), epoch=epoch, why=dispatcher.ended, failure=repr(dispatcher.failure))
+                print_event("taken", lane=list(lane), epoch=epoch, clean=dispatcher.lease_term.clean)
+            if dispatcher.ended is not None and (lane, epoch) not in self._reported_end:
+                self._reported_end.add((lane, epoch))
+                print_event(
+                    "let go", lane=list(lane), epoch=epoch, why=dispatcher.ended, failure=repr(dispatcher.failure)
+                )
 
 
 # ---- repairing
@@ -419,9 +425,9 @@ async def repair(opened: Opened, order: Order, ended: asyncio.Event) -> None:
     """Passes, one after the other, as a schedule would begin them."""
     while not ended.is_set():
         try:
-            tell("repaired", **asdict(await opened.repair()))
+            print_event("repaired", **asdict(await opened.repair()))
         except HeadgateError as error:
-            tell_error(error, of="repair")
+            print_error(error, of="repair")
         await pause(ended, order.repair_every_s)
 
 
@@ -431,7 +437,7 @@ async def main(role: str, order: Order) -> int:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     try:
         async with opened(order, os.environ) as queue:
-            tell("ready", boot_us=boot_us(), now_us=queue.now_us())
+            print_event("ready", boot_us=boot_us(), now_us=queue.now_us())
             if role == "produce":
                 await Producing(queue.engine, order, ended).run()
             elif role == "consume":
@@ -439,9 +445,9 @@ async def main(role: str, order: Order) -> int:
             else:
                 await repair(queue, order, ended)
     except HeadgateError as error:
-        tell_error(error, of="start")
+        print_error(error, of="start")
         return 1
-    tell("ended")
+    print_event("ended")
     return 0
 
 

@@ -20,13 +20,13 @@ Object = dict[str, Any]
 class Watched:
     """All reports, in order; `at_s` is monotonic."""
 
-    told: list[tuple[float, Object]] = field(default_factory=list)
+    events: list[tuple[float, Object]] = field(default_factory=list)
     more: threading.Condition = field(default_factory=threading.Condition)
 
     def add(self, document: Object) -> None:
         """One more."""
         with self.more:
-            self.told.append((time.monotonic(), document))
+            self.events.append((time.monotonic(), document))
             self.more.notify_all()
 
     def first(
@@ -37,28 +37,32 @@ class Watched:
 
         def observed() -> bool:
             matches.extend(
-                at_s for at_s, one in self.told if at_s >= since_s and one["metadata"]["name"] == name and holds(one)
+                at_s
+                for at_s, one in self.events
+                if at_s >= since_s and one["metadata"]["name"] == name and holds(one)
             )
             return bool(matches)
 
         with self.more:
             if not self.more.wait_for(observed, timeout_s):
-                last = next((one for _, one in reversed(self.told) if one["metadata"]["name"] == name), None)
+                last = next((one for _, one in reversed(self.events) if one["metadata"]["name"] == name), None)
                 raise AssertionError(f"{name}: not {what} within {timeout_s:g} s: {json.dumps(last)}")
         return matches[0]
 
     def of(self, name: str) -> list[Object]:
         """All reports of an object so far."""
         with self.more:
-            return [one for _, one in self.told if one["metadata"]["name"] == name]
+            return [one for _, one in self.events if one["metadata"]["name"] == name]
 
 
 @contextmanager
-def watched(here: Kubectl, kind: str) -> Iterator[Watched]:
+def watched(namespaced: Kubectl, kind: str) -> Iterator[Watched]:
     """From now on, by one kubectl."""
     watching = Watched()
     process = subprocess.Popen(
-        here.command("get", kind, "-w", "-o", "json", "--show-managed-fields"), stdout=subprocess.PIPE, text=True
+        namespaced.command("get", kind, "-w", "-o", "json", "--show-managed-fields"),
+        stdout=subprocess.PIPE,
+        text=True,
     )
     reading = threading.Thread(target=_read, args=(process, watching), daemon=True)
     reading.start()

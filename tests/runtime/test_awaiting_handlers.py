@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.contract import Ack, Nack, NewMessage
+from headgate.engines.contract import Ack, NackDelivery, NewMessage
 from headgate.runtime import Backoff, Context, RetryPolicy, handler
 from headgate.runtime.handlers import load_handler
 from headgate.runtime.runner import PythonPerformer
@@ -23,7 +23,7 @@ from headgate.testing.memory_queue import MemoryQueue
 from tests.runtime.awaiting_handlers import REQUEST, decorated
 from tests.runtime.workers import Bench, bench_of
 
-HERE = "tests.runtime.awaiting_handlers"
+MODULE = "tests.runtime.awaiting_handlers"
 KINDS = ["one", "batch", "answering", "async_and_more", "async_batch_and_more"]
 AT_ONCE = RetryPolicy(Backoff(0, 1, 0))
 
@@ -51,7 +51,7 @@ def reasons_of_dead(bench: Bench) -> dict[bytes, str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_returned_awaitable_is_awaited_before_its_message_is_settled(kind: str) -> None:
     async def scenario() -> None:
-        performer = PythonPerformer(load_handler(f"{HERE}:{kind}"), threads=4, rng=Random(1))
+        performer = PythonPerformer(load_handler(f"{MODULE}:{kind}"), threads=4, rng=Random(1))
         bench = bench_of(None, performer=performer, terms=WorkerTerms(concurrency=4))
         for payload in (b"fine", b"reject", b"fine"):
             bench.queue.put_now(payload)
@@ -65,7 +65,7 @@ def test_a_returned_awaitable_is_awaited_before_its_message_is_settled(kind: str
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_returned_awaitable_is_awaited_in_the_child_that_runs_suspects_too(kind: str) -> None:
     async def scenario() -> None:
-        entry_point = f"{HERE}:{kind}"
+        entry_point = f"{MODULE}:{kind}"
         terms = ChildTerms(entry_point, "test/queue", "text", "error", Backoff(0, 1, 0))
         bench = bench_of(
             None,
@@ -84,7 +84,7 @@ def test_a_returned_awaitable_is_awaited_in_the_child_that_runs_suspects_too(kin
 @pytest.mark.parametrize("kind", ["one", "answering"])
 def test_sys_exit_in_a_returned_awaitable_fails_its_message_and_the_worker_continues(kind: str) -> None:
     async def scenario() -> None:
-        performer = PythonPerformer(load_handler(f"{HERE}:{kind}"), threads=2, rng=Random(1))
+        performer = PythonPerformer(load_handler(f"{MODULE}:{kind}"), threads=2, rng=Random(1))
         bench = bench_of(None, queue=MemoryQueue(max_receives=1), performer=performer)
         for payload in (b"exit", b"fine"):
             bench.queue.put_now(payload)
@@ -193,7 +193,7 @@ class Awaited:
 
 def nacks_of(bench: Bench) -> list[tuple[str, bool]]:
     """The reasons, and whether each counted as a try."""
-    return [(each.reason, each.charged) for each in bench.queue.settles if isinstance(each, Nack)]
+    return [(each.reason, each.charged) for each in bench.queue.settles if isinstance(each, NackDelivery)]
 
 
 def test_an_awaited_part_that_takes_too_long_is_cancelled_and_its_slot_is_free_again() -> None:
@@ -248,7 +248,7 @@ def test_an_awaited_part_whose_message_is_lost_is_cancelled_and_nothing_is_settl
         bench.worker.end()
         await running
         assert 1 == bench.metrics.lost.value
-        assert [] == [each for each in bench.queue.settles if isinstance(each, Ack | Nack)]
+        assert [] == [each for each in bench.queue.settles if isinstance(each, Ack | NackDelivery)]
 
     asyncio.run(scenario())
 

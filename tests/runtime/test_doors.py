@@ -79,7 +79,7 @@ def test_it_is_ready_once_the_queue_is_open_and_no_more_when_it_ends() -> None:
         assert (503, "the queue is not open yet\n") == await asked(port, "/readyz")
         allowed.set()
         await until(lambda: _is(port, "/readyz", 200))
-        await until(lambda: _told(port, "headgate_worker_in_flight", 1))
+        await until(lambda: _reported(port, "headgate_worker_in_flight", 1))
         signal.raise_signal(signal.SIGTERM)
         await until(lambda: _is(port, "/readyz", 503))
         assert ((503, "the worker is stopping\n"), (200, "ok\n")) == (
@@ -125,7 +125,7 @@ async def _is(port: int, path: str, status: int) -> bool:
         return False
 
 
-async def _told(port: int, metric: str, value: float) -> bool:
+async def _reported(port: int, metric: str, value: float) -> bool:
     _, text = await asked(port, "/metrics")
     result = re.search(rf'^{metric}{{queue="test/queue"}} (\S+)$', text, re.MULTILINE)
     return result is not None and float(result[1]) == value
@@ -203,7 +203,7 @@ def test_what_is_no_address_is_refused(wrong: str) -> None:
         read_address(wrong)
 
 
-async def opened_doors(port: int, *, may_move: bool) -> HealthServer:
+async def open_ports(port: int, *, may_move: bool) -> HealthServer:
     """Of a worker that nothing ails."""
     server = HealthServer(Registry(), why_not_alive=lambda: None, why_not_ready=lambda: None)
     await server.open("127.0.0.1", port, may_move=may_move)
@@ -213,12 +213,12 @@ async def opened_doors(port: int, *, may_move: bool) -> HealthServer:
 def test_a_second_worker_on_a_machine_takes_another_port_unless_one_was_asked_for() -> None:
     async def scenario() -> None:
         port = free_port()
-        first = await opened_doors(port, may_move=True)
-        second = await opened_doors(port, may_move=True)
+        first = await open_ports(port, may_move=True)
+        second = await open_ports(port, may_move=True)
         assert port == first.port != second.port
         assert (200, "ok\n") == await asked(second.port, "/livez")
         with pytest.raises(EnvironmentProblem, match="The port for probes and metrics cannot be opened"):
-            await opened_doors(port, may_move=False)
+            await open_ports(port, may_move=False)
         await first.close()
         await second.close()
 

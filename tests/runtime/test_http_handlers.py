@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from headgate.engines.contract import Nack, NewMessage
+from headgate.engines.contract import NackDelivery, NewMessage
 from headgate.runtime.decide_retry import Backoff
 from headgate.runtime.http_handler import HttpPerformer
 from headgate.runtime.worker import WorkerTerms
@@ -147,7 +147,7 @@ def test_the_answer_decides() -> None:
         nacks = {
             ids[each.receipt.partition("/")[0]]: (each.delay_us, each.reason)
             for each in made.queue.settles
-            if isinstance(each, Nack)
+            if isinstance(each, NackDelivery)
         }
         assert {
             "429 Retry-After=2": (2_000_000, "the handler answered 429\nbecause"),
@@ -194,7 +194,7 @@ def test_a_handler_that_does_not_answer_in_time_or_hangs_up_has_failed() -> None
         made.queue.put_now(b"late")
         made.queue.put_now(b"gone")
         await until_settled(made)
-        reasons = {each.reason.partition(":")[0] for each in made.queue.settles if isinstance(each, Nack)}
+        reasons = {each.reason.partition(":")[0] for each in made.queue.settles if isinstance(each, NackDelivery)}
         assert {"the handler exceeded its timeout of 1 s", "no answer from the handler"} == reasons
 
     with_server(answer, scenario)
@@ -302,7 +302,7 @@ def test_the_example_sends_tries_again_and_rejects(language: str, tmp_path: Path
         (each["sent"], each["id"], each["attempt"], each.get("trace") or None, each["attributes"].get("tenant"))
         for each in sent
     }
-    (nack,) = [each for each in made.queue.settles if isinstance(each, Nack)]
+    (nack,) = [each for each in made.queue.settles if isinstance(each, NackDelivery)]
     assert (1_000_000, "the handler answered 503\ngreylisted") == (nack.delay_us, nack.reason.strip())
     (dead,) = made.queue.dead
     assert (b"not JSON at all", 1, True) == (

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from headgate.engines.contract import Nack
+from headgate.engines.contract import NackDelivery
 from headgate.runtime.decide_retry import Backoff
 from headgate.runtime.handlers import load_handler
 from headgate.runtime.runner import PythonPerformer
@@ -156,7 +156,7 @@ def test_a_suspect_that_hangs_is_ended_with_its_process_when_the_worker_ends() -
         made.worker.end()
         await running
         assert ["the worker stopped before the handler finished"] == [
-            each.reason for each in made.queue.settles if isinstance(each, Nack)
+            each.reason for each in made.queue.settles if isinstance(each, NackDelivery)
         ]
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 import pytest
 from pydantic import BaseModel
 
-from headgate.engines.contract import Ack, Extend, Nack, NewMessage, Settled, StaleReceipt
+from headgate.engines.contract import Ack, ExtendDelivery, NackDelivery, NewMessage, Settled, StaleReceipt
 from headgate.errors import OperationRefused, Unavailable
 from headgate.runtime import REJECT, Backoff, Context, Reject, Retry, RetryPolicy, handler
 from headgate.runtime.attempt import Attempt
@@ -127,7 +127,7 @@ def test_a_failure_comes_again_later_each_time_and_then_as_a_dead_letter_with_it
         bench = bench_of(fail)
         bench.queue.put_now(b"x")
         await worked(bench)
-        nacks = [each for each in bench.queue.settles if isinstance(each, Nack)]
+        nacks = [each for each in bench.queue.settles if isinstance(each, NackDelivery)]
         assert all(each.delay_us <= 2**place * SECOND for place, each in enumerate(nacks))
         (dead,) = bench.queue.dead
         first, _, trace = dead.reason.partition("\n")
@@ -163,7 +163,7 @@ def test_what_a_handler_raises_decides() -> None:
         delays = {
             ids[each.receipt.partition("/")[0]]: each.delay_us
             for each in bench.queue.settles
-            if isinstance(each, Nack)
+            if isinstance(each, NackDelivery)
         }
         assert {"retry", "index", "value"} == set(delays)
         assert (7 * SECOND, 0) == (delays["retry"], delays["value"])
@@ -211,7 +211,9 @@ def test_a_batch_that_raises_fails_as_a_whole_and_a_wrong_answer_is_a_failure() 
         for _ in range(4):
             bench.queue.put_now(b"")
         await worked(bench)
-        reasons = Counter(each.reason.partition("\n")[0] for each in bench.queue.settles if isinstance(each, Nack))
+        reasons = Counter(
+            each.reason.partition("\n")[0] for each in bench.queue.settles if isinstance(each, NackDelivery)
+        )
         assert 4 == reasons["OSError: unreachable"]
         assert any("a list of 4 entries" in reason for reason in reasons)
 
@@ -227,7 +229,7 @@ def test_a_message_stays_hidden_while_its_handler_lives() -> None:
         bench.queue.put_now(b"")
         await worked(bench)
         assert 1 == len(bench.queue.deliveries)
-        extends = [each for each in bench.queue.settles if isinstance(each, Extend)]
+        extends = [each for each in bench.queue.settles if isinstance(each, ExtendDelivery)]
         assert 20 <= len(extends) <= 30
 
     in_virtual_time(scenario)
@@ -254,7 +256,7 @@ def test_a_handler_whose_message_is_lost_is_cancelled_and_nothing_is_settled() -
         await other
         assert (["cancelled, lost=True"], 1) == (ended, bench.metrics.lost.value)
         assert 0 == bench.metrics.settle_stale.value
-        assert [] == [each for each in bench.queue.settles if not isinstance(each, Extend)]
+        assert [] == [each for each in bench.queue.settles if not isinstance(each, ExtendDelivery)]
 
     in_virtual_time(scenario)
 
@@ -292,7 +294,7 @@ def test_a_handler_that_takes_too_long_is_stopped_and_its_message_comes_again() 
         bench.queue.put_now(b"")
         await worked(bench)
         assert ["the handler exceeded its timeout of 10 s"] == [
-            each.reason for each in bench.queue.settles if isinstance(each, Nack)
+            each.reason for each in bench.queue.settles if isinstance(each, NackDelivery)
         ]
         assert 1 == bench.metrics.acked.value
 
@@ -450,7 +452,7 @@ def test_what_does_not_end_within_the_grace_is_cancelled_and_comes_again() -> No
             bench.queue.put_now(b"")
         took_s = await drained(bench, after_s=3)
         assert 5 <= took_s <= 7
-        nacks = [each for each in bench.queue.settles if isinstance(each, Nack)]
+        nacks = [each for each in bench.queue.settles if isinstance(each, NackDelivery)]
         assert [("the worker stopped before the handler finished", 0, True)] * 2 == [
             (each.reason, each.delay_us, each.charged) for each in nacks
         ]
@@ -473,7 +475,7 @@ def test_a_handler_that_will_not_be_cancelled_keeps_nobody_and_its_message_stays
         bench.queue.put_now(b"")
         took_s = await drained(bench, after_s=3)
         assert took_s <= 5 + 2 + 1 + 1
-        assert [] == [each for each in bench.queue.settles if isinstance(each, Nack | Ack)]
+        assert [] == [each for each in bench.queue.settles if isinstance(each, NackDelivery | Ack)]
         released.set()
         await asyncio.sleep(1)
 
@@ -573,7 +575,7 @@ def test_while_everything_fails_few_messages_spend_their_receives_and_once_it_wo
     in_virtual_time(scenario)
 
 
-def flights_in_memory() -> int:
+def attempts_in_memory() -> int:
     """How many there are, also such as nothing but the collector could find."""
     return sum(type(each) is Attempt for each in gc.get_objects())
 
@@ -606,11 +608,11 @@ def test_the_memory_of_a_message_is_free_without_the_collector(kind: str) -> Non
         gc.collect()
         gc.disable()
         try:
-            before = flights_in_memory()
+            before = attempts_in_memory()
             for number in range(200):
                 bench.queue.put_now(b"%d" % number)
             await worked(bench)
-            left = flights_in_memory() - before
+            left = attempts_in_memory() - before
         finally:
             gc.enable()
         assert left <= 4, "a slot may still name its last"

@@ -23,7 +23,7 @@ from headgate.testing.processes import wait_until
 ROOT = Path(__file__).parents[2]
 
 
-class Told:
+class Report:
     """A worker process and the lines that it prints."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -53,7 +53,9 @@ class Told:
 
 
 @contextmanager
-def worker(handler: str, *arguments: object, environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[Told]:
+def worker(
+    handler: str, *arguments: object, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Report]:
     """A worker process; killed at the end if it still runs."""
     command = [sys.executable, "-m", "tests.runtime.worker_program", f"tests.runtime.killers:{handler}"]
     variables = {**os.environ, "PYTHONPATH": f"{ROOT / 'workers'}{os.pathsep}{ROOT}", **environment}
@@ -61,7 +63,7 @@ def worker(handler: str, *arguments: object, environment: Mapping[str, str] = Ma
         [*command, *map(str, arguments)], cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
-            yield Told(process)
+            yield Report(process)
         finally:
             process.kill()
 

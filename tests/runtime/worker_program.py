@@ -24,15 +24,15 @@ class Chatty(MemoryQueue):
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
         results = await super().settle(settles)
         for settle, result in zip(settles, results, strict=True):
-            tell(type(settle).__name__.lower(), receipt=settle.receipt, how=result.value)
+            print_event(type(settle).__name__.lower(), receipt=settle.receipt, how=result.value)
         return results
 
     async def close(self) -> None:
         await super().close()
-        tell("closed", live=self.live, deliveries=len(self.deliveries))
+        print_event("closed", live=self.live, deliveries=len(self.deliveries))
 
 
-def tell(what: str, **facts: object) -> None:
+def print_event(what: str, **facts: object) -> None:
     """One line."""
     print(json.dumps({"told": what, **facts}), flush=True)  # noqa: T201
 
@@ -46,7 +46,7 @@ def main() -> None:
         queue = Chatty(name="test/queue")
         for _ in range(int(count)):
             queue.put_now(payload.encode())
-        asyncio.get_running_loop().call_later(0.2, tell, "open")
+        asyncio.get_running_loop().call_later(0.2, print_event, "open")
         return queue
 
     options = WorkerOptions(
@@ -58,7 +58,7 @@ def main() -> None:
         log_level="warning",
     )
     run_worker(options, open_queue)
-    tell("ended")
+    print_event("ended")
 
 
 if __name__ == "__main__":

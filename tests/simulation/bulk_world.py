@@ -91,13 +91,13 @@ class Messages(list[Row]):
 class MemoryFrames:
     """In the place of `Frames`: what tasks would read is read by the driver's process."""
 
-    def __init__(self, here: Driver, queue: Queue) -> None:
-        self._here = here
+    def __init__(self, job_driver: Driver, queue: Queue) -> None:
+        self._local = job_driver
         self._queue = queue
 
     def picks(self, plan: BatchPlan) -> Messages:
         """The messages of a batch."""
-        return self._here.run(self._read(plan))
+        return self._local.run(self._read(plan))
 
     async def _read(self, plan: BatchPlan) -> Messages:
         result = Messages()
@@ -138,8 +138,8 @@ class MemoryFiles:
 
     def __init__(self) -> None:
         self.aside: dict[str, list[str]] = {}
-        self.seen: dict[int, list[str]] = {}
-        self.here: Driver | None = None
+        self.received: dict[int, list[str]] = {}
+        self.job_driver: Driver | None = None
 
     def write(self, messages: Messages, batch: BatchName) -> int:
         """Aside; the driver may die when half of it is written."""
@@ -153,20 +153,20 @@ class MemoryFiles:
         """Moved, if it lies aside."""
         self._may_die()
         if attempt in self.aside:
-            self.seen[number] = self.aside.pop(attempt)
+            self.received[number] = self.aside.pop(attempt)
 
     def clear(self) -> None:
         """Deletes everything that was not committed."""
         self.aside.clear()
 
     def _may_die(self) -> None:
-        assert self.here is not None
-        self.here.run(_nothing())
+        assert self.job_driver is not None
+        self.job_driver.run(_nothing())
 
     @property
     def ids(self) -> list[str]:
         """The ids that a reader of the folder finds."""
-        return [id_ for ids in self.seen.values() for id_ in ids]
+        return [id_ for ids in self.received.values() for id_ in ids]
 
 
 class MemoryPuts:
@@ -174,17 +174,17 @@ class MemoryPuts:
 
     redoes = True
 
-    def __init__(self, here: Driver, puts: Puts) -> None:
-        self._here = here
+    def __init__(self, job_driver: Driver, puts: Puts) -> None:
+        self._local = job_driver
         self._puts = puts
-        self._target = here.run(here.headgate.queue(str(puts.target)))
+        self._target = job_driver.run(job_driver.headgate.queue(str(puts.target)))
 
     def write(self, messages: Messages, batch: BatchName) -> int:
         """Some at a time."""
         puts = replace(self._puts, number=batch.number, scope_us=batch.scope_us)
         rows: list[Put] = [_put(puts, row) for row in messages]
         for first in range(0, len(rows), PUT_AT_ONCE):
-            self._here.run(self._target.put_many(rows[first : first + PUT_AT_ONCE]))
+            self._local.run(self._target.put_many(rows[first : first + PUT_AT_ONCE]))
         return len(rows)
 
     def publish(self, number: int, attempt: str) -> None:
@@ -225,55 +225,55 @@ class WorldTime:
 
 
 def job_of(
-    here: Driver,
+    job_driver: Driver,
     work: Callable[[Driver, MemoryFrames, Queue], HandlerWork | SinkWork],
     monkeypatch: pytest.MonkeyPatch,
     **request: Any,
 ) -> tuple[ReservingJob, Counts]:
     """A run on `shop/emails`, ready to begin."""
-    monkeypatch.setattr(reserving_job, "time", WorldTime(here.world))
-    queue = here.run(here.headgate.queue("shop/emails"))
-    frames = MemoryFrames(here, queue)
+    monkeypatch.setattr(reserving_job, "time", WorldTime(job_driver.world))
+    queue = job_driver.run(job_driver.headgate.queue("shop/emails"))
+    frames = MemoryFrames(job_driver, queue)
     counts = Counts()
     wanted = JobRequest("shop/emails", "job", "drain", batch_messages=25, **request)
-    dead = MemoryPuts(here, Puts({}, "shop/dead", JOB.hex, 0, 0, dead_of="shop/emails"))
-    ground = here.headgate.process_context
-    log = BulkLog(ground.store_in(KEYSPACE), JOB, ground.new_uuid)
+    dead = MemoryPuts(job_driver, Puts({}, "shop/dead", JOB.hex, 0, 0, dead_of="shop/emails"))
+    context = job_driver.headgate.process_context
+    log = BulkLog(context.store_in(KEYSPACE), JOB, context.new_uuid)
     stands_on: dict[str, Any] = {
         "request": wanted,
-        "here": here,
+        "here": job_driver,
         "queue": queue,
         "lending": TimelineLending(queue, JOB),
         "log": log,
         "frames": frames,
-        "work": work(here, frames, queue),
+        "work": work(job_driver, frames, queue),
         "dead": dead,
         "progress": counts,
         "where": None,
         "from_us": None,
-        "until_us": here.headgate.now_us(),
+        "until_us": job_driver.headgate.now_us(),
     }
     return ReservingJob(JobContext(**stands_on)), counts
 
 
 def history_job(
-    here: Driver, make_sink: Callable[[Driver], MemoryFiles | MemoryPuts], *, goes_on: bool
+    job_driver: Driver, make_sink: Callable[[Driver], MemoryFiles | MemoryPuts], *, goes_on: bool
 ) -> tuple[HistoryJob, Counts]:
     """A replay, or an export, of all that `shop/emails` keeps."""
-    queue = here.run(here.headgate.queue("shop/emails"))
+    queue = job_driver.run(job_driver.headgate.queue("shop/emails"))
     history = history_of(queue)
-    ground = here.headgate.process_context
+    context = job_driver.headgate.process_context
     counts = Counts()
-    sink = make_sink(here)
+    sink = make_sink(job_driver)
     stands_on: dict[str, Any] = {
-        "here": here,
-        "log": BulkLog(ground.store_in(KEYSPACE), JOB, ground.new_uuid),
+        "here": job_driver,
+        "log": BulkLog(context.store_in(KEYSPACE), JOB, context.new_uuid),
         "sink": sink,
         "progress": counts,
-        "splits": lambda begin_us, end_us: list(here.run(history.splits(begin_us, end_us))),
-        "messages": lambda splits: here.run(read_history(queue, splits)),
+        "splits": lambda begin_us, end_us: list(job_driver.run(history.splits(begin_us, end_us))),
+        "messages": lambda splits: job_driver.run(read_history(queue, splits)),
         "from_us": 0,
-        "until_us": here.headgate.now_us(),
+        "until_us": job_driver.headgate.now_us(),
         "goes_on": goes_on,
     }
     return HistoryJob(HistoryContext(**stands_on)), counts
@@ -282,8 +282,8 @@ def history_job(
 def files_work(files: MemoryFiles) -> Callable[[Driver, MemoryFrames, Queue], SinkWork]:
     """Into these files."""
 
-    def make(here: Driver, frames: MemoryFrames, _queue: Queue) -> SinkWork:
-        files.here = here
+    def make(job_driver: Driver, frames: MemoryFrames, _queue: Queue) -> SinkWork:
+        files.job_driver = job_driver
         return SinkWork(cast("Any", frames), cast("Any", files))
 
     return make
@@ -292,8 +292,8 @@ def files_work(files: MemoryFiles) -> Callable[[Driver, MemoryFrames, Queue], Si
 def queue_work(target: str) -> Callable[[Driver, MemoryFrames, Queue], SinkWork]:
     """Into this queue."""
 
-    def make(here: Driver, frames: MemoryFrames, _queue: Queue) -> SinkWork:
-        return SinkWork(cast("Any", frames), cast("Any", MemoryPuts(here, Puts({}, target, JOB.hex, 0, 0))))
+    def make(job_driver: Driver, frames: MemoryFrames, _queue: Queue) -> SinkWork:
+        return SinkWork(cast("Any", frames), cast("Any", MemoryPuts(job_driver, Puts({}, target, JOB.hex, 0, 0))))
 
     return make
 

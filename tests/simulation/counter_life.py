@@ -101,12 +101,12 @@ class Member:
     def __init__(self, life: Life, name: str) -> None:
         self.life = life
         self.process: Process = life.world.process(name)
-        self.who = f"{name}/{life.world._lives[name]}"
+        self.actor = f"{name}/{life.world._lives[name]}"
         self.store = SimulatedStore(life.cluster, self.process)
-        self.own = life.rng(f"work of {self.who}")
+        self.own = life.rng(f"work of {self.actor}")
         self.process.clock.step(self.own.randint(-CLOCK_OFF_US_MAX, CLOCK_OFF_US_MAX) / SECOND)
         self.host = Host(
-            self.who,
+            self.actor,
             self.store,
             self.now_us,
             self.process.uuid,
@@ -182,9 +182,9 @@ class Writer(Member):
         try:
             await handle.add(tale.key, tale.amount, tale.token)
         except HeadgateError as error:
-            ledger.failed(tale, error, self.who)
+            ledger.failed(tale, error, self.actor)
         else:
-            ledger.acknowledged(tale, self.who)
+            ledger.acknowledged(tale, self.actor)
 
 
 class ReaderMember(Member):
@@ -205,14 +205,14 @@ class ReaderMember(Member):
         began_us = ledger.now_us()
         if own.random() < 0.15:
             async for each, state in handle.scan():
-                ledger.check(each, state, began_us=began_us, by=f"{self.who}, a scan")
+                ledger.check(each, state, began_us=began_us, by=f"{self.actor}, a scan")
         elif self.life.plan.has("cached") and own.random() < 0.5:
             cached = await handle.read_cached(key)
             coarse_us = SECOND if self.life.plan.has("coarse clocks") else 1  # beyond a clock's knowledge
             since_us = ledger.now_us() - round(cached.age_s * SECOND) - coarse_us
-            ledger.check(key, cached.state, began_us=min(since_us, ledger.now_us()), by=f"{self.who}, cached")
+            ledger.check(key, cached.state, began_us=min(since_us, ledger.now_us()), by=f"{self.actor}, cached")
         else:
-            ledger.check(key, await handle.read(key), began_us=began_us, by=self.who)
+            ledger.check(key, await handle.read(key), began_us=began_us, by=self.actor)
 
 
 class CollectorMember(Member):

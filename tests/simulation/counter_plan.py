@@ -65,7 +65,7 @@ class Plan:
         """Whether this life does that."""
         return feature in self.features
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """One line: what this seed is about."""
         return (
             f"{self.storm_s:.0f} s, {self.writers} writers, {self.readers} readers, {self.collectors} collectors, "

@@ -44,9 +44,9 @@ class Ended:
     acknowledged: int
     reads: int
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The first lines of a report of a failure."""
-        return f"seed {self.seed} ({self.plan.told()}): {self.problem or 'all held'}"
+        return f"seed {self.seed} ({self.plan.describe()}): {self.problem or 'all held'}"
 
 
 def live(seed: int, *, statements: bool = False) -> Ended:
@@ -77,7 +77,7 @@ async def _life(life: Life) -> str | None:
     storm = Storm(cast(Any, life))  # of a life it needs the plan, the processes and a chance
     await storm.rage(world.now_s() + plan.storm_s)
     life.calm = True
-    storm.mend()
+    storm.heal()
     world.history.note("world", "it is calm now")
     await asyncio.sleep(20)
     await _judge(life, "after the storm")

@@ -44,10 +44,10 @@ async def _act(ring: Ring, acts: tuple[Callable[[], object], ...], rng: Random, 
     while ring.world.now_s() < until_s:
         rng.choice(acts)()
         await asyncio.sleep(rng.expovariate(0.8))
-    mend(ring)
+    heal(ring)
 
 
-def mend(ring: Ring) -> None:
+def heal(ring: Ring) -> None:
     """End all faults of links and processes."""
     ring.world.network.calm()
     for name, node in ring.cluster.nodes.items():

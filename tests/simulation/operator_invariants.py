@@ -155,12 +155,12 @@ class Judge:
     def quiet(self, since_s: float) -> list[str]:
         """No write but the Lease's, since a given time."""
         return [
-            f"{at_s:.1f} {source} {request.verb} {request.path}: {_told(request)}"
+            f"{at_s:.1f} {source} {request.verb} {request.path}: {_reported(request)}"
             for at_s, source, request in self.scene.api.requests
             if at_s > since_s and source.startswith("operator") and request.kind is not LEASE
         ]
 
-    async def found(self) -> list[str]:
+    async def violations(self) -> list[str]:
         """Everything that does not hold."""
         entries = await self._entries()
         matches = [*self._strays(), *self._statuses(), *self._pauses(), *self._replicas()]
@@ -349,7 +349,7 @@ def _waits(document: dict[str, Any]) -> bool:
     return condition(document) == ("False", "DeadLetterMissing")
 
 
-def _told(request: ApiRequest) -> str:
+def _reported(request: ApiRequest) -> str:
     body = request.body or {}
     return str(body.get("status") or body.get("spec") or body)[:1500]
 

@@ -60,7 +60,7 @@ class Plan:
         """Whether it is in."""
         return what in self.features or what in self.faults
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """In a line."""
         faults = ", ".join(sorted(self.faults)) or "no faults"
         return f"{self.queues} queues, {self.storm_s:.0f} s: {', '.join(sorted(self.features)) or 'plain'}; {faults}"

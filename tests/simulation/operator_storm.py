@@ -55,7 +55,7 @@ class Storm:
             if acts:
                 self.rng.choice(acts)()
 
-    def mend(self) -> None:
+    def heal(self) -> None:
         """End all faults, and let people decide how they want it in the end."""
         self.over = True
         scene = self.scene

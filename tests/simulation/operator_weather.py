@@ -35,9 +35,9 @@ class Ended:
     history: str
     lasted_s: float
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The first lines of a report of a failure."""
-        return f"seed {self.seed} ({self.plan.told()}): {self.problem or 'all held'}"
+        return f"seed {self.seed} ({self.plan.describe()}): {self.problem or 'all held'}"
 
 
 class Bugs(logging.Handler):
@@ -45,12 +45,12 @@ class Bugs(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.told: list[str] = []
+        self.describe: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep it, with where it was met."""
         if record.exc_info is not None and record.exc_info[1] is not None:
-            self.told.append(f"{record.getMessage()}: {''.join(traceback.format_exception(record.exc_info[1]))}")
+            self.describe.append(f"{record.getMessage()}: {''.join(traceback.format_exception(record.exc_info[1]))}")
 
     def __enter__(self) -> Bugs:
         logging.getLogger("headgate.operator").addHandler(self)
@@ -66,7 +66,7 @@ def live(seed: int, *, statements: bool = False) -> Ended:
     with World(seed) as world, Bugs() as bugs:
         problem: str | None = None
         try:
-            result = world.run(_life(world, plan)) + bugs.told
+            result = world.run(_life(world, plan)) + bugs.describe
             problem = f"{len(result)} violations\n" + "\n".join(result[:10]) if result else None
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
@@ -84,19 +84,19 @@ async def _life(world: World, plan: Plan) -> list[str]:
     keeper = asyncio.get_running_loop().create_task(_keep(scene, storm, 2 if plan.has("two operators") else 1))
     try:
         await storm.rage(world.now_s() + plan.storm_s)
-        storm.mend()
+        storm.heal()
         world.history.note("world", "it is calm now")
-        found = await judge.until_settled(SETTLE_S)
-        if found:
-            return found
+        result = await judge.until_settled(SETTLE_S)
+        if result:
+            return result
         began_s = world.now_s()
         await asyncio.sleep(QUIET_S)
-        found = judge.quiet(began_s)
+        result = judge.quiet(began_s)
     finally:
         keeper.cancel()
-    found += await judge.found()
-    found += await _judged_by_another(scene, judge)
-    return found
+    result += await judge.violations()
+    result += await _judged_by_another(scene, judge)
+    return result
 
 
 async def _keep(scene: Scene, storm: Storm, wanted: int) -> None:

@@ -56,7 +56,7 @@ class Schema:
 
     async def read_tables(self, keyspace: str) -> Mapping[str, ActualTable]:
         """Each as it was declared."""
-        return {name: _found(table) for name, table in self.tables.get(keyspace, {}).items()}
+        return {name: _matches(table) for name, table in self.tables.get(keyspace, {}).items()}
 
     async def count_tables(self) -> int:
         """Of all keyspaces."""
@@ -93,7 +93,7 @@ def _declared(name: str) -> Table:
     return result
 
 
-def _found(table: Table) -> ActualTable:
+def _matches(table: Table) -> ActualTable:
     assert table_options(table)
     return ActualTable(
         table.name,

@@ -9,7 +9,7 @@ from headgate.engines.sharing import Sharing
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.settings import GenerationSettings
 from tests.simulation.timeline_puts import Queue
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 
 SHARED = replace(WORKED, generations=(GenerationSettings(1, 6),))
 
@@ -48,7 +48,7 @@ async def holding(members: list[Member], wanted: list[int], *, within_s: float) 
     raise AssertionError(f"wanted {wanted}, they hold {[each.lanes for each in members]}")
 
 
-async def begin(queue: Queue, objects: Seen, count: int) -> list[Member]:
+async def begin(queue: Queue, objects: DeliveryLog, count: int) -> list[Member]:
     """This number, from now on."""
     await lanes_ready(queue)
     members = [Member(queue, f"member-{number}", objects) for number in range(count)]

@@ -74,8 +74,8 @@ class Shop:
     async def orders(self, names: Sequence[str]) -> list[bytes]:
         """Which of them were written."""
         store = self.ward.queue.client(f"reader-{self.ward.queue.world.now_s()}").store
-        found = [await store.read(Select(ORDERS, {"id": name}, consistency=Consistency.ALL)) for name in names]
-        return [name.encode() for name, rows in zip(names, found, strict=True) if rows]
+        entries = [await store.read(Select(ORDERS, {"id": name}, consistency=Consistency.ALL)) for name in names]
+        return [name.encode() for name, rows in zip(names, entries, strict=True) if rows]
 
 
 async def shop_of(queue: Queue) -> Shop:
@@ -97,10 +97,10 @@ def test_a_batch_that_is_answered_in_time_brings_its_message_when_it_is_due() ->
         consumer = shop.ward.worker()
         await asyncio.sleep(30)
         assert [b"soon"] == shop.ward.payloads()
-        assert [soon.message_id] == [each.message_id for _, each in shop.ward.seen.deliveries]
+        assert [soon.message_id] == [each.message_id for _, each in shop.ward.delivery_log.deliveries]
         await asyncio.sleep(30)
         assert [b"later", b"soon"] == shop.ward.payloads()
-        assert [] == shop.ward.seen.early
+        assert [] == shop.ward.delivery_log.early
         consumer.process.kill()
         await asyncio.sleep(12)
         await shop.ward.repair_to_the_end()
@@ -270,7 +270,7 @@ async def queue_with(program: Program, outbox: Outbox) -> SdkQueue:
     """The queue as a process has it whose connection knows of batches."""
     queue = await sdk_opened(program)
     known = program.connection._known()
-    program.connection._now = replace(known, ground=replace(known.ground, batches=outbox))
+    program.connection._now = replace(known, process_context=replace(known.process_context, batches=outbox))
     return queue
 
 

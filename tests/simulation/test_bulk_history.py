@@ -20,9 +20,9 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "PARTS_A_PIECE", 1)
 
 
-def replays(here: Driver) -> MemoryPuts:
+def replays(job_driver: Driver) -> MemoryPuts:
     """Into another queue."""
-    return MemoryPuts(here, Puts({}, "shop/heir", JOB.hex, 0, 0))
+    return MemoryPuts(job_driver, Puts({}, "shop/heir", JOB.hex, 0, 0))
 
 
 def aged(one: Scene) -> None:
@@ -52,9 +52,9 @@ def calls_of_a_whole_run(seed: int, *, goes_on: bool) -> int:
         return local.calls
 
 
-def files_of(files: MemoryFiles, here: Driver) -> MemoryFiles:
+def files_of(files: MemoryFiles, job_driver: Driver) -> MemoryFiles:
     """The files, written by this driver."""
-    files.here = here
+    files.job_driver = job_driver
     return files
 
 
@@ -65,8 +65,8 @@ def test_an_export_writes_each_message_once_whatever_call_its_driver_dies_before
             aged(one)
             files = MemoryFiles()
 
-            def make(here: Driver, files: MemoryFiles = files) -> MemoryFiles:
-                return files_of(files, here)
+            def make(job_driver: Driver, files: MemoryFiles = files) -> MemoryFiles:
+                return files_of(files, job_driver)
 
             with suppress(Killed):
                 history_job(driver(one.shop, "driver", dies_before=call), make, goes_on=True)[0].run()

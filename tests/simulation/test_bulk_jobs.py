@@ -251,9 +251,9 @@ def test_a_drain_of_lanes_that_nobody_works_moves_their_positions_over_what_it_s
         assert all(new > old for new, old in zip(positions(local), before, strict=True))
 
 
-def positions(here: Driver) -> list[int]:
+def positions(job_driver: Driver) -> list[int]:
     """Of the lanes."""
-    stats = here.run(here.run(here.headgate.queue("shop/emails")).read_stats())
+    stats = job_driver.run(job_driver.run(job_driver.headgate.queue("shop/emails")).read_stats())
     return [lane.last_us for lane in stats.lanes]
 
 

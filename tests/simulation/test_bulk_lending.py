@@ -38,9 +38,9 @@ class Driver:
 
     async def reserve(self, budget: Budget = ALL, *, for_us: int = MINUTE) -> list[tuple[TimelineLane, RangePlan]]:
         """The next range of each lane."""
-        return await self.program.process.start(self._borrow(budget, for_us))
+        return await self.program.process.start(self._reserve(budget, for_us))
 
-    async def _borrow(self, budget: Budget, for_us: int) -> list[tuple[TimelineLane, RangePlan]]:
+    async def _reserve(self, budget: Budget, for_us: int) -> list[tuple[TimelineLane, RangePlan]]:
         now_us = self.queue.now_us()
         matches = []
         for lane in await self.lending.lanes(from_us=None, until_us=now_us):

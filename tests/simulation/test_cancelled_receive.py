@@ -12,7 +12,7 @@ from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.settings import GenerationSettings
 from headgate.store.clocks import ClockNotTrusted
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 
 COUNT = 8
 AFTER_S = (0.0, 0.0005, 0.001, 0.0015, 0.002, 0.003, 0.004, 0.006)
@@ -24,7 +24,7 @@ async def ready(queue: Queue) -> tuple[Consumer, TimelineQueue]:
     await lanes_ready(queue)
     producer = queue.client("producer")
     producer.process.start(queue.keep_fresh(producer))
-    consumer = Consumer(queue, "consumer", Seen())
+    consumer = Consumer(queue, "consumer", DeliveryLog())
     engine = await consumer.open()
     await engine.receive(1, wait_us=3 * SECOND)
     for number in range(COUNT):
@@ -45,7 +45,7 @@ async def receive_all(engine: TimelineQueue) -> list[Delivery]:
 @pytest.mark.parametrize("after_s", AFTER_S)
 def test_a_cancelled_receive_gives_back_what_it_took_uncharged(visibility_s: int, after_s: float) -> None:
     async def scenario(queue: Queue) -> tuple[int, list[Delivery]]:
-        consumer = Consumer(queue, "asks", Seen())
+        consumer = Consumer(queue, "asks", DeliveryLog())
 
         async def work() -> tuple[int, list[Delivery]]:
             _, engine = await ready(queue)

@@ -25,7 +25,7 @@ def test_whatever_the_weather_every_update_of_a_counter_counts_once(share: int) 
             return
         ended = live(seed)
         again = f"again, with its history: python -m dev.simulate --of counters --seed {seed}"
-        assert ended.problem is None, f"{ended.told()}\n\n{again}"
+        assert ended.problem is None, f"{ended.describe()}\n\n{again}"
 
 
 def test_the_same_seed_gives_the_same_life_of_a_counter_byte_for_byte() -> None:

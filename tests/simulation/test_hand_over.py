@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.engines.contract import Ack, Extend
+from headgate.engines.contract import Ack, ExtendDelivery
 from headgate.engines.dispatcher import Dispatcher
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.errors import HeadgateError
 from tests.simulation.sharing_members import SHARED, Member, begin, holding
 from tests.simulation.test_refused_statements import in_doubt, put_steadily
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
-from tests.simulation.timeline_workers import Seen
+from tests.simulation.timeline_workers import DeliveryLog
 
 HELD = replace(SHARED, part_us=60 * SECOND, visibility_us=8 * SECOND)
 
@@ -51,7 +51,7 @@ class SlowMember(Member):
         while self.queue.world.now_s() < until_s:
             await asyncio.sleep(3)
             try:
-                await engine.settle([Extend(receipt, 8 * SECOND)])
+                await engine.settle([ExtendDelivery(receipt, 8 * SECOND)])
             except HeadgateError:
                 continue
         await engine.settle([Ack(receipt)])
@@ -59,8 +59,8 @@ class SlowMember(Member):
 
 async def handing_over(queue: Queue) -> tuple[SlowMember, Member]:
     """One member with all lanes, whose handlers take two minutes; another has come, and half of the lanes drain."""
-    await begin(queue, Seen(), 0)
-    old, new = SlowMember(queue, "old", Seen()), Member(queue, "new", Seen())
+    await begin(queue, DeliveryLog(), 0)
+    old, new = SlowMember(queue, "old", DeliveryLog()), Member(queue, "new", DeliveryLog())
     old.start()
     await holding([old], [6], within_s=30)
     await put_steadily(queue)
@@ -148,8 +148,8 @@ def test_a_hand_over_after_a_clock_in_doubt_is_taken_back_too() -> None:
 
 def test_a_worker_that_ends_passes_every_lane_though_it_is_alone() -> None:
     async def scenario(queue: Queue) -> None:
-        await begin(queue, Seen(), 0)
-        member = SlowMember(queue, "only", Seen())
+        await begin(queue, DeliveryLog(), 0)
+        member = SlowMember(queue, "only", DeliveryLog())
         member.slow_s = 5.0
         member.start()
         await holding([member], [6], within_s=30)

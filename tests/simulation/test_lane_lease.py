@@ -14,7 +14,7 @@ from headgate.engines.record import Piece
 from headgate.engines.timeline.lane_rows import lane_key
 from headgate.store.positions import first_at, position_order
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 
 
 def lane_of(queue: Queue, client: Client) -> Lane:
@@ -120,7 +120,7 @@ def test_attack_D4_a_settle_acknowledged_after_the_lease_is_not_confirmed() -> N
         await lanes_ready(queue)
         client = queue.client("producer")
         await client.process.start(queue.put(client, NewMessage(b"one")))
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
 
         async def settle_late() -> list[Settled]:
             engine = await consumer.open()

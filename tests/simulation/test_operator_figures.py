@@ -159,10 +159,10 @@ def test_figures_of_one_queue_that_cannot_be_judged_keep_no_other_from_being_kno
 ) -> None:
     judge = FigureBoard._judge
 
-    def fails_at_one(self: FigureBoard, followed: FollowedQueue, *told: Any, **options: Any) -> None:
+    def fails_at_one(self: FigureBoard, followed: FollowedQueue, *values: Any, **options: Any) -> None:
         if followed.key.name == "q7":
             raise ValueError("a row that nobody wrote")
-        judge(self, followed, *told, **options)
+        judge(self, followed, *values, **options)
 
     async def scenario(scene: Scene) -> set[str]:
         running = await followed(scene, 40)

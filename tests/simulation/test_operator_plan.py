@@ -45,8 +45,8 @@ def bare(document: Mapping[str, Any]) -> dict[str, Any]:
     return decoded
 
 
-def objects_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [each["object"] for each in told["effects"] if "object" in each]
+def objects_of(describe: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [each["object"] for each in describe["effects"] if "object" in each]
 
 
 async def started(scene: Scene) -> Running:

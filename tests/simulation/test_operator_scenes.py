@@ -158,7 +158,7 @@ def run_of_nightly(scene: Scene, state: str) -> None:
     scene.apply({**document, "spec": {}, "status": {"applicationState": {"state": state}}})
 
 
-async def told_by_its_driver(scene: Scene, message: str, done: int) -> None:
+async def reported_by_its_driver(scene: Scene, message: str, done: int) -> None:
     """The row that the job writes, after this number."""
     driver = scene.world.process(f"driver-{done}")
     result = BulkResult(driver.clock.wall_us(), message, keys=done)
@@ -178,10 +178,10 @@ def test_the_end_of_a_bulk_job_is_reported_with_what_it_did_and_what_it_reports_
         await ready(scene, NIGHTLY)
         run_of_nightly(scene, "RUNNING")
         await scene.until(lambda: nightly(scene) == ("Running", None), 10)
-        await told_by_its_driver(scene, BULK_RUNS, 40)
+        await reported_by_its_driver(scene, BULK_RUNS, 40)
         run_of_nightly(scene, "COMPLETED")
         await scene.until(lambda: nightly(scene) == ("Succeeded", 40), 10)
-        await told_by_its_driver(scene, BULK_DONE, 90)
+        await reported_by_its_driver(scene, BULK_DONE, 90)
         await scene.until(lambda: nightly(scene) == ("Succeeded", 90), 2 * READ_EVERY_S)
 
     play(scenario)

@@ -25,7 +25,7 @@ def test_whatever_the_weather_the_end_is_as_without_it(share: int) -> None:
         if number >= SEEDS_MIN and time.process_time() - began_s > CPU_S:
             return
         ended = live(seed)
-        assert ended.problem is None, f"{ended.told()}\n\nagain: make simulate OF=operator SEED={seed}"
+        assert ended.problem is None, f"{ended.describe()}\n\nagain: make simulate OF=operator SEED={seed}"
 
 
 def test_the_same_seed_gives_the_same_life_of_an_operator() -> None:

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.engines.contract import Ack, Delivery, Extend, NewMessage, Settled
+from headgate.engines.contract import Ack, Delivery, ExtendDelivery, NewMessage, Settled
 from headgate.engines.read_budget import ReadBudget
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.settings import GenerationSettings
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 
 MIB = 1024 * 1024
 ONE_LANE = replace(WORKED, generations=(GenerationSettings(1, 1),), part_us=60 * SECOND, visibility_us=8 * SECOND)
@@ -63,7 +63,7 @@ class Handlers:
     async def _extend(self, engine: TimelineQueue) -> None:
         while True:
             await asyncio.sleep(3)
-            await engine.settle([Extend(each.receipt, 8 * SECOND) for each in self._in_flight.values()])
+            await engine.settle([ExtendDelivery(each.receipt, 8 * SECOND) for each in self._in_flight.values()])
 
     async def _handle_slowly(self, engine: TimelineQueue, delivery: Delivery) -> None:
         self._in_flight[delivery.message_id] = delivery
@@ -86,7 +86,7 @@ def test_a_slow_message_does_not_stop_its_lane(per_s: int, size: int, one_in: in
     async def scenario(queue: Queue) -> Handlers:
         await lanes_ready(queue)
         client = await producer_of(queue)
-        handlers = Handlers(Consumer(queue, "consumer", Seen()), lambda number: number % one_in == 5, 60)
+        handlers = Handlers(Consumer(queue, "consumer", DeliveryLog()), lambda number: number % one_in == 5, 60)
         handlers.consumer.process.start(handlers.run())
         await asyncio.sleep(5)
         client.process.start(put_steadily(queue, client, per_s=per_s, size=size))
@@ -101,7 +101,7 @@ def test_what_is_settled_takes_no_memory_while_a_message_before_it_is_in_flight(
     async def scenario(queue: Queue) -> tuple[int, int]:
         await lanes_ready(queue)
         client = await producer_of(queue)
-        consumer = Consumer(queue, "consumer", Seen())
+        consumer = Consumer(queue, "consumer", DeliveryLog())
         handlers = Handlers(consumer, lambda number: number == 1, 600)
         consumer.process.start(handlers.run())
         await asyncio.sleep(5)
@@ -135,7 +135,7 @@ def large() -> dict[str, list[int]]:
         for _ in range(10 * LARGE):
             await client.process.start(queue.put(client, NewMessage(one)))
         await asyncio.sleep(3)
-        consumer = Consumer(queue, "consumer", Seen())
+        consumer = Consumer(queue, "consumer", DeliveryLog())
         object.__setattr__(consumer.host, "read_budget", ReadBudget(20 * MIB))
 
         async def work() -> None:

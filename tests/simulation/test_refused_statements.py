@@ -20,7 +20,7 @@ from headgate.store.statements import Insert, Select
 from headgate.store.store import StatementFailed
 from tests.simulation.sharing_members import SHARED, Member, begin, holding
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
-from tests.simulation.timeline_workers import Seen, check_seen, until_all_settled
+from tests.simulation.timeline_workers import DeliveryLog, check_delivered, until_all_settled
 
 KINDS = [
     OperationRefused("Cassandra's role may not do this"),
@@ -55,7 +55,7 @@ def refuse(members: list[Member], error: HeadgateError | None) -> None:
         each.store.gate = gate
 
 
-async def handled_by(queue: Queue, objects: Seen, member: Member, *, within_s: float) -> bool:
+async def handled_by(queue: Queue, objects: DeliveryLog, member: Member, *, within_s: float) -> bool:
     """Whether a member is given anything from now on."""
     before = Counter(name for name, _ in objects.deliveries)[member.process.name]
     until_s = queue.world.now_s() + within_s
@@ -72,7 +72,7 @@ def test_two_workers_whose_rights_are_gone_for_eight_seconds_work_within_five_of
     error: HeadgateError, seed: int
 ) -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         members = await begin(queue, objects, 2)
         await holding(members, [3, 3], within_s=30)
         putting = await put_steadily(queue)
@@ -95,7 +95,7 @@ def test_two_workers_whose_rights_are_gone_for_eight_seconds_work_within_five_of
 
 def test_a_read_that_is_refused_ends_no_tenure() -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         (member,) = await begin(queue, objects, 1)
         await holding([member], [6], within_s=30)
         putting = await put_steadily(queue)
@@ -113,7 +113,7 @@ def test_a_read_that_is_refused_ends_no_tenure() -> None:
         assert before == epochs_of(member)
         putting.cancel()
         await until_all_settled(queue, objects, within_s=120)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
 
     simulate(scenario, settings=replace(SHARED, part_us=60 * SECOND))
 
@@ -134,7 +134,7 @@ def test_a_lane_whose_record_cannot_be_read_keeps_no_other_lane_from_being_taken
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         client = queue.client("producer")
         client.process.start(queue.keep_fresh(client))
         members = await begin(queue, objects, 0)
@@ -174,7 +174,7 @@ def test_a_bug_in_the_loop_that_takes_lanes_ends_it_only_while_it_lasts(
 
     async def scenario(queue: Queue) -> None:
         monkeypatch.setattr(LaneKeeper, "_take_free", broken)
-        members = await begin(queue, Seen(), 1)
+        members = await begin(queue, DeliveryLog(), 1)
         await asyncio.sleep(70)
         dead = [loop.why_dead() for loop in loops_of(members[0])]
         assert [True, False] == [reason is not None for reason in dead]
@@ -192,7 +192,7 @@ def test_a_bug_in_the_loop_that_takes_lanes_ends_it_only_while_it_lasts(
 
 def test_a_lane_that_is_stopped_while_the_clock_is_in_doubt_ends_nothing_else() -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         members = await begin(queue, objects, 2)
         await holding(members, [3, 3], within_s=30)
         engine: TimelineQueue | None = members[0].engine
@@ -210,7 +210,7 @@ def test_a_lane_that_is_stopped_while_the_clock_is_in_doubt_ends_nothing_else() 
         await asyncio.sleep(20)
         putting.cancel()
         await until_all_settled(queue, objects, within_s=120)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
 
     simulate(scenario, settings=replace(SHARED, part_us=60 * SECOND))
 

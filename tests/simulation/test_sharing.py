@@ -11,12 +11,12 @@ from headgate.engines.contract import NewMessage
 from headgate.engines.sharing import Sharing
 from tests.simulation.sharing_members import SHARED, Member, begin, holding
 from tests.simulation.timeline_puts import Queue, simulate
-from tests.simulation.timeline_workers import Seen, check_seen, lanes_ready, put_many, until_all_settled
+from tests.simulation.timeline_workers import DeliveryLog, check_delivered, lanes_ready, put_many, until_all_settled
 
 
 def test_one_member_alone_holds_all_lanes() -> None:
     async def scenario(queue: Queue) -> None:
-        members = await begin(queue, Seen(), 1)
+        members = await begin(queue, DeliveryLog(), 1)
         await holding(members, [6], within_s=5)
 
     simulate(scenario, settings=SHARED)
@@ -24,7 +24,7 @@ def test_one_member_alone_holds_all_lanes() -> None:
 
 def test_members_that_begin_together_share_evenly_at_once() -> None:
     async def scenario(queue: Queue) -> None:
-        members = await begin(queue, Seen(), 3)
+        members = await begin(queue, DeliveryLog(), 3)
         await holding(members, [2, 2, 2], within_s=25)
         assert [3, 3, 3] == [sharers_of(each) for each in members]
 
@@ -40,7 +40,7 @@ def sharers_of(member: Member) -> int:
 
 def test_a_process_that_has_no_share_since_there_are_more_members_than_lanes_is_not_counted() -> None:
     async def scenario(queue: Queue) -> None:
-        members = await begin(queue, Seen(), 8)
+        members = await begin(queue, DeliveryLog(), 8)
         await holding(members, [1] * 6 + [0] * 2, within_s=25)
         assert [6] * 8 == [sharers_of(each) for each in members]
 
@@ -49,7 +49,7 @@ def test_a_process_that_has_no_share_since_there_are_more_members_than_lanes_is_
 
 def test_a_process_that_comes_later_gets_its_share_under_load_and_nothing_is_delivered_twice() -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         members = await begin(queue, objects, 1)
         putting = asyncio.ensure_future(put_many(queue, "producer", 400, every_s=0.1))
         await holding(members, [6], within_s=5)
@@ -58,7 +58,7 @@ def test_a_process_that_comes_later_gets_its_share_under_load_and_nothing_is_del
         await holding(members, [3, 3], within_s=25)
         await putting
         await until_all_settled(queue, objects, within_s=90)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
         twice = [each for each, count in Counter(d.message_id for _, d in objects.deliveries).items() if count > 1]
         assert [] == twice
 
@@ -67,7 +67,7 @@ def test_a_process_that_comes_later_gets_its_share_under_load_and_nothing_is_del
 
 def test_a_process_that_leaves_is_followed_within_seconds() -> None:
     async def scenario(queue: Queue) -> None:
-        members = await begin(queue, Seen(), 2)
+        members = await begin(queue, DeliveryLog(), 2)
         await holding(members, [3, 3], within_s=25)
         leaver = members[0]
         await leaver.process.start(leaver.leave())
@@ -78,7 +78,7 @@ def test_a_process_that_leaves_is_followed_within_seconds() -> None:
 
 def test_a_process_that_dies_is_followed_when_its_row_and_its_leases_are_over() -> None:
     async def scenario(queue: Queue) -> None:
-        members = await begin(queue, Seen(), 2)
+        members = await begin(queue, DeliveryLog(), 2)
         await holding(members, [3, 3], within_s=25)
         members[0].process.kill()
         assert await holding(members[1:], [6], within_s=25) <= 20
@@ -88,7 +88,7 @@ def test_a_process_that_dies_is_followed_when_its_row_and_its_leases_are_over() 
 
 def test_an_owner_whose_loop_hangs_while_it_touches_is_stopped_and_its_lane_moves_within_a_minute() -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         members = await begin(queue, objects, 2)
         await holding(members, [3, 3], within_s=25)
         hanging = members[0]
@@ -120,7 +120,7 @@ def test_an_owner_whose_loop_hangs_while_it_touches_is_stopped_and_its_lane_move
             assert queue.world.now_s() - began_s < 60
             await asyncio.sleep(0.5)
         await until_all_settled(queue, objects, within_s=90)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
 
     simulate(scenario, settings=SHARED)
 
@@ -129,7 +129,7 @@ def test_a_lane_that_its_member_cannot_take_is_taken_by_another_after_a_while() 
     """Extra processing: the member writes its row, but its keeper hangs, so its lanes stay free."""
 
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         await lanes_ready(queue)
         absent = queue.client("absent")
         await absent.process.start(_member_only(absent.host, queue))
@@ -142,7 +142,7 @@ def test_a_lane_that_its_member_cannot_take_is_taken_by_another_after_a_while() 
             await client.process.start(queue.put(client, NewMessage(f"{number}".encode())))
         await holding([worker], [6], within_s=45)
         await until_all_settled(queue, objects, within_s=90)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
 
     simulate(scenario, settings=SHARED)
 
@@ -153,7 +153,7 @@ async def _member_only(host: object, queue: Queue) -> None:
 
 def test_members_that_cannot_read_the_list_keep_what_they_have() -> None:
     async def scenario(queue: Queue) -> None:
-        members = await begin(queue, Seen(), 2)
+        members = await begin(queue, DeliveryLog(), 2)
         await holding(members, [3, 3], within_s=25)
         assert all(member.engine is not None and member.engine.lanes.sharing is not None for member in members)
         for member in members:

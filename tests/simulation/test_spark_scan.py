@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.contract import Ack, Nack, NewMessage
+from headgate.engines.contract import Ack, NackDelivery, NewMessage
 from headgate.engines.host import Host
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.peek import peek
@@ -21,7 +21,7 @@ from headgate_spark.options import HISTORY, LIVE
 from headgate_spark.packed_columns import TYPES
 from tests.simulation.timeline_history import TWO_LANES, one_waits_behind
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
-from tests.simulation.timeline_workers import Consumer, Seen, lanes_ready
+from tests.simulation.timeline_workers import Consumer, DeliveryLog, lanes_ready
 
 
 @pytest.fixture(autouse=True)
@@ -50,8 +50,8 @@ async def work_some(consumer: Consumer) -> TimelineQueue:
     while len(got) < 20:
         got += await engine.receive(20 - len(got), wait_us=10 * SECOND, visibility_us=25 * SECOND)
     await engine.settle([Ack(each.receipt) for each in got[:8]])
-    await engine.settle([Nack(each.receipt, delay_us=5 * SECOND) for each in got[8:10]])
-    await engine.settle([Nack(each.receipt, delay_us=60 * SECOND) for each in got[10:14]])
+    await engine.settle([NackDelivery(each.receipt, delay_us=5 * SECOND) for each in got[8:10]])
+    await engine.settle([NackDelivery(each.receipt, delay_us=60 * SECOND) for each in got[10:14]])
     return engine
 
 
@@ -71,7 +71,7 @@ def test_live_is_what_peek_shows(seed: int) -> None:
         assert ids is not None
         await client.process.start(client.cancels.cancel(ids[0]))
         await asyncio.sleep(3)
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
         engine = await consumer.process.start(work_some(consumer))
         await asyncio.sleep(4)
         looker = queue.client("looker")
@@ -101,7 +101,7 @@ def test_what_was_purged_is_live_no_more_and_what_came_after_is() -> None:
 
         await put_some(b"before")
         await asyncio.sleep(1)
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
         engine = await consumer.process.start(consumer.open())
         await consumer.process.start(engine.purge())
         await asyncio.sleep(1)
@@ -127,7 +127,7 @@ def test_history_has_each_message_once_settled_or_not(seed: int) -> None:
         client.store.answers_late_s = 0.0
         await client.process.start(client.once.put([NewMessage(b"once", once="key")]))
         await asyncio.sleep(3)
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
         engine = await consumer.process.start(work_some(consumer))
         await asyncio.sleep(8)
         looker = queue.client("looker")

@@ -24,7 +24,7 @@ from headgate_spark.options import LIVE, StreamOptions, Subject
 from headgate_spark.stream_offsets import BatchOffset
 from headgate_spark.stream_reader import QueueStreamReader
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 
 TWO_LANES = replace(WORKED, generations=(GenerationSettings(1, 2),), visibility_us=30 * SECOND)
 VISIBILITY_US = 60 * SECOND
@@ -46,7 +46,7 @@ class Query:
     async def start(self) -> None:
         """Another driver: what the one before knew is lost, but for the logs."""
         self.starts += 1
-        self.driver = Consumer(self.queue, f"driver-{self.starts}", Seen())
+        self.driver = Consumer(self.queue, f"driver-{self.starts}", DeliveryLog())
         engine = await self.driver.process.start(self.driver.open())
         entry = SimpleNamespace(spec={"engine": "timeline"})
         self.opened: Any = SimpleNamespace(engine=engine, entry=entry, name="shop/emails")
@@ -192,7 +192,7 @@ def test_a_query_that_restarts_in_time_has_the_same_batch_and_nobody_else_had_an
         await query.start()
         await query.trigger()
         await query.trigger()
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
         consumer.start()
         if seed % 2:
             query.done -= 1  # killed before the batch was noted as done
@@ -204,7 +204,7 @@ def test_a_query_that_restarts_in_time_has_the_same_batch_and_nobody_else_had_an
         await until_nothing_comes(query)
         await asyncio.sleep(30)
         await until_nothing_comes(query)
-        worked = {each.payload for _, each in consumer.seen.deliveries}
+        worked = {each.payload for _, each in consumer.delivery_log.deliveries}
         assert set() == worked & set(query.had)
         assert expected == worked | set(query.had)
         assert {1} == set(query.had.values())
@@ -225,7 +225,7 @@ def test_a_query_that_comes_back_after_its_loans_settles_what_nobody_else_has_an
             await query.trigger()
         query.done -= not done
         await asyncio.sleep(VISIBILITY_US / SECOND + 5)
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
         engine = await consumer.process.start(consumer.open())
 
         async def hold() -> list[Any]:

@@ -19,7 +19,7 @@ import pytest
 from headgate.errors import Unavailable
 from headgate.store.simulated import SimulatedStore
 from headgate.store.statements import Batch, Insert, Select, UpdateIf, is_
-from tests.simulation.nemesis import lose, mend, torment
+from tests.simulation.nemesis import heal, lose, torment
 from tests.simulation.ring import LOCKS, ROWS, SERIAL, Ring, simulate
 
 SEEDS = int(os.environ.get("HEADGATE_SEEDS", "12"))
@@ -27,7 +27,7 @@ LASTS_S = 40.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class DeliveryLog:
     """One operation that was answered: when it was called, when it ended, and the epoch that it made or read."""
 
     called_s: float
@@ -36,7 +36,7 @@ class Seen:
     made: bool
 
 
-async def _move(ring: Ring, store: SimulatedStore, objects: list[Seen], in_doubt: set[int]) -> None:
+async def _move(ring: Ring, store: SimulatedStore, objects: list[DeliveryLog], in_doubt: set[int]) -> None:
     """Read the epoch and make the next, again and again, and note what stays in doubt."""
     rng = store.process.rng
     epoch = 0
@@ -45,7 +45,7 @@ async def _move(ring: Ring, store: SimulatedStore, objects: list[Seen], in_doubt
             called_s = ring.world.now_s()
             rows = await store.read(Select(LOCKS, {"p": "a"}, ["epoch"], consistency=SERIAL), within_s=8)
             epoch = rows[0].epoch
-            objects.append(Seen(called_s, ring.world.now_s(), epoch, made=False))
+            objects.append(DeliveryLog(called_s, ring.world.now_s(), epoch, made=False))
             await asyncio.sleep(rng.uniform(0, 0.3))
             called_s = ring.world.now_s()
             to = UpdateIf(LOCKS, {"p": "a"}, {"epoch": epoch + 1}, is_("epoch", epoch), attempt=store.process.uuid())
@@ -53,7 +53,7 @@ async def _move(ring: Ring, store: SimulatedStore, objects: list[Seen], in_doubt
             if outcome.resolved and not outcome.applied and outcome.rows[0].epoch != epoch:
                 in_doubt.add(epoch + 1)  # not applied, or applied and overwritten since: the store cannot know either
             if outcome.applied:
-                objects.append(Seen(called_s, ring.world.now_s(), epoch + 1, made=True))
+                objects.append(DeliveryLog(called_s, ring.world.now_s(), epoch + 1, made=True))
         except Unavailable:
             in_doubt.add(epoch + 1)
             await asyncio.sleep(rng.uniform(0, 1))
@@ -73,9 +73,9 @@ def test_lwts_are_linearizable_under_any_faults(shuffled: bool) -> None:
     made_in_all = 0
     for seed in range(SEEDS):
 
-        async def scenario(ring: Ring) -> tuple[list[Seen], int]:
+        async def scenario(ring: Ring) -> tuple[list[DeliveryLog], int]:
             await ring.create_lock()
-            objects: list[Seen] = []
+            objects: list[DeliveryLog] = []
             stores = _contenders(ring)
             tasks = [store.process.start(_move(ring, store, objects, set())) for store in stores]
             await torment(ring, LASTS_S)
@@ -99,7 +99,7 @@ def test_a_process_that_is_reported_that_an_lwt_is_not_its_is_reported_the_truth
 
         async def scenario(ring: Ring) -> tuple[set[int], set[int], int]:
             await ring.create_lock()
-            objects: list[Seen] = []
+            objects: list[DeliveryLog] = []
             in_doubt: set[int] = set()
             stores = _contenders(ring)
             tasks = [store.process.start(_move(ring, store, objects, in_doubt)) for store in stores]
@@ -114,7 +114,7 @@ def test_a_process_that_is_reported_that_an_lwt_is_not_its_is_reported_the_truth
         assert orphans == set(), f"seed {seed}: applied, and its writer got the answer that it was not"
 
 
-def _check_real_time(seed: int, objects: list[Seen]) -> None:
+def _check_real_time(seed: int, objects: list[DeliveryLog]) -> None:
     for later in objects:
         before = [earlier.epoch for earlier in objects if earlier.ended_s < later.called_s]
         bound = max(before, default=0) + (1 if later.made else 0)
@@ -183,7 +183,7 @@ def test_logged_batches_are_all_or_nothing_in_the_end_under_any_faults() -> None
             task = ring.store.process.start(scenario(ring))
             await lose(ring, 20)
             await task
-            mend(ring)
+            heal(ring)
             await asyncio.sleep(300)
             for number in range(1, 60):
                 sides = [await ring.get(p=f"{side}{number}") for side in "ab"]
@@ -205,7 +205,7 @@ def history_of(seed: int) -> str:
     async def scenario(ring: Ring) -> str:
         ring.world.history.traced = True
         await ring.create_lock()
-        objects: list[Seen] = []
+        objects: list[DeliveryLog] = []
         stores = [ring.client(f"p{number}") for number in range(2)]
         tasks = [store.process.start(_move(ring, store, objects, set())) for store in stores]
         for number in range(20):

@@ -60,7 +60,7 @@ def _cpu_s_of(cases: list[Callable[..., Coroutine[Any, Any, None]]], simulated_s
     return (time.process_time() - began_s) * simulated_s / passed_s
 
 
-class _Letter:
+class _Message:
     """A message that the yardstick passes on."""
 
     def __init__(self, number: int, link: tuple[str, str]) -> None:
@@ -71,10 +71,10 @@ class _Letter:
 def _yardstick_s() -> float:
     """A fixed work of the kind that a simulation is made of: timers in a heap, small objects, dictionaries."""
     began_s = time.process_time()
-    timers: list[tuple[int, int, _Letter]] = []
+    timers: list[tuple[int, int, _Message]] = []
     cells: dict[int, tuple[int, int]] = {}
     for turn in range(YARDSTICK_TURNS):
-        heapq.heappush(timers, (turn * 7_919 % 10_007, turn, _Letter(turn, ("one", "other"))))
+        heapq.heappush(timers, (turn * 7_919 % 10_007, turn, _Message(turn, ("one", "other"))))
         if turn % 3:
             pending = heapq.heappop(timers)[2]
             place = pending.number % 512

@@ -220,6 +220,6 @@ def test_work_that_lies_behind_cancelled_messages_is_seen() -> None:
         assert view is not None
         return await client.process.start(first_unsettled_us(client.host, queue.settings, view)), due_us
 
-    found_us, due_us = simulate(scenario, settings=replace(SETTINGS, generations=(GenerationSettings(1, 1),)))
-    assert found_us is not None
-    assert found_us >= due_us
+    due_us_of_row, due_us = simulate(scenario, settings=replace(SETTINGS, generations=(GenerationSettings(1, 1),)))
+    assert due_us_of_row is not None
+    assert due_us_of_row >= due_us

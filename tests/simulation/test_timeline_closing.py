@@ -25,8 +25,8 @@ from tests.simulation.timeline_workers import (
     WORKED,
     Catalogue,
     Consumer,
-    Seen,
-    check_seen,
+    DeliveryLog,
+    check_delivered,
     lanes_ready,
     until_all_settled,
     until_retired,
@@ -53,7 +53,7 @@ async def fill(queue: Queue) -> Client:
     return client
 
 
-def generations_of(queue: Queue, objects: Seen) -> dict[bytes, int]:
+def generations_of(queue: Queue, objects: DeliveryLog) -> dict[bytes, int]:
     """From which generation each message was delivered."""
     settings = queue.settings
     return {
@@ -62,17 +62,17 @@ def generations_of(queue: Queue, objects: Seen) -> dict[bytes, int]:
     }
 
 
-async def until_settled_once(queue: Queue, objects: Seen) -> None:
+async def until_settled_once(queue: Queue, objects: DeliveryLog) -> None:
     """The lane is retired, and every message was delivered once and settled."""
     await until_retired(queue, 1, within_s=90)
     await until_all_settled(queue, objects, within_s=300)
-    check_seen(queue, objects)
+    check_delivered(queue, objects)
     assert len(queue.acknowledged) == len(objects.deliveries)
 
 
 def test_what_lies_ahead_moves_to_the_next_generation_and_comes_at_its_time() -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         await fill(queue)
         Catalogue(queue).end_now(3)
         worker = Consumer(queue, "worker", objects)
@@ -98,7 +98,7 @@ def test_an_empty_lane_is_retired_at_once() -> None:
     async def scenario(queue: Queue) -> float:
         await lanes_ready(queue)
         Catalogue(queue).end_now(2)
-        Consumer(queue, "worker", Seen()).start()
+        Consumer(queue, "worker", DeliveryLog()).start()
         await until_retired(queue, 1, within_s=30)
         return queue.world.now_s()
 
@@ -118,7 +118,7 @@ def _retires(statement: Any) -> bool:
 async def _killed(queue: Queue, at: int, *, before: bool, next_after_s: float) -> int:
     """The first owner dies at its n-th write from its first move on, before it is sent or before it is answered;
     another resumes after a while. How many writes there were up to the lane's retirement."""
-    objects = Seen()
+    objects = DeliveryLog()
     client = await fill(queue)
     Catalogue(queue).end_now(3)
     client.producer.settings_changed(queue.settings, read_us=client.process.clock.wall_us())
@@ -145,7 +145,7 @@ async def _killed(queue: Queue, at: int, *, before: bool, next_after_s: float) -
     Consumer(queue, "second", objects).start()
     await until_retired(queue, 1, within_s=90)
     await until_all_settled(queue, objects, within_s=300)
-    check_seen(queue, objects)
+    check_delivered(queue, objects)
     ahead = {each for each in queue.acknowledged if queue.acknowledged[each] not in (b"due in 0", b"due in 2")}
     assert {1} == {objects.times(each) for each in ahead}
     group = [each.payload for _, each in objects.deliveries if each.group == "g"]
@@ -178,7 +178,7 @@ def test_an_owner_killed_at_any_write_of_the_closing_loses_doubles_and_disorders
 @pytest.mark.parametrize("when", ["before the row is marked", "after the row is marked", "after the copy is written"])
 def test_attack_A15_what_is_cancelled_while_it_moves_is_not_delivered(when: str) -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         await lanes_ready(queue)
         client = queue.client("producer")
         await put_ahead(queue, client, 35, "reminder")
@@ -228,7 +228,7 @@ def test_attack_C2_groups_stay_in_order_where_moving_is_overtaken_by_time(
     monkeypatch.setattr(closing, "BATCH_ROWS_MAX", 10)
 
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         await lanes_ready(queue)
         client = queue.client("producer")
         for tenth in range(300):
@@ -253,7 +253,7 @@ def test_attack_C2_groups_stay_in_order_where_moving_is_overtaken_by_time(
 @pytest.mark.parametrize("seed", range(4))
 def test_while_replicas_stop_in_turn_a_closing_resumes_where_it_was(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         await fill(queue)
         Catalogue(queue).end_now(3)
         names = sorted(queue.cluster.nodes)
@@ -267,7 +267,7 @@ def test_while_replicas_stop_in_turn_a_closing_resumes_where_it_was(seed: int) -
 
 def test_an_owner_paused_in_the_middle_of_moving_writes_no_copy_when_it_continues() -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         await fill(queue)
         Catalogue(queue).end_now(3)
         paused = Consumer(queue, "paused", objects)
@@ -287,7 +287,7 @@ def test_an_owner_paused_in_the_middle_of_moving_writes_no_copy_when_it_continue
         assert [] == inserted
         await until_retired(queue, 1, within_s=90)
         await until_all_settled(queue, objects, within_s=300)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
 
     simulate(scenario, settings=ONE_LANE)
 
@@ -297,7 +297,7 @@ def test_an_owner_that_leaves_in_the_middle_of_moving_passes_what_he_has_marked(
     """A rolling restart: the next owner takes the lane at once, without waiting for a lease to end."""
 
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         await fill(queue)
         Catalogue(queue).end_now(3)
         leaving, next_one = Consumer(queue, "leaving", objects), Consumer(queue, "next", objects)
@@ -323,7 +323,7 @@ def test_an_owner_that_leaves_in_the_middle_of_moving_passes_what_he_has_marked(
 
 def test_a_lane_of_which_a_range_is_lent_is_not_closed_before_the_range_is_back() -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         await lanes_ready(queue)
         client = queue.client("producer")
         await put_ahead(queue, client, 60, "ahead")
@@ -364,7 +364,7 @@ def test_a_lane_that_nobody_holds_is_closed_where_nothing_is_left_to_be_handed_o
         await asyncio.sleep(2)
         assert FreeLane.RETIRED is await _close(queue, client)
         assert FreeLane.RETIRED is await _close(queue, client)
-        objects = Seen()
+        objects = DeliveryLog()
         Consumer(queue, "worker", objects).start()
         await until_settled_once(queue, objects)
         assert {2} == set(generations_of(queue, objects).values())
@@ -381,7 +381,7 @@ def test_a_lane_of_which_something_is_to_be_handed_out_is_left_as_it_was(in_s: f
         Catalogue(queue).end_now(2)
         await asyncio.sleep(3)
         assert FreeLane.BUSY is await _close(queue, client)
-        objects = Seen()
+        objects = DeliveryLog()
         Consumer(queue, "worker", objects).start()
         await until_settled_once(queue, objects)
         assert {1} == set(generations_of(queue, objects).values())
@@ -394,7 +394,7 @@ def test_attack_D2_what_a_dead_owner_may_have_died_of_stays_suspect_when_repair_
         await lanes_ready(queue)
         client = queue.client("repair")
         await put_ahead(queue, client, 0, "poison")
-        dying = Consumer(queue, "dying", Seen())
+        dying = Consumer(queue, "dying", DeliveryLog())
 
         async def die() -> None:
             engine = await dying.open()
@@ -407,7 +407,7 @@ def test_attack_D2_what_a_dead_owner_may_have_died_of_stays_suspect_when_repair_
         Catalogue(queue).end_now(2)
         await asyncio.sleep(2)
         assert FreeLane.BUSY is await _close(queue, client)
-        objects = Seen()
+        objects = DeliveryLog()
         Consumer(queue, "worker", objects).start()
         await until_settled_once(queue, objects)
         assert [True] == [each.suspect for _, each in objects.deliveries]

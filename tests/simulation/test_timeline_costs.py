@@ -13,7 +13,7 @@ from headgate.engines.timeline.layout import DAY_US
 from headgate.store.positions import time_us_of
 from headgate.store.statements import BatchIf, Delete, Insert, InsertIfAbsent, UpdateIf, partition_of
 from tests.simulation.timeline_puts import SECOND, GatedStore, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready, until_all_settled
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready, until_all_settled
 
 MESSAGES = 400
 TURNS_A_LANE_S = 1.0
@@ -21,7 +21,7 @@ TURNS_A_LANE_S = 1.0
 
 async def _worked(queue: Queue) -> tuple[GatedStore, GatedStore, Consumer, float]:
     """Messages are put one after the other for a while, received and settled; what both processes sent."""
-    objects = Seen()
+    objects = DeliveryLog()
     await lanes_ready(queue)
     consumer = Consumer(queue, "worker", objects)
     consumer.start()

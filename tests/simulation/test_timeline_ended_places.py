@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from headgate.engines.contract import DeadLetter, Delivery, Nack, NewMessage, Settle
+from headgate.engines.contract import DeadLetterDelivery, Delivery, NackDelivery, NewMessage, Settle
 from headgate.engines.lane import Lane
 from headgate.engines.timeline.lane_rows import lane_key, make_lanes
 from headgate.engines.timeline.layout import MessagePlace, id_bytes
@@ -24,8 +24,8 @@ from tests.simulation.timeline_workers import (
     WORKED,
     Catalogue,
     Consumer,
-    Seen,
-    check_seen,
+    DeliveryLog,
+    check_delivered,
     lanes_ready,
     until_retired,
 )
@@ -85,13 +85,13 @@ def test_a_retry_that_was_begun_before_a_change_comes_after_it(seed: int, delay_
     the seed in its own lane or in the other. A row that no reader reaches is left to repair, or restamped at once."""
 
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         await lanes_ready(queue)
         client = queue.client("producer")
         await client.process.start(queue.put(client, NewMessage(b"fails once")))
         (message_id,) = queue.acknowledged
         lane = MessagePlace.from_bytes(id_bytes(message_id)).row.shard
-        shard = await die_before_the_copy(Consumer(queue, "dying", Seen()), retry_in(delay_s))
+        shard = await die_before_the_copy(Consumer(queue, "dying", DeliveryLog()), retry_in(delay_s))
         Catalogue(queue).end_now(3)
         await asyncio.sleep(20)
         if is_retired:
@@ -102,7 +102,7 @@ def test_a_retry_that_was_begun_before_a_change_comes_after_it(seed: int, delay_
             repair.process.start(keep_repairing(queue, repair))
         await until_retired(queue, 1, within_s=150)
         await asyncio.sleep(160)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
         assert [2] == [each.attempt for _, each in objects.deliveries]
 
     simulate(scenario, seed, settings=TWO_LANES)
@@ -118,7 +118,7 @@ async def keep_repairing(queue: Queue, client: Client) -> None:
 
 def retry_in(delay_s: int) -> Callable[[Delivery], Settle]:
     """A failure that is tried again so much later."""
-    return lambda found: Nack(found.receipt, delay_us=delay_s * SECOND)
+    return lambda result: NackDelivery(result.receipt, delay_us=delay_s * SECOND)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -135,14 +135,14 @@ def test_a_dead_letter_that_was_begun_comes_to_its_queue_and_not_to_the_living(s
         client = queue.client("producer")
         await client.process.start(queue.put(client, NewMessage(b"poison")))
         (message_id,) = queue.acknowledged
-        dying = Consumer(queue, "dying", Seen(), dead=dead)
-        await die_before_the_copy(dying, lambda found: DeadLetter(found.receipt, reason="no such person"))
-        objects, buried = Seen(), Seen()
+        dying = Consumer(queue, "dying", DeliveryLog(), dead=dead)
+        await die_before_the_copy(dying, lambda result: DeadLetterDelivery(result.receipt, reason="no such person"))
+        objects, removed = DeliveryLog(), DeliveryLog()
         Consumer(queue, "worker", objects, dead=dead).start()
-        Consumer(dead_letters, "digger", buried).start()
+        Consumer(dead_letters, "digger", removed).start()
         await asyncio.sleep(45)
         assert [] == objects.deliveries
-        assert [message_id] == [each.message_id for _, each in buried.deliveries]
-        assert "emails" == buried.deliveries[0][1].attributes["headgate.dead.queue"]
+        assert [message_id] == [each.message_id for _, each in removed.deliveries]
+        assert "emails" == removed.deliveries[0][1].attributes["headgate.dead.queue"]
 
     simulate(scenario, seed, settings=settings)

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from headgate.engines.contract import Ack, Cancelled, Delivery, Extend, Nack, NewMessage, Settled
+from headgate.engines.contract import Ack, Cancelled, Delivery, ExtendDelivery, NackDelivery, NewMessage, Settled
 from headgate.engines.lane import Lane
 from headgate.engines.packed import PackedRun, pack
 from headgate.engines.settled import RowFacts, Tried, encode
@@ -23,7 +23,7 @@ from headgate.engines.timeline.row_writes import index_statement
 from headgate.store.positions import time_us_of
 from headgate.store.statements import Insert, UpdateIf
 from tests.simulation.timeline_puts import QUEUE, SECOND, Client, GatedStore, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready, put_many
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready, put_many
 
 ONE_LANE = replace(WORKED, generations=(replace(WORKED.generations[0], shards=1),), part_us=2 * SECOND)
 TWO_LANES = replace(WORKED, generations=(replace(WORKED.generations[0], shards=2),))
@@ -59,7 +59,7 @@ def test_a_purge_between_the_reading_of_a_row_and_the_books_settles_that_row_too
     async def scenario(queue: Queue) -> list[bytes]:
         await lanes_ready(queue)
         await put_many(queue, "producer", 30, every_s=0.2)
-        consumer = Consumer(queue, "owner", Seen())
+        consumer = Consumer(queue, "owner", DeliveryLog())
         store = GatedStore(queue.cluster, consumer.process)
         purged = asyncio.Event()
         reads = 0
@@ -73,7 +73,7 @@ def test_a_purge_between_the_reading_of_a_row_and_the_books_settles_that_row_too
 
         store.gate = gate
         engine = await opened(consumer, store)
-        purger = Consumer(queue, "purger", Seen())
+        purger = Consumer(queue, "purger", DeliveryLog())
         purging = await opened(purger)
         receiving = consumer.process.start(received(consumer, engine))
         await asyncio.sleep(0.5)
@@ -90,7 +90,7 @@ def test_a_lane_that_was_checked_before_a_purge_is_not_taken_as_it_was_then() ->
 
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
-        taker, purger = queue.client("taker"), Consumer(queue, "purger", Seen())
+        taker, purger = queue.client("taker"), Consumer(queue, "purger", DeliveryLog())
         key = lane_key(queue.settings, 1, 0)
         lane = Lane(taker.host, queue.settings.tables.lanes, key, queue.settings.lease)
         row = await taker.process.start(lane.read_state())
@@ -108,7 +108,7 @@ def test_a_purge_whose_write_was_lost_is_sent_again_and_not_taken_for_done() -> 
     async def scenario(queue: Queue) -> list[bytes]:
         await lanes_ready(queue)
         await put_many(queue, "producer", 3)
-        purger = Consumer(queue, "purger", Seen())
+        purger = Consumer(queue, "purger", DeliveryLog())
         store = GatedStore(queue.cluster, purger.process)
         lost = 0
 
@@ -123,13 +123,13 @@ def test_a_purge_whose_write_was_lost_is_sent_again_and_not_taken_for_done() -> 
         await asyncio.sleep(2)
         await purger.process.start(purging.purge())
         assert 1 == lost
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
         return [each.payload for each in await received(consumer, await opened(consumer))]
 
     assert [] == simulate(scenario, settings=ONE_LANE)
 
 
-def row_and_twin(client: Client, payload: bytes, *, distance_s: float) -> list[Insert]:
+def row_and_copy(client: Client, payload: bytes, *, distance_s: float) -> list[Insert]:
     """A row that is due in a second, and the twin that was stamped much later; their parts are in the index."""
     now_us = client.process.clock.wall_us()
     run = PackedRun(due_us=[now_us], put_us=[now_us], payload=[payload])
@@ -160,29 +160,29 @@ def test_a_twin_that_outlives_its_settled_first_row_does_not_come_for_it() -> No
         client = queue.client("producer")
         await client.process.start(queue.put(client, NewMessage(b"holds")))
         await asyncio.sleep(1)
-        for each in row_and_twin(client, b"once", distance_s=4):
+        for each in row_and_copy(client, b"once", distance_s=4):
             await client.store.write(each)
-        consumer = Consumer(queue, "owner", Seen())
+        consumer = Consumer(queue, "owner", DeliveryLog())
         engine = await opened(consumer)
         result = await received(consumer, engine, for_s=8, ack=False)
         by_payload = {each.payload: each for each in result}
         assert {b"holds", b"once"} == set(by_payload)
-        settles = [Ack(by_payload[b"once"].receipt), Extend(by_payload[b"holds"].receipt, 60 * SECOND)]
+        settles = [Ack(by_payload[b"once"].receipt), ExtendDelivery(by_payload[b"holds"].receipt, 60 * SECOND)]
         assert {Settled.DONE} == set(await consumer.process.start(engine.settle(settles)))
         consumer.process.kill()
         await asyncio.sleep(
             22.5 - queue.world.now_s()
         )  # the first row is gone by now, and its part from the old index
-        other = Consumer(queue, "other", Seen())
+        other = Consumer(queue, "other", DeliveryLog())
         return [each.payload for each in await received(other, await opened(other))]
 
     assert b"once" not in simulate(scenario, settings=SHORT)
 
 
-def late_record(twin: Insert, first: Insert, *, epoch: int, now_us: int) -> Insert:
+def late_record(copy_row: Insert, first: Insert, *, epoch: int, now_us: int) -> Insert:
     """The record that an owner wrote of a twin that it was about to deliver."""
-    value_of = dict(zip(twin.shape.names, twin.values, strict=True))
-    due, first_due = (dict(zip(each.shape.names, each.values, strict=True))["due"] for each in (twin, first))
+    value_of = dict(zip(copy_row.shape.names, copy_row.values, strict=True))
+    due, first_due = (dict(zip(each.shape.names, each.values, strict=True))["due"] for each in (copy_row, first))
     assert isinstance(due, UUID) and isinstance(first_due, UUID)
     facts = {row_key(0, due, first_due): RowFacts(tried={0: Tried(epoch, 0, 1, now_us)})}
     key = {name: value_of[name] for name in ("queue", "generation", "shard", "part")}
@@ -196,26 +196,26 @@ def test_a_record_that_lands_late_does_not_turn_a_family_to_another_of_its_rows(
 
     async def scenario(queue: Queue) -> list[bytes]:
         await lanes_ready(queue)
-        first = Consumer(queue, "first", Seen())
+        first = Consumer(queue, "first", DeliveryLog())
         assert [] == await received(first, await opened(first), for_s=4)
         first.process.kill()
         await asyncio.sleep(12)  # its lease is over, and what comes now was never in flight with it
         client = queue.client("producer")
         await client.process.start(queue.put(client, NewMessage(b"holds")))
         await asyncio.sleep(1)
-        *indexed, row, restamp = row_and_twin(client, b"once", distance_s=4)
+        *indexed, row, restamp = row_and_copy(client, b"once", distance_s=4)
         for each in (*indexed, row, restamp):
             await client.store.write(each)
-        second = Consumer(queue, "second", Seen())
+        second = Consumer(queue, "second", DeliveryLog())
         engine = await opened(second)
         by_payload = {each.payload: each for each in await received(second, engine, for_s=15, ack=False)}
         assert {b"holds", b"once"} == set(by_payload)
-        settles = [Ack(by_payload[b"once"].receipt), Extend(by_payload[b"holds"].receipt, 60 * SECOND)]
+        settles = [Ack(by_payload[b"once"].receipt), ExtendDelivery(by_payload[b"holds"].receipt, 60 * SECOND)]
         assert {Settled.DONE} == set(await second.process.start(engine.settle(settles)))
         second.process.kill()
         now_us = client.process.clock.wall_us()
         await client.store.write(late_record(restamp, row, epoch=1, now_us=now_us))
-        third = Consumer(queue, "third", Seen())
+        third = Consumer(queue, "third", DeliveryLog())
         return [each.payload for each in await received(third, await opened(third), for_s=15)]
 
     assert b"once" not in simulate(scenario, settings=replace(SHORT, retention_us=90 * SECOND))
@@ -235,7 +235,7 @@ def test_the_mark_of_a_cancel_outlives_the_message(from_s: float) -> None:
         await asyncio.sleep(0.9)
         assert Cancelled.CANCELLED is await canceller.process.start(canceller.cancels.cancel(ids[0]))
         await asyncio.sleep(from_s - queue.world.now_s())
-        consumer = Consumer(queue, "owner", Seen())
+        consumer = Consumer(queue, "owner", DeliveryLog())
         return [each.payload for each in await received(consumer, await opened(consumer), for_s=4)]
 
     assert [] == simulate(scenario, settings=SHORT)
@@ -247,7 +247,7 @@ def test_a_wait_that_is_cancelled_as_it_ends_is_cancelled(turns: int) -> None:
 
     async def scenario(queue: Queue) -> bool:
         await lanes_ready(queue)
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
         engine = await opened(consumer)
         receiving = consumer.process.start(engine.receive(1, wait_us=60 * SECOND))
         await asyncio.sleep(3.1)
@@ -268,7 +268,7 @@ def test_the_last_suspect_runs_alone_also_where_two_receive_in_one_process() -> 
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         await put_many(queue, "producer", 1)
-        first, second = Consumer(queue, "first", Seen()), Consumer(queue, "second", Seen())
+        first, second = Consumer(queue, "first", DeliveryLog()), Consumer(queue, "second", DeliveryLog())
         owner = await opened(first)
         assert 1 == len(await first.process.start(owner.receive(1, wait_us=10 * SECOND)))
         first.process.kill()
@@ -300,7 +300,7 @@ def test_no_second_suspect_is_given_while_the_record_of_another_lane_is_waited_f
     async def scenario(queue: Queue) -> int:
         await lanes_ready(queue)
         await put_many(queue, "producer", 12, every_s=0.01)
-        first, second = Consumer(queue, "first", Seen()), Consumer(queue, "second", Seen())
+        first, second = Consumer(queue, "first", DeliveryLog()), Consumer(queue, "second", DeliveryLog())
         owner = await opened(first)
         matches: list[Delivery] = []
         while len(matches) < 12:
@@ -343,7 +343,7 @@ def test_a_copy_is_not_written_while_the_record_of_its_place_is_on_its_way() -> 
     async def scenario(queue: Queue) -> list[bytes]:
         await lanes_ready(queue)
         await put_many(queue, "producer", 1)
-        owner = Consumer(queue, "owner", Seen())
+        owner = Consumer(queue, "owner", DeliveryLog())
         store = GatedStore(queue.cluster, owner.process)
 
         async def gate(statement: Any) -> None:
@@ -353,11 +353,11 @@ def test_a_copy_is_not_written_while_the_record_of_its_place_is_on_its_way() -> 
         engine = await opened(owner, store)
         (result,) = await owner.process.start(engine.receive(1, wait_us=10 * SECOND, visibility_us=5 * SECOND))
         store.gate = gate
-        nack = Nack(result.receipt, delay_us=15 * SECOND, reason="by the test")
+        nack = NackDelivery(result.receipt, delay_us=15 * SECOND, reason="by the test")
         assert [Settled.UNKNOWN] == await owner.process.start(engine.settle([nack]))
         await asyncio.sleep(3)
         owner.process.kill()
-        other = Consumer(queue, "other", Seen())
+        other = Consumer(queue, "other", DeliveryLog())
         return [each.payload for each in await received(other, await opened(other), for_s=40)]
 
     assert [b"producer-0"] == simulate(scenario, settings=ONE_LANE)
@@ -370,7 +370,7 @@ def test_what_was_not_handed_out_since_its_record_failed_is_neither_hidden_nor_c
     async def scenario(queue: Queue) -> tuple[list[int], float]:
         await lanes_ready(queue)
         await put_many(queue, "producer", 1)
-        owner = Consumer(queue, "owner", Seen())
+        owner = Consumer(queue, "owner", DeliveryLog())
         store = GatedStore(queue.cluster, owner.process)
         failing = True
 

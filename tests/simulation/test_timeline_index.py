@@ -11,7 +11,7 @@ from headgate.engines.timeline.part_index import PartIndex
 from headgate.engines.timeline.settings import GenerationSettings
 from headgate.store.statements import Select
 from tests.simulation.timeline_puts import SECOND, GatedStore, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 
 TWELVE = replace(WORKED, part_us=60 * SECOND, generations=(GenerationSettings(1, 12),))
 WATCHED_S = 20.0
@@ -25,7 +25,7 @@ def _reads(store: GatedStore, table: str) -> int:
 def test_twelve_empty_lanes_cost_one_read_together_whenever_they_check() -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
         consumer.start()
         await asyncio.sleep(5)
         assert consumer.engine is not None

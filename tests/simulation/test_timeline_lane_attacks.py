@@ -10,14 +10,14 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.engines.contract import Ack, Delivery, Extend, Nack, NewMessage, Settled
+from headgate.engines.contract import Ack, Delivery, ExtendDelivery, NackDelivery, NewMessage, Settled
 from headgate.engines.lane import Lane
 from headgate.engines.timeline.lane_rows import lane_key
 from headgate.errors import HeadgateError
 from headgate.store.statements import UpdateIf, is_
 from tests.simulation.disks import Disks
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready, put_many
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready, put_many
 
 ONE_LANE = replace(WORKED, generations=(replace(WORKED.generations[0], shards=1),))
 
@@ -43,7 +43,7 @@ def test_attack_A13_a_part_that_was_not_in_the_index_when_it_was_read_is_visited
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         await put_many(queue, "early", 1)
-        consumer = Consumer(queue, "owner", Seen())
+        consumer = Consumer(queue, "owner", DeliveryLog())
         (first,) = await receives(consumer)
         assert consumer.engine is not None
         await consumer.process.start(consumer.engine.settle([Ack(first.receipt)]))
@@ -66,7 +66,7 @@ def test_attack_C5_each_delivery_carries_the_epoch_and_a_later_owners_is_higher(
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         await put_many(queue, "producer", 1)
-        paused, other = Consumer(queue, "paused", Seen()), Consumer(queue, "other", Seen())
+        paused, other = Consumer(queue, "paused", DeliveryLog()), Consumer(queue, "other", DeliveryLog())
         (mine,) = await receives(paused)
         paused.process.pause(for_s=30)  # in its handler, after every check that an owner can make
         (theirs,) = await receives(other)
@@ -83,7 +83,7 @@ def test_a_receipt_of_an_earlier_tenure_is_stale_also_where_the_same_process_own
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         await put_many(queue, "producer", 1)
-        consumer = Consumer(queue, "owner", Seen())
+        consumer = Consumer(queue, "owner", DeliveryLog())
         (first,) = await receives(consumer)
         consumer.process.pause(for_s=15)  # its lease is over when it resumes, and no other process is there
         (again,) = await receives(consumer)
@@ -105,7 +105,7 @@ def test_attack_D3_after_a_kill_only_what_reach_allowed_to_be_handed_out_is_susp
             messages = [NewMessage(f"{number}.{each}".encode()) for each in range(500)]
             await client.process.start(queue.put(client, *messages))
         await asyncio.sleep(5)
-        killed, next_one = Consumer(queue, "killed", Seen()), Consumer(queue, "next", Seen())
+        killed, next_one = Consumer(queue, "killed", DeliveryLog()), Consumer(queue, "next", DeliveryLog())
         assert await receives(killed, 100)
         killed.process.kill()
         (first,) = await receives(next_one, 100)
@@ -128,7 +128,7 @@ def test_attack_D5_a_new_owner_knows_what_was_settled_though_the_position_was_ne
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         await put_many(queue, "producer", 12, every_s=0.3)
-        owner = Consumer(queue, "owner", Seen())
+        owner = Consumer(queue, "owner", DeliveryLog())
         result = await receives(owner)
         assert owner.engine is not None
         (held,) = owner.engine.lanes.held.values()
@@ -144,7 +144,7 @@ def test_attack_D5_a_new_owner_knows_what_was_settled_though_the_position_was_ne
         await asyncio.sleep(4)  # the owner has passed them by now, and no touch that records it was applied
         assert held.position.last > held.source.order_of(None)
         owner.process.kill()
-        other = Consumer(queue, "other", Seen())
+        other = Consumer(queue, "other", DeliveryLog())
         again = await receives(other)
         assert [result[-1].message_id] == [each.message_id for each in again]
 
@@ -158,16 +158,16 @@ def test_attack_D8_what_is_hidden_for_longer_than_the_lease_stays_hidden_when_it
         client = queue.client("producer")
         group = "g" if how == "nacked in a group" else None
         await client.process.start(queue.put(client, NewMessage(b"long", group=group)))
-        owner, other = Consumer(queue, "owner", Seen()), Consumer(queue, "other", Seen())
+        owner, other = Consumer(queue, "owner", DeliveryLog()), Consumer(queue, "other", DeliveryLog())
         long_us = 60 * SECOND
         given_s = queue.world.now_s()
         (mine,) = await receives(owner, visibility_us=long_us if how == "long from the start" else 5 * SECOND)
         assert owner.engine is not None
         if how == "extended":
-            answer = await owner.process.start(owner.engine.settle([Extend(mine.receipt, long_us)]))
+            answer = await owner.process.start(owner.engine.settle([ExtendDelivery(mine.receipt, long_us)]))
             assert [Settled.DONE] == answer
         if how == "nacked in a group":
-            answer = await owner.process.start(owner.engine.settle([Nack(mine.receipt, delay_us=long_us)]))
+            answer = await owner.process.start(owner.engine.settle([NackDelivery(mine.receipt, delay_us=long_us)]))
             assert [Settled.DONE] == answer
         owner.process.kill()
         (theirs,) = await receives(other)
@@ -186,7 +186,7 @@ def test_attack_E3_a_stop_is_an_epoch_and_stops_no_later_owner_however_late_it_l
         stopper = queue.client("stopper")
         key = lane_key(queue.settings, 1, 0)
         lane = Lane(stopper.host, queue.settings.tables.lanes, key, queue.settings.lease)
-        first, second = Consumer(queue, "first", Seen()), Consumer(queue, "second", Seen())
+        first, second = Consumer(queue, "first", DeliveryLog()), Consumer(queue, "second", DeliveryLog())
         await put_many(queue, "producer", 1)
         (mine,) = await receives(first)
         assert await stopper.process.start(lane.stop(mine.epoch))
@@ -226,7 +226,7 @@ def test_attack_E8_a_row_of_which_only_cells_written_by_lwt_are_left_is_passed_u
         )
         assert (await client.process.start(client.store.decide(zombie))).applied
         await put_many(queue, "after", 1)
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
         (result,) = await receives(consumer)
         assert b"after-0" == result.payload
         assert consumer.engine is not None

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from headgate.engines.contract import Ack, Delivery, Nack, NewMessage, Settled
+from headgate.engines.contract import Ack, Delivery, NackDelivery, NewMessage, Settled
 from headgate.engines.decide_lease import LaneState, LeaseTerm
 from headgate.engines.dispatcher import Dispatcher
 from headgate.engines.lane import Lane
@@ -37,7 +37,7 @@ from headgate.store.positions import first_at, last_at, position_order, time_us_
 from headgate.testing.world import Process
 from tests.invariants import Ledger
 from tests.simulation.timeline_puts import SECOND, Client, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 
 ONE_LANE = replace(WORKED, generations=(GenerationSettings(1, 1),), visibility_us=4 * SECOND)
 MINUTE = 60 * SECOND
@@ -65,7 +65,7 @@ class Job:
             shard=0,
             lease_term=lease_term,
         )
-        self.borrower = RangeReserver(self.client.host, self.lane, self.source)
+        self.reserver = RangeReserver(self.client.host, self.lane, self.source)
         self.worked: list[bytes] = []
         self.tried: set[bytes] = set()
         """Payloads that it asked to settle: this may have happened without an answer."""
@@ -80,7 +80,7 @@ class Job:
 
     async def begin(self, reservation: RangeReservation) -> ReservedRange:
         """Borrow, as the driver, and open the range, as a task."""
-        self.reserved = await self.borrower.reserve(reservation)
+        self.reserved = await self.reserver.reserve(reservation)
         return ReservedRange(self.client.host, self.lane, self.source, self.reserved)
 
     async def read(self, reserved: ReservedRange) -> list[ReservedRow]:
@@ -101,7 +101,7 @@ class Job:
         """Borrow, do all, give back."""
         reserved = await self.begin(reservation)
         await self.settle(reserved, await self.read(reserved))
-        await self.borrower.give_back(self.reserved)
+        await self.reserver.give_back(self.reserved)
 
 
 def texts(row: ReservedRow) -> list[bytes]:
@@ -132,7 +132,7 @@ class Scene:
 
     def consumer(self, name: str = "live", *, work_s: float = 0.01, settles: bool = True) -> Consumer:
         """Begin to consume."""
-        consumer = Consumer(self.queue, name, Seen())
+        consumer = Consumer(self.queue, name, DeliveryLog())
         consumer.process.start(self._consume(consumer, work_s, settles))
         self.consumers.append(consumer)
         return consumer
@@ -224,7 +224,7 @@ def test_a_job_beside_live_consumers_takes_its_range_and_they_take_the_rest(seed
         await scene.until_drained(but=job.done)
         state = await scene.lane()
         assert time_us_of(state.last) <= end_us, "the position entered what is lent"
-        assert await job.process.start(job.borrower.give_back(job.reserved))
+        assert await job.process.start(job.reserver.give_back(job.reserved))
         await asyncio.sleep(8)
         state = await scene.lane()
         assert (None, True) == (state.reserved, time_us_of(state.last) > end_us)
@@ -241,7 +241,7 @@ def test_what_is_in_flight_there_stays_the_owner_s_and_can_be_settled() -> None:
         await lanes_ready(queue)
         put = await scene.put(10)
         await asyncio.sleep(2)
-        consumer = Consumer(queue, "live", Seen())
+        consumer = Consumer(queue, "live", DeliveryLog())
 
         async def hold() -> tuple[TimelineQueue, list[Delivery]]:
             engine = await consumer.open()
@@ -260,7 +260,7 @@ def test_what_is_in_flight_there_stays_the_owner_s_and_can_be_settled() -> None:
             engine.settle([Ack(each.receipt) for each in held])
         )
         assert Settled.DONE is await job.process.start(job.settle(reserved, rows))
-        assert await job.process.start(job.borrower.give_back(job.reserved))
+        assert await job.process.start(job.reserver.give_back(job.reserved))
         await asyncio.sleep(5)
         assert [] == await consumer.process.start(engine.receive(10, wait_us=3 * SECOND))
 
@@ -273,13 +273,15 @@ def test_what_waits_for_its_next_attempt_or_is_on_its_way_elsewhere_is_not_the_j
         await lanes_ready(queue)
         put = await scene.put(6)
         await asyncio.sleep(2)
-        consumer = Consumer(queue, "live", Seen())
+        consumer = Consumer(queue, "live", DeliveryLog())
 
         async def fail() -> tuple[TimelineQueue, list[Delivery]]:
             engine = await consumer.open()
             result = await engine.receive(3, wait_us=20 * SECOND)
             delays = (0.0, 8.0, 60.0)
-            nacks = [Nack(each.receipt, round(delay * SECOND)) for each, delay in zip(result, delays, strict=True)]
+            nacks = [
+                NackDelivery(each.receipt, round(delay * SECOND)) for each, delay in zip(result, delays, strict=True)
+            ]
             assert {Settled.DONE} == set(await engine.settle(nacks))
             return engine, result
 
@@ -298,7 +300,7 @@ def test_what_the_job_settled_counts_in_rows_too_that_the_owner_has_yet_to_read(
     async def scenario(queue: Queue) -> None:
         scene = scene_of(queue)
         await lanes_ready(queue)
-        consumer = Consumer(queue, "live", Seen())
+        consumer = Consumer(queue, "live", DeliveryLog())
 
         async def own() -> tuple[TimelineQueue, Dispatcher]:
             engine = await consumer.open()
@@ -316,7 +318,7 @@ def test_what_the_job_settled_counts_in_rows_too_that_the_owner_has_yet_to_read(
         rows = await job.process.start(job.read(reserved))
         assert put == job.worked
         assert Settled.DONE is await job.process.start(job.settle(reserved, rows))
-        assert await job.process.start(job.borrower.give_back(job.reserved))
+        assert await job.process.start(job.reserver.give_back(job.reserved))
         await asyncio.sleep(5)
         assert [] == await consumer.process.start(engine.receive(10, wait_us=20 * SECOND))
 
@@ -330,7 +332,7 @@ def test_what_is_dropped_from_the_record_while_the_job_reads_it_is_not_the_job_s
         await lanes_ready(queue)
         put = await scene.put(12)
         await asyncio.sleep(2)
-        consumer = Consumer(queue, "live", Seen())
+        consumer = Consumer(queue, "live", DeliveryLog())
 
         async def settle_but_one() -> tuple[TimelineQueue, Delivery]:
             engine = await consumer.open()
@@ -362,7 +364,7 @@ def test_the_owner_answers_only_once_what_it_accepted_is_on_record() -> None:
         await lanes_ready(queue)
         put = await scene.put(8)
         await asyncio.sleep(2)
-        consumer = Consumer(queue, "live", Seen())
+        consumer = Consumer(queue, "live", DeliveryLog())
         job = Job(queue)
         asked, released = asyncio.Event(), asyncio.Event()
 
@@ -461,7 +463,7 @@ def test_what_the_job_leaves_is_the_owner_s_again_when_the_deadline_is_over() ->
         await scene.until_drained(but=job.done)
         assert set(put[10:]) == {each.payload for each in scene.given}
         assert (
-            min(hand.given_us for tale in scene.ledger.tales.values() for hand in tale.hands)
+            min(hand.given_us for tale in scene.ledger.tales.values() for hand in tale.deliveries)
             >= reservation.deadline_us
         )
         assert None is (await scene.lane()).reserved
@@ -527,7 +529,7 @@ def test_an_owner_that_dies_during_the_loan_changes_nothing_for_the_job(seed: in
         await asyncio.sleep(rng.uniform(0, 20))
         assert set() == scene.given_after(before) & set(job.worked)
         assert Settled.DONE is await job.process.start(job.settle(reserved, rows))
-        assert await job.process.start(job.borrower.give_back(job.reserved))
+        assert await job.process.start(job.reserver.give_back(job.reserved))
         await scene.until_drained(but=job.done)
         assert set() == scene.given_after(before) & set(job.done)
         assert set(put) == {each.payload for each in scene.given} | set(job.done)
@@ -552,7 +554,7 @@ def test_a_lane_without_an_owner_is_borrowed_at_once_and_its_next_owner_reads_wh
         rows = await job.process.start(job.read(reserved))
         assert put == job.worked
         assert Settled.DONE is await job.process.start(job.settle(reserved, rows[:45]))
-        assert await job.process.start(job.borrower.give_back(job.reserved))
+        assert await job.process.start(job.reserver.give_back(job.reserved))
         scene.consumer()
         await scene.until_drained(but=job.done)
         assert set(put[45:]) == {each.payload for each in scene.given}
@@ -592,7 +594,7 @@ def test_an_owner_keeps_its_lane_however_often_ranges_are_lent_and_given_back() 
         for number in range(1, 60):
             job = Job(queue, f"job {number}", number=number)
             await job.process.start(job.begin(job.reservation(0, job.client.host.now_us())))
-            assert await job.process.start(job.borrower.give_back(job.reserved))
+            assert await job.process.start(job.reserver.give_back(job.reserved))
         after = await scene.lane()
         assert (before.epoch, before.lock) == (after.epoch, after.lock)
 
@@ -621,7 +623,7 @@ def test_of_a_group_the_job_takes_nothing_behind_what_is_not_its_own() -> None:
         await lanes_ready(queue)
         held, free = await scene.put(3, name="held", group="held"), await scene.put(3, name="free", group="free")
         await asyncio.sleep(2)
-        consumer = Consumer(queue, "live", Seen())
+        consumer = Consumer(queue, "live", DeliveryLog())
 
         async def hold() -> tuple[TimelineQueue, list[Delivery]]:
             engine = await consumer.open()
@@ -636,7 +638,7 @@ def test_of_a_group_the_job_takes_nothing_behind_what_is_not_its_own() -> None:
         assert Settled.DONE is await job.process.start(job.settle(reserved, rows))
         assert [Settled.DONE] == await consumer.process.start(engine.settle([Ack(mine.receipt)]))
         assert [] == await consumer.process.start(engine.receive(10, wait_us=2 * SECOND))
-        assert await job.process.start(job.borrower.give_back(job.reserved))
+        assert await job.process.start(job.reserver.give_back(job.reserved))
         for payload in held[1:]:
             (given,) = await consumer.process.start(engine.receive(10, wait_us=10 * SECOND))
             assert payload == given.payload

@@ -14,7 +14,7 @@ from headgate.engines.timeline.skip_settled import pass_over_settled
 from headgate.store.positions import position_order
 from tests.simulation.test_timeline_lending import Job, Scene, scene_of
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 
 ONE_LANE = replace(WORKED, generations=(GenerationSettings(1, 1),))
 
@@ -26,7 +26,7 @@ async def settled_by_a_job(scene: Scene, job: Job, *, leave: frozenset[int] = fr
     rows = await job.process.start(job.read(reserved))
     kept = [row for at, row in enumerate(rows) if at not in leave]
     assert Settled.DONE is await job.process.start(job.settle(reserved, kept))
-    assert await job.process.start(job.borrower.give_back(job.reserved))
+    assert await job.process.start(job.reserver.give_back(job.reserved))
     return [payload for payload in job.worked if payload not in job.done]
 
 
@@ -38,7 +38,7 @@ async def passed_over(queue: Queue, name: str) -> bool:
 
 async def rest_of(queue: Queue) -> list[bytes]:
     """The messages that a consumer receives afterwards."""
-    consumer = Consumer(queue, "after", Seen())
+    consumer = Consumer(queue, "after", DeliveryLog())
     engine = await consumer.process.start(consumer.open())
     matches = []
 
@@ -84,8 +84,8 @@ def test_a_lane_that_somebody_works_or_has_lent_is_left_alone() -> None:
         now_us = job.client.process.clock.wall_us()
         await job.process.start(job.begin(job.reservation(0, now_us)))
         assert not await passed_over(queue, "while lent")
-        assert await job.process.start(job.borrower.give_back(job.reserved))
-        consumer = Consumer(queue, "owner", Seen())
+        assert await job.process.start(job.reserver.give_back(job.reserved))
+        consumer = Consumer(queue, "owner", DeliveryLog())
         engine = await consumer.process.start(consumer.open())
         await consumer.process.start(engine.receive(1, wait_us=20 * SECOND))
         assert not await passed_over(queue, "while owned")

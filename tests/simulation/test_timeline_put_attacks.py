@@ -162,23 +162,23 @@ def test_attack_E1_in_a_slow_cluster_the_lag_grows_and_restamps_end() -> None:
 def test_attack_E1_at_most_two_restamps_are_in_flight() -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
-        twins_in_flight = 0
+        copies_in_attempt = 0
         most = 0
         stuck = asyncio.Event()
 
         async def gate(statement: Any) -> None:
-            nonlocal twins_in_flight, most
+            nonlocal copies_in_attempt, most
             parts = getattr(statement, "statements", (statement,))
             if not any("run" in part.shape.value_names for part in parts):
                 return
             runs = [unpack(part.values[part.shape.value_names.index("run")]) for part in parts]
             restamp = any(run.replaces is not None for run in runs)
-            twins_in_flight += restamp
-            most = max(most, twins_in_flight)
+            copies_in_attempt += restamp
+            most = max(most, copies_in_attempt)
             try:
                 await stuck.wait()
             finally:
-                twins_in_flight -= restamp
+                copies_in_attempt -= restamp
 
         client.store.gate = gate
         large = b"x" * 100_000
@@ -365,11 +365,11 @@ def test_attack_D9_a_twin_names_what_was_stamped_first_and_the_id_is_for_life() 
         ids = await client.process.start(queue.put(client, NewMessage(b"a"), NewMessage(b"b")))
         assert ids is not None
         rows = [unpack(row.values[row.shape.value_names.index("run")]) for row in client.store.sent_to("work")]
-        twins = [run for run in rows if run.replaces is not None]
+        copies = [run for run in rows if run.replaces is not None]
         assert 3 <= len({row.values[row.shape.value_names.index("due")] for row in client.store.sent_to("work")})
         first = MessagePlace.from_bytes(id_bytes(ids[0]))
-        assert {first.to_bytes()} == {run.replaces for run in twins}
-        assert {tuple(id_bytes(each) for each in ids)} == {tuple(run.message_id or ()) for run in twins}
+        assert {first.to_bytes()} == {run.replaces for run in copies}
+        assert {tuple(id_bytes(each) for each in ids)} == {tuple(run.message_id or ()) for run in copies}
         await ending(queue, reader, 30.0)
 
     simulate(scenario)

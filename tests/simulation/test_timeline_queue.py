@@ -10,15 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from headgate.engines.contract import Ack, Nack, NewMessage, Settled
+from headgate.engines.contract import Ack, NackDelivery, NewMessage, Settled
 from headgate.engines.timeline.lane_rows import make_lanes
 from headgate.errors import Unavailable
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline_workers import (
     WORKED,
     Consumer,
-    Seen,
-    check_seen,
+    DeliveryLog,
+    check_delivered,
     lanes_ready,
     put_many,
     until_all_settled,
@@ -26,13 +26,13 @@ from tests.simulation.timeline_workers import (
 
 
 def test_what_is_put_is_delivered_once_and_settled() -> None:
-    async def scenario(queue: Queue) -> Seen:
-        objects = Seen()
+    async def scenario(queue: Queue) -> DeliveryLog:
+        objects = DeliveryLog()
         await lanes_ready(queue)
         Consumer(queue, "worker", objects).start()
         await put_many(queue, "producer", 60)
         await until_all_settled(queue, objects, within_s=120)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
         assert 60 == len(objects.deliveries)
         return objects
 
@@ -42,7 +42,7 @@ def test_what_is_put_is_delivered_once_and_settled() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_owners_killed_in_turn_lose_nothing_and_settle_nothing_twice(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         await lanes_ready(queue)
         putting = asyncio.get_running_loop().create_task(put_many(queue, "producer", 120, every_s=0.3))
         rng = queue.world.rng("kills")
@@ -54,7 +54,7 @@ def test_owners_killed_in_turn_lose_nothing_and_settle_nothing_twice(seed: int) 
         Consumer(queue, "last", objects).start()
         await putting
         await until_all_settled(queue, objects, within_s=120)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
 
     simulate(scenario, seed, settings=WORKED)
 
@@ -62,7 +62,7 @@ def test_owners_killed_in_turn_lose_nothing_and_settle_nothing_twice(seed: int) 
 @pytest.mark.parametrize("seed", range(6))
 def test_an_owner_paused_past_its_lease_delivers_and_settles_nothing_when_it_continues(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         await lanes_ready(queue)
         paused, other = Consumer(queue, "paused", objects), Consumer(queue, "other", objects)
         paused.start(work_s=0.2)
@@ -72,7 +72,7 @@ def test_an_owner_paused_past_its_lease_delivers_and_settles_nothing_when_it_con
         paused.process.pause(for_s=20)
         await putting
         await until_all_settled(queue, objects, within_s=120)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
 
     simulate(scenario, seed, settings=WORKED)
 
@@ -80,7 +80,7 @@ def test_an_owner_paused_past_its_lease_delivers_and_settles_nothing_when_it_con
 @pytest.mark.parametrize("seed", range(4))
 def test_replicas_that_stop_in_turn_lose_nothing(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         await lanes_ready(queue)
         Consumer(queue, "one", objects, lanes_max=2).start(work_s=0.1)
         Consumer(queue, "two", objects).start(work_s=0.1)
@@ -91,7 +91,7 @@ def test_replicas_that_stop_in_turn_lose_nothing(seed: int) -> None:
             queue.cluster.stop(name, for_s=5)
         await putting
         await until_all_settled(queue, objects, within_s=180)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
 
     simulate(scenario, seed, settings=WORKED)
 
@@ -102,7 +102,7 @@ def test_a_message_that_fails_too_often_goes_to_the_dead_letter_queue_with_its_r
 
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
-        objects = Seen()
+        objects = DeliveryLog()
         consumer = Consumer(queue, "worker", objects, dead=dead)
         client = queue.client("producer")
         await client.process.start(queue.put(client, NewMessage(b"poison")))
@@ -114,7 +114,7 @@ def test_a_message_that_fails_too_often_goes_to_the_dead_letter_queue_with_its_r
             for _ in range(2):
                 result = await engine.receive(5, wait_us=30 * SECOND)
                 assert [message_id] == [each.message_id for each in result]
-                answers += await engine.settle([Nack(result[0].receipt, reason="it does not like me")])
+                answers += await engine.settle([NackDelivery(result[0].receipt, reason="it does not like me")])
             await asyncio.sleep(5)
             assert [] == await engine.receive(5, wait_us=10 * SECOND)
             await engine.close()
@@ -123,7 +123,7 @@ def test_a_message_that_fails_too_often_goes_to_the_dead_letter_queue_with_its_r
         assert [Settled.DONE, Settled.DONE] == await consumer.process.start(fail_twice())
         dead_letters = Queue(queue.world, queue.cluster, dead)
         await _make_lanes_as(dead_letters, "lane maker")
-        digger = Consumer(dead_letters, "digger", Seen())
+        digger = Consumer(dead_letters, "digger", DeliveryLog())
 
         async def dig() -> None:
             engine = await digger.open()
@@ -145,7 +145,7 @@ async def _make_lanes_as(queue: Queue, name: str) -> None:
 def test_a_purge_settles_what_was_there_and_nothing_put_after_it() -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
-        objects = Seen()
+        objects = DeliveryLog()
         await put_many(queue, "before", 20)
         consumer = Consumer(queue, "worker", objects)
 
@@ -174,7 +174,7 @@ def test_messages_of_a_group_come_one_after_the_other_also_over_a_nack() -> None
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         await put_many(queue, "producer", 8, group="g")
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
 
         async def work() -> list[bytes]:
             engine = await consumer.open()
@@ -186,7 +186,7 @@ def test_messages_of_a_group_come_one_after_the_other_also_over_a_nack() -> None
                 for each in result:
                     if each.payload == b"producer-3" and not failed:
                         failed = True
-                        await engine.settle([Nack(each.receipt, delay_us=3 * SECOND)])
+                        await engine.settle([NackDelivery(each.receipt, delay_us=3 * SECOND)])
                     else:
                         order.append(each.payload)
                         await engine.settle([Ack(each.receipt)])
@@ -204,7 +204,7 @@ def test_attack_D2_only_the_message_that_kills_its_process_is_charged(seed: int)
 
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
-        objects = Seen()
+        objects = DeliveryLog()
         await put_many(queue, "producer", 10)
         client = queue.client("poisoner")
         await client.process.start(queue.put(client, NewMessage(b"poison")))
@@ -230,7 +230,7 @@ def test_attack_D2_only_the_message_that_kills_its_process_is_charged(seed: int)
             if worker.process.state.value != "dead":
                 break
         await until_all_settled(queue, objects, within_s=60)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
         assert 2 <= objects.times(poison) <= 4
         assert max(each.attempt for _, each in objects.deliveries if each.message_id != poison) <= 3
 
@@ -250,7 +250,7 @@ async def asks_again_at_once(ask: Callable[[], Awaitable[object]]) -> int:
 def test_a_process_that_asks_again_at_once_while_the_clock_is_in_doubt_keeps_nobody_from_fixing_it(what: str) -> None:
     async def scenario(queue: Queue) -> int:
         await lanes_ready(queue)
-        consumer = Consumer(queue, "impatient", Seen())
+        consumer = Consumer(queue, "impatient", DeliveryLog())
         doubtful = [False]
 
         def now_us() -> int:
@@ -261,7 +261,7 @@ def test_a_process_that_asks_again_at_once_while_the_clock_is_in_doubt_keeps_nob
         consumer.host = replace(consumer.host, now_us=now_us)
         engine = await consumer.process.start(consumer.open())
 
-        async def mend() -> None:
+        async def heal() -> None:
             await asyncio.sleep(2)
             doubtful[0] = False
 
@@ -276,7 +276,7 @@ def test_a_process_that_asks_again_at_once_while_the_clock_is_in_doubt_keeps_nob
             "put one that is due later": lambda: engine.put([NewMessage(b"a", due_us=later_us)]),
             "put several": lambda: engine.put([NewMessage(b"a", group="g"), NewMessage(b"b", group="g")]),
         }
-        fixing = consumer.process.start(mend())
+        fixing = consumer.process.start(heal())
         in_vain = await consumer.process.start(asks_again_at_once(asks[what]))
         await fixing
         return in_vain

@@ -28,8 +28,8 @@ from tests.simulation.timeline_repairs import (
     land,
     opened,
     passed_by,
+    reported_of,
     stamped,
-    told_of,
 )
 
 
@@ -172,7 +172,7 @@ def test_what_repair_alone_can_bring_is_distinguished_from_what_was_met_and_what
         await ward.work(20)
         ahead = await indexed(client, stamped(client, b"ahead"))
         await client.store.write(ahead.statement)
-        for row in (stamped(client, due_in_s=-5, twin_of=met), late):
+        for row in (stamped(client, due_in_s=-5, copy_of=met), late):
             await land(queue, row)
         assert [late.place] == [row.place for row in disks.late()]
         await asyncio.sleep(2 * MINUTE_S)
@@ -224,9 +224,9 @@ def test_a_row_of_many_messages_comes_whole_under_its_ids() -> None:
         await ward.repair()
         await ward.work(20)
         wanted = {id_text(MessagePlace(row.place, index).to_bytes()): b"%d" % index for index in range(20)}
-        result = await told_of(queue, [*wanted][7])
+        result = await reported_of(queue, [*wanted][7])
         assert (MessageState.SETTLED, 2) == (result.fate, len(result.places))
-        assert wanted == {each.message_id: each.payload for _, each in ward.seen.deliveries}
-        assert 20 == len(ward.seen.deliveries)
+        assert wanted == {each.message_id: each.payload for _, each in ward.delivery_log.deliveries}
+        assert 20 == len(ward.delivery_log.deliveries)
 
     simulate(scenario, settings=REPAIRED)

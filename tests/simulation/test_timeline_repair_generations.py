@@ -26,10 +26,10 @@ from tests.simulation.timeline_repairs import (
     land,
     one_late,
     opened,
+    reported_of,
     resharded,
     retired,
     stamped,
-    told_of,
 )
 from tests.simulation.timeline_workers import Consumer, lanes_ready
 
@@ -39,7 +39,7 @@ def test_a_late_row_waits_while_its_lane_may_still_be_read_and_then_goes_to_the_
         ward = await opened(queue)
         client = queue.client("producer")
         late = await indexed(client, stamped(client, b"late"))
-        slow = Consumer(queue, "slow", ward.seen)
+        slow = Consumer(queue, "slow", ward.delivery_log)
         settle = asyncio.Event()
         await ward.work(20)
         await client.process.start(queue.put(queue.client("another"), NewMessage(b"slow")))
@@ -86,7 +86,7 @@ def test_a_pass_closes_lanes_of_ended_generations_that_nobody_works() -> None:
         await ward.work(20)
         await ward.repair_to_the_end()
         assert [b"in an hour"] == ward.payloads()
-        assert [] == ward.seen.early
+        assert [] == ward.delivery_log.early
 
     simulate(scenario, settings=REPAIRED)
 
@@ -124,10 +124,10 @@ def test_late_messages_of_groups_part_by_the_shards_of_now() -> None:
         await ward.repair_to_the_end()
         assert [b"%02d" % each for each in range(24)] == ward.payloads()
         for index in range(24):
-            result = await told_of(queue, id_text(MessagePlace(late.place, index).to_bytes()))
+            result = await reported_of(queue, id_text(MessagePlace(late.place, index).to_bytes()))
             assert (MessageState.SETTLED, 2) == (result.fate, len(result.places))
         orders: dict[str, list[bytes]] = {}
-        for _, each in ward.seen.deliveries:
+        for _, each in ward.delivery_log.deliveries:
             orders.setdefault(each.group or "", []).append(each.payload)
         assert 6 == len(orders)
         assert all(order == sorted(order) for order in orders.values())
@@ -151,7 +151,7 @@ def test_a_row_that_lands_in_the_future_of_a_retired_lane_is_due_as_before() -> 
         await ward.work(20)
         await ward.repair_to_the_end()
         assert [b"tomorrow"] == ward.payloads()
-        assert [] == ward.seen.early
+        assert [] == ward.delivery_log.early
 
     simulate(scenario, settings=REPAIRED)
 

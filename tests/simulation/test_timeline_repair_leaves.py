@@ -17,10 +17,10 @@ from tests.simulation.timeline_repairs import (
     indexed,
     land,
     opened,
+    reported_of,
     resharded,
     retired,
     stamped,
-    told_of,
 )
 from tests.simulation.timeline_workers import Consumer
 
@@ -30,7 +30,7 @@ def test_attack_D9_an_original_that_lands_after_its_twin_was_settled_is_not_deli
         ward = await opened(queue)
         client = queue.client("producer")
         original = await indexed(client, stamped(client, b"once"))
-        restamp = await indexed(client, stamped(client, due_in_s=3, twin_of=original))
+        restamp = await indexed(client, stamped(client, due_in_s=3, copy_of=original))
         await client.store.write(restamp.statement)
         await ward.work(20)
         assert [b"once"] == ward.payloads()
@@ -49,7 +49,7 @@ def test_attack_D9_a_twin_that_lands_after_its_original_was_settled_is_not_deliv
         ward = await opened(queue)
         client = queue.client("producer")
         original = await indexed(client, stamped(client, b"once"))
-        restamp = await indexed(client, stamped(client, due_in_s=3, twin_of=original))
+        restamp = await indexed(client, stamped(client, due_in_s=3, copy_of=original))
         await client.store.write(original.statement)
         await ward.work(20)
         await asyncio.sleep(2 * MINUTE_S)
@@ -68,7 +68,7 @@ def test_an_original_found_while_its_twin_is_still_unread_is_one_message_with_it
         ward = await opened(queue)
         client = queue.client("producer")
         original = await indexed(client, stamped(client, b"once"))
-        restamp = await indexed(client, stamped(client, due_in_s=100, twin_of=original))
+        restamp = await indexed(client, stamped(client, due_in_s=100, copy_of=original))
         await client.store.write(restamp.statement)
         worker = ward.worker()
         await asyncio.sleep(80)
@@ -88,13 +88,13 @@ def test_an_original_and_its_twin_that_both_land_late_are_one_message() -> None:
         ward = await opened(queue)
         client = queue.client("producer")
         original = await indexed(client, stamped(client, b"once"))
-        restamp = await indexed(client, stamped(client, due_in_s=9, twin_of=original))
+        restamp = await indexed(client, stamped(client, due_in_s=9, copy_of=original))
         await ward.work(40)
         await asyncio.sleep(2 * MINUTE_S)
         await land(queue, restamp)
         assert 1 == (await ward.repair()).put_again
         message_id = id_text(MessagePlace(original.place, 0).to_bytes())
-        assert MessageState.WAITING is (await told_of(queue, message_id)).fate
+        assert MessageState.WAITING is (await reported_of(queue, message_id)).fate
         await land(queue, original)
         await asyncio.sleep(15 * MINUTE_S)
         assert 0 == (await ward.repair()).put_again
@@ -111,7 +111,7 @@ def test_attack_D10_what_was_put_before_a_purge_does_not_come_back() -> None:
         client = queue.client("producer")
         row = await indexed(client, stamped(client, b"purged"))
         await asyncio.sleep(1)
-        purger = Consumer(queue, "purger", ward.seen)
+        purger = Consumer(queue, "purger", ward.delivery_log)
 
         async def purge() -> None:
             engine = await purger.open()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.engines.contract import Ack, Nack, NewMessage, Settled
+from headgate.engines.contract import Ack, NackDelivery, NewMessage, Settled
 from headgate.engines.lane import Lane
 from headgate.engines.timeline.lane_rows import lane_key
 from headgate.engines.timeline.layout import MessagePlace, id_bytes
@@ -18,8 +18,8 @@ from tests.simulation.timeline_workers import (
     WORKED,
     Catalogue,
     Consumer,
-    Seen,
-    check_seen,
+    DeliveryLog,
+    check_delivered,
     lanes_ready,
     until_all_settled,
     until_retired,
@@ -56,7 +56,7 @@ async def put_for(queue: Queue, name: str, seconds: float, *, every_s: float = 0
 @pytest.mark.parametrize("seed", range(2))
 def test_attack_A8_shards_3_to_6_to_2_under_load_lose_nothing_and_retire_the_old_lanes(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         catalogue = Catalogue(queue)
         await lanes_ready(queue)
         for number in range(2):
@@ -73,7 +73,7 @@ def test_attack_A8_shards_3_to_6_to_2_under_load_lose_nothing_and_retire_the_old
         await until_retired(queue, 1, within_s=60)
         await until_retired(queue, 2, within_s=60)
         await until_all_settled(queue, objects, within_s=500)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
 
     simulate(scenario, seed, settings=WORKED)
 
@@ -83,7 +83,7 @@ def test_attack_A8_nothing_of_the_old_generation_is_given_up_while_a_producer_ma
     catalogue just before, and keeps to that for as long as it may."""
 
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         catalogue = Catalogue(queue)
         await lanes_ready(queue)
         Consumer(queue, "worker", objects).start()
@@ -91,7 +91,7 @@ def test_attack_A8_nothing_of_the_old_generation_is_given_up_while_a_producer_ma
         generation = decide_next(catalogue.generations, 5, now_us=catalogue.now_us, skew_us=queue.settings.skew_us)
         await asyncio.sleep(80)
         stale.producer.settings_changed(queue.settings, read_us=stale.process.clock.wall_us())
-        catalogue.tell(replace(catalogue.generations, next=generation))
+        catalogue.set_generations(replace(catalogue.generations, next=generation))
         announced_s = queue.world.now_s()
         await asyncio.sleep(1)
         catalogue.make_sure()
@@ -103,14 +103,14 @@ def test_attack_A8_nothing_of_the_old_generation_is_given_up_while_a_producer_ma
         assert 0 < len(queue.failed)
         await until_retired(queue, 1, within_s=60)
         await until_all_settled(queue, objects, within_s=100)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
 
     simulate(scenario, settings=WORKED)
 
 
 def test_attack_A8_a_change_that_nobody_made_sure_of_is_waited_for_and_lanes_of_both_are_worked() -> None:
     async def scenario(queue: Queue) -> None:
-        objects = Seen()
+        objects = DeliveryLog()
         catalogue = Catalogue(queue)
         await lanes_ready(queue)
         Consumer(queue, "worker", objects).start()
@@ -127,7 +127,7 @@ def test_attack_A8_a_change_that_nobody_made_sure_of_is_waited_for_and_lanes_of_
         assert set(queue.acknowledged) == set(objects.acked)
         catalogue.make_sure()
         await until_retired(queue, 1, within_s=120)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
 
     simulate(scenario, settings=WORKED)
 
@@ -135,7 +135,7 @@ def test_attack_A8_a_change_that_nobody_made_sure_of_is_waited_for_and_lanes_of_
 # ---- groups
 
 
-async def _put_group(queue: Queue, name: str, seconds: float, told: list[bytes], *, ahead_s: float = 0.0) -> None:
+async def _put_group(queue: Queue, name: str, seconds: float, values: list[bytes], *, ahead_s: float = 0.0) -> None:
     """One group from one producer: each message when the one before is acknowledged, due at once, or all of them
     so much later. What was acknowledged, in order."""
     client = queue.client(name)
@@ -146,12 +146,14 @@ async def _put_group(queue: Queue, name: str, seconds: float, told: list[bytes],
         due_us = client.process.clock.wall_us() + int(ahead_s * SECOND) if ahead_s else None
         message = NewMessage(f"{name} {number:04}".encode(), due_us=due_us, group=name)
         if await client.process.start(queue.put(client, message)) is not None:
-            told.append(message.payload)
+            values.append(message.payload)
         number += 1
         await asyncio.sleep(1.5)
 
 
-def _work_groups(queue: Queue, name: str, objects: Seen, order: list[bytes], *, fails: float = 0.0) -> Consumer:
+def _work_groups(
+    queue: Queue, name: str, objects: DeliveryLog, order: list[bytes], *, fails: float = 0.0
+) -> Consumer:
     """A worker that fails now and then, and notes in which order what had a group was settled."""
     consumer = Consumer(queue, name, objects)
     rng = queue.world.rng(f"fails of {name}")
@@ -162,7 +164,7 @@ def _work_groups(queue: Queue, name: str, objects: Seen, order: list[bytes], *, 
             for each in await engine.receive(5, wait_us=SECOND):
                 objects.deliveries.append((name, each))
                 fail = rng.random() < fails
-                settle = Nack(each.receipt, delay_us=2 * SECOND) if fail else Ack(each.receipt)
+                settle = NackDelivery(each.receipt, delay_us=2 * SECOND) if fail else Ack(each.receipt)
                 objects.tried |= set() if fail else {each.message_id}
                 (answer,) = await engine.settle([settle])
                 if not fail and answer is Settled.DONE:
@@ -178,7 +180,7 @@ def test_attack_C2_groups_stay_in_order_over_a_reshard(seed: int) -> None:
     """Backlog, failures that are tried again, and messages for later, all of groups; the workers come late."""
 
     async def scenario(queue: Queue) -> None:
-        objects, order = Seen(), list[bytes]()
+        objects, order = DeliveryLog(), list[bytes]()
         catalogue = Catalogue(queue)
         await lanes_ready(queue)
         values: dict[str, list[bytes]] = {name: [] for name in ("at once", "also at once", "later", "much later")}
@@ -193,7 +195,7 @@ def test_attack_C2_groups_stay_in_order_over_a_reshard(seed: int) -> None:
         await asyncio.gather(resharding, *putting)
         await until_retired(queue, 1, within_s=200)
         await until_all_settled(queue, objects, within_s=400)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
         for name, payloads in values.items():
             assert payloads == [each for each in order if each.rsplit(b" ", 1)[0] == name.encode()]
         assert {1, 2} == {MessagePlace.from_bytes(id_bytes(each)).row.generation for each in queue.acknowledged}
@@ -204,7 +206,7 @@ def test_attack_C2_groups_stay_in_order_over_a_reshard(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_attack_C2_groups_stay_in_order_while_owners_are_killed_in_the_change(seed: int) -> None:
     async def scenario(queue: Queue) -> None:
-        objects, order = Seen(), list[bytes]()
+        objects, order = DeliveryLog(), list[bytes]()
         rng = queue.world.rng("kills")
         catalogue = Catalogue(queue)
         await lanes_ready(queue)
@@ -224,7 +226,7 @@ def test_attack_C2_groups_stay_in_order_while_owners_are_killed_in_the_change(se
         await asyncio.gather(resharding, *putting)
         await until_retired(queue, 1, within_s=200)
         await until_all_settled(queue, objects, within_s=400)
-        check_seen(queue, objects)
+        check_delivered(queue, objects)
         for name, payloads in values.items():
             mine = [each for each in order if each.rsplit(b" ", 1)[0] == name.encode()]
             assert sorted(mine) == mine

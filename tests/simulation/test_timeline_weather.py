@@ -25,7 +25,7 @@ def test_whatever_the_weather_every_invariant_holds(share: int) -> None:
         if number >= SEEDS_MIN and time.process_time() - began_s > CPU_S:
             return
         ended = live(seed)
-        assert ended.problem is None, f"{ended.told()}\n\nagain, with its history: make simulate SEED={seed}"
+        assert ended.problem is None, f"{ended.describe()}\n\nagain, with its history: make simulate SEED={seed}"
 
 
 def test_the_same_seed_gives_the_same_life_byte_for_byte() -> None:

@@ -20,10 +20,10 @@ from headgate.expiry import Promise
 from headgate.store.statements import UpdateIf, is_
 from tests.simulation.sharing_members import SHARED, Member, begin, holding
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 
 FOR_EVER_US = 2**62
-SEEN_WITHIN_S = 10
+OBSERVED_WITHIN_S = 10
 
 
 def held_by(member: Consumer) -> dict[LaneName, Dispatcher]:
@@ -32,7 +32,7 @@ def held_by(member: Consumer) -> dict[LaneName, Dispatcher]:
     return member.engine.lanes.held
 
 
-def doubles_of(members: list[Member]) -> set[DualOwnership]:
+def dual_owners_of(members: list[Member]) -> set[DualOwnership]:
     """The cases of two owners that they have noticed."""
     return {result for each in members if each.engine is not None for result in each.engine.lanes.dual_owners}
 
@@ -65,7 +65,7 @@ async def taken_by(queue: Queue, member: Member, name: LaneName) -> Dispatcher:
 
 def test_of_two_owners_the_earlier_is_stopped_and_the_later_continues() -> None:
     async def scenario(queue: Queue) -> None:
-        members = await begin(queue, Seen(), 3)
+        members = await begin(queue, DeliveryLog(), 3)
         await holding(members, [2, 2, 2], within_s=25)
         wrong, right, _ = members
         name, earlier = next(iter(held_by(wrong).items()))
@@ -74,21 +74,21 @@ def test_of_two_owners_the_earlier_is_stopped_and_the_later_continues() -> None:
         epoch, taken_s = later.lease_term.epoch, queue.world.now_s()
         assert (True, True) == (earlier.may_act(), later.may_act())
         while earlier.may_act():
-            assert queue.world.now_s() - taken_s < SEEN_WITHIN_S
+            assert queue.world.now_s() - taken_s < OBSERVED_WITHIN_S
             await asyncio.sleep(0.1)
         await asyncio.sleep(30)
         row = await row_of(queue, name)
         assert (epoch, later.lease_term.lock, earlier.lease_term.epoch) == (row.epoch, row.lock, row.stop)
         assert (None, later) == (later.ended, held_by(right)[name])
         assert [1, 0, 0] == [each.engine.lanes.stops for each in members if each.engine is not None]
-        assert {DualOwnership(name, earlier.lease_term.epoch, epoch)} == doubles_of(members)
+        assert {DualOwnership(name, earlier.lease_term.epoch, epoch)} == dual_owners_of(members)
 
     simulate(scenario, settings=SHARED)
 
 
 def test_one_that_watches_orders_the_stop_though_both_owners_are_blind() -> None:
     async def scenario(queue: Queue) -> None:
-        members = await begin(queue, Seen(), 3)
+        members = await begin(queue, DeliveryLog(), 3)
         await holding(members, [2, 2, 2], within_s=25)
         wrong, right, other = members
         name, earlier = next(iter(held_by(wrong).items()))
@@ -97,12 +97,12 @@ def test_one_that_watches_orders_the_stop_though_both_owners_are_blind() -> None
         for each in (wrong, right):
             assert each.engine is not None
             each.engine.lanes._stop_dual_owners = nothing  # type: ignore[method-assign]
-        await asyncio.sleep(SEEN_WITHIN_S)
+        await asyncio.sleep(OBSERVED_WITHIN_S)
         assert earlier.lease_term.epoch == (await row_of(queue, name)).stop
         await asyncio.sleep(30)
         assert (None, True) == (later.ended, later.may_act())
         assert [0, 0, 0] == [each.engine.lanes.stops for each in members if each.engine is not None]
-        assert [] != list(doubles_of([other]))
+        assert [] != list(dual_owners_of([other]))
 
     simulate(scenario, settings=SHARED)
 
@@ -115,7 +115,7 @@ def test_where_both_have_the_same_epoch_both_end_and_a_third_tenure_begins_when_
     """As where two data centres decided each for itself, or a row was restored."""
 
     async def scenario(queue: Queue) -> None:
-        members = await begin(queue, Seen(), 2)
+        members = await begin(queue, DeliveryLog(), 2)
         await holding(members, [3, 3], within_s=25)
         wrong, other = members
         name, one = next(iter(held_by(wrong).items()))
@@ -130,7 +130,7 @@ def test_where_both_have_the_same_epoch_both_end_and_a_third_tenure_begins_when_
         assert one.lease_term.epoch == another.lease_term.epoch
         began_s, promised_us = queue.world.now_s(), another.lease_term.promise.end_us
         while one.may_act() or another.may_act():
-            assert queue.world.now_s() - began_s < SEEN_WITHIN_S + SHARED.lease.touch_us / SECOND
+            assert queue.world.now_s() - began_s < OBSERVED_WITHIN_S + SHARED.lease.touch_us / SECOND
             promised_us = max(promised_us, another.lease_term.promise.end_us)
             await asyncio.sleep(0.1)
         while (row := await row_of(queue, name)).epoch == one.lease_term.epoch:
@@ -145,7 +145,7 @@ def test_a_process_that_claims_a_lane_that_its_row_gives_to_another_ends_and_nob
     """The later one is in error: the row was never its own. The owner by right is not stopped."""
 
     async def scenario(queue: Queue) -> None:
-        members = await begin(queue, Seen(), 3)
+        members = await begin(queue, DeliveryLog(), 3)
         await holding(members, [2, 2, 2], within_s=25)
         right, wrong, _ = members
         name, owner = next(iter(held_by(right).items()))
@@ -158,7 +158,7 @@ def test_a_process_that_claims_a_lane_that_its_row_gives_to_another_ends_and_nob
         now_us = wrong.process.clock.wall_us()
         imagined.lease_term = replace(imagined.lease_term, epoch=owner.lease_term.epoch + 5, since_us=now_us)
         held_by(wrong)[name] = imagined
-        await asyncio.sleep(SEEN_WITHIN_S)
+        await asyncio.sleep(OBSERVED_WITHIN_S)
         assert (RenewalResult.LOST.value, None) == (imagined.ended, owner.ended)
         await asyncio.sleep(30)
         row = await row_of(queue, name)
@@ -175,7 +175,7 @@ async def nothing_new(lease_term: LeaseTerm) -> tuple[RenewalResult, LeaseTerm, 
 
 def test_a_lane_given_back_whose_answer_is_late_has_not_two_owners_and_settles_nothing_more() -> None:
     async def scenario(queue: Queue) -> None:
-        members = await begin(queue, Seen(), 3)
+        members = await begin(queue, DeliveryLog(), 3)
         await holding(members, [2, 2, 2], within_s=25)
         giver, taker, _ = members
         name, dispatcher = next(iter(held_by(giver).items()))
@@ -183,8 +183,8 @@ def test_a_lane_given_back_whose_answer_is_late_has_not_two_owners_and_settles_n
         giver.engine.lanes.wanted = 0
         lane, release = dispatcher.lane, dispatcher.lane.release
 
-        async def answered_late(*told: Any, **more: Any) -> bool:
-            released = await release(*told, **more)
+        async def answered_late(*values: Any, **more: Any) -> bool:
+            released = await release(*values, **more)
             await asyncio.sleep(12)
             return released
 
@@ -195,7 +195,7 @@ def test_a_lane_given_back_whose_answer_is_late_has_not_two_owners_and_settles_n
         assert not giving.done(), "the answer is late"
         await giving
         await asyncio.sleep(10)
-        assert (set(), None) == (doubles_of(members), later.ended)
+        assert (set(), None) == (dual_owners_of(members), later.ended)
 
     simulate(scenario, settings=SHARED)
 
@@ -207,7 +207,7 @@ def test_what_is_settled_while_the_lane_is_given_back_is_not_confirmed() -> None
         await lanes_ready(queue)
         client = queue.client("producer")
         await client.process.start(queue.put(client, NewMessage(b"one")))
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
 
         async def settle_between() -> list[Settled]:
             engine = await consumer.open()
@@ -215,8 +215,8 @@ def test_what_is_settled_while_the_lane_is_given_back_is_not_confirmed() -> None
             held = next(each for each in engine.lanes.held.values() if each.delivery_state.in_flight)
             release, released, answered = held.lane.release, asyncio.Event(), asyncio.Event()
 
-            async def answered_late(*told: Any, **more: Any) -> bool:
-                done = await release(*told, **more)
+            async def answered_late(*values: Any, **more: Any) -> bool:
+                done = await release(*values, **more)
                 released.set()
                 await answered.wait()
                 return done
@@ -236,16 +236,16 @@ def test_what_is_settled_while_the_lane_is_given_back_is_not_confirmed() -> None
 
 def test_owners_that_are_killed_paused_and_leave_in_turn_are_never_taken_for_two() -> None:
     async def scenario(queue: Queue) -> None:
-        members = await begin(queue, Seen(), 3)
+        members = await begin(queue, DeliveryLog(), 3)
         await holding(members, [2, 2, 2], within_s=25)
         members[0].process.pause(for_s=20)
         await asyncio.sleep(40)
         members[1].process.kill()
-        members.append(Member(queue, "another", Seen(), ahead_us=200_000))
+        members.append(Member(queue, "another", DeliveryLog(), ahead_us=200_000))
         members[-1].start()
         await asyncio.sleep(40)
         await members[2].process.start(members[2].leave())
         await asyncio.sleep(30)
-        assert set() == doubles_of(members)
+        assert set() == dual_owners_of(members)
 
     simulate(scenario, settings=SHARED)

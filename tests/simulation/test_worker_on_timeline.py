@@ -22,7 +22,7 @@ from headgate.runtime.worker_metrics import WorkerMetrics
 from headgate.store.clocks import ClockFigures
 from headgate.telemetry.metrics import Registry
 from tests.simulation.timeline_puts import SECOND, Queue, simulate
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 
 WIDE = replace(WORKED, generations=(GenerationSettings(1, 96),), visibility_us=8 * SECOND)
 
@@ -92,7 +92,7 @@ def test_with_96_lanes_on_one_worker_no_lane_waits_more_than_a_second_while_othe
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         await put_all(queue, [b"x"] * 3_840, flush=40)
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
         begun: dict[str, list[float]] = defaultdict(list)
         handled: list[str] = []
         whole = asyncio.Event()
@@ -142,12 +142,12 @@ def test_suspects_run_apart_those_that_failed_before_alone_and_the_others_do_not
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         await put_all(queue, [b"fails" if number % 20 == 7 else b"x" for number in range(60)], flush=20)
-        killed = Consumer(queue, "killed", Seen())
+        killed = Consumer(queue, "killed", DeliveryLog())
         killed.start(work_s=1_000, batch=20)
         await asyncio.sleep(8)
-        assert killed.seen.deliveries
+        assert killed.delivery_log.deliveries
         killed.process.kill()
-        consumer = Consumer(queue, "worker", Seen())
+        consumer = Consumer(queue, "worker", DeliveryLog())
         distances: list[tuple[float, bool]] = []
         common: list[float] = []
         settled: list[str] = []

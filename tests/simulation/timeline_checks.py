@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from headgate.engines.contract import Ack, DeadLetter, Extend, Nack, Settled
+from headgate.engines.contract import Ack, DeadLetterDelivery, ExtendDelivery, NackDelivery, Settled
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.settings import TimelineSettings
 from tests.invariants import Hand, Ledger, Purge, Tale, Word
@@ -37,7 +37,7 @@ def owners_break(ledger: Ledger, settings: TimelineSettings, held: Mapping[str, 
 def _owners_out_of_turn(ledger: Ledger, settings: TimelineSettings) -> Iterator[str]:
     """No earlier owner of a lane delivers after a later one."""
     first_of: dict[tuple[int, int, int], int] = {}
-    deliveries = [(hand, _lane_of(hand, settings)) for tale in ledger.tales.values() for hand in tale.hands]
+    deliveries = [(hand, _lane_of(hand, settings)) for tale in ledger.tales.values() for hand in tale.deliveries]
     for hand, lane in deliveries:
         key = (*lane, hand.delivery.epoch)
         first_of[key] = min(hand.given_us, first_of.get(key, hand.given_us))
@@ -49,7 +49,7 @@ def _owners_out_of_turn(ledger: Ledger, settings: TimelineSettings) -> Iterator[
                 and first_us < hand.given_us - TOLERANCE_US
             ):
                 yield (
-                    f"owners follow one another: lane {lane}, {hand.who} handed out by epoch {hand.delivery.epoch} "
+                    f"owners follow one another: lane {lane}, {hand.actor} handed out by epoch {hand.delivery.epoch} "
                     f"{(hand.given_us - first_us) / 1e6:.2f} s after epoch {epoch} began\n"
                     f"{ledger.story(hand.delivery.message_id)}"
                 )
@@ -66,8 +66,8 @@ def _suspects_in_company(ledger: Ledger, settings: TimelineSettings, held: Mappi
     the process still runs of a tenure that it lost before, or of a delivery that is over, no owner knows of."""
     of_process: dict[str, list[tuple[Hand, int]]] = {}
     for tale in ledger.tales.values():
-        for hand in tale.hands:
-            of_process.setdefault(hand.who, []).append((hand, _open_until_us(ledger, tale, hand)))
+        for hand in tale.deliveries:
+            of_process.setdefault(hand.actor, []).append((hand, _open_until_us(ledger, tale, hand)))
     for actor, deliveries in of_process.items():
         for suspect, ends_us in deliveries:
             if not suspect.delivery.suspect:
@@ -88,12 +88,12 @@ def _open_until_us(ledger: Ledger, tale: Tale, hand: Hand) -> int:
     """Until its visibility is over, which an extend may shorten, it was settled, or a purge made it void: what its
     process still runs of it then, no owner knows of."""
     words = [word for word in tale.words if word.settle.receipt == hand.delivery.receipt]
-    over = [word.asked_us for word in words if isinstance(word.settle, Ack | Nack | DeadLetter)]
+    over = [word.asked_us for word in words if isinstance(word.settle, Ack | NackDelivery | DeadLetterDelivery)]
     over += [purge.asked_us for purge in ledger.purges if purge.asked_us > hand.given_us]
     over += [hand.given_us for purge in ledger.purges if _may_void(purge, hand)]
     until_us = hand.until_us
     for word in words:
-        if isinstance(word.settle, Extend) and word.how is Settled.DONE:
+        if isinstance(word.settle, ExtendDelivery) and word.how is Settled.DONE:
             until_us = word.asked_us + word.settle.visibility_us
     return min([until_us, *over])
 
@@ -109,36 +109,36 @@ def _while_it_was_hidden(ledger: Ledger) -> Iterator[str]:
     """The same message only after its visibility, or after it was reported as failed: by one owner, and by the next
     one too if that takes it for no suspect, since then the first has handed over what was open."""
     for tale in ledger.tales.values():
-        deliveries = sorted(tale.hands, key=lambda hand: hand.given_us)
+        deliveries = sorted(tale.deliveries, key=lambda hand: hand.given_us)
         for hand, later in pairwise(deliveries):
-            same_owner = (hand.who, hand.delivery.epoch) == (later.who, later.delivery.epoch)
+            same_owner = (hand.actor, hand.delivery.epoch) == (later.actor, later.delivery.epoch)
             tolerance_us = TOLERANCE_US if same_owner else TOLERANCE_US + 2 * ledger.skew_us
             words = [
                 word
                 for word in tale.words
                 if word.settle.receipt == hand.delivery.receipt and word.how is not Settled.STALE
             ]
-            hidden_us = min([hand.until_us, *_told_us(words)])
+            hidden_us = min([hand.until_us, *_reported_us(words)])
             if not (later.delivery.suspect and not same_owner) and later.given_us < hidden_us - tolerance_us:
                 yield f"hidden while its visibility lasts: {tale.message_id}\n{ledger.story(tale.message_id)}"
                 return
 
 
-def _told_us(words: list[Word]) -> Iterator[int]:
+def _reported_us(words: list[Word]) -> Iterator[int]:
     """Until when its receiver had it hidden: an extend may also shorten, and a failure ends it."""
     for word in words:
-        if isinstance(word.settle, Extend):
+        if isinstance(word.settle, ExtendDelivery):
             yield word.asked_us + word.settle.visibility_us
-        elif isinstance(word.settle, Nack | DeadLetter):
+        elif isinstance(word.settle, NackDelivery | DeadLetterDelivery):
             yield word.asked_us
 
 
 def _stale_and_honoured(ledger: Ledger) -> Iterator[str]:
     """A receipt is stale once a later delivery of its message was made."""
     for tale in ledger.tales.values():
-        given_us = {hand.delivery.receipt: hand.given_us for hand in tale.hands}
+        given_us = {hand.delivery.receipt: hand.given_us for hand in tale.deliveries}
         for word in tale.words:
-            if word.how is Settled.DONE and not isinstance(word.settle, Extend):
+            if word.how is Settled.DONE and not isinstance(word.settle, ExtendDelivery):
                 mine_us = given_us[word.settle.receipt]
                 if any(mine_us < other_us < word.asked_us - TOLERANCE_US for other_us in given_us.values()):
                     yield f"a stale receipt is refused: {tale.message_id}\n{ledger.story(tale.message_id)}"
@@ -151,7 +151,7 @@ def _not_charged(ledger: Ledger) -> Iterator[str]:
         given_back = {
             word.settle.receipt
             for word in tale.words
-            if isinstance(word.settle, Nack) and not word.settle.charged and word.how is not Settled.STALE
+            if isinstance(word.settle, NackDelivery) and not word.settle.charged and word.how is not Settled.STALE
         }
         deliveries = sorted(ledger.in_time(tale), key=lambda hand: hand.given_us)
         attempts = [hand.delivery.attempt for hand in deliveries if hand.delivery.receipt not in given_back]

@@ -66,7 +66,7 @@ class Storm:
             if self._acts:
                 self._rng.choice(self._acts)()
 
-    def mend(self) -> None:
+    def heal(self) -> None:
         """End all faults: of links, replicas and processes; and of hints, but where a life waits for them."""
         self._network.calm()
         if not self._life.plan.has("late"):

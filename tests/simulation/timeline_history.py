@@ -8,7 +8,7 @@ from dataclasses import replace
 from headgate.engines.contract import NewMessage
 from headgate.engines.timeline.settings import GenerationSettings
 from tests.simulation.timeline_puts import SECOND, Client, Queue
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 
 TWO_LANES = replace(WORKED, generations=(GenerationSettings(1, 2),), visibility_us=30 * SECOND, max_receives=100)
 
@@ -18,7 +18,7 @@ async def one_waits_behind(queue: Queue, parts: int) -> Client:
     await lanes_ready(queue)
     client = queue.client("producer")
     client.process.start(queue.keep_fresh(client))
-    consumer = Consumer(queue, "worker", Seen())
+    consumer = Consumer(queue, "worker", DeliveryLog())
     consumer.start()
     for _ in range(parts):
         await client.process.start(queue.put(client, NewMessage(b"history"), NewMessage(b"as well")))

@@ -18,10 +18,10 @@ from uuid import UUID
 from headgate.engines.contract import (
     Ack,
     Cancelled,
-    DeadLetter,
+    DeadLetterDelivery,
     Delivery,
-    Extend,
-    Nack,
+    ExtendDelivery,
+    NackDelivery,
     NewMessage,
     PassEnd,
     Repaired,
@@ -107,9 +107,9 @@ class Life:
     """By the receipt of a delivery: which lanes its process held then, and by which epoch."""
     broken: list[str] = field(default_factory=list)
     """Loops that ended by an error of their own, and other impossible events."""
-    graves: set[Grave] = field(default_factory=set)
+    dead_letters: set[Grave] = field(default_factory=set)
     """Where dead letters were found."""
-    closed_graves: set[Grave] = field(default_factory=set)
+    closed_dead_letters: set[Grave] = field(default_factory=set)
     """Those of which an acknowledgement was answered with done."""
 
     def rng(self, purpose: str) -> Random:
@@ -136,14 +136,14 @@ class Member:
         self.life = life
         self.process: Process = life.world.process(name)
         self.number = life.world._lives[name]
-        self.who = f"{name}/{self.number}"
+        self.actor = f"{name}/{self.number}"
         self.store = SimulatedStore(life.cluster, self.process)
         self.clock: Clock | None = None
         self.dead = dead
         self.engine: TimelineQueue | None = None
         self.closing = False
-        self._room = asyncio.Semaphore(HANDLING_MAX)
-        ahead_us = life.rng(f"clock of {self.who}").randint(-SKEW_US_MAX, SKEW_US_MAX)
+        self._slots = asyncio.Semaphore(HANDLING_MAX)
+        ahead_us = life.rng(f"clock of {self.actor}").randint(-SKEW_US_MAX, SKEW_US_MAX)
         self.process.clock.step(ahead_us / SECOND)
 
     def now_us(self) -> int:
@@ -162,7 +162,7 @@ class Member:
                     continue
                 break
         host = Host(
-            self.who,
+            self.actor,
             self.store,
             self.now_us,
             self.process.uuid,
@@ -177,7 +177,7 @@ class Member:
 
     async def _keep_fresh(self, engine: TimelineQueue) -> None:
         """Read the catalogue now and then: what comes back was true when the read began."""
-        own = self.life.rng(f"reads of {self.who}")
+        own = self.life.rng(f"reads of {self.actor}")
         while True:
             await asyncio.sleep(own.uniform(1, REFRESH_S))
             try:
@@ -216,9 +216,9 @@ class Consumer(Member):
 
     async def _receive(self, engine: TimelineQueue, number: int) -> None:
         plan = self.life.plan
-        own = self.life.rng(f"work of {self.who}, {number}")
+        own = self.life.rng(f"work of {self.actor}, {number}")
         while not self.closing:
-            self._look_for_broken(engine)
+            self._check_for_broken(engine)
             visibility_us = round(plan.visibility_s * own.choice((0.5, 1, 1, 2)) * SECOND)
             try:
                 result = await engine.receive(own.randint(1, plan.limit), visibility_us=visibility_us, wait_us=SECOND)
@@ -228,14 +228,14 @@ class Consumer(Member):
             if result:
                 self._note(result, visibility_us)
                 for each in result:
-                    await self._room.acquire()
+                    await self._slots.acquire()
                     self.process.start(self._handle(engine, each, own.random()))
 
-    def _note(self, found: Sequence[Delivery], visibility_us: int) -> None:
-        self.life.ledger.delivered(self.who, found, clock_us=self._clock_us(), visibility_us=visibility_us)
+    def _note(self, result: Sequence[Delivery], visibility_us: int) -> None:
+        self.life.ledger.delivered(self.actor, result, clock_us=self._clock_us(), visibility_us=visibility_us)
         lanes = self.engine.lanes.held.items() if self.engine is not None else ()
         held = {name: dispatcher.lease_term.epoch for name, dispatcher in lanes}
-        for each in found:
+        for each in result:
             self.life.held[each.receipt] = held
             self.life.came[each.payload] += 1
             self.process.note(
@@ -246,18 +246,18 @@ class Consumer(Member):
         """The time of the engine's clock, trusted or not."""
         return self.process.clock.wall_us() if self.clock is None else self.clock.now_us()
 
-    def _look_for_broken(self, engine: TimelineQueue) -> None:
+    def _check_for_broken(self, engine: TimelineQueue) -> None:
         for dispatcher in engine.lanes.held.values():
             if dispatcher.failure is not None:
-                self.life.broken.append(f"{self.who}: {dispatcher.failure!r}")
+                self.life.broken.append(f"{self.actor}: {dispatcher.failure!r}")
         if "stepped clocks" not in self.life.plan.faults:
-            self.life.broken += [f"{self.who} has seen two owners: {result}" for result in engine.lanes.dual_owners]
+            self.life.broken += [f"{self.actor} has seen two owners: {result}" for result in engine.lanes.dual_owners]
 
     async def _handle(self, engine: TimelineQueue, given: Delivery, drawn: float) -> None:
         try:
             await self._work(engine, given, drawn)
         finally:
-            self._room.release()
+            self._slots.release()
 
     async def _work(self, engine: TimelineQueue, given: Delivery, drawn: float) -> None:
         life, plan = self.life, self.life.plan
@@ -274,13 +274,15 @@ class Consumer(Member):
                 await asyncio.sleep(own.uniform(0.5, 2.0) * plan.visibility_s)
             if plan.has("extends") and own.random() < 0.2:
                 longer_us = round(own.uniform(0.5, 3) * plan.visibility_s * SECOND)
-                await self._settle(engine, given, Extend(given.receipt, longer_us))
+                await self._settle(engine, given, ExtendDelivery(given.receipt, longer_us))
                 await asyncio.sleep(longer_us / SECOND * own.uniform(0.1, 1.2))
             if plan.has("nacks") and own.random() < 0.15:
                 delay_us = int(own.choice((0, own.uniform(0, 3), own.uniform(8, 16))) * SECOND)
-                settle = Nack(given.receipt, delay_us=delay_us, reason="by the seed", charged=own.random() < 0.8)
+                settle = NackDelivery(
+                    given.receipt, delay_us=delay_us, reason="by the seed", charged=own.random() < 0.8
+                )
             if plan.has("rejects") and own.random() < 0.08:
-                settle = DeadLetter(given.receipt, reason="by the seed")
+                settle = DeadLetterDelivery(given.receipt, reason="by the seed")
         for _ in range(SETTLE_TRIES):
             answer = await self._settle(engine, given, settle)
             if answer is not Settled.UNKNOWN or drawn < 0.5:
@@ -289,7 +291,7 @@ class Consumer(Member):
     async def _settle(self, engine: TimelineQueue, given: Delivery, settle: Settle) -> Settled | None:
         what = type(settle).__name__.lower()
         try:
-            (answer,) = await self.life.ledger.settle(engine.settle, [settle], self.who)
+            (answer,) = await self.life.ledger.settle(engine.settle, [settle], self.actor)
         except HeadgateError as error:
             self.process.note(f"cannot {what}", given.payload.decode(), str(error))
             return None
@@ -316,12 +318,12 @@ CALM_WORK_S = 0.005
 class Digger(Consumer):
     """Takes what comes into the dead letter queue."""
 
-    def _note(self, found: Sequence[Delivery], visibility_us: int) -> None:
-        for each in found:
+    def _note(self, result: Sequence[Delivery], visibility_us: int) -> None:
+        for each in result:
             self.process.note("finds the dead letter", each.payload.decode(), ("attempt", each.attempt))
             dead_letter = self._grave_of(each)
-            if dead_letter not in self.life.graves:  # it may come again, as any message
-                self.life.graves.add(dead_letter)
+            if dead_letter not in self.life.dead_letters:  # it may come again, as any message
+                self.life.dead_letters.add(dead_letter)
                 self.life.ledger.dead([each.message_id])
 
     def _grave_of(self, pending: Delivery) -> Grave:
@@ -343,9 +345,9 @@ class Digger(Consumer):
                     result, await engine.settle([Ack(each.receipt) for each in result]), dead_letters, strict=True
                 ):
                     if answer is Settled.DONE:
-                        if dead_letter in self.life.closed_graves:
+                        if dead_letter in self.life.closed_dead_letters:
                             self.life.broken.append(f"a dead letter was done twice: {each.message_id}")
-                        self.life.closed_graves.add(dead_letter)
+                        self.life.closed_dead_letters.add(dead_letter)
             except HeadgateError:
                 await asyncio.sleep(0.3)
 
@@ -359,14 +361,14 @@ class Putter(Member):
 
     async def _run(self) -> None:
         life, plan = self.life, self.life.plan
-        own = life.rng(f"puts of {self.who}")
+        own = life.rng(f"puts of {self.actor}")
         engine = await self.open(life.settings)
         number = 0
         while not life.calm:
             count = own.randint(1, plan.batch_max)
             if plan.has("bursts") and own.random() < 0.03:
                 count = 60
-            messages = [self._message(f"{self.who}:{number}.{each}", own) for each in range(count)]
+            messages = [self._message(f"{self.actor}:{number}.{each}", own) for each in range(count)]
             self.process.start(self._put(engine, messages))
             number += 1
             if plan.has("cancels") and own.random() < 0.3 and life.scheduled:
@@ -374,7 +376,7 @@ class Putter(Member):
             if plan.has("reschedules") and own.random() < 0.2 and life.scheduled:
                 self.process.start(self._reschedule(engine, self._one_scheduled(own), self._later_us(own)))
             if plan.has("batches") and own.random() < 0.3:
-                message = self._message(f"{self.who}:{number}.batch", own)
+                message = self._message(f"{self.actor}:{number}.batch", own)
                 self.process.start(self._batch(engine, replace(message, once=None, group=None)))
             if plan.has("purges") and own.random() < 0.02:
                 self.process.start(self._purge(engine))
@@ -399,7 +401,7 @@ class Putter(Member):
         if plan.has("far") and own.random() < 0.05:
             due_us = self._wall_us() + FAR_US
         if plan.has("groups") and own.random() < 0.5 and due_us is None:
-            group = f"{self.who} {own.randrange(plan.groups)}"
+            group = f"{self.actor} {own.randrange(plan.groups)}"
         if plan.has("once") and own.random() < 0.3:
             once = f"key {own.randrange(ONCE_KEYS)}"
             group = None
@@ -408,9 +410,9 @@ class Putter(Member):
 
     async def _put(self, engine: TimelineQueue, messages: Sequence[NewMessage]) -> None:
         names = messages[0].payload.decode() + (f" and {len(messages) - 1} more" if len(messages) > 1 else "")
-        self.process.note("puts", ", ".join(self._told(each) for each in messages))
+        self.process.note("puts", ", ".join(self._reported(each) for each in messages))
         try:
-            ids = await self.life.ledger.put(engine.put, messages, self.who)
+            ids = await self.life.ledger.put(engine.put, messages, self.actor)
         except HeadgateError as error:
             self.process.note("could not put", names, type(error).__name__, error.message)
             return
@@ -419,7 +421,7 @@ class Putter(Member):
             message_id for each, message_id in zip(messages, ids, strict=True) if each.due_us is not None
         ]
 
-    def _told(self, message: NewMessage) -> str:
+    def _reported(self, message: NewMessage) -> str:
         """A message as the history shows it."""
         report = message.payload.decode()
         if message.due_us is not None:
@@ -436,8 +438,8 @@ class Putter(Member):
         except HeadgateError as error:
             self.process.note("cannot stamp", error.message)
             return
-        self.process.note("puts in a batch", self._told(message))
-        tried = self.life.ledger.trying([message], self.who)
+        self.process.note("puts in a batch", self._reported(message))
+        tried = self.life.ledger.trying([message], self.actor)
         try:
             await self.store.attempt(Batch(list(batched.statements), logged=True), 10)
         except HeadgateError as error:
@@ -473,7 +475,7 @@ class Putter(Member):
             return
         self.process.note("reschedule", payload.decode(), answer.value, ("new", new_id))
         if new_id is not None:
-            (put,) = self.life.ledger.trying([replace(message, due_us=due_us)], self.who)
+            (put,) = self.life.ledger.trying([replace(message, due_us=due_us)], self.actor)
             put.began_us = tale.put.began_us if tale.put is not None else put.began_us  # a purge goes by the first
             self.life.ledger.acknowledged([put], [new_id])
         if answer is Cancelled.CANCELLED:
@@ -493,7 +495,7 @@ class Putter(Member):
         self.life.ledger.purged(purge, before_us)
 
 
-class Borrowing(Member):
+class Reserving(Member):
     """A bulk job that borrows a range of a lane, settles some of it, and gives it back or does not."""
 
     def start(self) -> None:
@@ -501,16 +503,16 @@ class Borrowing(Member):
         self.process.start(self._run())
 
     async def _run(self) -> None:
-        own = self.life.rng(f"loans of {self.who}")
+        own = self.life.rng(f"loans of {self.actor}")
         engine = await self.open(self.life.settings)
         while not self.life.calm:
             await asyncio.sleep(own.uniform(0.5, 6))
             try:
-                await self._borrow(engine, own)
+                await self._reserve(engine, own)
             except HeadgateError as error:
                 self.process.note("has no loan", error.message)
 
-    async def _borrow(self, engine: TimelineQueue, own: Random) -> None:
+    async def _reserve(self, engine: TimelineQueue, own: Random) -> None:
         generation = own.choice(engine.settings.generations)
         lane = lane_of(engine.host, engine.settings, (generation.number, own.randrange(generation.shards)))
         source = TimelineSource(
@@ -522,7 +524,7 @@ class Borrowing(Member):
             shard=int(str(lane.key["shard"])),
             lease_term=LeaseTerm(engine.host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0),
         )
-        borrower = RangeReserver(engine.host, lane, source)
+        reserver = RangeReserver(engine.host, lane, source)
         now_us = self.now_us()
         first_us = now_us - own.choice((0, 2, 60)) * SECOND
         last_us = now_us + own.choice((-1, 0, 3)) * SECOND
@@ -530,7 +532,7 @@ class Borrowing(Member):
         reservation = RangeReservation(
             self.process.uuid(), source.order_at(first_us), source.order_at(last_us), ends_us
         )
-        reserved = await borrower.reserve(reservation)
+        reserved = await reserver.reserve(reservation)
         self.process.note("borrows", str(lane.key), ("until_us", ends_us))
         taken = ReservedRange(engine.host, lane, source, reserved)
         rows = [each async for each in taken.rows()]
@@ -539,10 +541,10 @@ class Borrowing(Member):
             some = rows[start : start + 3]
             if own.random() < 0.8:
                 ids = [message_id for each in some for message_id in _ids_of(each)]
-                how = await self.life.ledger.settle_lent(partial(taken.settle, some), ids, self.who)
+                how = await self.life.ledger.settle_reserved(partial(taken.settle, some), ids, self.actor)
                 self.process.note("settles as a job", ("messages", len(ids)), how.value)
         if own.random() < 0.7:
-            await borrower.give_back(reserved)
+            await reserver.give_back(reserved)
             self.process.note("gives back")
 
 
@@ -563,7 +565,7 @@ class Mender(Member):
         self.process.start(self._run())
 
     async def _run(self) -> None:
-        own = self.life.rng(f"passes of {self.who}")
+        own = self.life.rng(f"passes of {self.actor}")
         engine = await self.open(self.life.settings)
         while True:
             await asyncio.sleep(own.uniform(1, 10))

@@ -91,7 +91,7 @@ class Plan:
         """Whether this life does that."""
         return feature in self.features
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """One line: what this seed is about."""
         works = ", ".join(sorted(self.features)) or "plain puts"
         faults = ", ".join(sorted(self.faults)) or "none"

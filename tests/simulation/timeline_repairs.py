@@ -20,7 +20,7 @@ from headgate.store.positions import Positions, last_at
 from headgate.store.statements import Insert
 from headgate.store.store import OutcomeUnknown
 from tests.simulation.timeline_puts import QUEUE, SECOND, SKEW, Client, GatedStore, Queue
-from tests.simulation.timeline_workers import WORKED, Consumer, Seen, lanes_ready
+from tests.simulation.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 REPAIRED = replace(WORKED, generations=(GenerationSettings(1, 1),), retention_us=30 * DAY_S * SECOND)
@@ -64,13 +64,13 @@ class Ward:
     """A queue, its workers, and its repairers."""
 
     queue: Queue
-    seen: Seen = field(default_factory=Seen)
+    delivery_log: DeliveryLog = field(default_factory=DeliveryLog)
     number: int = 0
 
     def worker(self) -> Consumer:
         """A consumer that receives and acknowledges."""
         self.number += 1
-        consumer = Consumer(self.queue, f"worker-{self.number}", self.seen)
+        consumer = Consumer(self.queue, f"worker-{self.number}", self.delivery_log)
         consumer.start()
         return consumer
 
@@ -98,7 +98,7 @@ class Ward:
 
     def payloads(self) -> list[bytes]:
         """All that was delivered."""
-        return sorted(each.payload for _, each in self.seen.deliveries)
+        return sorted(each.payload for _, each in self.delivery_log.deliveries)
 
 
 async def opened(queue: Queue) -> Ward:
@@ -127,15 +127,15 @@ def stamped(
     *payloads: bytes,
     due_in_s: float = 1.0,
     groups: list[bytes] | None = None,
-    twin_of: Row | None = None,
+    copy_of: Row | None = None,
 ) -> Row:
     """A row of the first generation, not sent."""
     now_us = client.process.clock.wall_us()
     count = len(payloads)
     run = PackedRun(due_us=[now_us] * count, put_us=[now_us] * count, payload=list(payloads), group=groups)
-    if twin_of is not None:
-        ids = [MessagePlace(twin_of.place, index).to_bytes() for index in range(len(twin_of.run))]
-        run = replace(twin_of.run, message_id=ids, replaces=MessagePlace(twin_of.place, 0).to_bytes())
+    if copy_of is not None:
+        ids = [MessagePlace(copy_of.place, index).to_bytes() for index in range(len(copy_of.run))]
+        run = replace(copy_of.run, message_id=ids, replaces=MessagePlace(copy_of.place, 0).to_bytes())
     return _row(client, run, now_us + round(due_in_s * SECOND))
 
 
@@ -156,9 +156,9 @@ def _row(client: Client, run: PackedRun, due_us: int) -> Row:
     return Row(place, run, statement, ttl_s)
 
 
-async def told_of(queue: Queue, message_id: str) -> MessageLocation:
+async def reported_of(queue: Queue, message_id: str) -> MessageLocation:
     """The place of a message, for any reader."""
-    asker = Consumer(queue, f"asker-{queue.world.now_s()}", Seen())
+    asker = Consumer(queue, f"asker-{queue.world.now_s()}", DeliveryLog())
 
     async def ask() -> MessageLocation:
         return await (await asker.open()).where(message_id)

@@ -31,13 +31,13 @@ from tests.simulation.timeline_members import (
     DELAY_S,
     LATE_WRITE_S,
     SKEW_US_MAX,
-    Borrowing,
     Consumer,
     Digger,
     Life,
     Member,
     Mender,
     Putter,
+    Reserving,
     dead_queue,
     settings_of,
 )
@@ -59,9 +59,9 @@ class Ended:
     history: str
     lasted_s: float
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The first lines of a report of a failure."""
-        return f"seed {self.seed} ({self.plan.told()}): {self.problem or 'all held'}"
+        return f"seed {self.seed} ({self.plan.describe()}): {self.problem or 'all held'}"
 
 
 def live(seed: int, *, statements: bool = False) -> Ended:
@@ -102,7 +102,7 @@ async def _life(world: World, plan: Plan) -> str | None:
     try:
         await storm.rage(world.now_s() + plan.storm_s)
         life.calm = True
-        storm.mend()
+        storm.heal()
         world.history.note("world", "it is calm now")
         calm_us = ledger.now_us()
         await _until_drained(life)
@@ -141,7 +141,7 @@ def _keepers(life: Life) -> Iterator[Coroutine[Any, Any, None]]:
     if life.plan.has("repair"):
         yield _keep(life, life.helpers, Mender, "mender")
     if life.plan.has("lending"):
-        yield _keep(life, life.helpers, Borrowing, "job")
+        yield _keep(life, life.helpers, Reserving, "job")
     if life.plan.has("resharding"):
         yield _reshard(life)
 
@@ -175,7 +175,7 @@ async def _aftermath(life: Life) -> None:
     """Hours and days go by without a worker; then repair checks again, and a consumer receives."""
     for member in life.members():
         member.end()
-    for number, wait_s in enumerate(LOOKS_AGAIN_S):
+    for number, wait_s in enumerate(CHECKS_AGAIN_S):
         await asyncio.sleep(wait_s)
         life.world.history.note("world", "checks again", ("after_s", wait_s))
         consumer, mender = Consumer(life, f"late consumer-{number}"), Mender(life, f"late mender-{number}")
@@ -211,7 +211,7 @@ async def _replace_the_dead(life: Life, at_work: list[Member]) -> None:
                 again.start()
 
 
-LOOKS_AGAIN_S = (20 * 60, 5 * 3600, 11 * 86_400)
+CHECKS_AGAIN_S = (20 * 60, 5 * 3600, 11 * 86_400)
 
 
 async def _make_lanes(life: Life, settings: TimelineSettings, name: str) -> None:
@@ -227,24 +227,24 @@ async def _make_lanes(life: Life, settings: TimelineSettings, name: str) -> None
 
 
 async def _keep(
-    life: Life, of: dict[str, Member], kind: type[Consumer | Putter | Mender | Borrowing], name: str
+    life: Life, of: dict[str, Member], kind: type[Consumer | Putter | Mender | Reserving], name: str
 ) -> None:
     """The part of Kubernetes: an ended process is restarted after a while; a hand-over is asked for now and then."""
     rng = life.rng(f"keeper of {name}")
     while not life.over:
         ended = asyncio.Event()
         member = of[name] = kind(life, name, dead=life.dead if kind is not Digger else None)
-        member.process.when_state_changes(partial(_tell_end, life, member, ended))
+        member.process.when_state_changes(partial(_note_end, life, member, ended))
         member.start()
         if kind is Consumer and life.plan.has("hand-overs") and not life.calm:
             life.world.outside(rng.uniform(1, 15), partial(_hand_over, life, member, rng.random()))
         await ended.wait()
-        if kind in (Putter, Borrowing) and life.calm:
+        if kind in (Putter, Reserving) and life.calm:
             return
         await asyncio.sleep(rng.uniform(0.2, 4))
 
 
-def _tell_end(life: Life, member: Member, ended: asyncio.Event) -> None:
+def _note_end(life: Life, member: Member, ended: asyncio.Event) -> None:
     if member.process.state is ProcessState.DEAD:
         ended.set()
         if isinstance(member, Consumer):
@@ -264,7 +264,7 @@ async def _until_drained(life: Life) -> None:
     while True:
         await asyncio.sleep(1)
         horizon_us = life.ledger.now_us() + 3600 * SECOND
-        putting = [each.who for each in life.producers.values() if not each.closing and each.is_alive]
+        putting = [each.actor for each in life.producers.values() if not each.closing and each.is_alive]
         left = [] if putting else [row for each in disks for row in each.undrained(horizon_us)]
         if not left and not putting:
             return

@@ -37,7 +37,7 @@ LAST_COPIES_US = 40 * SECOND
 
 
 @dataclass
-class Seen:
+class DeliveryLog:
     """The observations of all consumers of a scenario."""
 
     deliveries: list[tuple[str, Delivery]] = field(default_factory=list)
@@ -61,14 +61,14 @@ class Consumer:
         self,
         queue: Queue,
         name: str,
-        objects: Seen,
+        objects: DeliveryLog,
         *,
         lanes_max: int = 100,
         ahead_us: int = 0,
         dead: TimelineSettings | None = None,
     ) -> None:
         self.queue = queue
-        self.seen = objects
+        self.delivery_log = objects
         self.process: Process = queue.world.process(name)
         self.process.clock.step(ahead_us / SECOND)
         self.store = GatedStore(queue.cluster, self.process)
@@ -111,13 +111,13 @@ class Consumer:
                 result = await engine.receive(batch, wait_us=SECOND)
                 for each in result:
                     now_us = self.process.clock.wall_us()
-                    self.seen.deliveries.append((self.process.name, each))
-                    self.seen.late_us = max(self.seen.late_us, now_us - each.due_us)
+                    self.delivery_log.deliveries.append((self.process.name, each))
+                    self.delivery_log.late_us = max(self.delivery_log.late_us, now_us - each.due_us)
                     if now_us < each.due_us:
-                        self.seen.early.append(each.message_id)
+                        self.delivery_log.early.append(each.message_id)
                 if result:
                     await asyncio.sleep(work_s)
-                    self.seen.tried |= {each.message_id for each in result}
+                    self.delivery_log.tried |= {each.message_id for each in result}
                     self.note(result, await engine.settle([Ack(each.receipt) for each in result]))
             except HeadgateError:
                 await asyncio.sleep(0.2)
@@ -128,10 +128,10 @@ class Consumer:
         if self.engine is not None:
             self.process.start(self.engine.close())
 
-    def note(self, found: list[Delivery], settled: list[Settled]) -> None:
+    def note(self, result: list[Delivery], settled: list[Settled]) -> None:
         """Count what was honoured."""
-        for each, how in zip(found, settled, strict=True):
-            self.seen.acked[each.message_id] += how is Settled.DONE
+        for each, how in zip(result, settled, strict=True):
+            self.delivery_log.acked[each.message_id] += how is Settled.DONE
 
 
 async def lanes_ready(queue: Queue) -> None:
@@ -151,7 +151,7 @@ async def put_many(queue: Queue, name: str, count: int, *, every_s: float = 0.05
         await asyncio.sleep(every_s)
 
 
-async def until_all_settled(queue: Queue, objects: Seen, *, within_s: float) -> None:
+async def until_all_settled(queue: Queue, objects: DeliveryLog, *, within_s: float) -> None:
     """Wait until every lane has passed all that was put; a scenario that never gets there fails here."""
     deadline_s = queue.world.now_s() + within_s
     client = queue.client(f"observer-{queue.world.now_s()}")
@@ -176,7 +176,7 @@ def due_of(message_id: str) -> int:
     return time_us_of(MessagePlace.from_bytes(id_bytes(message_id)).row.due)
 
 
-def check_seen(queue: Queue, objects: Seen) -> None:
+def check_delivered(queue: Queue, objects: DeliveryLog) -> None:
     """In every run, all was delivered and settled, no second receipt was honoured, and nothing came early."""
     assert [] == objects.early
     assert {} == {each: count for each, count in objects.acked.items() if count > 1}
@@ -203,18 +203,18 @@ class Catalogue:
     def announce(self, shards: int) -> None:
         """The first of the two writes: the next generation, from a given time on."""
         generation = decide_next(self.generations, shards, now_us=self.now_us, skew_us=self._skew_us)
-        self.tell(replace(self.generations, next=generation))
+        self.set_generations(replace(self.generations, next=generation))
 
     def make_sure(self) -> None:
         """The second: from when on nobody writes to the one before."""
         assert self.generations.next is not None
         sure_us = decide_sure(self.generations.next, acknowledged_us=self.now_us, skew_us=self._skew_us)
-        self.tell(replace(self.generations, sure_us=sure_us))
+        self.set_generations(replace(self.generations, sure_us=sure_us))
 
     def turn(self) -> None:
         """The next is the current one."""
         assert is_over(self.generations, now_us=self.now_us, skew_us=self._skew_us)
-        self.tell(turned(self.generations))
+        self.set_generations(turned(self.generations))
 
     async def reshard(self, shards: int, *, sure_after_s: float = 1.0) -> None:
         """The whole change, up to its turn."""
@@ -230,9 +230,9 @@ class Catalogue:
         """As if all of that were done, for a queue to which nobody puts meanwhile."""
         now_us = self.now_us
         following = CatalogueGeneration(self.generations.current.number + 1, shards, now_us)
-        self.tell(turned(replace(self.generations, next=following, sure_us=now_us)))
+        self.set_generations(turned(replace(self.generations, next=following, sure_us=now_us)))
 
-    def tell(self, generations: Generations) -> None:
+    def set_generations(self, generations: Generations) -> None:
         """The value for all readers from now on."""
         self.generations = generations
         windows = [

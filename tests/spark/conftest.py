@@ -35,7 +35,7 @@ spec: {shards: 1, storage: {tables: shared}}
 
 
 @pytest.fixture(scope="session")
-def told(cassandra: Serving) -> Iterator[dict[str, str]]:
+def connection_variables(cassandra: Serving) -> Iterator[dict[str, str]]:
     """Where Cassandra is, in this process's environment too: Spark's Python workers are its grandchildren."""
     environment = {**cassandra.environment(), "KEYSPACE": KEYSPACE}
     before = dict(os.environ)
@@ -46,7 +46,7 @@ def told(cassandra: Serving) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def spark(told: dict[str, str]) -> Iterator[SparkSession]:
+def spark(connection_variables: dict[str, str]) -> Iterator[SparkSession]:
     """The session; half a minute on a busy machine."""
     settings = {**LOCAL, "spark.driver.memory": "1g", "spark.driver.extraJavaOptions": SHORT_LIVED}
     session = register(open_session("headgate tests", master="local[2,3]", settings=settings))
@@ -56,7 +56,7 @@ def spark(told: dict[str, str]) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def applied(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Applied:
+def applied(connection_variables: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Applied:
     """Applies resources, given as YAML."""
 
     def apply(text: str) -> None:
@@ -64,7 +64,7 @@ def applied(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> A
         file.write_text(text)
         done = subprocess.run(
             [sys.executable, "-m", "headgate.cli.main", "apply", str(file)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **told},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **connection_variables},
             capture_output=True,
             text=True,
             check=False,
@@ -77,7 +77,7 @@ def applied(told: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> A
 
 
 @pytest.fixture(scope="session")
-def connection(told: dict[str, str], applied: Applied) -> Iterator[SyncHeadgate]:
+def connection(connection_variables: dict[str, str], applied: Applied) -> Iterator[SyncHeadgate]:
     """A plain process of Headgate beside Spark's."""
-    with headgate.connect_sync(told) as opened:
+    with headgate.connect_sync(connection_variables) as opened:
         yield opened

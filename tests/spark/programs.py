@@ -21,7 +21,7 @@ SETTINGS = (
     "--conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=2"
     f" --driver-java-options '{SHORT_LIVED}' --conf 'spark.executor.extraJavaOptions={SHORT_LIVED}'"
 )
-SAID_MAX = 6_000
+OUTPUT_MAX = 6_000
 
 
 @dataclass
@@ -32,11 +32,11 @@ class Job:
     log: Path
     """The output of the driver and its JVM. The executors' output is beside it."""
 
-    def said(self) -> str:
+    def output(self) -> str:
         """All of it that is worth reporting."""
         executors = sorted(self.log.parent.glob("spark/work/*/*/std*"))
         files = [self.log, *(file for file in executors if file.stat().st_size)]
-        return "\n".join(f"--- {file}\n{file.read_text(errors='replace')[-SAID_MAX:]}" for file in files)
+        return "\n".join(f"--- {file}\n{file.read_text(errors='replace')[-OUTPUT_MAX:]}" for file in files)
 
     def works_for(self, seconds: float) -> bool:
         """Whether it still works after this time; one that has ended by itself has ended well."""
@@ -44,7 +44,7 @@ class Job:
             code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             return True
-        assert 0 == code, f"it ended with {code}\n{self.said()}"
+        assert 0 == code, f"it ended with {code}\n{self.output()}"
         return False
 
     def run_to_its_end(self, within_s: float = RUN_WITHIN_S) -> None:
@@ -52,7 +52,7 @@ class Job:
         if self.works_for(within_s):
             self.process.send_signal(signal.SIGABRT)  # it prints the place of each of its threads
             self.process.wait()
-            raise AssertionError(f"it did not end\n{self.said()}")
+            raise AssertionError(f"it did not end\n{self.output()}")
 
     def kill(self) -> None:
         """All of it: the driver, its JVM, and their children."""

@@ -20,12 +20,12 @@ from headgate import Put, settle
 from headgate.client.queue import Queue
 from headgate.engines.summary.standing import PassStatus, read_pass_status
 from headgate.testing.cassandra.serving import Serving
-from headgate_spark.jobs.progress import Progress
+from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import bulk_of, job_id, request_of
 from headgate_spark.jobs.run import run_job
 from headgate_spark.worker_connection import WorkerConnection
 
-SEEN_WITHIN_S = 60.0
+OBSERVED_WITHIN_S = 60.0
 SPEC = "maxClockSkew: 100ms, timeline: {safetyLag: 200ms}, storage: {tables: shared}"
 
 
@@ -35,20 +35,20 @@ class Shop:
     def __init__(self, environment: Mapping[str, str], spark: SparkSession) -> None:
         self.environment = environment
         self.spark = spark
-        self.here = WorkerConnection({**os.environ, **environment})
+        self.connection = WorkerConnection({**os.environ, **environment})
 
     def queue(self, name: str) -> Queue:
         """One of them."""
-        return self.here.queue(f"shop/{name}")
+        return self.connection.queue(f"shop/{name}")
 
     def put(self, name: str, count: int, **fields: Any) -> list[str]:
         """This number of messages, which carry their number; their ids."""
         puts = [Put(b"%d" % number, **fields) for number in range(count)]
-        return self.here.run(self.queue(name).put_many(puts))
+        return self.connection.run(self.queue(name).put_many(puts))
 
     def settle_down(self) -> None:
         """Until what was put is due."""
-        self.here.run(asyncio.sleep(0.6))
+        self.connection.run(asyncio.sleep(0.6))
 
     def taken(self, name: str, *, quiet_s: float = 2.5) -> list[bytes]:
         """Receive and settle what is there until nothing comes; the payloads."""
@@ -56,32 +56,32 @@ class Shop:
 
     def received(self, name: str, *, quiet_s: float = 2.5) -> list[Any]:
         """The same, as messages."""
-        return self.here.run(_take_all(self.queue(name), quiet_s))
+        return self.connection.run(_take_all(self.queue(name), quiet_s))
 
     def backlog(self, name: str) -> int:
         """The number of messages to deliver."""
-        return self.here.run(self.queue(name).stats()).backlog
+        return self.connection.run(self.queue(name).stats()).backlog
 
     def standing(self, queue: str, job: str) -> PassStatus:
         """The last report of a job."""
-        store = self.here.headgate.process_context.store_in(self.environment["KEYSPACE"])
-        text = self.here.run(read_pass_status(store, job_id(self.queue(queue).entry, job)))
+        store = self.connection.headgate.process_context.store_in(self.environment["KEYSPACE"])
+        text = self.connection.run(read_pass_status(store, job_id(self.queue(queue).entry, job)))
         assert text is not None
         return text
 
-    def job(self, queue: str, mode: str, *, name: str | None = None, **fields: Any) -> Progress:
+    def job(self, queue: str, mode: str, *, name: str | None = None, **fields: Any) -> JobProgress:
         """Run one here, to its end."""
         options = {key: fields.pop(key) for key in ("loan_s", "batch_messages", "resume_at_once") if key in fields}
         document = {"name": name or mode, "mode": mode, "schedule": "0 0 1 1 *", **fields}
         request = request_of(f"shop/{queue}", bulk_of(document), **options)
         entry = self.queue(queue).entry
-        return run_job(self.spark, self.here, request, job_id(entry, request.name))
+        return run_job(self.spark, self.connection, request, job_id(entry, request.name))
 
 
 async def _take_all(queue: Queue, quiet_s: float) -> list[Any]:
     """Until nothing comes, and nothing can be seen: on a busy machine lanes take longer than it has to be quiet."""
     matches: list[Any] = []
-    until_s = time.monotonic() + SEEN_WITHIN_S
+    until_s = time.monotonic() + OBSERVED_WITHIN_S
     while (given := await queue.receive(1000, wait=quiet_s)) or (time.monotonic() < until_s and await queue.peek(1)):
         matches += given
         await queue.settle([settle.Ack(each.receipt) for each in given])
@@ -126,7 +126,7 @@ def opened_shop(
     finally:
         workers.clear()
         workers.update(before)  # other tests share the session: their tasks read the address of Cassandra from them
-        shop.here.close()
+        shop.connection.close()
         cassandra.cql(f"DROP KEYSPACE IF EXISTS {keyspace}")
 
 

@@ -134,10 +134,12 @@ def test_a_shard_that_nobody_asks_for_is_not_planned(spark: SparkSession, mixed:
 
 
 def test_a_queue_whose_backlog_lies_in_one_shard_and_one_part_spreads(
-    spark: SparkSession, applied: Applied, told: dict[str, str]
+    spark: SparkSession, applied: Applied, connection_variables: dict[str, str]
 ) -> None:
     start = (datetime.now(UTC) + timedelta(minutes=30)).replace(second=5, microsecond=0)
-    with headgate.connect_sync(told) as producer:  # at its end it writes how much it put, else within a second
+    with headgate.connect_sync(
+        connection_variables
+    ) as producer:  # at its end it writes how much it put, else within a second
         queue = made(applied, producer, "skewed")
         for first in range(0, 6000, 1000):
             queue.put_many(

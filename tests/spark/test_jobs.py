@@ -83,7 +83,7 @@ def test_what_is_wrong_is_one_line_and_settles_nothing(shop: Shop, fields: dict[
     report = shop.standing("wrong", "drain")
     assert (str(wrong.value)[:MESSAGE_CHARACTERS_MAX], 0) == (report.message, report.keys)
     assert 50 == shop.backlog("wrong")
-    lanes = shop.here.run(shop.queue("wrong").stats()).lanes
+    lanes = shop.connection.run(shop.queue("wrong").stats()).lanes
     assert not any(lane.is_reserved for lane in lanes)
 
 

@@ -53,8 +53,8 @@ class Consumer:
         """Its settling of these was honoured."""
         self.unsure: set[str] = set()
         """Whether it was, nobody can know."""
-        self._here = WorkerConnection({**os.environ, **shop.environment})
-        self._queue = self._here.queue(queue)
+        self._local = WorkerConnection({**os.environ, **shop.environment})
+        self._queue = self._local.queue(queue)
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -62,7 +62,7 @@ class Consumer:
     def _run(self) -> None:
         while not self._ends.is_set():
             try:
-                self._here.run(self._some())
+                self._local.run(self._some())
             except HeadgateError:
                 continue
 
@@ -80,12 +80,12 @@ class Consumer:
         """It takes no more."""
         self._ends.set()
         self._thread.join()
-        self._here.close()
+        self._local.close()
 
 
 def row_of(shop: Shop, name: str) -> BulkRow | None:
     """The record of the job of this name."""
-    return shop.here.run(log_of(shop.here, job_id(shop.queue("shot").entry, name)).read())
+    return shop.connection.run(log_of(shop.connection, job_id(shop.queue("shot").entry, name)).read())
 
 
 def steps_of(row: BulkRow) -> int:
@@ -106,7 +106,7 @@ def comes_to(shop: Shop, name: str, before: UUID | None, steps: int, job: Job) -
             first = steps_of(row) if first is None else first
             if steps_of(row) >= first + steps:
                 return True
-        assert time.monotonic() < until_s, f"it did not come forward\n{job.said()}"
+        assert time.monotonic() < until_s, f"it did not come forward\n{job.output()}"
         if not job.works_for(CHECK_EVERY_S):
             return False
 

@@ -30,12 +30,12 @@ class Killed(BaseException):
 class MortalConnection:
     """A connection whose process dies before its step `last`."""
 
-    def __init__(self, here: WorkerConnection, last: int) -> None:
-        self._here = here
+    def __init__(self, connection: WorkerConnection, last: int) -> None:
+        self._local = connection
         self._left = last
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._here, name)
+        return getattr(self._local, name)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Until it is dead."""
@@ -43,7 +43,7 @@ class MortalConnection:
         if self._left <= 0:
             work.close()
             raise Killed
-        return self._here.run(work)
+        return self._local.run(work)
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +55,14 @@ def shop(cassandra: Serving, spark: SparkSession, tmp_path_factory: pytest.TempP
 
 def killed_and_run_again(shop: Shop, step: int, **fields: Any) -> None:
     """A job that dies before this step, and the next run of it."""
-    living = shop.here
-    shop.here = cast("WorkerConnection", MortalConnection(living, step))
+    living = shop.connection
+    shop.connection = cast("WorkerConnection", MortalConnection(living, step))
     try:
         shop.job("mortal", batch_messages=300, **fields)
     except Killed:
         pass
     finally:
-        shop.here = living
+        shop.connection = living
     shop.job("mortal", batch_messages=300, **fields)
 
 

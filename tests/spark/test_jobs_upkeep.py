@@ -40,30 +40,32 @@ def test_every_bucket_is_in_one_share() -> None:
 
 
 def test_a_pass_over_a_counter_sees_every_key_and_changes_no_value(shop: Shop) -> None:
-    counter = shop.here.run(shop.here.headgate.counter("shop/views"))
+    counter = shop.connection.run(shop.connection.headgate.counter("shop/views"))
 
     async def count() -> None:
         for number in range(KEYS):
             await counter.add(f"page {number}", number)
         await counter.flush()
 
-    shop.here.run(count())
-    assert collect(shop.spark, shop.here, task_environment(shop.environment), "shop/views")
-    standing = shop.here.run(counter.standing())
+    shop.connection.run(count())
+    assert collect(shop.spark, shop.connection, task_environment(shop.environment), "shop/views")
+    standing = shop.connection.run(counter.standing())
     assert (KEYS, True) == (standing.counted()[0], standing.full_us is not None)
-    noted = shop.here.run(
-        read_pass_status(shop.here.headgate.process_context.store_in(shop.environment["KEYSPACE"]), counter.entry.id)
+    noted = shop.connection.run(
+        read_pass_status(
+            shop.connection.headgate.process_context.store_in(shop.environment["KEYSPACE"]), counter.entry.id
+        )
     )
     assert noted is not None
     assert (KEYS, 0) == (noted.keys, noted.problems)
-    values = shop.here.run(counter.values([f"page {number}" for number in range(KEYS)]))
+    values = shop.connection.run(counter.values([f"page {number}" for number in range(KEYS)]))
     assert list(range(KEYS)) == [values[f"page {number}"] for number in range(KEYS)]
 
 
 def test_a_rollup_writes_each_key_of_each_final_window_once_and_resumes_where_it_was(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counter = shop.here.run(shop.here.headgate.counter("shop/timed"))
+    counter = shop.connection.run(shop.connection.headgate.counter("shop/timed"))
     sink = SinkRequest("parquet", str(tmp_path / "windows"), {})
     request = RollupRequest("shop/timed", MINUTE_US, sink, from_="10m")
     job = job_id(counter.entry, "rollup")
@@ -73,13 +75,13 @@ def test_a_rollup_writes_each_key_of_each_final_window_once_and_resumes_where_it
             await counter.add(key, number)
         await counter.flush()
 
-    shop.here.run(count(3))
-    assert 0 == run_rollup(shop.spark, shop.here, request, job).done, "nothing is final an hour early"
-    ends_us = (shop.here.headgate.now_us() // MINUTE_US + 1) * MINUTE_US
+    shop.connection.run(count(3))
+    assert 0 == run_rollup(shop.spark, shop.connection, request, job).done, "nothing is final an hour early"
+    ends_us = (shop.connection.headgate.now_us() // MINUTE_US + 1) * MINUTE_US
     monkeypatch.setattr(rollup, "decide_final_before_us", lambda *_, **__: ends_us)
-    monkeypatch.setattr(shop.here.headgate, "now_us", lambda: ends_us + MINUTE_US)
-    assert 2 == run_rollup(shop.spark, shop.here, request, job).done
-    assert 0 == run_rollup(shop.spark, shop.here, request, job).done
+    monkeypatch.setattr(shop.connection.headgate, "now_us", lambda: ends_us + MINUTE_US)
+    assert 2 == run_rollup(shop.spark, shop.connection, request, job).done
+    assert 0 == run_rollup(shop.spark, shop.connection, request, job).done
     rows = shop.spark.read.parquet(sink.path).collect()
     assert {("home", "3"), ("about", "3")} == {(row["key"], row["value"]) for row in rows}
     assert {3} == {counter.kind.value(counter.kind.load(bytes(row["state"])), {}) for row in rows}
@@ -89,7 +91,7 @@ def test_a_rollup_writes_each_key_of_each_final_window_once_and_resumes_where_it
 def test_a_rollup_of_windows_that_the_counter_does_not_have_states_which_it_has(shop: Shop, tmp_path: Path) -> None:
     request = RollupRequest("shop/timed", 7 * MINUTE_US, SinkRequest("parquet", str(tmp_path), {}))
     with pytest.raises(NoSuchWindows, match="60s"):
-        run_rollup(shop.spark, shop.here, request, UUID(int=3))
+        run_rollup(shop.spark, shop.connection, request, UUID(int=3))
 
 
 def test_repair_makes_a_pass_over_each_queue_and_reports_what_failed(shop: Shop) -> None:

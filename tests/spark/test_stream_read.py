@@ -116,7 +116,11 @@ def test_a_batch_that_failed_is_the_same_after_the_restart_and_nobody_else_had_i
 
 
 def test_a_query_that_comes_back_after_its_loans_settles_what_nobody_else_has(
-    spark: SparkSession, told: dict[str, str], applied: Applied, connection: SyncHeadgate, tmp_path: Path
+    spark: SparkSession,
+    connection_variables: dict[str, str],
+    applied: Applied,
+    connection: SyncHeadgate,
+    tmp_path: Path,
 ) -> None:
     queue = made(applied, connection, "overdue", shards=1)
     expected = put(queue, 200)
@@ -125,7 +129,7 @@ def test_a_query_that_comes_back_after_its_loans_settles_what_nobody_else_has(
     reading.fail_in = 1
     with pytest.raises(PySparkException):
         reading.run(maxMessagesPerTrigger=120)
-    end_loans(told, "overdue")
+    end_reservations(connection_variables, "overdue")
     others = queue.receive(30, wait=10)
     assert others
     queue.ack(others)
@@ -139,11 +143,11 @@ def test_a_query_that_comes_back_after_its_loans_settles_what_nobody_else_has(
     assert [] == left(queue)
 
 
-def end_loans(told: dict[str, str], queue: str) -> None:
+def end_reservations(connection_variables: dict[str, str], queue: str) -> None:
     """As the owner of a lane does when the deadline is over."""
 
     async def work() -> None:
-        async with headgate.connect(told) as opened:
+        async with headgate.connect(connection_variables) as opened:
             engine = (await opened.queue(f"shop/{queue}")).engine
             lane = lane_of(engine.host, engine.settings, (engine.settings.generations[0].number, 0))
             lanes = await lane.read_state()
@@ -154,7 +158,7 @@ def end_loans(told: dict[str, str], queue: str) -> None:
     asyncio.run(work())
 
 
-def test_a_mistake_is_one_line(spark: SparkSession, told: dict[str, str], tmp_path: Path) -> None:
+def test_a_mistake_is_one_line(spark: SparkSession, connection_variables: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(PySparkException) as refused:
         Reading(spark, "nothing", tmp_path).run(visibility="1s")
     assert "visibility is from 30s to 24h" in line_of(refused.value)

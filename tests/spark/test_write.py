@@ -111,27 +111,27 @@ def test_without_keys_rows_are_packed(spark: SparkSession, applied: Applied, con
     assert len({each.id[:40] for each in queue.peek(1000)}) < 30
 
 
-def set_mark(told: dict[str, str], queue: str, query: str, *, batch: int, age_us: int) -> None:
+def set_mark(connection_variables: dict[str, str], queue: str, query: str, *, batch: int, age_us: int) -> None:
     """As if the batch had been begun this long ago."""
 
     async def work() -> None:
-        async with headgate.connect(told) as opened:
-            ground = opened.process_context
+        async with headgate.connect(connection_variables) as opened:
+            context = opened.process_context
             result = await opened.queue(f"shop/{queue}")
             marks = BatchMarks(
-                ground.store_in(ground.keyspace), result.entry.id, ground.clock.require, ground.new_uuid
+                context.store_in(context.keyspace), result.entry.id, context.clock.require, context.new_uuid
             )
-            mine = Mark(batch, ground.clock.require() - age_us)
+            mine = Mark(batch, context.clock.require() - age_us)
             await marks.begin(query, mine, remembered_us=2 * WINDOW_US, skew_us=0)
 
     asyncio.run(work())
 
 
 def test_a_job_begun_longer_ago_than_keys_are_remembered_is_refused(
-    spark: SparkSession, told: dict[str, str], applied: Applied, connection: SyncHeadgate
+    spark: SparkSession, connection_variables: dict[str, str], applied: Applied, connection: SyncHeadgate
 ) -> None:
     queue = made(applied, connection, "old")
-    set_mark(told, "old", "nightly", batch=0, age_us=WINDOW_US)
+    set_mark(connection_variables, "old", "nightly", batch=0, age_us=WINDOW_US)
     with pytest.raises(PySparkException) as refused:
         write(rows(spark, 5), "old", query="nightly")
     assert "some of its keys may have expired" in line_of(refused.value)
@@ -216,14 +216,18 @@ def test_a_query_that_restarts_writes_its_last_batch_no_second_time(
 
 
 def test_a_query_that_restarts_later_than_keys_are_remembered_is_refused(
-    spark: SparkSession, told: dict[str, str], applied: Applied, connection: SyncHeadgate, tmp_path: Path
+    spark: SparkSession,
+    connection_variables: dict[str, str],
+    applied: Applied,
+    connection: SyncHeadgate,
+    tmp_path: Path,
 ) -> None:
     queue = made(applied, connection, "late")
     stream = Stream(spark, tmp_path, "late")
     stream.add(0, 10)
     stream.run()
     stream.add(10, 20)
-    set_mark(told, "late", stream.id, batch=1, age_us=WINDOW_US)
+    set_mark(connection_variables, "late", stream.id, batch=1, age_us=WINDOW_US)
     with pytest.raises(PySparkException) as refused:
         stream.run()
     assert "some of its keys may have expired" in line_of(refused.value)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headgate.counters.types.contract import CounterType
 from headgate.counters.types.registry import type_of
 
-MOMENTS_US = st.integers(1_700_000_000_000_000, 1_700_000_000_000_006)
+TIMES_US = st.integers(1_700_000_000_000_000, 1_700_000_000_000_006)
 """So few that many updates meet at one."""
 
 WHOLE = st.one_of(st.integers(-300, 300), st.integers(-(2**200), 2**200))
@@ -63,7 +63,7 @@ EXACT_WITHOUT_SKETCHES = ("minmax", "moments", "product", "register", "set", "su
 
 def updates_of(kind: CounterType[Any, Any], max_size: int = 12) -> st.SearchStrategy[list[Any]]:
     """Updates as the type has checked them."""
-    one = st.tuples(CALLS[kind.name], MOMENTS_US).map(lambda drawn: kind.parse(*drawn[0], drawn[1]))
+    one = st.tuples(CALLS[kind.name], TIMES_US).map(lambda drawn: kind.parse(*drawn[0], drawn[1]))
     return st.lists(one, max_size=max_size)
 
 

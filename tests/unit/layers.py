@@ -30,7 +30,7 @@ SHIPPED = ("workers/**", "operator/**", "spark/**")
 STDLIB = "the standard library"
 PYDANTIC = ("pydantic", "pydantic_core")
 """One library in two packages: what refuses a value by hand needs the error types of the second."""
-DOORS = (
+ENTRY_POINTS = (
     "asyncio", "concurrent", "ftplib", "http", "logging", "multiprocessing", "os", "pathlib", "secrets", "select",
     "selectors", "shutil", "signal", "smtplib", "socket", "socketserver", "sqlite3", "ssl", "subprocess", "tempfile",
     "threading", "time", "urllib",
@@ -234,7 +234,7 @@ RULES = (
         "no doors",
         "a decision takes time and chance as arguments and does no I/O",
         (*DECISIONS, *OPERATOR_DECIDERS, *OPERATOR_VALUES),
-        never=DOORS,
+        never=ENTRY_POINTS,
         through=True,
     ),
     Rule(
@@ -390,7 +390,7 @@ def _violations_of(rule: Rule, path: str, imports: Sequence[Import]) -> Iterator
     for one in imports:
         if rule.at_import and not one.at_import:
             continue
-        if rule.never is DOORS and one.only_types:
+        if rule.never is ENTRY_POINTS and one.only_types:
             continue  # naming a type for its annotation opens no door
         beyond = rule.only and not any(_allows(may, one.name) for may in rule.only)
         if beyond or any(_is_within(one.name, never) for never in rule.never):

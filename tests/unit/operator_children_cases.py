@@ -106,9 +106,9 @@ def queue(*consumers: dict[str, Any], namespace: str = "shop", **spec: Any) -> Q
     return parsed
 
 
-def consumer(told: dict[str, Any]) -> Consumer:
+def consumer(report: dict[str, Any]) -> Consumer:
     """One consumer, checked as the API server checks it."""
-    consumers = queue(told).spec.consumers
+    consumers = queue(report).spec.consumers
     assert consumers is not None
     return consumers[0]
 

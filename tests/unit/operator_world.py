@@ -74,7 +74,7 @@ NO_PASSES = Passes()
 ROUNDS_MAX = 24
 
 
-def told_at(at_us: int) -> str:
+def reported_at(at_us: int) -> str:
     """A time as Kubernetes writes it."""
     return datetime.fromtimestamp(at_us // SECOND_US, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -89,7 +89,7 @@ def resource_document(kind: str, spec: Mapping[str, Any], *, name: str = "emails
             "namespace": "shop",
             "uid": UID,
             "generation": 1,
-            "creationTimestamp": told_at(NOW_US),
+            "creationTimestamp": reported_at(NOW_US),
         },
         "spec": copy.deepcopy(dict(spec)),
     }
@@ -392,7 +392,7 @@ class TinyWorld:
     def delete(self) -> None:
         """Somebody deletes the resource."""
         assert self.document is not None
-        self.document["metadata"]["deletionTimestamp"] = told_at(self.now_us)
+        self.document["metadata"]["deletionTimestamp"] = reported_at(self.now_us)
 
     def tables(self) -> set[str]:
         """The tables that its creation needs."""

@@ -112,12 +112,12 @@ def indented_commands_of(text: str) -> list[str]:
 
 def faults_within(page: str, text: str) -> list[str]:
     """The faults of commands within sentences; a part that they leave out is no fault."""
-    found = []
+    entries = []
     for span in _WITHIN.findall(_FENCED.sub("", text)):
         for words in commands_of(span.replace("...", "").replace("\\|", "|")):
             if "COMMAND" not in words:  # any of them
-                found += [f"{page}: {fault}" for fault in _faults_of_command(words) if not _LEFT_OUT.search(fault)]
-    return found
+                entries += [f"{page}: {fault}" for fault in _faults_of_command(words) if not _LEFT_OUT.search(fault)]
+    return entries
 
 
 def faults_of(example: Example) -> list[str]:
@@ -205,7 +205,7 @@ def _target(name: str) -> bool:
     return any(re.fullmatch(target.replace("%", ".+"), name) for target in targets)
 
 
-def _faults_of_click(command: click.Command, arguments: list[str], told: str) -> Iterator[str]:
+def _faults_of_click(command: click.Command, arguments: list[str], report: str) -> Iterator[str]:
     """Whether it is taken as it stands: every option there, every value of the right form. Nothing is run."""
     try:
         with redirect_stdout(StringIO()):  # --help, --version
@@ -220,4 +220,4 @@ def _faults_of_click(command: click.Command, arguments: list[str], told: str) ->
     except click.exceptions.Exit:
         return
     except click.ClickException as error:
-        yield f"{error.format_message()}: {told}"
+        yield f"{error.format_message()}: {report}"

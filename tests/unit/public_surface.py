@@ -21,9 +21,9 @@ import headgate
 INTERNAL_MEMBERS = frozenset(
     (
         *("require_usable", "freshen", "generations_of", "batches", "now_us", "end", "close", "found", "ended"),
-        *("bound", "receive_deliveries", "settings_changed", "dead_loops", "ground", "counter_entries"),
+        *("bound", "receive_deliveries", "settings_changed", "dead_loops", "process_context", "counter_entries"),
         *("entry", "engine", "handle", "kind", "standing", "run_collector", "delivery", "trace"),
-        *("read_peeked", "read_stats", "read_whereabouts", "read_overview", "run_repair", "put_chunk"),
+        *("read_peeked", "read_stats", "read_location", "read_overview", "run_repair", "put_chunk"),
         *("mark_lost", "state", "connection", "queue", "message", "counter"),
     )
 )
@@ -36,8 +36,8 @@ MICROSECONDS = re.compile(r"(^|_)(us|micros|microseconds)($|_)", re.IGNORECASE)
 
 def public_objects() -> dict[str, Any]:
     """Every public name, with its module where that is not `headgate`."""
-    found = {name: getattr(headgate, name) for name in headgate.__all__ if name != "settle"}
-    return found | {f"settle.{name}": getattr(headgate.settle, name) for name in headgate.settle.__all__}
+    result = {name: getattr(headgate, name) for name in headgate.__all__ if name != "settle"}
+    return result | {f"settle.{name}": getattr(headgate.settle, name) for name in headgate.settle.__all__}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Fault:
 def faults_of(objects: Mapping[str, Any]) -> list[Fault]:
     """Everything that an application should not meet in these."""
     public = {id(each) if inspect.isclass(each) else id(type(each)) for each in objects.values()}
-    found: list[Fault] = []
+    entries: list[Fault] = []
     for name, each in objects.items():
         if inspect.isclass(each):
-            found += _class_faults(name, each, public)
+            entries += _class_faults(name, each, public)
         elif inspect.isfunction(each):
-            found += _call_faults(name, each, public)
-    return found
+            entries += _call_faults(name, each, public)
+    return entries
 
 
 def _class_faults(name: str, kind: type, public: set[int]) -> Iterator[Fault]:

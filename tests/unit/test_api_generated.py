@@ -50,7 +50,7 @@ def children(node: dict[str, Any], path: str, of: Any) -> Iterator[tuple[str, di
             yield from of(node[key], f"{path}[]")
 
 
-NODES = [found for kind, schema in SCHEMAS.items() for found in nodes(schema, kind)]
+NODES = [result for kind, schema in SCHEMAS.items() for result in nodes(schema, kind)]
 WRITTEN = [(path, node) for path, node in NODES if ".spec" in path or ".status" in path]
 
 
@@ -89,12 +89,12 @@ def is_bounded(node: dict[str, Any]) -> bool:
             return bool(kind == "boolean")
 
 
-def tells_something(path: str, node: dict[str, Any]) -> bool:
+def has_text(path: str, node: dict[str, Any]) -> bool:
     message = node.get("description", "")
     return path.endswith("[]") or (len(message) >= 20 and message.endswith("."))
 
 
-def tells_its_default(node: dict[str, Any]) -> bool:
+def states_default(node: dict[str, Any]) -> bool:
     default = node.get("default")
     shown = str(default).lower() if isinstance(default, bool) else str(default)
     return default in (None, {}) or f"Default: {shown}." in node["description"]
@@ -109,18 +109,18 @@ def test_every_node_is_bounded() -> None:
 
 
 def test_every_field_reports_something() -> None:
-    assert [path for path, node in WRITTEN if not tells_something(path, node)] == []
+    assert [path for path, node in WRITTEN if not has_text(path, node)] == []
 
 
 def test_kubectl_explain_reports_every_default() -> None:
-    assert [path for path, node in WRITTEN if not tells_its_default(node)] == []
+    assert [path for path, node in WRITTEN if not states_default(node)] == []
 
 
 def test_a_node_without_bound_or_words_would_be_found() -> None:
     assert len(WRITTEN) > 100
     assert [is_bounded({"type": kind}) for kind in ("string", "array", "integer", "object", "number")] == [False] * 5
-    assert not tells_something("spec.x", {"description": "Size"})
-    assert not tells_its_default({"default": "1s", "description": "How long."})
+    assert not has_text("spec.x", {"description": "Size"})
+    assert not states_default({"default": "1s", "description": "How long."})
 
 
 def bound_of(node: dict[str, Any]) -> Any:

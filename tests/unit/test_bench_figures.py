@@ -14,14 +14,14 @@ from bench.rounds import CLIENT_US, ROWS_PER_CPU_S, ROWS_PER_S, Metric, Rounds, 
 from headgate.errors import Bug, InvalidRequest
 
 
-def window(contender: str = "ours", **told: float) -> Window:
+def window(contender: str = "ours", **report: float) -> Window:
     """A second in which a thousand rows were written."""
     usual: dict[str, float] = {
         "wall_s": 1.0, "span_s": 1.0, "rows": 1000, "requests": 10, "failed": 0,
         "clients_cpu_s": 0.5, "cassandra_cpu_s": 0.25, "others_cpu_s": 0.0, "stolen_cpu_s": 0.0,
         "p50_ms": 1.0, "p99_ms": 2.0,
     }  # fmt: skip
-    return Window(contender, **{**usual, **told})  # type: ignore[arg-type]
+    return Window(contender, **{**usual, **report})  # type: ignore[arg-type]
 
 
 def figure(ours: tuple[float, ...], base: tuple[float, ...], target: Target | None = None) -> Figure:

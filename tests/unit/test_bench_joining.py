@@ -10,9 +10,9 @@ from bench.joining import are_joinable, joined
 from bench.report import Document, earlier
 
 
-def document(*parts: str, only: bool = True, **told: Any) -> Document:
+def document(*parts: str, only: bool = True, **report: Any) -> Document:
     """A result of these parts: a figure and a baseline each."""
-    of_parts = [{"part": part, "case": f"of {part}", "run": told.get("run", 1)} for part in parts]
+    of_parts = [{"part": part, "case": f"of {part}", "run": report.get("run", 1)} for part in parts]
     return {
         "name": "timeline",
         "commit": "abc",
@@ -29,7 +29,7 @@ def document(*parts: str, only: bool = True, **told: Any) -> Document:
         "cpu_s": {"wall": 1.5},
         "load": {"others_share": 0.1},
         "valid": True,
-        **told,
+        **report,
     }
 
 

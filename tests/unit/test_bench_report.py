@@ -21,16 +21,16 @@ from headgate.errors import InvalidRequest
 from tests.unit.test_bench_figures import window
 
 MACHINE: dict[str, object] = {"cores": 2, "memory_gb": 8, "processor": "a processor"}
-SAID: Document = {"date": "2026-01-02", "commit": "abc", "load_average": {"before": 0.5, "after": 1.5}}
+PRINTED: Document = {"date": "2026-01-02", "commit": "abc", "load_average": {"before": 0.5, "after": 1.5}}
 
 
-def rounds_of(count: int = 3, **told: float) -> Rounds:
+def rounds_of(count: int = 3, **report: float) -> Rounds:
     return Rounds(
         "run",
         "batches",
         {
-            "ours": tuple(window("ours", clients_cpu_s=0.6, **told) for _ in range(count)),
-            "driver": tuple(window("driver", **told) for _ in range(count)),
+            "ours": tuple(window("ours", clients_cpu_s=0.6, **report) for _ in range(count)),
+            "driver": tuple(window("driver", **report) for _ in range(count)),
         },
     )
 
@@ -42,8 +42,8 @@ def results_of(rounds: Rounds, *, bound: float = 1.5, known: float = 2_000) -> R
     return Results([Measured(rounds, (with_target, figures[1]), (distance,))])
 
 
-def kept(**told: float) -> Document:
-    return document("store", Plan("run"), results_of(rounds_of(), **told), MACHINE, SAID)
+def kept(**report: float) -> Document:
+    return document("store", Plan("run"), results_of(rounds_of(), **report), MACHINE, PRINTED)
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,13 @@ def test_a_result_keeps_the_cpu_seconds_of_clients_and_cassandra_beside_wall_tim
 
 def test_a_run_that_left_cases_out_does_not_count_and_names_them() -> None:
     results = replace(results_of(rounds_of()), left_out=["commit log: single inserts"])
-    result = document("store", Plan("run"), results, MACHINE, SAID)
+    result = document("store", Plan("run"), results, MACHINE, PRINTED)
     assert not result["valid"]
     assert "invalid: the time limit came before: commit log: single inserts" in as_text(result)
 
 
 def test_a_quick_run_does_not_hold_its_baselines_against_what_is_known() -> None:
-    result = document("store", quick_plan("run"), results_of(rounds_of(2), known=5_000), MACHINE, SAID)
+    result = document("store", quick_plan("run"), results_of(rounds_of(2), known=5_000), MACHINE, PRINTED)
     assert result["valid"]
 
 

@@ -77,7 +77,7 @@ def test_receipts_of_every_kind_are_checked(kind: RequestKind) -> None:
     contender.prepare({"parts": 20})
     ran = contender.run(job(kind))
     assert (ran.requests, ran.failed) == (50, 0)
-    assert (contender.tell().receipts_checked > 0) is (kind is not RequestKind.SLICE)
+    assert (contender.report().receipts_checked > 0) is (kind is not RequestKind.SLICE)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in RequestKind if kind is not RequestKind.SLICE])
@@ -85,7 +85,7 @@ def test_a_store_that_loses_what_it_acknowledged_is_found_out(kind: RequestKind)
     contender = InMemory(loses=True)
     contender.run(job(kind))
     with pytest.raises(Bug, match="missing"):
-        contender.tell()
+        contender.report()
 
 
 def test_a_slice_that_is_not_the_one_asked_for_is_found_out() -> None:
@@ -101,7 +101,7 @@ def test_a_window_in_which_nothing_was_answered_is_reported() -> None:
     contender = InMemory()
     contender.run(job(RequestKind.INSERT, requests=0))
     with pytest.raises(Bug, match="no request"):
-        contender.tell()
+        contender.report()
 
 
 def test_single_inserts_write_different_rows() -> None:

@@ -139,7 +139,7 @@ class Connection:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
+def refusals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
     """The reports of refused jobs, and the job of each."""
     matches: list[tuple[UUID, str]] = []
 
@@ -164,16 +164,16 @@ def ended(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 
 
 def test_a_job_that_cannot_begin_reports_it_where_the_operator_reads_it(
-    told: list[tuple[UUID, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    refusals: list[tuple[UUID, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, message = ended("run shop/emails weekly", monkeypatch, capsys)
     assert (2, 1) == (code, len(message))
-    assert [(job_id(entry_of("emails", {}), "weekly"), message[0])] == told
+    assert [(job_id(entry_of("emails", {}), "weekly"), message[0])] == refusals
     assert "there=nightly" in message[0]
 
 
 def test_spark_that_does_not_start_is_one_line_and_reported(
-    told: list[tuple[UUID, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    refusals: list[tuple[UUID, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(*_: object, **__: object) -> None:
         raise PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
@@ -183,12 +183,12 @@ def test_spark_that_does_not_start_is_one_line_and_reported(
     assert (1, 1) == (code, len(message))
     assert "JAVA_GATEWAY_EXITED" in message[0]
     assert "JAVA_HOME" in message[0]
-    assert [(job_id(entry_of("emails", {}), "nightly"), message[0].removeprefix("headgate: "))] == told
+    assert [(job_id(entry_of("emails", {}), "nightly"), message[0].removeprefix("headgate: "))] == refusals
 
 
 @pytest.mark.parametrize("line", ["run shop/emails nightly", "gc shop/views"])
 def test_without_spark_it_is_reported_what_to_install(
-    told: list[tuple[UUID, str]],
+    refusals: list[tuple[UUID, str]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     line: str,
@@ -196,7 +196,7 @@ def test_without_spark_it_is_reported_what_to_install(
     monkeypatch.setattr(bulk_program, "find_spec", lambda _name: None)
     code, message = ended(line, monkeypatch, capsys)
     assert (1, ["headgate: Spark is not installed; pip install 'headgate[spark]'"]) == (code, message)
-    assert [] == told
+    assert [] == refusals
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.errors import Unavailable
 from headgate_spark.jobs import progress
-from headgate_spark.jobs.progress import Progress
+from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.worker_connection import WorkerConnection
 
 JOB = UUID(int=5)
@@ -26,13 +26,13 @@ class Terminal(io.StringIO):
         return True
 
 
-class Here:
+class LocalConnection:
     """A connection, as far as progress needs one."""
 
     def __init__(self, environment: dict[str, str] | None = None) -> None:
         self.environment = environment or {}
         self.notes: list[tuple[str, int, int]] = []
-        self.is_away = False
+        self.is_unavailable = False
         process_context = SimpleNamespace(store_in=lambda keyspace: keyspace, keyspace="headgate")
         self.headgate = SimpleNamespace(process_context=process_context, now_us=lambda: 7)
 
@@ -41,13 +41,13 @@ class Here:
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Here:
+def local(monkeypatch: pytest.MonkeyPatch) -> LocalConnection:
     """Keeps the lines that it is given."""
-    one = Here()
+    one = LocalConnection()
 
     async def write(_store: object, job: UUID, result: Any) -> None:
         assert job == JOB
-        if one.is_away:
+        if one.is_unavailable:
             raise Unavailable("the store is unavailable")
         one.notes.append((result.message, result.keys, result.problems))
 
@@ -55,14 +55,14 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Here:
     return one
 
 
-def progress_on(here: Here, stream: io.StringIO) -> Progress:
+def progress_on(local: LocalConnection, stream: io.StringIO) -> JobProgress:
     """Of a job that drains a queue."""
-    return Progress(cast("WorkerConnection", here), JOB, "drain shop/emails", stream)
+    return JobProgress(cast("WorkerConnection", local), JOB, "drain shop/emails", stream)
 
 
-def test_a_terminal_shows_a_bar_that_is_written_over(here: Here) -> None:
+def test_a_terminal_shows_a_bar_that_is_written_over(local: LocalConnection) -> None:
     stream = Terminal()
-    one = progress_on(here, stream)
+    one = progress_on(local, stream)
     one.begin(4_000)
     one.batch(900, 50, 50, 1.0)
     one.show(last=True)
@@ -72,11 +72,11 @@ def test_a_terminal_shows_a_bar_that_is_written_over(here: Here) -> None:
     assert shown[-1].endswith("/s\n")
 
 
-def test_a_log_gets_a_line_now_and_then_and_the_last(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_gets_a_line_now_and_then_and_the_last(local: LocalConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     at_s = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: at_s[0])
     stream = io.StringIO()
-    one = progress_on(here, stream)
+    one = progress_on(local, stream)
     for _ in range(30):
         at_s[0] += 1
         one.batch(10, 0, 0, 1.0)
@@ -86,22 +86,22 @@ def test_a_log_gets_a_line_now_and_then_and_the_last(here: Here, monkeypatch: py
     ]
 
 
-def test_the_operator_reads_what_was_settled_and_what_stays(here: Here) -> None:
-    one = progress_on(here, io.StringIO())
+def test_the_operator_reads_what_was_settled_and_what_stays(local: LocalConnection) -> None:
+    one = progress_on(local, io.StringIO())
     one.batch(5, 2, 3, 1.0)
     one.batch(1, 0, 0, 1.0)
     one.report("done")
-    assert [("runs", 7, 3), ("runs", 8, 3), ("done", 8, 3)] == here.notes
+    assert [("runs", 7, 3), ("runs", 8, 3), ("done", 8, 3)] == local.notes
 
 
-def test_a_figure_that_is_unknown_is_reported_and_harms_nothing(here: Here) -> None:
-    here.is_away = True
+def test_a_figure_that_is_unknown_is_reported_and_harms_nothing(local: LocalConnection) -> None:
+    local.is_unavailable = True
     stream = io.StringIO()
-    progress_on(here, stream).batch(5, 2, 3, 1.0)
+    progress_on(local, stream).batch(5, 2, 3, 1.0)
     assert "the figures of the job could not be written: the store is unavailable" in stream.getvalue()
 
 
-def test_metrics_go_to_graphite_where_the_environment_asks_for_it(here: Here) -> None:
+def test_metrics_go_to_graphite_where_the_environment_asks_for_it(local: LocalConnection) -> None:
     lines: list[str] = []
 
     async def serve() -> None:
@@ -116,8 +116,8 @@ def test_metrics_go_to_graphite_where_the_environment_asks_for_it(here: Here) ->
 
         server = await asyncio.start_server(take, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        here.environment = {"METRICS_GRAPHITE": "true", "GRAPHITE_URL": f"127.0.0.1:{port}"}
-        one = progress_on(here, io.StringIO())
+        local.environment = {"METRICS_GRAPHITE": "true", "GRAPHITE_URL": f"127.0.0.1:{port}"}
+        one = progress_on(local, io.StringIO())
         await asyncio.to_thread(one.batch, 5, 2, 3, 1.0)
         await asyncio.wait_for(came.wait(), 5)
         server.close()

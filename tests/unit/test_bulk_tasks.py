@@ -25,7 +25,7 @@ T = TypeVar("T")
 PUTS = Puts({}, "shop/heir", "job", 1, 1_000)
 
 
-class Here:
+class LocalConnection:
     """A connection with one queue, whose puts take a while."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Here:
         self.tried: list[list[str | None]] = []
         self.under_way = self.most = self.ended = 0
 
-    def queue(self, name: str) -> Here:
+    def queue(self, name: str) -> LocalConnection:
         assert name == "shop/heir"
         return self
 
@@ -55,7 +55,7 @@ class Here:
         """How this put ends: well."""
 
 
-class Doubtful(Here):
+class Doubtful(LocalConnection):
     """It does not report how the first puts ended."""
 
     def __init__(self, fails: int) -> None:
@@ -67,7 +67,7 @@ class Doubtful(Here):
             raise OutcomeUnknown("The message may have been written, or may still be")
 
 
-class Broken(Here):
+class Broken(LocalConnection):
     """Its first put fails for good."""
 
     def judge(self, number: int) -> None:
@@ -76,10 +76,10 @@ class Broken(Here):
 
 
 def put_into(
-    here: Here, monkeypatch: pytest.MonkeyPatch, *, messages: int = 3, group: str | None = None
+    local: LocalConnection, monkeypatch: pytest.MonkeyPatch, *, messages: int = 3, group: str | None = None
 ) -> list[int]:
     """The number of messages in each batch of a task's result."""
-    monkeypatch.setattr(tasks, "process_connection", lambda told: cast("WorkerConnection", here))
+    monkeypatch.setattr(tasks, "process_connection", lambda report: cast("WorkerConnection", local))
     monkeypatch.setattr(tasks, "PAUSE_S", 0.0)
     monkeypatch.setattr(tasks, "PUT_AT_ONCE", 3)
     rows = [{"id": f"m{number}", "payload": b"x", "attributes": [], "group": group} for number in range(messages)]
@@ -87,7 +87,7 @@ def put_into(
         given = puts_messages(PUTS)([pa.RecordBatch.from_pylist(rows)])
         return [batch.column(0).to_pylist()[0] for batch in given]
     finally:
-        here.background.stop()
+        local.background.stop()
 
 
 def test_a_put_whose_end_is_not_known_is_recreated_under_the_same_keys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,14 +105,14 @@ def test_one_whose_end_is_never_known_fails_the_task(monkeypatch: pytest.MonkeyP
 
 
 def test_some_are_put_ahead_of_the_rest_and_all_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    local = Here()
+    local = LocalConnection()
     assert [20] == put_into(local, monkeypatch, messages=20)
     assert (7, 7, 0) == (len(local.tried), local.ended, local.under_way)
     assert PUTS_AHEAD == local.most
 
 
 def test_what_has_groups_waits_for_all_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    local = Here()
+    local = LocalConnection()
     assert [20] == put_into(local, monkeypatch, messages=20, group="g")
     assert (7, 1) == (local.ended, local.most)
 

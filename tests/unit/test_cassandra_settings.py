@@ -31,18 +31,18 @@ LIMITS = (
 )
 
 
-def told(settings: NodeSettings, place: NodePlace = PLACE) -> dict[str, Any]:
+def report(settings: NodeSettings, place: NodePlace = PLACE) -> dict[str, Any]:
     parsed: dict[str, Any] = json.loads(cassandra_yaml(settings, place))
     return parsed
 
 
 @pytest.mark.parametrize("profile", list(Profile))
 def test_no_profile_touches_a_limit_of_the_server(profile: Profile) -> None:
-    assert set() == set(LIMITS) & set(told(NodeSettings(profile=profile)))
+    assert set() == set(LIMITS) & set(report(NodeSettings(profile=profile)))
 
 
 def test_profiles_differ_in_the_jvm_alone() -> None:
-    assert told(NodeSettings(profile=Profile.FUNCTIONAL)) == told(NodeSettings(profile=Profile.THROUGHPUT))
+    assert report(NodeSettings(profile=Profile.FUNCTIONAL)) == report(NodeSettings(profile=Profile.THROUGHPUT))
 
 
 def test_functional_compiles_with_c1_and_throughput_with_c2() -> None:
@@ -55,7 +55,7 @@ def test_functional_compiles_with_c1_and_throughput_with_c2() -> None:
 
 def test_an_override_is_the_last_word() -> None:
     settings = NodeSettings(paxos_variant="v2", overrides={"paxos_variant": "v1", "tombstone_warn_threshold": 7})
-    assert ("v1", 7) == (told(settings)["paxos_variant"], told(settings)["tombstone_warn_threshold"])
+    assert ("v1", 7) == (report(settings)["paxos_variant"], report(settings)["tombstone_warn_threshold"])
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_an_override_is_the_last_word() -> None:
 )
 def test_each_way_to_sync_the_commit_log_is_reported_with_its_period(sync: str, expected: dict[str, str]) -> None:
     entries = {
-        name: value for name, value in told(NodeSettings(commitlog_sync=sync)).items() if "commitlog_sync" in name
+        name: value for name, value in report(NodeSettings(commitlog_sync=sync)).items() if "commitlog_sync" in name
     }
     assert expected == entries
 
@@ -82,18 +82,18 @@ def test_a_setting_that_the_server_does_not_know_is_refused_before_a_start(wrong
 
 
 def test_a_node_listens_at_its_own_address_alone() -> None:
-    result = told(NodeSettings())
+    result = report(NodeSettings())
     assert ("127.0.0.2", "127.0.0.2") == (result["listen_address"], result["rpc_address"])
 
 
 def test_a_container_answers_at_any_address_and_reports_its_own() -> None:
-    result = told(for_any_address(NodeSettings(overrides={"num_tokens": 4}), broadcast="here"))
+    result = report(for_any_address(NodeSettings(overrides={"num_tokens": 4}), broadcast="here"))
     assert (ANY, "here", 4) == (result["rpc_address"], result["broadcast_rpc_address"], result["num_tokens"])
 
 
 def test_all_nodes_of_a_ring_are_seeds() -> None:
     place = NodePlace(Path("/n"), "127.0.0.1", 1, 7000, 3, seeds=("127.0.0.1", "127.0.0.2"), token=5, nodes=2)
-    result = told(NodeSettings(), place)
+    result = report(NodeSettings(), place)
     assert "127.0.0.1:7000,127.0.0.2:7000" == result["seed_provider"][0]["parameters"][0]["seeds"]
     assert ("5", False) == (result["initial_token"], result["auto_bootstrap"])
     assert "-Dcassandra.system_auth.default_rf=2" in server_arguments(NodeSettings(), place, archive=None)
@@ -107,14 +107,14 @@ def test_tokens_share_the_ring_evenly() -> None:
 
 
 def test_passwords_and_grants_are_on_unless_switched_off() -> None:
-    assert "PasswordAuthenticator" == told(NodeSettings())["authenticator"]
-    assert "CassandraAuthorizer" == told(NodeSettings())["authorizer"]
-    assert "authenticator" not in told(NodeSettings(authentication=False))
+    assert "PasswordAuthenticator" == report(NodeSettings())["authenticator"]
+    assert "CassandraAuthorizer" == report(NodeSettings())["authorizer"]
+    assert "authenticator" not in report(NodeSettings(authentication=False))
 
 
 def test_a_server_with_certificates_takes_no_connection_without_tls() -> None:
     tls = ServerTls(Path("/s"), Path("/t"), "secret", require_client_auth=True)
-    result = told(NodeSettings(tls=tls))["client_encryption_options"]
+    result = report(NodeSettings(tls=tls))["client_encryption_options"]
     assert (True, False, True) == (result["enabled"], result["optional"], result["require_client_auth"])
 
 

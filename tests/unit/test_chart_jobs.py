@@ -32,11 +32,11 @@ def live(version: str | None = "0.2.0", **changes: Any) -> dict[str, Any]:
     return document | changes
 
 
-def without_shards(told: dict[str, Any]) -> dict[str, Any]:
+def without_shards(report: dict[str, Any]) -> dict[str, Any]:
     """As it was before queues had shards."""
-    schema = told["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = report["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     del schema["properties"]["spec"]["properties"]["shards"]
-    return told
+    return report
 
 
 def test_a_definition_that_is_not_there_is_made() -> None:

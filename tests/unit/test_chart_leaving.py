@@ -16,7 +16,7 @@ from headgate_operator.simulated.client import SimulatedCluster
 from headgate_operator.uninstall import OperatorInstallation, leave
 from tests.conformance.cluster.grounds import applied
 
-HERE = OperatorInstallation("headgate-system", "headgate-operator", "app.kubernetes.io/component=operator")
+FOLDER = OperatorInstallation("headgate-system", "headgate-operator", "app.kubernetes.io/component=operator")
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_all_resources_go_and_what_was_made_for_them_is_waited_for(world: World)
         await made(port, queue("emails"), queue("letters"))
         owner = applied(await port.get(ObjectAddress(QUEUE, "shop", "emails")))
         applied(await port.apply(deployment_of(owner), manager="test"))
-        await leave(port, HERE, remove=True)
+        await leave(port, FOLDER, remove=True)
         there = (ObjectAddress(QUEUE, "shop", "emails"), ObjectAddress(QUEUE, "shop", "letters"))
         return [
             isinstance(await port.get(at), Denied) for at in (*there, ObjectAddress(DEPLOYMENT, "shop", "mailer"))
@@ -74,7 +74,7 @@ def test_what_anothers_finalizer_holds_is_named_with_it(world: World) -> None:
 
     async def work() -> None:
         await made(port, queue("held", finalizers=["example.org/other"]), queue("free"))
-        await leave(port, HERE, remove=True)
+        await leave(port, FOLDER, remove=True)
 
     with pytest.raises(Unavailable) as raised:
         world.run(work())

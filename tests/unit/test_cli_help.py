@@ -42,7 +42,7 @@ MODULES_MAX = 230
 """Modules that click and the metadata of the distribution need. The driver alone would add more than that."""
 
 
-def run_apart(*arguments: str, **environment: str) -> tuple[str, list[str]]:
+def run_in_process(*arguments: str, **environment: str) -> tuple[str, list[str]]:
     """The output of a process, and the modules that it has imported at its end."""
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
@@ -60,9 +60,9 @@ def every_command(command: click.Command = main, name: str = "") -> Iterator[tup
     if isinstance(command, click.Group):
         context = click.Context(command, info_name=name)
         for below in command.list_commands(context):
-            found = command.get_command(context, below)
-            assert found is not None
-            yield from every_command(found, f"{name} {below}".strip())
+            result = command.get_command(context, below)
+            assert result is not None
+            yield from every_command(result, f"{name} {below}".strip())
     else:
         yield name, command
 
@@ -74,7 +74,7 @@ COMMANDS_BELOW = [
 
 
 def test_the_help_lists_every_command_in_its_section_and_imports_none() -> None:
-    out, modules = run_apart("--help")
+    out, modules = run_in_process("--help")
     assert [f"{section}:" for section in SECTIONS[:-1]] == [
         line for line in out.splitlines() if re.fullmatch(r"[A-Z]\w+:", line) and line != "Options:"
     ]
@@ -85,7 +85,7 @@ def test_the_help_lists_every_command_in_its_section_and_imports_none() -> None:
 
 
 def test_the_help_imports_few_modules() -> None:
-    _, modules = run_apart("--help")
+    _, modules = run_in_process("--help")
     assert len(modules) < MODULES_MAX
     assert not {"cassandra", "pydantic", "yaml", "rich"} & set(modules)
 
@@ -191,14 +191,14 @@ def test_no_command_repeats_the_options_of_the_connection(name: str, command: cl
 
 
 def test_a_command_imports_itself_when_it_is_called() -> None:
-    _, modules = run_apart("validate", "--help")
+    _, modules = run_in_process("validate", "--help")
     assert "headgate.cli.validate" in modules
     assert "headgate.cli.apply" not in modules
 
 
 def test_completion_imports_no_command() -> None:
     words = {"_HEADGATE_COMPLETE": "bash_complete", "COMP_WORDS": "headgate re", "COMP_CWORD": "1"}
-    out, modules = run_apart(**words)
+    out, modules = run_in_process(**words)
     assert ["plain,receive", "plain,redrive", "plain,repair"] == out.split()
     assert LIGHT == {name for name in modules if name.startswith("headgate")}
 

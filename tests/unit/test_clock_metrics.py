@@ -12,7 +12,7 @@ def clock(*, trusted: bool = True, bound_us: int = 250_000, **differences_us: in
     return ClockFigures(trusted, differences_us, dict.fromkeys(differences_us, 500), (), bound_us, 0, 0)
 
 
-def told(*clocks: ClockFigures) -> dict[tuple[str, ...], float]:
+def report(*clocks: ClockFigures) -> dict[tuple[str, ...], float]:
     """By name, and node."""
     registry = Registry()
     measure_clocks(registry, lambda: clocks)
@@ -30,13 +30,13 @@ def test_each_node_is_reported_with_its_sign_beside_what_it_may_be() -> None:
         ("uncertainty_seconds", "b"): 0.0005,
         ("bound_seconds",): 0.25,
         ("trusted",): 0.0,
-    } == told(clock(trusted=False, a=2_000, b=-300_000))
+    } == report(clock(trusted=False, a=2_000, b=-300_000))
 
 
 def test_of_several_connections_the_worst_is_reported_once() -> None:
-    result = told(clock(a=2_000, bound_us=250_000), clock(a=-3_000, bound_us=50_000, trusted=False))
+    result = report(clock(a=2_000, bound_us=250_000), clock(a=-3_000, bound_us=50_000, trusted=False))
     assert (-0.003, 0.05, 0.0) == (result["difference_seconds", "a"], result["bound_seconds",], result["trusted",])
 
 
 def test_without_a_connection_nothing_is_reported() -> None:
-    assert {} == told()
+    assert {} == report()

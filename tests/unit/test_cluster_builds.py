@@ -41,8 +41,8 @@ def test_a_failed_build_reports_what_to_do_in_one_line(output: str, message: str
 def test_a_change_of_source_or_settings_makes_another_cache_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(golang.HERE / "pause", tmp_path / "pause")
-    monkeypatch.setattr(golang, "HERE", tmp_path)
+    shutil.copytree(golang.FOLDER / "pause", tmp_path / "pause")
+    monkeypatch.setattr(golang, "FOLDER", tmp_path)
     first = entry_version(Own("pause", "1", "building", 1))
     assert entry_version(Own("pause", "1", "the same in other words", 2)) == first
     assert entry_version(Own("pause", "1", "building", 1, variables={"main.x": "1"})) != first
@@ -60,12 +60,12 @@ def test_what_others_publish_is_pinned_by_version_and_sum(program: Published) ->
 def test_the_version_reported_is_the_version_pinned(name: str) -> None:
     program = next(each for each in programs.FOR_A_NODE if each.name == name)
     module = {"hyperkube": "k8s.io/kubernetes", "coredns": "github.com/coredns/coredns"}[name]
-    requirements = (golang.HERE / name / "go.mod").read_text()
+    requirements = (golang.FOLDER / name / "go.mod").read_text()
     assert re.findall(rf"^(?:require)?\s*{re.escape(module)} v(\S+)", requirements, re.MULTILINE) == [program.version]
 
 
 def test_no_module_is_replaced_by_a_directory() -> None:
-    requirements = (golang.HERE / "hyperkube" / "go.mod").read_text()
+    requirements = (golang.FOLDER / "hyperkube" / "go.mod").read_text()
     assert re.findall(r"=> \.\S*", requirements) == []
     assert len(re.findall(rf"=> k8s\.io/\S+ v0\.{programs.KUBERNETES.partition('.')[2]}$", requirements, re.M)) > 20
 

@@ -36,7 +36,7 @@ SEED = 7
 few = settings(max_examples=50, deadline=None)
 
 
-def told(name: str, *calls: tuple[Any, ...], question: dict[str, Any] | None = None, at_us: int = AT_US) -> Any:
+def value_of(name: str, *calls: tuple[Any, ...], question: dict[str, Any] | None = None, at_us: int = AT_US) -> Any:
     """The value after these updates, each a verb and its arguments; a microsecond apart."""
     kind = type_of(name)
     updates = [kind.parse(verb, rest, at_us + number) for number, (verb, *rest) in enumerate(calls)]
@@ -59,8 +59,8 @@ def whole(name: str, arguments: list[Json], shards: int = 1) -> tuple[CounterTyp
 
 
 def test_a_sum_counts_up_and_down_without_a_bound() -> None:
-    assert 2**70 + 1 - 7 == told("sum", ("add", 2**70), ("add",), ("add", -7))
-    assert -(10**1000) == told("sum", ("add", -(10**1000)))
+    assert 2**70 + 1 - 7 == value_of("sum", ("add", 2**70), ("add",), ("add", -7))
+    assert -(10**1000) == value_of("sum", ("add", -(10**1000)))
 
 
 # ---- product
@@ -69,7 +69,7 @@ def test_a_sum_counts_up_and_down_without_a_bound() -> None:
 @few
 @given(st.lists(st.one_of(st.integers(-9, 9), st.decimals(-9, 9, places=2)), max_size=12))
 def test_a_product_is_exact(factors: list[int | Decimal]) -> None:
-    value = told("product", *(("add", each if isinstance(each, int) else str(each)) for each in factors))
+    value = value_of("product", *(("add", each if isinstance(each, int) else str(each)) for each in factors))
     expected = Fraction(1)
     for each in factors:
         expected *= Fraction(each)
@@ -77,12 +77,15 @@ def test_a_product_is_exact(factors: list[int | Decimal]) -> None:
 
 
 def test_a_float_is_the_decimal_that_it_is_written_as() -> None:
-    assert Decimal("1.1025") == told("product", ("add", 1.05), ("add", 1.05)).number
+    assert Decimal("1.1025") == value_of("product", ("add", 1.05), ("add", 1.05)).number
 
 
 def test_zero_makes_a_product_zero_for_ever_and_exactly() -> None:
-    assert (0, True) == ((value := told("product", ("add", 0), ("add", -3), ("add", "1e300"))).number, value.exact)
-    assert "0" == str(told("product", ("add", "-0.0")).number)
+    assert (0, True) == (
+        (value := value_of("product", ("add", 0), ("add", -3), ("add", "1e300"))).number,
+        value.exact,
+    )
+    assert "0" == str(value_of("product", ("add", "-0.0")).number)
 
 
 def test_a_product_of_more_digits_than_it_keeps_is_rounded_and_reports_it() -> None:
@@ -99,10 +102,10 @@ def test_a_product_of_more_digits_than_it_keeps_is_rounded_and_reports_it() -> N
 
 def test_the_least_and_the_greatest_are_reported_with_their_witnesses() -> None:
     calls = [("add", 3, "b"), ("add", 12.5, "c"), ("add", 3.0, "a"), ("add", 12.5, "d"), ("add", 7)]
-    assert MinMaxValue(3, "a", 12.5, "c") == told("minmax", *calls)
-    assert MinMaxValue(3, "a", 12.5, "c") == told("minmax", *reversed(calls))
-    assert MinMaxValue(None, None, None, None) == told("minmax")
-    assert MinMaxValue(2**80, None, 2**80, None) == told("minmax", ("add", 2**80))
+    assert MinMaxValue(3, "a", 12.5, "c") == value_of("minmax", *calls)
+    assert MinMaxValue(3, "a", 12.5, "c") == value_of("minmax", *reversed(calls))
+    assert MinMaxValue(None, None, None, None) == value_of("minmax")
+    assert MinMaxValue(2**80, None, 2**80, None) == value_of("minmax", ("add", 2**80))
 
 
 # ---- times
@@ -132,8 +135,8 @@ def test_times_take_the_most_different_numbers_in_a_bounded_state() -> None:
     kind, state = whole("moments", [1.7e308, 5e-324, -1.7e308, 1])
     assert (4, 0.25, math.inf) == ((value := kind.value(state, {})).count, value.mean, value.variance)
     assert len(kind.dump(state)) < 1024
-    assert [None] * 5 == list(plain(told("moments")).values())[1:]  # type: ignore[union-attr]
-    assert (1, 0.0, None) == ((one := told("moments", ("add", 3))).count, one.variance, one.sample_variance)
+    assert [None] * 5 == list(plain(value_of("moments")).values())[1:]  # type: ignore[union-attr]
+    assert (1, 0.0, None) == ((one := value_of("moments", ("add", 3))).count, one.variance, one.sample_variance)
 
 
 # ---- register and set: the later wins
@@ -145,7 +148,7 @@ def test_the_later_write_wins_in_whatever_order_they_land() -> None:
     for order in ([early, late], [late, early]):
         value = kind.value(taken(kind, order), {})
         assert ("late", datetime(2023, 11, 14, 22, 13, 20, 1, tzinfo=UTC)) == (value.value, value.at)
-    assert (None, None) == ((none := told("register")).value, none.at)
+    assert (None, None) == ((none := value_of("register")).value, none.at)
 
 
 def test_of_two_writes_of_one_time_the_greater_bytes_win_everywhere() -> None:
@@ -205,7 +208,7 @@ def test_different_items_are_estimated_within_the_stated_error(name: str, count:
 
 
 def test_a_text_and_a_number_are_different_items() -> None:
-    assert 2 == round(told("distinct", ("add", "1", 1, "1")).estimate)
+    assert 2 == round(value_of("distinct", ("add", "1", 1, "1")).estimate)
 
 
 def test_audiences_report_which_process_is_in_both_in_either_and_in_one_alone() -> None:
@@ -236,9 +239,9 @@ def test_quantiles_are_within_the_stated_error_of_rank(shards: int) -> None:
 
 
 def test_few_numbers_have_exact_quantiles() -> None:
-    value = told("quantiles", *(("add", number) for number in range(1, 101)))
+    value = value_of("quantiles", *(("add", number) for number in range(1, 101)))
     assert ({0.5: 50.0, 0.9: 90.0, 0.99: 99.0}, 0.0) == (value.quantiles, value.rank_error)
-    assert (0, None, {}) == ((none := told("quantiles")).count, none.least, none.quantiles)
+    assert (0, None, {}) == ((none := value_of("quantiles")).count, none.least, none.quantiles)
 
 
 def test_the_most_frequent_items_are_found_and_their_counts_lie_where_is_reported() -> None:
@@ -309,7 +312,7 @@ def test_an_update_that_a_type_does_not_take_is_one_line_of_what_it_takes(
 @pytest.mark.parametrize("name", sorted(OURS))
 def test_a_question_that_a_type_does_not_know_is_refused(name: str) -> None:
     with pytest.raises(QuestionInvalid):
-        told(name, question={"colour": "red"})
+        value_of(name, question={"colour": "red"})
 
 
 def test_words_of_a_command_line_are_numbers_where_numbers_are_meant() -> None:

@@ -66,7 +66,7 @@ def names(of: Wanted) -> frozenset[str]:
     return frozenset(table.name for table in tables_of(of.resource, UUID(int=7)) or ())
 
 
-def found(of: Wanted, standing: Entry, **but: Any) -> CurrentState:
+def current_state(of: Wanted, standing: Entry, **but: Any) -> CurrentState:
     """All tables there and noted."""
     return replace(CurrentState(standing, there=names(of), noted=names(of)), **but)
 
@@ -106,19 +106,19 @@ def test_a_counter_has_no_lanes_to_be_made() -> None:
 
 @pytest.mark.parametrize("of", [QUEUE, COUNTER, wanted("{shards: 3, storage: {tables: shared}}")])
 def test_where_all_is_as_wanted_nothing_is_left_to_do(of: Wanted) -> None:
-    assert Decided() == decide(of, found(of, entry(of)))
+    assert Decided() == decide(of, current_state(of, entry(of)))
 
 
 def test_what_was_made_and_not_noted_is_noted_and_not_recreated() -> None:
     some = frozenset(sorted(names(QUEUE))[:2])
-    steps = decide(QUEUE, found(QUEUE, entry(QUEUE, EntryState.MAKING), there=some, noted=frozenset())).steps
+    steps = decide(QUEUE, current_state(QUEUE, entry(QUEUE, EntryState.MAKING), there=some, noted=frozenset())).steps
     assert names(QUEUE) - some == {step.table.name for step in steps if isinstance(step, CreateTable)}
     assert [names(QUEUE)] == [frozenset(step.names) for step in steps if isinstance(step, NoteTables)]
 
 
 def test_a_table_that_was_dropped_is_never_recreated_and_nothing_continues_without_it() -> None:
     lost = min(names(QUEUE))
-    decided = decide(QUEUE, found(QUEUE, entry(QUEUE, EntryState.MAKING), there=names(QUEUE) - {lost}))
+    decided = decide(QUEUE, current_state(QUEUE, entry(QUEUE, EntryState.MAKING), there=names(QUEUE) - {lost}))
     assert () == decided.steps
     assert [(lost, "dropped")] == [(drift.table, drift.actual) for drift in decided.by_hand]
 
@@ -126,7 +126,7 @@ def test_a_table_that_was_dropped_is_never_recreated_and_nothing_continues_witho
 def test_what_can_be_fixed_is_and_what_only_a_person_can_stops_the_rest() -> None:
     mendable = Drift("t", "gc_grace", "1", "2", DriftStatus.MENDABLE, "ALTER TABLE t ...")
     by_hand = Drift("t", "column c", "int", "text", DriftStatus.BY_HAND)
-    at = found(QUEUE, entry(QUEUE, EntryState.MAKING), drifts=(mendable, by_hand))
+    at = current_state(QUEUE, entry(QUEUE, EntryState.MAKING), drifts=(mendable, by_hand))
     decided = decide(QUEUE, at)
     assert (FixDrift("headgate", mendable),) == decided.steps
     assert (by_hand,) == decided.by_hand
@@ -134,7 +134,7 @@ def test_what_can_be_fixed_is_and_what_only_a_person_can_stops_the_rest() -> Non
 
 def test_another_number_of_shards_has_its_lanes_before_it_is_announced_and_is_made_sure_of() -> None:
     more = wanted("{shards: 5}")
-    steps = decide(more, found(more, entry(QUEUE))).steps
+    steps = decide(more, current_state(more, entry(QUEUE))).steps
     assert [DeclareEntry, MakeLanes, Announce, MakeSure] == kinds(steps)
     assert Generation(2, 5) == next(step.generation for step in steps if isinstance(step, MakeLanes))
     assert (2, 5) == next((step.number, step.shards) for step in steps if isinstance(step, Announce))
@@ -148,13 +148,13 @@ def announced(sure_us: int | None) -> Generations:
 def test_what_was_announced_is_made_sure_of_by_whichever_process_finds_it() -> None:
     more = wanted("{shards: 5}")
     standing = entry(more, generations=announced(None))
-    assert (MakeSure(standing, SKEW),) == decide(more, found(more, standing)).steps
+    assert (MakeSure(standing, SKEW),) == decide(more, current_state(more, standing)).steps
 
 
 def test_while_a_change_is_under_way_another_waits_and_states_until_when() -> None:
     sure_us = NOW + 2 * NOTICE_US
     other = wanted("{shards: 9}")
-    decided = decide(other, found(other, entry(other, generations=announced(sure_us))))
+    decided = decide(other, current_state(other, entry(other, generations=announced(sure_us))))
     assert () == decided.steps
     assert isinstance(decided.stopped, ChangeUnderWay)
     assert others_may_act_after(sure_us, SKEW) == decided.again_at_us
@@ -164,10 +164,10 @@ def test_once_a_change_is_over_it_is_turned_to_and_then_all_is_as_wanted() -> No
     more = wanted("{shards: 5}")
     standing = entry(more, generations=announced(NOW + NOTICE_US))
     over_us = others_may_act_after(NOW + NOTICE_US, SKEW)
-    assert () == decide(more, found(more, standing), now_us=over_us - 1).steps
-    assert (Turn(standing, SKEW),) == decide(more, found(more, standing), now_us=over_us).steps
+    assert () == decide(more, current_state(more, standing), now_us=over_us - 1).steps
+    assert (Turn(standing, SKEW),) == decide(more, current_state(more, standing), now_us=over_us).steps
     after = entry(more, generations=turned(standing.generations))
-    assert Decided() == decide(more, found(more, after), now_us=over_us)
+    assert Decided() == decide(more, current_state(more, after), now_us=over_us)
 
 
 def test_of_an_engine_that_is_not_supported_there_is_an_entry_and_nothing_else() -> None:
@@ -184,28 +184,30 @@ def test_dedicated_tables_past_the_bound_are_refused_before_there_is_an_entry() 
 
 def test_of_another_owner_nothing_is_changed_unless_it_is_to_be_adopted() -> None:
     standing = entry(QUEUE, owner="cli/headgate")
-    assert isinstance(decide(QUEUE, found(QUEUE, standing)).stopped, OwnedByAnother)
-    assert (Adopt(standing, OURS, QUEUE.document),) == decide(QUEUE, found(QUEUE, standing), adopting=True).steps
+    assert isinstance(decide(QUEUE, current_state(QUEUE, standing)).stopped, OwnedByAnother)
+    assert (Adopt(standing, OURS, QUEUE.document),) == decide(
+        QUEUE, current_state(QUEUE, standing), adopting=True
+    ).steps
 
 
 def test_what_was_retained_by_mistake_is_taken_back_by_its_owner() -> None:
     standing = entry(QUEUE, EntryState.RETAINED)
-    assert (Adopt(standing, OURS, QUEUE.document),) == decide(QUEUE, found(QUEUE, standing)).steps
+    assert (Adopt(standing, OURS, QUEUE.document),) == decide(QUEUE, current_state(QUEUE, standing)).steps
 
 
 def test_a_name_that_is_being_given_up_is_waited_for() -> None:
-    decided = decide(QUEUE, found(QUEUE, entry(QUEUE, EntryState.DELETING, owner="operator/c1/u0")))
+    decided = decide(QUEUE, current_state(QUEUE, entry(QUEUE, EntryState.DELETING, owner="operator/c1/u0")))
     assert ((), BeingDeleted) == (decided.steps, type(decided.stopped))
 
 
 def test_a_fixed_field_is_refused_with_its_name() -> None:
-    decided = decide(wanted("{shards: 3, engine: extent}"), found(QUEUE, entry(QUEUE)))
+    decided = decide(wanted("{shards: 3, engine: extent}"), current_state(QUEUE, entry(QUEUE)))
     assert () == decided.steps
     assert "engine is fixed" in str(decided.stopped)
 
 
 def test_a_home_elsewhere_is_refused() -> None:
-    assert "DATA_CENTER=dc1" in str(decide(QUEUE, found(QUEUE, entry(QUEUE)), data_center="dc2").stopped)
+    assert "DATA_CENTER=dc1" in str(decide(QUEUE, current_state(QUEUE, entry(QUEUE)), data_center="dc2").stopped)
 
 
 # ---- removal
@@ -213,15 +215,15 @@ def test_a_home_elsewhere_is_refused() -> None:
 
 def test_nothing_is_removed_before_everybody_has_heard_that_it_will_be() -> None:
     standing = entry(QUEUE)
-    assert (MarkDeleting(standing),) == decide_removal(standing, found(QUEUE, standing), now_us=NOW).steps
+    assert (MarkDeleting(standing),) == decide_removal(standing, current_state(QUEUE, standing), now_us=NOW).steps
     marked = replace(standing, state=EntryState.DELETING)
-    waiting = decide_removal(marked, found(QUEUE, marked), now_us=NOW + HEARD_AFTER_US - 1)
+    waiting = decide_removal(marked, current_state(QUEUE, marked), now_us=NOW + HEARD_AFTER_US - 1)
     assert ((), NOW + HEARD_AFTER_US) == (waiting.steps, waiting.again_at_us)
 
 
 def test_dedicated_tables_are_noted_dropped_and_then_the_name_is_free() -> None:
     marked = entry(QUEUE, EntryState.DELETING)
-    at = found(QUEUE, marked, noted=frozenset())
+    at = current_state(QUEUE, marked, noted=frozenset())
     steps = decide_removal(marked, at, now_us=NOW + HEARD_AFTER_US).steps
     assert [NoteTables, DropTable, Forget] == kinds(steps)
     assert names(QUEUE) == {step.name for step in steps if isinstance(step, DropTable)}
@@ -230,12 +232,14 @@ def test_dedicated_tables_are_noted_dropped_and_then_the_name_is_free() -> None:
 def test_of_shared_tables_only_its_own_rows_go() -> None:
     shared = wanted("{storage: {tables: shared}}")
     marked = entry(shared, EntryState.DELETING)
-    steps = decide_removal(marked, found(shared, marked), now_us=NOW + HEARD_AFTER_US).steps
+    steps = decide_removal(marked, current_state(shared, marked), now_us=NOW + HEARD_AFTER_US).steps
     assert (ForgetRows("timeline", marked), Forget(marked)) == steps
 
 
 def test_a_removal_that_was_broken_off_continues_with_what_is_left() -> None:
     marked = entry(QUEUE, EntryState.DELETING)
     left = max(names(QUEUE))
-    steps = decide_removal(marked, found(QUEUE, marked, there=frozenset({left})), now_us=NOW + HEARD_AFTER_US).steps
+    steps = decide_removal(
+        marked, current_state(QUEUE, marked, there=frozenset({left})), now_us=NOW + HEARD_AFTER_US
+    ).steps
     assert (DropTable(marked, "headgate", left), Forget(marked)) == steps

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dev.cluster.choice import Choice
-from dev.demo import main, require_containers, tell_plan
+from dev.demo import main, print_plan, require_containers
 from dev.demo_day import MESSAGES
-from dev.demo_ground import SHOP, Asked, Begun, secret_of, values_for, version
+from dev.demo_setup import SHOP, Asked, Begun, secret_of, values_for, version
 from headgate.api.loader import read_files
 from headgate.errors import EnvironmentProblem, InvalidRequest
 
@@ -28,12 +28,12 @@ def test_a_cluster_that_is_named_needs_a_registry_that_it_pulls_from() -> None:
 def test_it_begins_by_saying_which_cluster_and_why_what_it_takes_and_what_is_quicker(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tell_plan(Choice("node", "no Docker engine runs, and we are root"))
+    print_plan(Choice("node", "no Docker engine runs, and we are root"))
     text = capsys.readouterr().out
     assert "node: no Docker engine runs, and we are root" in text
     assert f"{MESSAGES:,} messages" in text
     assert "First one message" not in text
-    tell_plan(Choice("node", "this user is root"), builds=True)
+    print_plan(Choice("node", "this user is root"), builds=True)
     text = capsys.readouterr().out
     assert "First one message is handled on this machine, without Kubernetes" in text
 

@@ -13,8 +13,8 @@ from dev.cluster import spark_operator
 from dev.cluster.choice import Choice
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.oci import Layer, Run, Source, assemble, write_layer
-from dev.demo import tell_plan
-from dev.demo_ground import BULK
+from dev.demo import print_plan
+from dev.demo_setup import BULK
 from dev.demo_shell import Shell
 from dev.demo_spark import JOB, MESSAGES, NAME, Drain, require_spark_operator
 from headgate.api.loader import read_files
@@ -29,8 +29,10 @@ PODS = "n-driver 1/1 Running 0 1s\nn-exec-1 1/1 Running 0 1s\n"
 class Cluster:
     """A kubectl with prepared answers."""
 
-    def __init__(self, told: dict[str, Any], *, backlog: int = 0, pods: str = PODS, state: str = "COMPLETED") -> None:
-        self._queue = {"status": {"bulk": {JOB: told}, "backlog": backlog}}
+    def __init__(
+        self, report: dict[str, Any], *, backlog: int = 0, pods: str = PODS, state: str = "COMPLETED"
+    ) -> None:
+        self._queue = {"status": {"bulk": {JOB: report}, "backlog": backlog}}
         self._application = {"metadata": {"name": "n"}, "status": {"applicationState": {"state": state}}}
         self._pods = pods
 
@@ -67,7 +69,7 @@ def end_of(person: Person) -> None:
     drain = Drain(cast("Shell", person))
     drain._launch()
     drain._work()
-    drain._look()
+    drain._inspect()
 
 
 def test_all_that_was_put_is_done_by_a_driver_and_executors() -> None:
@@ -92,7 +94,7 @@ def test_what_did_not_go_well_is_reported(person: Person, message: str) -> None:
 
 
 def test_it_states_beforehand_that_spark_comes(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_plan(Choice("node", "this user is root"), spark=True)
+    print_plan(Choice("node", "this user is root"), spark=True)
     assert f"{MESSAGES:,} more, which Spark drains" in capsys.readouterr().out
 
 

@@ -163,9 +163,9 @@ def test_the_code_has_what_a_page_names(page: str) -> None:
     ],
 )
 def test_a_name_that_the_code_lacks_is_found(text: str, missing: str) -> None:
-    found = [*missing_names(text), *missing_commands(text)]
-    assert len(found) == 1
-    assert missing in found[0]
+    entries = [*missing_names(text), *missing_commands(text)]
+    assert len(entries) == 1
+    assert missing in entries[0]
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def figures_in(text: str, *, all_times: bool = False) -> set[str]:
     """Rates, sizes in memory, and the times of sentences that present them as measured."""
     plain = re.sub(r"`[^`\n]*`", "", _FENCED.sub("", text))
     sentences = [each for each in _SENTENCE_END.split(plain) if all_times or _IS_MEASURED.search(each)]
-    found = [*_MEASURED.findall(plain), *(time for each in sentences for time in _TIME.findall(each))]
-    return {" ".join(each) for each in found}
+    entries = [*_MEASURED.findall(plain), *(time for each in sentences for time in _TIME.findall(each))]
+    return {" ".join(each) for each in entries}
 
 
 def quoting_pages() -> list[str]:

@@ -34,7 +34,7 @@ TABLE = Table(
 )
 
 
-def found(table: Table = TABLE) -> ActualTable:
+def actual_table(table: Table = TABLE) -> ActualTable:
     """A table as a server describes it that made exactly this."""
     return ActualTable(
         table.name,
@@ -56,15 +56,15 @@ def only(drifts: tuple[Drift, ...]) -> Drift:
 
 def without(name: str) -> ActualTable:
     """The table with a column missing."""
-    return replace(found(), columns=tuple(column for column in found().columns if column.name != name))
+    return replace(actual_table(), columns=tuple(column for column in actual_table().columns if column.name != name))
 
 
 def test_a_table_as_it_was_declared_has_no_drift() -> None:
-    assert () == compare(KEYSPACE, TABLE, found())
+    assert () == compare(KEYSPACE, TABLE, actual_table())
 
 
 def test_options_that_were_not_declared_are_the_owners() -> None:
-    theirs = replace(found(), compression={**found().compression, "chunk_length_in_kb": "64"})
+    theirs = replace(actual_table(), compression={**actual_table().compression, "chunk_length_in_kb": "64"})
     assert () == compare(KEYSPACE, TABLE, theirs)
 
 
@@ -97,38 +97,38 @@ def test_a_missing_key_column_cannot_be_fixed(name: str) -> None:
     ],
 )
 def test_a_column_of_another_type_kind_place_or_order_is_reported_and_never_changed(column: ActualColumn) -> None:
-    columns = tuple(column if each.name == column.name else each for each in found().columns)
-    drift = only(compare(KEYSPACE, TABLE, replace(found(), columns=columns)))
+    columns = tuple(column if each.name == column.name else each for each in actual_table().columns)
+    drift = only(compare(KEYSPACE, TABLE, replace(actual_table(), columns=columns)))
     assert (DriftStatus.BY_HAND, f"column {column.name}", None) == (drift.standing, drift.what, drift.cql)
 
 
 def test_a_column_that_is_not_declared_is_no_drift_since_nothing_is_dropped() -> None:
-    newer = replace(found(), columns=(*found().columns, ActualColumn("later", "text", Kind.REGULAR)))
+    newer = replace(actual_table(), columns=(*actual_table().columns, ActualColumn("later", "text", Kind.REGULAR)))
     assert () == compare(KEYSPACE, TABLE, newer)
 
 
 def test_a_further_column_in_the_key_is_reported() -> None:
-    wider = replace(found(), columns=(*found().columns, ActualColumn("e", "text", Kind.CLUSTERING, 2)))
+    wider = replace(actual_table(), columns=(*actual_table().columns, ActualColumn("e", "text", Kind.CLUSTERING, 2)))
     assert DriftStatus.BY_HAND == only(compare(KEYSPACE, TABLE, wider)).standing
 
 
 @pytest.mark.parametrize("gc_grace_s", [0, 3600, 86_399, TABLE.gc_grace_s - 1])
 def test_gc_grace_below_what_was_declared_is_raised(gc_grace_s: int) -> None:
-    drift = only(compare(KEYSPACE, TABLE, replace(found(), gc_grace_s=gc_grace_s)))
+    drift = only(compare(KEYSPACE, TABLE, replace(actual_table(), gc_grace_s=gc_grace_s)))
     assert "ALTER TABLE shop.things WITH gc_grace_seconds = 864000" == drift.cql
 
 
 def test_gc_grace_is_never_lowered() -> None:
-    assert () == compare(KEYSPACE, TABLE, replace(found(), gc_grace_s=TABLE.gc_grace_s * 2))
+    assert () == compare(KEYSPACE, TABLE, replace(actual_table(), gc_grace_s=TABLE.gc_grace_s * 2))
 
 
 @pytest.mark.parametrize(
     ("theirs", "what"),
     [
-        (replace(found(), comment="theirs"), "comment"),
-        (replace(found(), default_ttl_s=60), "default_time_to_live"),
-        (replace(found(), compaction={"class": "SizeTieredCompactionStrategy"}), "compaction"),
-        (replace(found(), compression={"enabled": "false"}), "compression"),
+        (replace(actual_table(), comment="theirs"), "comment"),
+        (replace(actual_table(), default_ttl_s=60), "default_time_to_live"),
+        (replace(actual_table(), compaction={"class": "SizeTieredCompactionStrategy"}), "compaction"),
+        (replace(actual_table(), compression={"enabled": "false"}), "compression"),
     ],
 )
 def test_other_options_are_set_back(theirs: ActualTable, what: str) -> None:
@@ -139,7 +139,7 @@ def test_other_options_are_set_back(theirs: ActualTable, what: str) -> None:
 
 
 def test_a_drift_reads_as_one_line_with_what_was_done_about_it() -> None:
-    drift = only(compare(KEYSPACE, TABLE, replace(found(), gc_grace_s=60)))
+    drift = only(compare(KEYSPACE, TABLE, replace(actual_table(), gc_grace_s=60)))
     assert "things: gc_grace_seconds is 60, should be 864000 (repaired)" == str(drift.fixed())
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.expiry import Promise, PromiseBroken, is_separated, others_may_act, others_may_act_after
 
-MOMENTS = st.integers(min_value=0, max_value=4_000_000_000_000_000)
+TIMES = st.integers(min_value=0, max_value=4_000_000_000_000_000)
 SPANS = st.integers(min_value=0, max_value=100_000_000)
 SKEWS = st.integers(min_value=0, max_value=5_000_000)
 
@@ -24,7 +24,7 @@ def two_clocks(draw: st.DrawFn) -> tuple[int, int, int]:
     return skew_us, writer_us, other_us
 
 
-@given(two_clocks(), MOMENTS, st.integers(1, 100_000_000), SPANS, st.data())
+@given(two_clocks(), TIMES, st.integers(1, 100_000_000), SPANS, st.data())
 def test_the_writers_last_act_is_before_the_others_first(
     clocks: tuple[int, int, int], sent: int, lasts: int, late: int, data: st.DataObject
 ) -> None:
@@ -36,7 +36,7 @@ def test_the_writers_last_act_is_before_the_others_first(
     assert wrote_at < others_at
 
 
-@given(two_clocks(), MOMENTS, st.integers(1, 100_000_000), SPANS, st.data())
+@given(two_clocks(), TIMES, st.integers(1, 100_000_000), SPANS, st.data())
 def test_a_margin_and_a_wait_that_cover_the_skew_together_separate_as_well(
     clocks: tuple[int, int, int], sent: int, lasts: int, late: int, data: st.DataObject
 ) -> None:
@@ -50,7 +50,7 @@ def test_a_margin_and_a_wait_that_cover_the_skew_together_separate_as_well(
     assert wrote_at < others_at
 
 
-@given(SKEWS.filter(bool), MOMENTS, SPANS)
+@given(SKEWS.filter(bool), TIMES, SPANS)
 def test_waiting_a_microsecond_less_than_the_skew_would_not_do(skew_us: int, sent: int, lasts: int) -> None:
     assume(lasts > 0)
     promise = Promise(sent, lasts)
@@ -62,7 +62,7 @@ def test_waiting_a_microsecond_less_than_the_skew_would_not_do(skew_us: int, sen
     assert not is_separated(margin_us=0, wait_us=skew_us - 1, skew_us=skew_us)
 
 
-@given(MOMENTS, st.integers(1, 3600), SKEWS, st.integers(0, 999_999))
+@given(TIMES, st.integers(1, 3600), SKEWS, st.integers(0, 999_999))
 def test_a_ttl_ends_at_no_coordinator_before_its_owner_is_silent(
     sent: int, ttl_s: int, skew_us: int, fraction: int
 ) -> None:

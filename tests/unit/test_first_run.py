@@ -218,10 +218,10 @@ def test_a_build_that_fails_ends_all_other_builds_and_is_one_line(
 ) -> None:
     build, _ = started_build(monkeypatch, tmp_path, "[sleep, fail]")
     began_s = time.monotonic()
-    with pytest.raises(EnvironmentProblem, match="Kubernetes could not be built") as found:
+    with pytest.raises(EnvironmentProblem, match="Kubernetes could not be built") as result:
         build.wait()
-    assert "no disk" in str(found.value)
-    assert "\n" not in str(found.value)
+    assert "no disk" in str(result.value)
+    assert "\n" not in str(result.value)
     assert time.monotonic() - began_s < 60
     assert not (tmp_path / "demo-build.pid").exists()
 

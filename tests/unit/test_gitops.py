@@ -64,7 +64,7 @@ def ready_of(document: dict[str, Any]) -> dict[str, Any]:
     return ready
 
 
-def told(document: dict[str, Any]) -> tuple[str, str, str]:
+def verdicts(document: dict[str, Any]) -> tuple[str, str, str]:
     return argo_health(document)[0], kstatus(document), flux_health(document)
 
 
@@ -89,7 +89,7 @@ def test_each_golden_status_is_reported_as_its_reason_is_meant() -> None:
     judged = {name: document for name, document in documents().items() if is_of_this_generation(document)}
     assert len(judged) > 80
     assert {name: EXPECTED[ready_of(one)["reason"]] for name, one in judged.items()} == {
-        name: told(one) for name, one in judged.items()
+        name: verdicts(one) for name, one in judged.items()
     }
 
 
@@ -108,13 +108,13 @@ def test_every_reason_of_ready_is_expected_somehow_and_as_the_page_of_conditions
 def test_before_the_first_status_nobody_but_kstatus_alone_takes_it_for_done() -> None:
     document = settled()
     del document["status"]
-    assert ("Progressing", "Current", "asked again") == told(document)
+    assert ("Progressing", "Current", "asked again") == verdicts(document)
 
 
 def test_a_change_that_the_operator_has_not_seen_is_under_way_whatever_the_status_states() -> None:
     document = settled()
     document["metadata"]["generation"] += 1
-    assert UNDER_WAY == told(document)
+    assert UNDER_WAY == verdicts(document)
 
 
 def test_a_resource_that_is_deleted_while_all_is_well_is_under_way_for_argo_cd() -> None:
@@ -125,14 +125,14 @@ def test_a_resource_that_is_deleted_while_all_is_well_is_under_way_for_argo_cd()
 
 
 def test_ready_that_is_not_known_is_under_way() -> None:
-    assert UNDER_WAY == told(with_condition("Ready", "Unknown", "Progressing"))
+    assert UNDER_WAY == verdicts(with_condition("Ready", "Unknown", "Progressing"))
 
 
 @pytest.mark.parametrize("type_", ["RepairHealthy", "BulkReady", "CollectionHealthy"])
 def test_what_does_not_enter_ready_is_reported_and_stops_no_rollout(type_: str) -> None:
     reason = next(one.value for one in REASONS_OF[type_] if "Failing" in one.value)
     document = with_condition(type_, "False", reason)
-    assert EXPECTED["Reconciled"] == told(document)
+    assert EXPECTED["Reconciled"] == verdicts(document)
     assert argo_health(document)[1].endswith(f"{reason}: as declared")
 
 

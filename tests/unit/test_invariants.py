@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.engines.contract import Ack, Cancelled, Delivery, Nack, NewMessage, Settled, Stats
+from headgate.engines.contract import Ack, Cancelled, Delivery, NackDelivery, NewMessage, Settled, Stats
 from tests.invariants import SECOND_US, Ledger
 
 START_US = 1_000 * SECOND_US
@@ -56,7 +56,7 @@ class Day:
         self.later(1)
         return result.receipt
 
-    def settle(self, settle: Ack | Nack, how: Settled | None = Settled.DONE) -> None:
+    def settle(self, settle: Ack | NackDelivery, how: Settled | None = Settled.DONE) -> None:
         """A settle and its answer, if there was one."""
         words = self.ledger.settling("worker", [settle])
         self.later(1)
@@ -79,7 +79,7 @@ def all_well(day: Day) -> None:
     day.ledger.cancelling("d")
     day.ledger.cancel_answered("d", Cancelled.CANCELLED)
     first = day.deliver("a")
-    day.settle(Nack(first, delay_us=3 * SECOND_US))
+    day.settle(NackDelivery(first, delay_us=3 * SECOND_US))
     day.later(3)
     day.settle(Ack(day.deliver("a", 2)))
     day.settle(Ack(day.deliver("c")), None)
@@ -117,22 +117,22 @@ def done_twice_by_a_job_and_a_consumer(day: Day) -> None:
     """A job that borrowed it was answered done, and so was a consumer."""
     day.put("a")
     receipt = day.deliver("a")
-    _settle_lent(day, "a")
+    _settle_reserved(day, "a")
     day.settle(Ack(receipt))
 
 
 def back_from_a_job(day: Day) -> None:
     """It comes after a job had settled it."""
     day.put("a")
-    _settle_lent(day, "a")
+    _settle_reserved(day, "a")
     day.deliver("a")
 
 
-def _settle_lent(day: Day, message_id: str) -> None:
+def _settle_reserved(day: Day, message_id: str) -> None:
     async def done() -> Settled:
         return Settled.DONE
 
-    asyncio.run(day.ledger.settle_lent(done, [message_id], "job"))  # type: ignore[arg-type]
+    asyncio.run(day.ledger.settle_reserved(done, [message_id], "job"))  # type: ignore[arg-type]
     day.later(1)
 
 
@@ -164,7 +164,7 @@ def earlier_than_asked(day: Day) -> None:
 def early_after_a_nack(day: Day) -> None:
     """It comes before the delay is over."""
     day.put("a")
-    day.settle(Nack(day.deliver("a"), delay_us=10 * SECOND_US))
+    day.settle(NackDelivery(day.deliver("a"), delay_us=10 * SECOND_US))
     day.settle(Ack(day.deliver("a", 2)))
 
 
@@ -328,7 +328,7 @@ def test_what_came_of_a_put_without_an_answer_need_not_come_again_once_purged(
 ) -> None:
     day = Day()
     day.ledger.not_acknowledged(day.ledger.trying([NewMessage(b"a")], "producer"), TimeoutError())
-    day.settle(Nack(day.deliver("a", put_us=START_US), delay_us=15 * SECOND_US))
+    day.settle(NackDelivery(day.deliver("a", put_us=START_US), delay_us=15 * SECOND_US))
     purge = day.ledger.purging()
     if purged_to_us is not None:
         day.ledger.purged(purge, purged_to_us)

@@ -153,8 +153,8 @@ class _Operator(BaseHTTPRequestHandler):
         self.server.posted.append(document)
         self._answer(200, self.server.plan_of(document))
 
-    def _answer(self, status: int, told: Any) -> None:
-        body = json.dumps(told).encode()
+    def _answer(self, status: int, report: Any) -> None:
+        body = json.dumps(report).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -24,7 +24,7 @@ def row(order: int, count: int = 3, **more: Any) -> LaneRow:
     return LaneRow(key=b"row%d" % order, order=order, count=count, size_bytes=100, **more)
 
 
-def books_with(*rows: LaneRow, terms: DeliveryTerms = TERMS) -> DeliveryState:
+def state_with(*rows: LaneRow, terms: DeliveryTerms = TERMS) -> DeliveryState:
     """Books into which these rows were read at time 0."""
     delivery_state = DeliveryState(terms, epoch=7)
     for each in rows:
@@ -52,24 +52,24 @@ def places(given: list[HandOut]) -> list[tuple[int, int, int]]:
 
 
 def test_messages_are_given_in_the_order_of_the_lane() -> None:
-    delivery_state = books_with(row(1, 2), row(2, 2))
+    delivery_state = state_with(row(1, 2), row(2, 2))
     assert [(1, 0, 1), (1, 1, 1), (2, 0, 1)] == places(give(delivery_state, 3))
 
 
 def test_nothing_is_given_beyond_reach() -> None:
-    delivery_state = books_with(row(1, 1), row(2, 1))
+    delivery_state = state_with(row(1, 1), row(2, 1))
     assert [(1, 0, 1)] == places(delivery_state.hand_out(9, now_us=0, visibility_us=SECOND, reach=1))
 
 
 def test_what_is_not_settled_in_time_comes_again_with_the_next_attempt() -> None:
-    delivery_state = books_with(row(1, 1))
+    delivery_state = state_with(row(1, 1))
     give(delivery_state)
     assert [] == give(delivery_state, now_us=SECOND - 1)
     assert [(1, 0, 2)] == places(give(delivery_state, now_us=SECOND))
 
 
 def test_the_receipt_of_an_earlier_delivery_is_stale() -> None:
-    delivery_state = books_with(row(1, 1))
+    delivery_state = state_with(row(1, 1))
     (first,) = give(delivery_state)
     (second,) = give(delivery_state, now_us=SECOND)
     assert not delivery_state.ack(b"row1", 0, first.attempt)
@@ -78,7 +78,7 @@ def test_the_receipt_of_an_earlier_delivery_is_stale() -> None:
 
 
 def test_the_position_passes_only_what_is_durable() -> None:
-    delivery_state = books_with(row(1, 1), row(2, 1))
+    delivery_state = state_with(row(1, 1), row(2, 1))
     one, two = give(delivery_state)
     delivery_state.ack(two.row.key, 0, 1)
     delivery_state.durable(delivery_state.take_pending_facts())
@@ -89,7 +89,7 @@ def test_the_position_passes_only_what_is_durable() -> None:
 
 
 def test_facts_whose_write_failed_are_reported_again() -> None:
-    delivery_state = books_with(row(1, 1))
+    delivery_state = state_with(row(1, 1))
     (one,) = give(delivery_state)
     delivery_state.ack(one.row.key, 0, 1)
     delivery_state.give_back(delivery_state.take_pending_facts())
@@ -110,7 +110,7 @@ def test_attempts_and_hidden_messages_survive_a_change_of_owner() -> None:
 
 
 def test_redeliveries_and_long_visibilities_are_reported_to_the_next_owner() -> None:
-    delivery_state = books_with(row(1, 1), row(2, 1))
+    delivery_state = state_with(row(1, 1), row(2, 1))
     give(delivery_state, 1)
     assert not delivery_state.has_pending_facts()
     give(delivery_state, 1, visibility_us=60 * SECOND)
@@ -120,7 +120,7 @@ def test_redeliveries_and_long_visibilities_are_reported_to_the_next_owner() -> 
 
 
 def test_a_short_nack_after_a_long_extension_is_the_word_that_counts() -> None:
-    delivery_state = books_with(row(1, 1))
+    delivery_state = state_with(row(1, 1))
     (one,) = give(delivery_state)
     delivery_state.extend(one.row.key, 0, 1, until_us=3600 * SECOND, now_us=0)
     changes = delivery_state.take_pending_facts()
@@ -131,7 +131,7 @@ def test_a_short_nack_after_a_long_extension_is_the_word_that_counts() -> None:
 
 
 def test_a_message_received_too_often_goes_to_the_dead_letters_and_is_then_settled() -> None:
-    delivery_state = books_with(row(1, 1))
+    delivery_state = state_with(row(1, 1))
     for attempt in (1, 2, 3):
         (one,) = give(delivery_state)
         delivery_state.nack(one.row.key, 0, attempt, delay_us=0, reason="boom", now_us=0)
@@ -146,7 +146,7 @@ def test_a_message_received_too_often_goes_to_the_dead_letters_and_is_then_settl
 
 
 def test_a_long_backoff_never_holds_the_position() -> None:
-    delivery_state = books_with(row(1, 1))
+    delivery_state = state_with(row(1, 1))
     (one,) = give(delivery_state)
     delivery_state.nack(one.row.key, 0, 1, delay_us=3600 * SECOND, reason="later", now_us=0)
     (move,) = delivery_state.take_moves()
@@ -161,7 +161,7 @@ def test_attack_D1_a_new_owner_finishes_the_copy_whose_place_is_fixed() -> None:
 
 
 def test_attack_C1_a_failed_message_holds_its_group_and_no_other() -> None:
-    delivery_state = books_with(row(1, 3, groups=[b"a", b"a", b"b"]))
+    delivery_state = state_with(row(1, 3, groups=[b"a", b"a", b"b"]))
     first, other = give(delivery_state)
     assert [(1, 0, 1), (1, 2, 1)] == places([first, other])
     delivery_state.nack(first.row.key, 0, 1, delay_us=3600 * SECOND, reason="", now_us=0)
@@ -207,7 +207,7 @@ def test_where_a_charge_cannot_be_borne_suspects_come_alone_from_the_first() -> 
 
 def test_attack_E4_too_much_settled_above_one_message_holds_the_lane() -> None:
     terms = DeliveryTerms(max_receives=3, hold_us_max=0, remembered_us=SECOND, holes_max=2)
-    delivery_state = books_with(*(row(order, 1) for order in range(6)), terms=terms)
+    delivery_state = state_with(*(row(order, 1) for order in range(6)), terms=terms)
     blocker, *rest = give(delivery_state, 4)
     ack(delivery_state, *rest)
     assert delivery_state.is_held() and [] == give(delivery_state)
@@ -217,7 +217,7 @@ def test_attack_E4_too_much_settled_above_one_message_holds_the_lane() -> None:
 
 
 def test_a_lent_range_is_not_given_and_not_passed_and_comes_back() -> None:
-    delivery_state = books_with(*(row(order, 1) for order in range(4)))
+    delivery_state = state_with(*(row(order, 1) for order in range(4)))
     (mine,) = give(delivery_state, 1)
     delivery_state.lend(0, 2)
     assert [(0, 0, 1)] == [(it.order, index, attempt) for it, index, attempt in delivery_state.open_in_reservation()]
@@ -230,7 +230,7 @@ def test_a_lent_range_is_not_given_and_not_passed_and_comes_back() -> None:
 
 def test_a_range_that_was_given_back_is_not_given_before_it_is_known_what_was_settled_there() -> None:
     """Also where the job has borrowed the next one by then: its owner may hear of both at once."""
-    delivery_state = books_with(*(row(order, 1) for order in range(6)))
+    delivery_state = state_with(*(row(order, 1) for order in range(6)))
     delivery_state.lend(0, 1)
     delivery_state.lend(2, 3)
     assert [(4, 0, 1)] == places(give(delivery_state, 1))
@@ -244,7 +244,7 @@ def test_a_range_that_was_given_back_is_not_given_before_it_is_known_what_was_se
 
 
 def test_what_is_on_its_way_to_another_place_stays_ours_in_a_lent_range() -> None:
-    delivery_state = books_with(row(0, 2), terms=replace(TERMS, max_receives=1))
+    delivery_state = state_with(row(0, 2), terms=replace(TERMS, max_receives=1))
     first, second = give(delivery_state)
     assert delivery_state.nack(first.row.key, first.index, 1, delay_us=0, reason="no", now_us=0)
     ack(delivery_state, second)
@@ -253,7 +253,7 @@ def test_what_is_on_its_way_to_another_place_stays_ours_in_a_lent_range() -> Non
 
 
 def test_attack_D10_a_purge_voids_what_is_open_and_frees_the_groups_behind() -> None:
-    delivery_state = books_with(row(1, 3, groups=[b"a", b"a", b"a"]))
+    delivery_state = state_with(row(1, 3, groups=[b"a", b"a", b"a"]))
     (first,) = give(delivery_state)
     delivery_state.strike(first.row, 0b011)
     assert not delivery_state.ack(b"row1", 0, 1)
@@ -262,7 +262,7 @@ def test_attack_D10_a_purge_voids_what_is_open_and_frees_the_groups_behind() -> 
 
 
 def test_a_purge_ends_copies_that_are_under_way_and_which_process_writes_them_disturbs_nothing() -> None:
-    delivery_state = books_with(row(1, 2), terms=replace(TERMS, max_receives=1))
+    delivery_state = state_with(row(1, 2), terms=replace(TERMS, max_receives=1))
     first, second = give(delivery_state)
     for each in (first, second):
         delivery_state.nack(each.row.key, each.index, 1, delay_us=0, reason="no", now_us=0)
@@ -363,7 +363,7 @@ class AnyLife(RuleBasedStateMachine):
             assert {place for place in self.messages if place[0] == each.order} <= self.settled
 
     @invariant()
-    def the_books_balance(self) -> None:
+    def counts_balance(self) -> None:
         assert len(self.open) == self.delivery_state.in_flight
         kept = sum(each.size_bytes for each in self.delivery_state.rows())
         assert kept == self.delivery_state.bytes_held
@@ -375,7 +375,7 @@ TestAnyLife = AnyLife.TestCase
 
 
 def test_what_is_given_back_without_charge_is_the_same_attempt_again() -> None:
-    delivery_state = books_with(row(1, 1))
+    delivery_state = state_with(row(1, 1))
     (one,) = give(delivery_state)
     assert delivery_state.nack(one.row.key, 0, 1, delay_us=0, reason="", now_us=0, charged=False)
     (again,) = give(delivery_state)
@@ -388,14 +388,14 @@ def test_what_is_given_back_without_charge_is_the_same_attempt_again() -> None:
 
 
 def test_without_charge_is_also_a_copy_that_comes_much_later() -> None:
-    delivery_state = books_with(row(1, 1))
+    delivery_state = state_with(row(1, 1))
     (one,) = give(delivery_state)
     delivery_state.nack(one.row.key, 0, 1, delay_us=3600 * SECOND, reason="", now_us=0, charged=False)
     assert [(Why.RETRY, 0)] == [(move.why, move.attempt) for move in delivery_state.take_moves()]
 
 
 def test_what_is_rejected_is_a_dead_letter_at_once() -> None:
-    delivery_state = books_with(row(1, 1))
+    delivery_state = state_with(row(1, 1))
     (one,) = give(delivery_state)
     assert delivery_state.reject(one.row.key, 0, 1, delay_us=SECOND, reason="no such person", now_us=0)
     assert not delivery_state.reject(one.row.key, 0, 1, delay_us=SECOND, reason="", now_us=0)
@@ -414,7 +414,7 @@ def test_what_is_rejected_comes_again_where_there_is_no_queue_for_it() -> None:
 
 
 def test_what_was_handed_out_together_is_reported_together() -> None:
-    delivery_state = books_with(row(1, 300))
+    delivery_state = state_with(row(1, 300))
     give(delivery_state, 200, visibility_us=60 * SECOND)
     ((_, facts),) = delivery_state.take_pending_facts().by_row()
     assert dict.fromkeys(range(200), Tried(7, 0, 1, 60 * SECOND)) == facts.tried
@@ -434,7 +434,7 @@ class Content:
 def test_a_row_that_was_passed_is_not_kept_for_the_visibility_it_had() -> None:
     content = Content()
     gone = weakref.ref(content)
-    delivery_state = books_with(row(1, 3, content=content))
+    delivery_state = state_with(row(1, 3, content=content))
     del content
     ack(delivery_state, *give(delivery_state, 3))
     delivery_state.advance()
@@ -443,7 +443,7 @@ def test_a_row_that_was_passed_is_not_kept_for_the_visibility_it_had() -> None:
 
 
 def test_of_messages_handed_out_together_each_has_its_own_end() -> None:
-    delivery_state = books_with(row(1, 4))
+    delivery_state = state_with(row(1, 4))
     given = give(delivery_state, 4)
     assert delivery_state.extend(b"row1", 2, 1, until_us=5 * SECOND, now_us=0)
     ack(delivery_state, given[1])

@@ -92,13 +92,15 @@ def test_of_a_template_the_environment_of_the_worker_is_used_and_the_rest_is_nam
 
 def test_a_template_of_another_shape_is_left_out_and_breaks_nothing() -> None:
     for spec in ({"containers": "worker"}, {"containers": {"name": "worker"}}):
-        assert ((), ("containers",)) == _told(spec)
-    assert ((), ("container None",)) == _told({"containers": ["worker"]})
-    assert ((), ("worker.env.A",)) == _told({"containers": [{"name": "worker", "env": [{"name": "A", "value": 1}]}]})
-    assert ((), ()) == _told({"containers": [{"name": "worker", "env": ["A=1"]}]})
+        assert ((), ("containers",)) == _reported(spec)
+    assert ((), ("container None",)) == _reported({"containers": ["worker"]})
+    assert ((), ("worker.env.A",)) == _reported(
+        {"containers": [{"name": "worker", "env": [{"name": "A", "value": 1}]}]}
+    )
+    assert ((), ()) == _reported({"containers": [{"name": "worker", "env": ["A=1"]}]})
 
 
-def _told(spec: dict[str, Any]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+def _reported(spec: dict[str, Any]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     report = of_template(PodTemplate(spec=spec))
     return report.environment, report.left_out
 
@@ -264,7 +266,7 @@ def test_a_stack_that_never_began_one_has_nothing_to_end(tmp_path: Path, started
 # ---- how they are kept
 
 
-class Said:
+class Output:
     """The output of programs, and the tasks that wait for it."""
 
     def __init__(self) -> None:
@@ -288,11 +290,11 @@ def program(name: str, source: str) -> Program:
     return Program(name, (sys.executable, "-S", "-c", source), ROOT)
 
 
-def kept(work: Callable[[Programs, Said], Coroutine[Any, Any, None]]) -> None:
+def kept(work: Callable[[Programs, Output], Coroutine[Any, Any, None]]) -> None:
     """Do something with programs, and end them."""
 
     async def run() -> None:
-        output = Said()
+        output = Output()
         programs = Programs(os.environ, output, QUICK)
         try:
             await work(programs, output)
@@ -313,7 +315,7 @@ def pids(lines: list[str]) -> list[int]:
 
 
 def test_what_ends_is_restarted_later_each_time_and_shows_how_it_ended() -> None:
-    async def work(programs: Programs, message: Said) -> None:
+    async def work(programs: Programs, message: Output) -> None:
         programs.keep([program("a", "print('hello'); raise SystemExit(3)")])
         await message.until(lambda lines: lines.count("hello") >= 4)
         ended = [line for actor, line in message.lines if "ended" in line]
@@ -330,7 +332,7 @@ def test_a_process_that_ran_for_long_is_restarted_soon() -> None:
 
 
 def test_exactly_what_is_wanted_runs() -> None:
-    async def work(programs: Programs, message: Said) -> None:
+    async def work(programs: Programs, message: Output) -> None:
         first, second = program("first", HELLO), program("second", HELLO)
         programs.keep([first])
         await message.until(lambda lines: len(pids(lines)) == 1)
@@ -349,7 +351,7 @@ def test_exactly_what_is_wanted_runs() -> None:
 def test_nothing_is_left_at_the_end(source: str) -> None:
     matches: list[int] = []
 
-    async def work(programs: Programs, message: Said) -> None:
+    async def work(programs: Programs, message: Output) -> None:
         programs.keep([program("a", source)])
         await message.until(lambda lines: len(pids(lines)) == (2 if source is PARENT else 1))
         matches.extend(pids([line for _, line in message.lines]))
@@ -359,7 +361,7 @@ def test_nothing_is_left_at_the_end(source: str) -> None:
 
 
 def test_what_a_program_leaves_behind_when_it_dies_does_not_keep_the_next_one_from_beginning() -> None:
-    async def work(programs: Programs, message: Said) -> None:
+    async def work(programs: Programs, message: Output) -> None:
         programs.keep([program("a", f"{PARENT.removesuffix(HELLO)}raise SystemExit(1)")])
         await message.until(lambda lines: sum("restarting in" in line for line in lines) >= 2)
 
@@ -376,7 +378,7 @@ def test_a_process_that_is_reported_twice_need_not_wait_for_a_good_end() -> None
     )
 
     async def work() -> None:
-        output = Said()
+        output = Output()
         programs = Programs(os.environ, output, Pauses(grace_s=600))
         programs.keep([program("a", source)])
         await output.until(pids)
@@ -390,7 +392,7 @@ def test_a_process_that_is_reported_twice_need_not_wait_for_a_good_end() -> None
 
 
 def test_a_line_that_is_too_long_is_reported_to_be_and_the_next_is_shown() -> None:
-    async def work(programs: Programs, message: Said) -> None:
+    async def work(programs: Programs, message: Output) -> None:
         programs.keep(
             [program("a", "print('x' * 3_000_000); print('after', flush=True); import time; time.sleep(9)")]
         )

@@ -29,10 +29,10 @@ class Cluster:
         self.api = SimulatedApi(world)
         self.make(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
         self.queue = WorkQueue(rng=Random(1))
-        self.seen = ObjectCache()
-        self.intake = EventIngest(self.seen, self.queue)
+        self.cache = ObjectCache()
+        self.intake = EventIngest(self.cache, self.queue)
         self.port = SimulatedCluster(self.api, world.process("operator"))
-        self.alive = LivenessCheck(self.port, self.seen, self.intake, self.queue, WATCHED, reconcilers=2)
+        self.alive = LivenessCheck(self.port, self.cache, self.intake, self.queue, WATCHED, reconcilers=2)
 
     def make(self, kind: Any, body: dict[str, Any], namespace: str | None = None) -> Any:
         return self.api.server.must(ApiRequest("create", kind, namespace, query={"fieldManager": "test"}, body=body))
@@ -69,8 +69,8 @@ def test_while_lists_are_read_nothing_is_audited_and_no_key_waits_too_long() -> 
         cluster.queue = WorkQueue(rng=Random(1), settle=True)
         cluster.alive = LivenessCheck(
             cluster.port,
-            cluster.seen,
-            EventIngest(cluster.seen, cluster.queue),
+            cluster.cache,
+            EventIngest(cluster.cache, cluster.queue),
             cluster.queue,
             WATCHED,
             reconcilers=2,
@@ -101,7 +101,7 @@ def test_a_change_that_was_not_heard_is_a_dead_watch_at_the_second_audit_and_is_
         assert cluster.alive.why_not_alive() is None
         await cluster.alive.audit()
         assert "the watch of configmaps is dead" in (cluster.alive.why_not_alive() or "")
-        assert {"value": "b"} == (cluster.seen.get("ConfigMap", "shop", "one") or {})["data"]
+        assert {"value": "b"} == (cluster.cache.get("ConfigMap", "shop", "one") or {})["data"]
         await cluster.alive.audit()
         assert cluster.alive.why_not_alive() is None
 
@@ -127,7 +127,7 @@ def test_an_end_that_was_not_heard_is_a_dead_watch_too() -> None:
         await cluster.alive.audit()
         await cluster.alive.audit()
         assert "dead" in (cluster.alive.why_not_alive() or "")
-        assert cluster.seen.get("ConfigMap", "shop", "one") is None
+        assert cluster.cache.get("ConfigMap", "shop", "one") is None
 
     run(scenario)
 

@@ -56,7 +56,7 @@ def bytes_of(part: Any) -> int:
     return len(json.dumps(part, separators=(",", ":"), ensure_ascii=False).encode())
 
 
-def says(document: dict[str, Any]) -> list[str]:
+def message(document: dict[str, Any]) -> list[str]:
     """The faults of a document."""
     result = check_resource(document)
     return [str(fault) for fault in result] if isinstance(result, list) else []
@@ -67,7 +67,7 @@ def grown(make: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
     low, high = 1, 20_000
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if says(queue(make(middle))) == [] else (low, middle)
+        low, high = (middle, high) if message(queue(make(middle))) == [] else (low, middle)
     return make(low)
 
 
@@ -136,7 +136,7 @@ def test_a_decision_on_the_largest_template_takes_less_than_20_ms(make: Callable
 
 def test_a_decision_on_the_largest_queue_takes_less_than_20_ms() -> None:
     document = queue(grown(variables), bulk=[])
-    while says(document) == []:
+    while message(document) == []:
         document["spec"]["bulk"].append(job(f"b{len(document['spec']['bulk'])}"))
     document["spec"]["bulk"].pop()
     assert bytes_of(document["spec"]) > SPEC_BYTES_MAX * 0.7
@@ -160,7 +160,7 @@ def job(name: str) -> dict[str, Any]:
 def decision_s(document: dict[str, Any], tiny: TinyWorld | None = None) -> float:
     """The slowest decision from the first to the last one, with the parse that a new generation begins with."""
     tiny = tiny or TinyWorld(document)
-    assert says(document) == []
+    assert message(document) == []
     slowest_s = slowest_decision_s(tiny)
     assert {"Deployment"} <= {child.kind for child in tiny.live}, "it was made, and compared afterwards"
     return cpu_s(lambda: check_resource(document)) + slowest_s
@@ -187,7 +187,7 @@ def time_of_decision(tiny: TinyWorld) -> float:
 def test_a_queue_with_too_many_variables_is_refused_at_once(count: int) -> None:
     env = [{"name": f"v{number}"} for number in range(count)]
     document = queue(containers({"name": "worker", "env": env}))
-    assert says(document) == [
+    assert message(document) == [
         "spec.consumers[0].template.spec.containers[0].env: must have at most 200 items; keep the others in a "
         "ConfigMap and name it in envFrom"
     ]
@@ -197,7 +197,7 @@ def test_a_queue_with_too_many_variables_is_refused_at_once(count: int) -> None:
 
 def test_a_document_of_unknown_fields_is_refused_at_once() -> None:
     document = resource_document("Queue", {f"a{number}": 0 for number in range(3_000)})
-    assert says(document)[-1] == "spec: has 2950 further faults; fix these first"
+    assert message(document)[-1] == "spec: has 2950 further faults; fix these first"
     assert cpu_s(lambda: check_resource(document)) < REFUSED_WITHIN_S
 
 
@@ -227,7 +227,7 @@ def test_a_queue_that_is_too_large_is_invalid_and_what_it_had_stays() -> None:
     ],
 )  # fmt: skip
 def test_each_bound_is_reported_with_what_to_do(document: dict[str, Any], fault: str | None) -> None:
-    result = says(document)
+    result = message(document)
     assert (result == []) if fault is None else (len(result) == 1 and fault in result[0])
 
 
@@ -236,9 +236,9 @@ def test_sizes_are_those_of_json_without_spaces() -> None:
         template: dict[str, Any] = {"spec": {"a": {"b": [1, True, None, 1.5, {}, []], text: text}, "x": ""}}
         capacity = PASSED_ON_BYTES_MAX - bytes_of({"template": template}) + len("{}")
         template["spec"]["x"] = "x" * (capacity - 2)
-        assert says(queue(template)) == []
+        assert message(queue(template)) == []
         template["spec"]["x"] += "xx" * 4
-        assert says(queue(template)) != []
+        assert message(queue(template)) != []
 
 
 def test_a_document_of_the_catalogue_from_before_the_bounds_is_still_read() -> None:

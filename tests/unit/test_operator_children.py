@@ -56,9 +56,9 @@ def there(
     return {name_of(one): one for one in matches}
 
 
-def changed(found: dict[ChildName, Any], **spec: Any) -> dict[ChildName, Any]:
+def changed(result: dict[ChildName, Any], **spec: Any) -> dict[ChildName, Any]:
     """The same with the Deployment's spec edited by hand."""
-    edited = copy.deepcopy(found)
+    edited = copy.deepcopy(result)
     edited[DEPLOYMENT]["spec"] |= spec
     edited[DEPLOYMENT]["metadata"]["resourceVersion"] = str(abs(hash(str(spec))))
     return edited
@@ -293,9 +293,9 @@ def test_a_budget_stays_while_nobody_knows_how_many_workers_there_should_be() ->
 EXTERNAL = [CONSUMERS["external"]]
 
 
-def owned(found: dict[ChildName, Any], *managers: str, replicas: int = 2) -> dict[ChildName, Any]:
+def owned(result: dict[ChildName, Any], *managers: str, replicas: int = 2) -> dict[ChildName, Any]:
     """The same with managed fields: the managers that set the number of replicas."""
-    document = copy.deepcopy(found)
+    document = copy.deepcopy(result)
     document[DEPLOYMENT]["spec"]["replicas"] = replicas
     document[DEPLOYMENT]["metadata"]["managedFields"] = [
         {"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}} for manager in managers

@@ -13,11 +13,11 @@ from headgate.store.catalogue_entry import EntryState
 from headgate_operator.effects import ApplyObject, DeleteObject, ReconcilePlan, StoreStep
 from headgate_operator.names import FINALIZER
 from headgate_operator.world import UNKNOWN, ChildName, NamespaceState, ResourceFailure
-from tests.unit.operator_world import TinyWorld, has_finalizer, resource_document, told_at
+from tests.unit.operator_world import TinyWorld, has_finalizer, reported_at, resource_document
 
 CONSUMER = {"name": "mailer", "image": "m:1", "handler": "a:b", "scaling": {"min": 1, "max": 4}}
 DELETE = {"consumers": [CONSUMER], "deletionPolicy": "Delete"}
-AWAY = ResourceFailure(Reason.CASSANDRA_UNAVAILABLE, "no answer", 1)
+UNAVAILABLE = ResourceFailure(Reason.CASSANDRA_UNAVAILABLE, "no answer", 1)
 LONG_US = 600 * SECOND_US
 
 
@@ -91,7 +91,7 @@ def test_what_is_gone_is_kept_as_retained_and_only_if_it_was_ours() -> None:
     assert theirs.decide().is_settled
 
 
-@pytest.mark.parametrize("unread", [UNKNOWN, AWAY])
+@pytest.mark.parametrize("unread", [UNKNOWN, UNAVAILABLE])
 def test_what_is_gone_while_cassandra_is_unavailable_too_is_left_to_the_sweep(unread: Any) -> None:
     world = settled()
     world.document = None
@@ -102,7 +102,7 @@ def test_what_is_gone_while_cassandra_is_unavailable_too_is_left_to_the_sweep(un
 @pytest.mark.parametrize("name", ["connection", "unread_store"])
 def test_without_cassandra_it_waits_and_gives_the_reason_and_retain_lets_it_go(name: str) -> None:
     world = deleted(**DELETE)
-    setattr(world, name, AWAY)
+    setattr(world, name, UNAVAILABLE)
     world.settle()
     assert "waiting for Cassandra since 1970-01-01T00:00:00Z: no answer" in message(world)
     assert has_finalizer(world)
@@ -133,7 +133,7 @@ def test_workers_that_do_not_end_hold_it_for_ninety_seconds() -> None:
     world = deleted(**DELETE)
     world.settle()
     world.live[ChildName("Deployment", "emails-mailer-f6240f9c")] = {
-        "metadata": {"uid": "d1", "namespace": "shop", "deletionTimestamp": told_at(world.now_us)}
+        "metadata": {"uid": "d1", "namespace": "shop", "deletionTimestamp": reported_at(world.now_us)}
     }
     began_us = world.now_us
     world.settle(world.now_us + LONG_US)

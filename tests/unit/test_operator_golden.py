@@ -11,7 +11,7 @@ import pytest
 from headgate.api.reasons import REASONS_OF
 from headgate.api.status import COUNTER_CONDITIONS, QUEUE_CONDITIONS, CounterStatus, QueueStatus, Reason
 from headgate_operator.effects import PatchStatus, ReconcilePlan
-from tests.golden.operator.running import CASES, read_case, run, told_of
+from tests.golden.operator.running import CASES, described_by, read_case, run
 from tests.unit.operator_world import TinyWorld
 
 CASES_MIN = 40
@@ -28,7 +28,7 @@ def ran(name: str) -> tuple[TinyWorld, list[ReconcilePlan], int]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_golden_file_is_as_it_would_be_written(name: str) -> None:
-    result = told_of(FILES[name], *ran(name))
+    result = described_by(FILES[name], *ran(name))
     assert FILES[name]["then"] == result, "run `python -m tests.golden.operator --write`; read the diff"
 
 

@@ -27,11 +27,11 @@ def parsed(body: bytes) -> Any:
 
 
 @given(st.dictionaries(st.text(), values, max_size=5), indents)
-def test_in_pieces_it_names_its_text_at_once(told: dict[str, Any], indent: int | None) -> None:
+def test_in_pieces_it_names_its_text_at_once(report: dict[str, Any], indent: int | None) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_stream, "LONG", 0)
         patch.setattr(json_stream, "PIECE", 1)
-        assert told == parsed(json.dumps(told, indent=indent).encode())
+        assert report == parsed(json.dumps(report, indent=indent).encode())
 
 
 @pytest.mark.parametrize(

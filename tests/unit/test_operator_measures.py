@@ -44,7 +44,7 @@ def samples(
     return list(registry.samples())
 
 
-def told(figures: QueueLoad | None, *, is_leading: bool = True) -> dict[str, float]:
+def metrics_of(figures: QueueLoad | None, *, is_leading: bool = True) -> dict[str, float]:
     """The exported figures of shop/emails."""
     labels = (("namespace", "shop"), ("queue", "emails"))
     return {each.name: each.value for each in samples(figures, is_leading=is_leading) if each.labels == labels}
@@ -52,11 +52,11 @@ def told(figures: QueueLoad | None, *, is_leading: bool = True) -> dict[str, flo
 
 def is_needed(**figures: Any) -> float:
     """The exported `headgate_queue_needs_workers`."""
-    return told(QueueLoad(at_us=NOW_US, **figures))["headgate_queue_needs_workers"]
+    return metrics_of(QueueLoad(at_us=NOW_US, **figures))["headgate_queue_needs_workers"]
 
 
 def test_a_queue_that_was_woken_needs_a_worker_before_anything_is_counted() -> None:
-    woken = told(QueueLoad(at_us=NOW_US, awake=True))
+    woken = metrics_of(QueueLoad(at_us=NOW_US, awake=True))
     assert (1.0, False) == (woken["headgate_queue_needs_workers"], "headgate_queue_backlog" in woken)
 
 
@@ -80,12 +80,12 @@ def test_what_falls_due_within_thirty_seconds_keeps_a_worker_and_starts_none() -
 
 
 def test_a_queue_that_sleeps_has_nothing_behind() -> None:
-    asleep = told(QueueLoad(at_us=NOW_US))
+    asleep = metrics_of(QueueLoad(at_us=NOW_US))
     assert (0.0, 0.0) == (asleep["headgate_queue_backlog"], asleep["headgate_queue_needs_workers"])
 
 
 def test_what_was_counted_is_reported_until_owners_report() -> None:
-    counted = told(QueueLoad(at_us=NOW_US, awake=True, counted=40))
+    counted = metrics_of(QueueLoad(at_us=NOW_US, awake=True, counted=40))
     assert 40.0 == counted["headgate_queue_backlog"]
 
 
@@ -93,13 +93,13 @@ def test_what_was_counted_is_reported_until_owners_report() -> None:
 def test_what_is_not_known_and_which_process_does_not_lead_report_nothing(
     figures: QueueLoad | None, is_leading: bool
 ) -> None:
-    assert {} == told(figures, is_leading=is_leading)
+    assert {} == metrics_of(figures, is_leading=is_leading)
 
 
 def test_the_oldest_that_waits_is_given_by_its_age_when_it_was_read_and_is_none_where_nothing_is_behind() -> None:
     since_us = NOW_US - 90 * SECOND_US
-    waiting = told(QueueLoad(at_us=NOW_US, backlog=3, oldest_us=since_us, awake=True))
-    drained = told(QueueLoad(at_us=NOW_US, backlog=0, oldest_us=since_us, awake=True))
+    waiting = metrics_of(QueueLoad(at_us=NOW_US, backlog=3, oldest_us=since_us, awake=True))
+    drained = metrics_of(QueueLoad(at_us=NOW_US, backlog=0, oldest_us=since_us, awake=True))
     assert (90.0, 0.0) == (waiting["headgate_queue_oldest_seconds"], drained["headgate_queue_oldest_seconds"])
 
 
@@ -182,7 +182,7 @@ def of_kind(kind: str) -> dict[str, Any]:
 
 
 def test_the_page_names_each_metric_of_a_queue_and_no_other() -> None:
-    assert set(told(QueueLoad(at_us=NOW_US, backlog=0, rate=0))) == set(re.findall(r"headgate_queue_\w+", PAGE))
+    assert set(metrics_of(QueueLoad(at_us=NOW_US, backlog=0, rate=0))) == set(re.findall(r"headgate_queue_\w+", PAGE))
 
 
 def test_its_queries_ask_by_the_labels_that_there_are() -> None:

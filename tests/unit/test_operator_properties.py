@@ -91,7 +91,7 @@ LANES = st.builds(
     suspicious=st.lists(LANE, max_size=2).map(tuple),
     held=st.lists(LANE, max_size=1).map(tuple),
 )
-TROUBLES = st.builds(
+FAILURES = st.builds(
     ResourceFailure,
     st.sampled_from((Reason.CASSANDRA_UNAVAILABLE, Reason.CLOCK_OUT_OF_BOUNDS, Reason.CONNECTION_MISSING)),
     st.just("it gives a reason"),
@@ -200,11 +200,11 @@ def _namespace(world: TinyWorld, draw: st.DrawFn) -> None:
     world.namespace = replace(world.namespace, terminating=draw(st.booleans()), ready=draw(st.booleans()))
 
 
-def _away(world: TinyWorld, draw: st.DrawFn) -> None:
+def _unavailable(world: TinyWorld, draw: st.DrawFn) -> None:
     if draw(st.booleans()):
-        world.unread_store = draw(st.one_of(st.just(UNKNOWN), TROUBLES))
+        world.unread_store = draw(st.one_of(st.just(UNKNOWN), FAILURES))
     else:
-        world.connection = draw(st.one_of(st.just(UNKNOWN), TROUBLES))
+        world.connection = draw(st.one_of(st.just(UNKNOWN), FAILURES))
 
 
 def _forget(world: TinyWorld, _draw: st.DrawFn) -> None:
@@ -214,7 +214,7 @@ def _forget(world: TinyWorld, _draw: st.DrawFn) -> None:
 Change = Callable[[TinyWorld, st.DrawFn], None]
 CHANGES: tuple[Change, ...] = (
     _edit, _change_policy, _pause, _delete, _lose_child, _scale_by_hand, _entry, _adopt, _figures, _lanes, _pods,
-    _passes, _runs, _namespace, _away, _forget,
+    _passes, _runs, _namespace, _unavailable, _forget,
 )  # fmt: skip
 
 

@@ -37,8 +37,8 @@ def application(state: str, minute: int = MINUTE, *, why: str = "", bulk: str = 
     }
 
 
-def only(document: dict[str, Any], told: JobReport | None) -> BulkRun:
-    (run,) = runs_of([document], {} if told is None else {NIGHTLY: told})
+def only(document: dict[str, Any], report: JobReport | None) -> BulkRun:
+    (run,) = runs_of([document], {} if report is None else {NIGHTLY: report})
     return run
 
 

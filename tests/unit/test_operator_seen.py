@@ -31,8 +31,8 @@ def deployment(*, owner: str | None = "u1", version: int = 5, uid: str = "d1", *
     return {"kind": "Deployment", "apiVersion": "apps/v1", "metadata": values, "spec": {"replicas": 1}}
 
 
-def keys_of(news: Any) -> set[Key]:
-    return set() if news is None else set(news.keys)
+def keys_of(changes: Any) -> set[Key]:
+    return set() if changes is None else set(changes.keys)
 
 
 def test_a_resource_concerns_itself_and_its_namespace() -> None:
@@ -165,7 +165,7 @@ def test_what_changed_in_nothing_but_its_version_gives_no_key_and_is_known_at_th
 
 
 @pytest.mark.parametrize(
-    ("status", "is_news"),
+    ("status", "is_change"),
     [
         ({"observedGeneration": 1, "conditions": [{"type": "Available", "status": "True"}]}, False),
         ({"observedGeneration": 1, "replicas": 1}, True),
@@ -174,12 +174,12 @@ def test_what_changed_in_nothing_but_its_version_gives_no_key_and_is_known_at_th
     ],
 )
 def test_the_status_of_a_deployment_without_pods_is_news_only_if_something_is_there_or_fails(
-    status: dict[str, Any], is_news: bool
+    status: dict[str, Any], is_change: bool
 ) -> None:
     objects = ObjectCache()
     asleep = {"spec": {"replicas": 0}}
     objects.update({**deployment(version=5), **asleep})
-    assert is_news is (objects.update({**deployment(version=6), **asleep, "status": status}) is not None)
+    assert is_change is (objects.update({**deployment(version=6), **asleep, "status": status}) is not None)
 
 
 def test_an_echo_that_comes_before_the_answer_gives_no_key() -> None:

@@ -200,7 +200,7 @@ def test_a_secret_is_read_once_for_all_that_ask_and_again_when_it_is_old() -> No
     run(work())
 
 
-class Told:
+class Report:
     """One Secret, and the parts that are notified of its change."""
 
     def __init__(self) -> None:
@@ -210,7 +210,7 @@ class Told:
             cast(Any, self.port), now_s=lambda: asyncio.get_running_loop().time(), changed=self.changed.append
         )
 
-    async def look(self) -> SecretRead:
+    async def read_secret(self) -> SecretRead:
         result = await self.secrets.read_cached("shop", "cassandra")
         assert not isinstance(result, Denied)
         return result
@@ -218,18 +218,18 @@ class Told:
 
 def test_a_decision_does_not_wait_for_a_secret_that_is_known_and_is_reported_when_it_states_something_else() -> None:
     async def work() -> None:
-        record = Told()
-        first = await record.look()
+        record = Report()
+        first = await record.read_secret()
         record.port.values["PASSWORD"] = "new"
         await asyncio.sleep(FRESH_S)
         began_s = asyncio.get_running_loop().time()
-        meanwhile = [await record.look() for _ in range(20)]
+        meanwhile = [await record.read_secret() for _ in range(20)]
         assert (0.0, {first.digest}) == (
             asyncio.get_running_loop().time() - began_s, {each.digest for each in meanwhile},
         )  # fmt: skip
         assert [] == record.changed
         await asyncio.sleep(1)
-        after = await record.look()
+        after = await record.read_secret()
         assert (2, [("shop", "cassandra")]) == (record.port.asked, record.changed)
         assert first.digest != after.digest
 
@@ -238,11 +238,11 @@ def test_a_decision_does_not_wait_for_a_secret_that_is_known_and_is_reported_whe
 
 def test_what_was_read_too_long_ago_is_waited_for() -> None:
     async def work() -> None:
-        record = Told()
-        first = await record.look()
+        record = Report()
+        first = await record.read_secret()
         record.port.values["PASSWORD"] = "new"
         await asyncio.sleep(BELIEVED_S)
-        after = await record.look()
+        after = await record.read_secret()
         assert first.digest != after.digest
 
     run(work())
@@ -250,14 +250,14 @@ def test_what_was_read_too_long_ago_is_waited_for() -> None:
 
 def test_what_was_asked_for_before_a_write_of_our_own_does_not_take_its_place() -> None:
     async def work() -> None:
-        record = Told()
-        await record.look()
+        record = Report()
+        await record.read_secret()
         await asyncio.sleep(FRESH_S)
-        await record.look()  # and it is read again, by a request older than the following
+        await record.read_secret()  # and it is read again, by a request older than the following
         data = {"CONTACT_POINTS": base64.b64encode(b"10.0.0.2").decode()}
         record.secrets.note({"metadata": {"namespace": "shop", "name": "cassandra"}, "data": data})
         await asyncio.sleep(1)
-        after = await record.look()
+        after = await record.read_secret()
         assert ({"CONTACT_POINTS": "10.0.0.2"}, []) == (after.values, record.changed)
 
     run(work())

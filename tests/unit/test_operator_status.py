@@ -234,9 +234,9 @@ def test_a_minute_without_cassandra_is_two_writes_and_the_status_of_before() -> 
 
 def test_lanes_that_are_bad_removes_ready_after_a_minute() -> None:
     world = settled()
-    found_bad_us = world.now_us
+    bad_since_us = world.now_us
     for after_s, status in ((0, "True"), (59, "True"), (61, "False")):
-        world.now_us = found_bad_us + after_s * SECOND_US
+        world.now_us = bad_since_us + after_s * SECOND_US
         world.lanes = LaneHealth(world.now_us, 4, 3, unprocessed=(LaneProblem("1/0", 1, "due"),))
         world.settle()
         assert ready(world)[0] == status

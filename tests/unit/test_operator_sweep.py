@@ -37,13 +37,13 @@ def entry(owner: str = OURS, state: EntryState = EntryState.ACTIVE) -> Entry:
 class Scene:
     """Entries, and the server's listings at each sweep: Queues, then Counters."""
 
-    def __init__(self, *checks: set[str] | None, found: Entry | None = None) -> None:
+    def __init__(self, *checks: set[str] | None, result: Entry | None = None) -> None:
         self.checks = [*checks]
-        self.entries = [found or entry()]
+        self.entries = [result or entry()]
         self.taken: list[Step] = []
         self.asked = 0
         self.may_act = True
-        self.seen = ObjectCache()
+        self.cache = ObjectCache()
 
     async def list(self, kind: Any, **_: Any) -> ListPage | Denied:
         check = self.checks[min(self.asked // 2, len(self.checks) - 1)]
@@ -68,7 +68,7 @@ class Scene:
     def turn(self) -> list[Step]:
         with World(1) as world:
             sweep = OrphanSweep(
-                cast(Any, self), self.seen, cast(Any, self), cast(Any, self), may_act=lambda: self.may_act
+                cast(Any, self), self.cache, cast(Any, self), cast(Any, self), may_act=lambda: self.may_act
             )
             world.run(sweep.turn())
         return self.taken
@@ -86,7 +86,7 @@ def test_what_one_list_has_is_left_alone() -> None:
 def test_what_the_watches_know_is_left_alone() -> None:
     scene = Scene(set(), set())
     metadata = {"name": "emails", "namespace": "shop", "uid": "u1", "resourceVersion": "1"}
-    scene.seen.update({"kind": "Queue", "metadata": metadata})
+    scene.cache.update({"kind": "Queue", "metadata": metadata})
     assert [] == scene.turn()
 
 
@@ -97,7 +97,7 @@ def test_without_a_list_nothing_is_judged() -> None:
 
 @pytest.mark.parametrize("state", [EntryState.RETAINED, EntryState.GONE])
 def test_what_is_retained_or_gone_stays(state: EntryState) -> None:
-    assert [] == Scene(set(), set(), found=entry(state=state)).turn()
+    assert [] == Scene(set(), set(), result=entry(state=state)).turn()
 
 
 def test_nothing_is_marked_once_another_leads() -> None:

@@ -54,8 +54,8 @@ class Deciding:
             resource=observed, stands={"shop": NamespaceState(ready=True)}, present=lambda _: world
         )
 
-        async def recorded(_: Key, found: Any) -> Any:
-            return found
+        async def recorded(_: Key, result: Any) -> Any:
+            return result
 
         reconciler = Reconciler(
             self.queue,

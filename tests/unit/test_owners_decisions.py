@@ -22,27 +22,27 @@ SKEW = SECOND // 2
 LANE = (1, 0)
 
 
-def says(member: int, at_us: int, epoch: int, since_us: int, lane: tuple[int, int] = LANE) -> LaneClaims:
+def claims(member: int, at_us: int, epoch: int, since_us: int, lane: tuple[int, int] = LANE) -> LaneClaims:
     """A member that holds one lane."""
     return LaneClaims(UUID(int=member), at_us, (LaneClaim(lane, epoch, since_us),))
 
 
 def test_an_earlier_owner_that_continues_beyond_the_skew_is_seen_and_one_within_it_is_not() -> None:
-    later = says(2, 20 * SECOND, 4, 10 * SECOND)
-    assert [] == find_dual_owners([says(1, 10 * SECOND + SKEW, 3, 0), later], SKEW)
-    assert [DualOwnership(LANE, 3, 4)] == find_dual_owners([later, says(1, 10 * SECOND + SKEW + 1, 3, 0)], SKEW)
+    later = claims(2, 20 * SECOND, 4, 10 * SECOND)
+    assert [] == find_dual_owners([claims(1, 10 * SECOND + SKEW, 3, 0), later], SKEW)
+    assert [DualOwnership(LANE, 3, 4)] == find_dual_owners([later, claims(1, 10 * SECOND + SKEW + 1, 3, 0)], SKEW)
 
 
 def test_two_owners_of_the_same_epoch_are_seen_as_soon_as_each_speaks_after_the_other_began() -> None:
-    one, other = says(1, 20 * SECOND, 3, 0), says(2, 21 * SECOND, 3, 10 * SECOND)
+    one, other = claims(1, 20 * SECOND, 3, 0), claims(2, 21 * SECOND, 3, 10 * SECOND)
     assert [DualOwnership(LANE, 3, 3)] == find_dual_owners([one, other], SKEW)
-    assert [] == find_dual_owners([says(1, 5 * SECOND, 3, 0), other], SKEW)
+    assert [] == find_dual_owners([claims(1, 5 * SECOND, 3, 0), other], SKEW)
 
 
 def test_lanes_are_held_against_themselves_alone() -> None:
-    assert [] == find_dual_owners([says(1, 20 * SECOND, 3, 0), says(2, 20 * SECOND, 4, 0, (1, 1))], SKEW)
+    assert [] == find_dual_owners([claims(1, 20 * SECOND, 3, 0), claims(2, 20 * SECOND, 4, 0, (1, 1))], SKEW)
     both = (LaneClaim((1, 0), 3, 0), LaneClaim((2, 0), 5, 0))
-    reports = [LaneClaims(UUID(int=1), 20 * SECOND, both), says(2, 20 * SECOND, 7, 10 * SECOND, (2, 0))]
+    reports = [LaneClaims(UUID(int=1), 20 * SECOND, both), claims(2, 20 * SECOND, 7, 10 * SECOND, (2, 0))]
     assert [DualOwnership((2, 0), 5, 7)] == find_dual_owners(reports, SKEW)
 
 
@@ -65,7 +65,7 @@ def test_owners_that_follow_one_another_are_never_taken_for_two_whenever_they_sp
     reports, at_us = [], 0
     for number, (owns_us, pause_us, clock_us, spoke) in enumerate(turns):
         time_us = at_us + round(owns_us * spoke)
-        reports.append(says(number, time_us + clock_us, number + 1, at_us + clock_us))
+        reports.append(claims(number, time_us + clock_us, number + 1, at_us + clock_us))
         at_us += owns_us + pause_us
     assert [] == find_dual_owners(reports, SKEW)
 
@@ -75,8 +75,8 @@ def test_a_process_that_continues_for_more_than_two_skews_is_seen_whatever_the_c
     clocks: tuple[int, int], beyond_us: int
 ) -> None:
     began_us = 100 * SECOND
-    earlier = says(1, began_us + beyond_us + clocks[0], 3, clocks[0])
-    later = says(2, began_us + beyond_us + clocks[1], 4, began_us + clocks[1])
+    earlier = claims(1, began_us + beyond_us + clocks[0], 3, clocks[0])
+    later = claims(2, began_us + beyond_us + clocks[1], 4, began_us + clocks[1])
     assert [DualOwnership(LANE, 3, 4)] == find_dual_owners([earlier, later], SKEW)
 
 

@@ -197,9 +197,9 @@ def resource_of(kind: str, spec: dict[str, Any]) -> Any:
     """A resource with that spec, as it is parsed."""
     metadata = {"name": "emails", "namespace": "shop"}
     document = {"apiVersion": "headgate.io/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
-    found = check_resource(document)
-    assert not isinstance(found, list)
-    return found
+    result = check_resource(document)
+    assert not isinstance(result, list)
+    return result
 
 
 def spec_of(plural: str) -> dict[str, Any]:

@@ -19,12 +19,12 @@ THERE = ActualKeyspace("headgate", "NetworkTopologyStrategy", {"dc1": 3})
 class Schema:
     """A server that has one keyspace or none, and notes what it was asked to change."""
 
-    def __init__(self, found: ActualKeyspace | None) -> None:
-        self.found = found
+    def __init__(self, result: ActualKeyspace | None) -> None:
+        self.keyspace = result
         self.changes: list[str] = []
 
     async def read_keyspace(self, name: str) -> ActualKeyspace | None:
-        return self.found if name == KEYSPACE.name else None
+        return self.keyspace if name == KEYSPACE.name else None
 
     async def change(self, cql: str) -> None:
         self.changes.append(cql)

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from headgate.api.loader import load_files
 from headgate.api.parse import parse_resource
-from headgate.cli import main as door
+from headgate.cli import main as cli_main
 from headgate.cli.main import main
 from headgate_operator.document_diff import stamped
 from headgate_operator.effects import ApplyObject
@@ -52,15 +52,15 @@ def written(folder: Path, *specs: tuple[str, str, Mapping[str, Any]]) -> str:
     return str(path)
 
 
-def told_of(path: str, *, code: int = 0) -> dict[str, Any]:
+def document_of(path: str, *, code: int = 0) -> dict[str, Any]:
     result, out, err = run("-f", path, "-o", "json")
     assert (result, err) == (code, "")
     decoded: dict[str, Any] = json.loads(out)
     return decoded
 
 
-def says(told: Mapping[str, Any]) -> list[str]:
-    return [effect["message"] for effect in told["effects"]]
+def messages_of(report: Mapping[str, Any]) -> list[str]:
+    return [effect["message"] for effect in report["effects"]]
 
 
 def at(sentences: Sequence[str], start: str) -> int:
@@ -92,7 +92,7 @@ def test_after_the_plan_nothing_is_left_to_decide() -> None:
 
 
 def test_objects_are_shown_word_for_word_but_for_secrets_and_digests_of_what_is_not_known() -> None:
-    decoded = told_of(str(ROOT / "examples/shop.yaml"))
+    decoded = document_of(str(ROOT / "examples/shop.yaml"))
     shown = {each["object"]["metadata"]["name"]: each["object"] for each in decoded["effects"] if "object" in each}
     effects = [one.effect for one in ahead_of(ROOT / "examples/shop.yaml").done]
     for made in (effect.document for effect in effects if isinstance(effect, ApplyObject)):
@@ -127,8 +127,8 @@ def test_files_may_be_named_like_kubectl_names_them_or_one_after_the_other(tmp_p
 
 def test_what_several_resources_share_is_made_once(tmp_path: Path) -> None:
     shared = {"storage": {"tables": "shared"}}
-    decoded = told_of(written(tmp_path, ("Queue", "a", shared), ("Queue", "b", shared)))
-    sentences = says(decoded)
+    decoded = document_of(written(tmp_path, ("Queue", "a", shared), ("Queue", "b", shared)))
+    sentences = messages_of(decoded)
     made = [each for each in sentences if each.startswith(("create table", "create keyspace", "create CronJob"))]
     assert len(made) == len({*made})
     assert "<id of" not in json.dumps([each.get("cql") for each in decoded["effects"]])
@@ -136,27 +136,27 @@ def test_what_several_resources_share_is_made_once(tmp_path: Path) -> None:
 
 
 def test_a_finalizer_comes_before_the_first_table(tmp_path: Path) -> None:
-    sentences = says(told_of(written(tmp_path, ("Queue", "a", {"deletionPolicy": "Delete"}))))
+    sentences = messages_of(document_of(written(tmp_path, ("Queue", "a", {"deletionPolicy": "Delete"}))))
     assert at(sentences, "add the finalizer") < at(sentences, "create table headgate.q_")
 
 
 def test_without_scaling_there_is_a_worker_for_each_shard_and_a_budget_that_protects_them(tmp_path: Path) -> None:
-    sentences = says(told_of(written(tmp_path, ("Queue", "a", {"shards": 3, "consumers": [CONSUMER]}))))
+    sentences = messages_of(document_of(written(tmp_path, ("Queue", "a", {"shards": 3, "consumers": [CONSUMER]}))))
     assert "3 replicas of shop:1" in sentences[at(sentences, "create Deployment a-mailer")]
     assert at(sentences, "create PodDisruptionBudget") > at(sentences, "create Deployment")
 
 
 def test_replicas_that_are_somebody_elses_are_left_out(tmp_path: Path) -> None:
     consumer = {**CONSUMER, "scaling": {"mode": "external"}}
-    decoded = told_of(written(tmp_path, ("Queue", "a", {"consumers": [consumer]})))
+    decoded = document_of(written(tmp_path, ("Queue", "a", {"consumers": [consumer]})))
     documents = [each["object"] for each in decoded["effects"] if each.get("object", {}).get("kind") == "Deployment"]
     assert [False] == ["replicas" in document["spec"] for document in documents]
 
 
 def test_a_secret_of_its_own_is_named_and_none_is_copied(tmp_path: Path) -> None:
     storage = {"connectionSecret": "mine", "dataCenter": "dc7", "keyspace": "ks7", "replication": 2}
-    decoded = told_of(written(tmp_path, ("Queue", "a", {"storage": storage, "consumers": [CONSUMER]})))
-    assert not any(each.startswith("create Secret") for each in says(decoded))
+    decoded = document_of(written(tmp_path, ("Queue", "a", {"storage": storage, "consumers": [CONSUMER]})))
+    assert not any(each.startswith("create Secret") for each in messages_of(decoded))
     cql = [each["cql"] for each in decoded["effects"] if "cql" in each]
     assert any("CREATE KEYSPACE" in each and "ks7" in each and "'dc7': '2'" in each for each in cql)
     assert "whether Secret mine exists, and whether it leads to a Cassandra" in decoded["unknown"]
@@ -172,12 +172,12 @@ def test_a_secret_of_its_own_is_named_and_none_is_copied(tmp_path: Path) -> None
 def test_what_only_its_author_can_fix_is_reported_with_exit_code_2(
     tmp_path: Path, specs: list[tuple[str, str, dict[str, Any]]], reason: str
 ) -> None:
-    decoded = told_of(written(tmp_path, *specs), code=2)
+    decoded = document_of(written(tmp_path, *specs), code=2)
     assert all(end["stalled"] and reason in end["message"] for end in decoded["ends"])
 
 
 def test_for_an_engine_that_is_not_supported_nothing_is_made(tmp_path: Path) -> None:
-    sentences = says(told_of(written(tmp_path, ("Queue", "a", {"engine": "bucket"})), code=2))
+    sentences = messages_of(document_of(written(tmp_path, ("Queue", "a", {"engine": "bucket"})), code=2))
     assert [True] == [each.startswith("write the status: not Ready, EngineUnavailable") for each in sentences]
 
 
@@ -191,7 +191,7 @@ def test_a_dead_letter_queue_that_is_in_no_file_is_reported_and_keeps_nothing_fr
 
 def test_a_template_that_cannot_be_merged_is_reported(tmp_path: Path) -> None:
     consumer = {**CONSUMER, "template": {"spec": {"containers": [{"image": "no-name"}]}}}
-    decoded = told_of(written(tmp_path, ("Queue", "a", {"consumers": [consumer]})))
+    decoded = document_of(written(tmp_path, ("Queue", "a", {"consumers": [consumer]})))
     assert [False] == [end["ready"] for end in decoded["ends"]]
     assert "template" in decoded["ends"][0]["message"]
 
@@ -217,7 +217,7 @@ def test_bad_files_are_reported_as_by_validate(tmp_path: Path) -> None:
 
 def joined(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     entry = EntryPoint("plan", value, "headgate.commands")
-    monkeypatch.setattr(door, "entry_points", lambda group: [entry] if group == door.JOINING else [])
+    monkeypatch.setattr(cli_main, "entry_points", lambda group: [entry] if group == cli_main.JOINING else [])
 
 
 @pytest.mark.parametrize("value", ["headgate_nowhere.plan:command", "headgate_operator.plan_text:command"])
@@ -232,7 +232,7 @@ def test_a_command_that_is_not_installed_whole_reports_it_in_one_line_and_hides_
 
 
 def test_without_the_operator_there_is_no_such_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "entry_points", lambda group: [])
+    monkeypatch.setattr(cli_main, "entry_points", lambda group: [])
     code, _, err = run("-f", "q.yaml")
     assert 2 == code
     assert "No such command 'plan'" in err
@@ -241,7 +241,7 @@ def test_without_the_operator_there_is_no_such_command(monkeypatch: pytest.Monke
 
 def test_a_joined_command_takes_no_name_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("send", "headgate_nowhere:command", "headgate.commands")
-    monkeypatch.setattr(door, "entry_points", lambda group: [entry])
+    monkeypatch.setattr(cli_main, "entry_points", lambda group: [entry])
     assert 0 == CliRunner().invoke(main, ["send", "--help"]).exit_code
 
 

@@ -25,7 +25,7 @@ from headgate.store.positions import (
 from headgate.store.types import Type
 
 NINE = 1_750_000_000_000_000
-MOMENTS = st.integers(min_value=0, max_value=10_000_000_000_000_000)
+TIMES = st.integers(min_value=0, max_value=10_000_000_000_000_000)
 LOW = st.integers(min_value=0, max_value=2**64 - 1)
 
 
@@ -70,18 +70,18 @@ def test_a_forked_child_makes_other_positions_than_its_parent() -> None:
     assert (100, 100, set()) == (len(theirs), len(ours), theirs & ours)
 
 
-@given(MOMENTS, st.integers(0, 2**56 - 1))
+@given(TIMES, st.integers(0, 2**56 - 1))
 def test_every_low_byte_is_below_128(time_us: int, start: int) -> None:
     made = Positions(lambda: start).at(time_us)
     assert all(byte < 0x80 for byte in made.bytes[8:])
 
 
-@given(MOMENTS, st.integers(0, 2**56 - 1))
+@given(TIMES, st.integers(0, 2**56 - 1))
 def test_the_time_of_a_position_is_the_time_it_was_made_for(time_us: int, start: int) -> None:
     assert time_us == time_us_of(Positions(lambda: start).at(time_us))
 
 
-@given(MOMENTS, LOW, st.integers(0, 9))
+@given(TIMES, LOW, st.integers(0, 9))
 def test_the_bounds_of_a_time_hold_every_position_of_it_whichever_process_made_it(
     time_us: int, low: int, tick: int
 ) -> None:
@@ -89,12 +89,12 @@ def test_the_bounds_of_a_time_hold_every_position_of_it_whichever_process_made_i
     assert position_order(first_at(time_us)) <= position_order(result) <= position_order(last_at(time_us))
 
 
-@given(MOMENTS)
+@given(TIMES)
 def test_the_last_of_a_time_comes_before_the_first_of_the_next(time_us: int) -> None:
     assert is_after(first_at(time_us + 1), last_at(time_us))
 
 
-@given(MOMENTS, LOW, LOW)
+@given(TIMES, LOW, LOW)
 def test_low_bytes_compare_as_signed_as_in_the_store(time_us: int, one: int, other: int) -> None:
     signed = [int.from_bytes(low.to_bytes(8, "big")[:1], "big", signed=True) for low in (one, other)]
     matches = [position(time_us, low) for low in (one, other)]

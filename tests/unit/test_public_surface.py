@@ -56,14 +56,14 @@ class Wrong:
 
 
 def test_the_walk_finds_microseconds_and_types_of_an_engine_wherever_they_are() -> None:
-    found = {(fault.where, fault.what.rpartition(".")[2]) for fault in faults_of({"Wrong": Wrong})}
+    result = {(fault.where, fault.what.rpartition(".")[2]) for fault in faults_of({"Wrong": Wrong})}
     assert {
         ("Wrong.due_us", "microseconds"),
         ("Wrong.raw", "Delivery is not public"),
         ("Wrong.wait.micros", "microseconds"),
         ("Wrong.wait(return)", "LaneStats is not public"),
         ("Wrong.delivered(return)", "Delivery is not public"),
-    } == found
+    } == result
 
 
 def test_a_peeked_message_has_times_in_utc_and_reads_its_payload() -> None:
@@ -143,15 +143,15 @@ def test_settle_commands_take_seconds_or_a_timedelta() -> None:
     ]
     assert [
         contract.Ack("a"),
-        contract.Nack("b", 1_500_000, "why"),
-        contract.Nack("c", 60_000_000),
-        contract.DeadLetter("d", "no address", 2_000_000),
-        contract.Extend("e", 3_600_000_000),
+        contract.NackDelivery("b", 1_500_000, "why"),
+        contract.NackDelivery("c", 60_000_000),
+        contract.DeadLetterDelivery("d", "no address", 2_000_000),
+        contract.ExtendDelivery("e", 3_600_000_000),
     ] == build_settles(commands)
 
 
 def test_the_commands_of_an_engine_stay_as_they_are_and_nothing_else_is_taken() -> None:
-    given_back = contract.Nack("a", charged=False)
+    given_back = contract.NackDelivery("a", charged=False)
     assert [given_back] == build_settles([given_back])
     with pytest.raises(headgate.InvalidRequest, match=r"A settle command is expected\. \(given=str\)"):
         build_settles(["receipt"])  # type: ignore[list-item]  # that is the mistake

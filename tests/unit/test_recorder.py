@@ -11,7 +11,7 @@ from headgate.engines.recorder import Recorder
 from headgate.engines.settled import decode
 from headgate.engines.source import LaneSource
 from headgate.errors import Unavailable
-from tests.unit.test_lane_books import books_with, give, row
+from tests.unit.test_lane_books import give, row, state_with
 
 EPOCH = 7
 
@@ -33,7 +33,7 @@ class Store:
 
 
 async def _settled_while(*, lease_holds: bool, store_answers: bool) -> None:
-    delivery_state = books_with(row(1, 1))
+    delivery_state = state_with(row(1, 1))
     (given,) = give(delivery_state)
     store, holds = Store(), lease_holds
     store.fails = not store_answers

@@ -108,9 +108,9 @@ class Callable1:
     async def __call__(self, payload: str, context: Context) -> None: ...
 
 
-def told(found: Handler) -> tuple[bool, bool, str | None]:
+def traits(result: Handler) -> tuple[bool, bool, str | None]:
     """The form of the handler, as it was understood."""
-    return found.is_async, found.batch, found.context
+    return result.is_async, result.batch, result.context
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def told(found: Handler) -> tuple[bool, bool, str | None]:
 def test_what_a_handler_wants_is_seen_by_its_parameters(
     function: Callable[..., Any], expected: tuple[bool, bool, str | None]
 ) -> None:
-    assert expected == told(understand(function, "m:f"))
+    assert expected == traits(understand(function, "m:f"))
 
 
 def test_a_list_that_is_one_payload_is_one_payload() -> None:

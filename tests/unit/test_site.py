@@ -50,7 +50,7 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing_from_another_host
     assert {"index.html", "commands.html", "repository/CHANGELOG.html", "runbooks/HeadgateQueueLags.html"} <= set(
         pages
     )
-    assert [] == [(page, found) for page, text in pages.items() for found in _FETCHED.findall(text)]
+    assert [] == [(page, result) for page, text in pages.items() for result in _FETCHED.findall(text)]
     shown = set(re.findall(r'id="headgate-([a-z]+)"', pages["commands.html"]))
     assert set() == {name for name in names_of_commands() if name not in shown}
 

@@ -97,13 +97,13 @@ class KeptQueue(MemoryQueue):
 
     def __init__(self) -> None:
         super().__init__("shop/emails")
-        self.put_here: list[NewMessage] = []
+        self.put_local: list[NewMessage] = []
         self.refuse_with: HeadgateError | None = None
 
     async def put(self, messages: Sequence[NewMessage]) -> list[str]:
         if self.refuse_with is not None:
             raise self.refuse_with
-        self.put_here += messages
+        self.put_local += messages
         return await super().put(messages)
 
 
@@ -176,7 +176,7 @@ async def put_in_span(engine: KeptQueue, payload: object, **options: Any) -> Non
 def test_a_traceparent_of_the_callers_own_stays(finished: list[sdk.ReadableSpan]) -> None:
     engine = KeptQueue()
     asyncio.run(put_in_span(engine, b"", attributes={"traceparent": PARENT}))
-    assert [{"traceparent": PARENT}] == [each.attributes for each in engine.put_here]
+    assert [{"traceparent": PARENT}] == [each.attributes for each in engine.put_local]
     assert ["send shop/emails", "POST /signup"] == [each.name for each in finished]
 
 
@@ -188,7 +188,7 @@ def test_the_tracestate_of_the_current_span_is_put_too(finished: list[sdk.Readab
         asyncio.run(queue_on(engine).put(b""))
     sent = finished[0]
     assert [{"traceparent": traceparent_of(sent), "tracestate": "a=b"}] == [
-        each.attributes for each in engine.put_here
+        each.attributes for each in engine.put_local
     ]
 
 
@@ -198,7 +198,7 @@ def test_without_a_current_span_a_put_makes_none_and_writes_no_attributes(
     engine = KeptQueue()
     asyncio.run(queue_on(engine).put(b"hello"))
     asyncio.run(queue_on(engine).put_many([b"hello"]))
-    assert ([], [{}, {}]) == (finished, [each.attributes for each in engine.put_here])
+    assert ([], [{}, {}]) == (finished, [each.attributes for each in engine.put_local])
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_put_without_async_is_in_the_trace_of_the_thread_that_called(finished:
         loop.stop()
     sent, web = finished
     assert traceparent_of(web) == parent_of(sent)
-    assert [{"traceparent": traceparent_of(sent)}] == [each.attributes for each in engine.put_here]
+    assert [{"traceparent": traceparent_of(sent)}] == [each.attributes for each in engine.put_local]
 
 
 def test_bytes_that_a_handler_puts_carry_its_trace_without_opentelemetry_too() -> None:
@@ -243,7 +243,7 @@ def test_bytes_that_a_handler_puts_carry_its_trace_without_opentelemetry_too() -
         asyncio.run(queue_on(engine).put(b"hello"))
     finally:
         current_trace.reset(token)
-    assert [{"traceparent": PARENT}] == [each.attributes for each in engine.put_here]
+    assert [{"traceparent": PARENT}] == [each.attributes for each in engine.put_local]
 
 
 def test_a_producer_does_not_load_opentelemetry() -> None:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate_spark.decide_keys import RowKeys, TaskName, token_name
 from headgate_spark.decide_marks import (
     ANSWER_US,
     BatchPassed,
@@ -14,8 +13,9 @@ from headgate_spark.decide_marks import (
     KeysDiffer,
     Mark,
     MarkStep,
-    next_step,
+    decide_next_step,
 )
+from headgate_spark.token_keys import RowKeys, TaskName, token_name
 
 TASK = TaskName("q", 3, 1)
 WINDOW_US = 3_600_000_000
@@ -58,7 +58,7 @@ def test_the_name_of_a_token_is_short_and_reports_keys_apart() -> None:
 
 def step(observation: Mark | None, mine: Mark) -> MarkStep:
     """With a window of an hour, and clocks within a second."""
-    return next_step(observation, mine, remembered_us=WINDOW_US, skew_us=1_000_000)
+    return decide_next_step(observation, mine, remembered_us=WINDOW_US, skew_us=1_000_000)
 
 
 @pytest.mark.parametrize("observation", [None, Mark(2, 0)])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from headgate_spark.decide_range import ColumnFilter, ReadRange, narrow
+from headgate_spark.decide_range import ColumnFilter, ReadRange, decide_range
 
 
-def narrowed(*told: ColumnFilter, wanted: ReadRange | None = None) -> ReadRange:
+def narrowed(*report: ColumnFilter, wanted: ReadRange | None = None) -> ReadRange:
     """With orders that are ten times a timestamp, of which each has ten."""
     start = wanted or ReadRange()
-    return narrow(start, told, first_at=lambda us: us * 10, last_at=lambda us: us * 10 + 9)
+    return decide_range(start, report, first_at=lambda us: us * 10, last_at=lambda us: us * 10 + 9)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate_spark.decide_shares import raised_shares, shares_of_equal
+from headgate_spark.decide_shares import decide_equal_shares, raised_shares
 
 
 def taken(waiting: list[int], bound: int) -> int:
     """The number of messages of each batch, of lanes in which this number waits."""
-    shares: list[int] | None = shares_of_equal(bound, len(waiting))
+    shares: list[int] | None = decide_equal_shares(bound, len(waiting))
     while shares is not None:
         last = shares
         shares = raised_shares(last, [min(*each) for each in zip(waiting, last, strict=True)], bound)
@@ -18,7 +18,7 @@ def taken(waiting: list[int], bound: int) -> int:
 
 
 def test_equal_shares_where_all_have_enough() -> None:
-    assert [75, 75, 75, 75] == shares_of_equal(300, 4)
+    assert [75, 75, 75, 75] == decide_equal_shares(300, 4)
     assert raised_shares([75, 75, 75, 75], [75, 75, 75, 75], 300) is None
 
 
@@ -32,7 +32,7 @@ def test_a_row_that_holds_more_than_the_share_counts_for_the_share() -> None:
 
 
 def test_of_no_lanes_nothing_is_asked() -> None:
-    assert [] == shares_of_equal(300, 0)
+    assert [] == decide_equal_shares(300, 0)
     assert raised_shares([], [], 300) is None
 
 

@@ -14,8 +14,8 @@ from headgate_spark.decide_splits import (
     Probe,
     SplitStretch,
     cut,
+    decide_splits,
     heaviest,
-    plan_splits,
     ranges_to_probe,
     weigh,
 )
@@ -27,24 +27,24 @@ def stretch(weight: float, *, shard: int = 0, part: int = 0, after: int = 0, up_
 
 
 def test_small_parts_of_a_lane_share_a_split_and_lanes_do_not() -> None:
-    splits = plan_splits(
+    splits = decide_splits(
         [stretch(10, shard=shard, part=part) for shard in (0, 1) for part in range(5)], weight_max=100
     )
     assert [(0, 5), (1, 5)] == [(split[0].shard, len(split)) for split in splits]
 
 
 def test_one_that_holds_everything_is_cut_into_equal_ranges() -> None:
-    splits = plan_splits([stretch(1_000_000)], weight_max=100_000)
+    splits = decide_splits([stretch(1_000_000)], weight_max=100_000)
     assert [100_000.0] * 10 == [each.weight for split in splits for each in split]
     assert (0, 1_000_000) == (splits[0][0].after, splits[-1][0].up_to)
 
 
 def test_more_splits_than_a_driver_can_plan_are_never_made() -> None:
-    assert SPLITS_MAX + 1 >= len(plan_splits([stretch(10**9, up_to=10**12)], weight_max=1))
+    assert SPLITS_MAX + 1 >= len(decide_splits([stretch(10**9, up_to=10**12)], weight_max=1))
 
 
 def test_a_split_has_a_bound_on_its_pieces() -> None:
-    splits = plan_splits([stretch(0, part=part) for part in range(3 * PIECES_MAX)], weight_max=100)
+    splits = decide_splits([stretch(0, part=part) for part in range(3 * PIECES_MAX)], weight_max=100)
     assert [PIECES_MAX] * 3 == list(map(len, splits))
 
 
@@ -59,12 +59,12 @@ def test_a_split_has_a_bound_on_its_pieces() -> None:
     ),
     st.integers(1, 10**5),
 )
-def test_splits_cover_exactly_what_there_is(found: list[tuple[int, int, int, int, float]], weight_max: int) -> None:
+def test_splits_cover_exactly_what_there_is(result: list[tuple[int, int, int, int, float]], weight_max: int) -> None:
     stretches = [
         stretch(weight, shard=shard, part=part, after=after, up_to=after + width)
-        for shard, part, after, width, weight in found
+        for shard, part, after, width, weight in result
     ]
-    pieces = [piece for split in plan_splits(stretches, weight_max=weight_max) for piece in split]
+    pieces = [piece for split in decide_splits(stretches, weight_max=weight_max) for piece in split]
     joined: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for piece in pieces:
         ends = joined.setdefault((piece.shard, piece.part), [])

@@ -21,7 +21,7 @@ from headgate.store.cql import (
     update_cql,
 )
 from headgate.store.shapes import (
-    Operator,
+    ComparisonOperator,
     SliceForm,
     delete_shape,
     insert_shape,
@@ -78,7 +78,7 @@ def test_update() -> None:
 
 
 def test_update_if_sets_its_attempt_after_what_it_changes() -> None:
-    conditions = (("lock", Operator.IS), ("epoch", Operator.BELOW))
+    conditions = (("lock", ComparisonOperator.IS), ("epoch", ComparisonOperator.BELOW))
     shape = update_shape(LANES, ("queue", "lane"), ("lock",), True, conditions)
     rest = "SET lock = ?, attempt = ? WHERE queue = ? AND lane = ? IF lock = ? AND epoch < ?"
     assert f"UPDATE ks.lanes {rest}" == update_cql("ks", shape, Markers(attempt=True))

@@ -8,7 +8,7 @@ import sys
 LEAN = "import sys; from headgate.store.cassandra_lean import leave_numpy_out; "
 
 
-def _told(program: str) -> str:
+def _reported(program: str) -> str:
     done = subprocess.run([sys.executable, "-c", LEAN + program], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 
@@ -17,12 +17,12 @@ def test_the_driver_is_imported_without_numpy_and_numpy_can_be_imported_after_it
     program = (
         "leave_numpy_out(); import cassandra.cluster; print('numpy' in sys.modules); import numpy; print(numpy.pi)"
     )
-    assert "False\n3.141592653589793\n" == _told(program)
+    assert "False\n3.141592653589793\n" == _reported(program)
 
 
 def test_a_process_that_has_imported_numpy_before_keeps_it_and_the_driver_knows() -> None:
     program = "import numpy; leave_numpy_out(); import cassandra.cython_deps as deps; print(deps.HAVE_NUMPY)"
-    assert "True\n" == _told(program)
+    assert "True\n" == _reported(program)
 
 
 def test_the_operator_opens_its_sessions_without_numpy() -> None:
@@ -35,4 +35,4 @@ def test_the_operator_opens_its_sessions_without_numpy() -> None:
         "except EnvironmentProblem:\n"
         "    print('refused', 'cassandra.cluster' in sys.modules, 'numpy' in sys.modules)\n"
     )
-    assert "refused True False\n" == _told(program)
+    assert "refused True False\n" == _reported(program)

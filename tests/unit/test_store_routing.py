@@ -24,7 +24,7 @@ class Host:
 
 
 A, B, C, D = (Host(name) for name in "abcd")
-AWAY = Host("remote", "other")
+UNAVAILABLE = Host("remote", "other")
 
 
 def _policy(*hosts: Host, replicas: tuple[Host, ...] = ()) -> HomePolicy:
@@ -43,8 +43,8 @@ def _plans(policy: HomePolicy, query: Any = None, count: int = 12) -> list[str]:
 
 
 def test_another_data_centre_is_never_used() -> None:
-    assert {"ab", "ba"} == set(_plans(_policy(A, AWAY, B)))
-    assert {""} == set(_plans(_policy(AWAY)))
+    assert {"ab", "ba"} == set(_plans(_policy(A, UNAVAILABLE, B)))
+    assert {""} == set(_plans(_policy(UNAVAILABLE)))
 
 
 def test_the_only_data_centre_is_home_before_anybody_knows_its_name() -> None:
@@ -111,6 +111,6 @@ SETTINGS = ConnectionSettings((Address("c1"),))
 
 
 def test_one_of_several_data_centres_has_to_be_named() -> None:
-    metadata = SimpleNamespace(cluster_name="c", keyspaces={}, all_hosts=lambda: [A, AWAY])
+    metadata = SimpleNamespace(cluster_name="c", keyspaces={}, all_hosts=lambda: [A, UNAVAILABLE])
     with pytest.raises(EnvironmentProblem, match="set DATA_CENTER to one of home, other"):
         check_cluster(metadata, SETTINGS, None)

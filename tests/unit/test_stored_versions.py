@@ -43,18 +43,18 @@ def changed(**parts: Any) -> dict[str, Any]:
 
 
 def test_bytes_of_another_meaning_are_found() -> None:
-    kept = changed(bytes=lambda told: told["The packed row"].update(reads="something else"))
+    kept = changed(bytes=lambda report: report["The packed row"].update(reads="something else"))
     (fault,) = unread(kept)
     assert fault.startswith("The packed row: something else is read as ")
 
 
 def test_a_format_without_a_reader_is_found() -> None:
-    kept = changed(bytes=lambda told: told.update({"A format": {"stored": "00", "reads": "x"}}))
+    kept = changed(bytes=lambda report: report.update({"A format": {"stored": "00", "reads": "x"}}))
     assert ["A format: x is read as nothing: its reader is gone"] == list(unread(kept))
 
 
 def test_a_document_that_loses_something_is_found() -> None:
-    kept = changed(documents=lambda told: told["plain queue"]["spec"].update(priority=3))
+    kept = changed(documents=lambda report: report["plain queue"]["spec"].update(priority=3))
     assert ["document plain queue: .spec.priority was 3, is None"] == list(unread(kept))
 
 
@@ -66,12 +66,12 @@ def test_a_document_that_loses_something_is_found() -> None:
     ],
 )
 def test_a_table_that_could_not_be_fixed_is_found(change: dict[str, str], fault: str) -> None:
-    (result,) = unread(changed(tables=lambda told: told["catalogue"].update(change)))
+    (result,) = unread(changed(tables=lambda report: report["catalogue"].update(change)))
     assert result.startswith(fault)
 
 
 def test_a_table_that_nobody_knows_is_found() -> None:
-    kept = changed(tables=lambda told: told.update(old={"key": "text partition_key 0"}))
+    kept = changed(tables=lambda report: report.update(old={"key": "text partition_key 0"}))
     assert ["table old: nobody knows it any more"] == list(unread(kept))
 
 

@@ -17,13 +17,13 @@ def defined_tests(example: Example) -> list[tuple[str, Callable[..., Any]]]:
     """The test functions that an example defines."""
     names: dict[str, Any] = {"__name__": "page"}
     exec(compile(example.text, str(example), "exec"), names)  # noqa: S102 - our own page
-    return [(name, found) for name, found in names.items() if name.startswith("test_")]
+    return [(name, result) for name, result in names.items() if name.startswith("test_")]
 
 
 TESTS = [test for example in EXAMPLES for test in defined_tests(example)]
 
 
-@pytest.mark.parametrize("test", [found for _, found in TESTS], ids=[name for name, _ in TESTS])
+@pytest.mark.parametrize("test", [result for _, result in TESTS], ids=[name for name, _ in TESTS])
 def test_a_test_of_the_page_passes(test: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
     test(**({"capsys": capsys} if "capsys" in inspect.signature(test).parameters else {}))
 

@@ -30,7 +30,7 @@ from headgate.engines.timeline.decide_repair import (
     shares,
 )
 from headgate.engines.timeline.passed_rows import PassedBroken, PassedRows, encode_passed
-from headgate.engines.timeline.repair_report import PROBLEMS_MAX, LateRowOutcome, RepairReport
+from headgate.engines.timeline.repair_report import PROBLEMS_MAX, LateRowOutcome, RepairPassReport
 from headgate.engines.timeline.repair_status import due_stretches
 from headgate.engines.timeline.restamps import Families
 from headgate.errors import Unavailable
@@ -46,7 +46,7 @@ TERMS = CheckTerms.of(
     hint_window_us=3 * HOUR_US,
     gc_grace_us=10 * DAY_US,
 )
-moments = st.integers(0, 100 * DAY_US)
+times_ = st.integers(0, 100 * DAY_US)
 
 
 # ---- the schedule
@@ -68,14 +68,14 @@ def test_no_check_is_due_before_an_earlier_one_whatever_a_queue_is_set_to(
     assert terms.delays_us[2] > hints_us, "what is kept for a node has reached it"
 
 
-@given(st.sampled_from(CHECKS), moments)
+@given(st.sampled_from(CHECKS), times_)
 def test_a_part_is_due_when_its_end_is_the_delay_ago_and_not_a_time_before(check: int, now_us: int) -> None:
     below = TERMS.due_below(check, None, now_us)
     assert below == 0 or TERMS.due_us(below - 1, check, None) <= now_us
     assert TERMS.due_us(below, check, None) > now_us
 
 
-@given(st.sampled_from(CHECKS), moments, moments)
+@given(st.sampled_from(CHECKS), times_, times_)
 def test_of_an_ended_generation_all_parts_are_due_once_nobody_can_have_written_for_the_delay(
     check: int, sure_us: int, now_us: int
 ) -> None:
@@ -232,7 +232,7 @@ def test_a_tenure_reports_by_what_it_passed_itself_though_it_read_the_record_bef
 
 
 def test_the_oldest_check_that_is_owed_is_reported() -> None:
-    report = RepairReport()
+    report = RepairPassReport()
     assert report.value(PassEnd.DONE).oldest_owed_us is None
     for since_us in (7, 5, 9):
         report.owes(since_us)
@@ -243,7 +243,7 @@ def test_the_oldest_check_that_is_owed_is_reported() -> None:
 
 
 def test_a_problem_is_reported_once_and_problems_are_bounded() -> None:
-    report = RepairReport()
+    report = RepairPassReport()
     for each in range(3 * PROBLEMS_MAX):
         report.failed(Unavailable("no answer", lane=each))
         report.failed(Unavailable("no answer", lane=each))

@@ -99,8 +99,8 @@ def test_a_place_in_python_is_in_a_comment_or_a_string_and_has_its_line() -> Non
             '        "not {who}\\nlook")',
         ]
     )
-    found = sorted((line, word) for block in python_blocks(source) for line, word, _, _ in words_in(block))
-    assert [(2, "goes on"), (5, "can not"), (6, "look")] == found
+    entries = sorted((line, word) for block in python_blocks(source) for line, word, _, _ in words_in(block))
+    assert [(2, "goes on"), (5, "can not"), (6, "look")] == entries
 
 
 @pytest.mark.parametrize("text", ["says", "(says text, look int, PRIMARY KEY ((a), look)\\n) WITH ID = 1", "moments"])
@@ -160,7 +160,7 @@ def test_a_paragraph_is_parted_into_sentences_with_code_as_one_word() -> None:
 
 def test_code_of_a_page_is_no_text_and_each_item_and_cell_is_one() -> None:
     page = "# Head\n\nA\nb.\n\n    code: x\n\n```\ncode\n```\n- one\n  more\n- two\n\n| a | b |\n| - | - |\n"
-    found = [(each.line, each.text) for each in paragraphs(page)]
+    entries = [(each.line, each.text) for each in paragraphs(page)]
     assert [
         (1, "Head"),
         (3, "A b."),
@@ -170,7 +170,7 @@ def test_code_of_a_page_is_no_text_and_each_item_and_cell_is_one() -> None:
         (15, "b"),
         (16, "-"),
         (16, "-"),
-    ] == found
+    ] == entries
 
 
 def test_what_code_shows_is_collected_by_kind() -> None:
@@ -189,7 +189,7 @@ registry.counter("headgate_runs_total", "Runs.")
 MEANINGS = {Reason.A: "All is well."}
 blocked(Reason.B, "Not yet.")
 '''
-    found = {(each.kind, each.text) for each in shown_by_code(source, frozenset(("HeadgateError", "Late")))}
+    result = {(each.kind, each.text) for each in shown_by_code(source, frozenset(("HeadgateError", "Late")))}
     expected = {
         (Kind.ERROR, "It is late."),
         (Kind.OPTION, "Number."),
@@ -202,4 +202,4 @@ blocked(Reason.B, "Not yet.")
         (Kind.SENTENCE, "All is well."),
         (Kind.SENTENCE, "Not yet."),
     }
-    assert expected == found
+    assert expected == result

@@ -64,12 +64,12 @@ def test_a_slow_endpoint_is_slow_both_ways_until_it_is_not() -> None:
 
 
 def test_a_cut_between_sending_and_arriving_loses_the_message() -> None:
-    def cut_for_a_moment(world: World) -> None:
+    def cut_briefly(world: World) -> None:
         world.network.delay("letter", by_s=10)
         world.outside(5, lambda: world.network.cut("a", "b"))
         world.outside(20, world.network.heal)
 
-    assert _landed(cut_for_a_moment) == []
+    assert _landed(cut_briefly) == []
 
 
 def test_healing_some_links_leaves_the_others_cut() -> None:

@@ -26,8 +26,8 @@ from headgate_spark.decide_splits import (
     PROBE_ROWS,
     Probe,
     SplitStretch,
+    decide_splits,
     heaviest,
-    plan_splits,
     ranges_to_probe,
     weigh,
 )
@@ -104,7 +104,7 @@ class _Planning:
             of_generation = {shard: after for (number, shard), after in lanes.items() if number == generation.number}
             if of_generation:
                 stretches += await self._of_generation(generation, of_generation)
-        return plan_splits(stretches, weight_max=self._request.messages_per_split)
+        return decide_splits(stretches, weight_max=self._request.messages_per_split)
 
     async def _lanes(self) -> dict[tuple[int, int], int]:
         """By lane, the order above which it is read."""

@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from headgate.store.bulk_log import BulkLog, BulkRow, Stage
-from headgate_spark.jobs.progress import Progress
+from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.sinks import BatchName, BatchSink, scope_us_of
 from headgate_spark.lanes.contract import HistorySplit
 from headgate_spark.worker_connection import WorkerConnection
@@ -32,7 +32,7 @@ class HistoryContext:
     connection: WorkerConnection
     log: BulkLog
     sink: BatchSink
-    progress: Progress
+    progress: JobProgress
     splits: Callable[[int, int], Sequence[HistorySplit]]
     """The pieces of a range of time, found without reading their messages."""
     messages: Callable[[Sequence[HistorySplit]], DataFrame]

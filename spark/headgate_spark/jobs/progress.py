@@ -20,7 +20,7 @@ LINE_EVERY_S = 10.0
 BAR = 24
 
 
-class Progress:
+class JobProgress:
     """Of one run."""
 
     def __init__(self, connection: WorkerConnection, job: UUID, title: str, stream: TextIO | None = None) -> None:
@@ -97,9 +97,9 @@ class Progress:
         """Where the operator reads it, and to Graphite on request."""
         if self._graphite is not None:
             self._connection.run(self._graphite.ship())
-        ground = self._connection.headgate.process_context
+        job_context = self._connection.headgate.process_context
         result = BulkResult(self._connection.headgate.now_us(), message, problems=self.returned, keys=self.done)
         try:
-            self._connection.run(write_pass_result(ground.store_in(ground.keyspace), self._job, result))
+            self._connection.run(write_pass_result(job_context.store_in(job_context.keyspace), self._job, result))
         except HeadgateError as error:
             self._stream.write(f"the figures of the job could not be written: {error}\n")

@@ -41,7 +41,7 @@ from headgate_spark.jobs.plan_bytes import (
     encode_committed,
     encode_plan,
 )
-from headgate_spark.jobs.progress import Progress
+from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import JobRequest
 from headgate_spark.jobs.sinks import QueueSink
 from headgate_spark.jobs.work import BatchWork, name_of
@@ -84,7 +84,7 @@ class JobContext:
     frames: Frames
     work: BatchWork
     dead: QueueSink | None
-    progress: Progress
+    progress: JobProgress
     where: str | None
     from_us: int | None
     until_us: int

@@ -25,7 +25,7 @@ from headgate.counters.window_reading import WindowReader
 from headgate.engines.summary.standing import BULK_DONE
 from headgate.errors import InvalidRequest
 from headgate_spark.jobs.history import HistoryContext, HistoryJob
-from headgate_spark.jobs.progress import Progress
+from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import SinkRequest, parse_time_us
 from headgate_spark.jobs.run import log_of
 from headgate_spark.jobs.sinks import sink_of
@@ -66,7 +66,7 @@ class RollupRequest:
     to: str | None = None
 
 
-def run_rollup(spark: SparkSession, connection: WorkerConnection, request: RollupRequest, job: UUID) -> Progress:
+def run_rollup(spark: SparkSession, connection: WorkerConnection, request: RollupRequest, job: UUID) -> JobProgress:
     """All windows that are final and were not written yet."""
     counter = connection.run(connection.headgate.counter(request.counter))
     settings = counter.handle.settings
@@ -83,7 +83,7 @@ def run_rollup(spark: SparkSession, connection: WorkerConnection, request: Rollu
     kept_us = now_us - settings.retention_us
     sink = sink_of(spark, request.sink, job.hex[:8], partition_by="day")
     sink.check()
-    progress = Progress(connection, job, f"rollup {request.counter}")
+    progress = JobProgress(connection, job, f"rollup {request.counter}")
     context = HistoryContext(
         connection,
         log_of(connection, job),

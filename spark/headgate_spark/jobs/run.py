@@ -19,7 +19,7 @@ from headgate.store.bulk_log import BulkLog, JobTakenOver
 from headgate_spark.jobs.executors import await_executor
 from headgate_spark.jobs.frames import Frames, SparkFailed, spark_errors_as
 from headgate_spark.jobs.history import HistoryContext, HistoryJob
-from headgate_spark.jobs.progress import Progress
+from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import JobRequest, JobWrong, parse_time_us
 from headgate_spark.jobs.reserving_job import JobContext, ReservingJob
 from headgate_spark.jobs.sinks import BatchSink, QueueSink, sink_of
@@ -32,13 +32,13 @@ OUTCOME_COLUMNS = ("id", "outcome")
 MESSAGE_COLUMNS = ("id", "payload")
 
 
-def run_job(spark: SparkSession, connection: WorkerConnection, request: JobRequest, job: UUID) -> Progress:
+def run_job(spark: SparkSession, connection: WorkerConnection, request: JobRequest, job: UUID) -> JobProgress:
     """From its checks to its end; returns the result."""
     queue = connection.queue(request.queue)
     if str(spark.sparkContext.master).startswith("local"):
         spark.sparkContext.environment.update(local_environment(connection.environment))
     frames = Frames(spark, QueueSource(task_environment(connection.environment), request.queue))
-    progress = Progress(connection, job, f"{request.mode} {request.queue}")
+    progress = JobProgress(connection, job, f"{request.mode} {request.queue}")
     progress.report(BULK_RUNS)  # an earlier run's report is not this one's
     try:
         with spark_errors_as(SparkFailed):
@@ -62,7 +62,7 @@ def _reserving(
     connection: WorkerConnection,
     queue: Queue,
     frames: Frames,
-    progress: Progress,
+    progress: JobProgress,
     request: JobRequest,
     job: UUID,
 ) -> ReservingJob:
@@ -106,7 +106,7 @@ def _history(
     connection: WorkerConnection,
     queue: Queue,
     frames: Frames,
-    progress: Progress,
+    progress: JobProgress,
     request: JobRequest,
     job: UUID,
 ) -> HistoryJob:

@@ -13,7 +13,7 @@ import pytest
 
 from dev.cluster.fixtures import KubernetesUnderTest, namespace_for
 from tests.conformance.cluster.documents import config, queue
-from tests.conformance.cluster.grounds import Ground, RealGround, SimulatedGround
+from tests.conformance.cluster.grounds import CaseWorld, RealWorld, SimulatedWorld
 
 CRDS = Path(__file__).parents[3] / "crds"
 GROUNDS = ("simulated", "real")
@@ -21,10 +21,10 @@ GROUNDS = ("simulated", "real")
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each case on each world; one that needs a server is marked."""
-    if "ground" in metafunc.fixturenames:
+    if "world" in metafunc.fixturenames:
         servers = [pytest.mark.servers, pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
         grounds = [pytest.param(kind, marks=servers if kind == "real" else ()) for kind in GROUNDS]
-        metafunc.parametrize("ground", grounds, indirect=True, scope="function")
+        metafunc.parametrize("world", grounds, indirect=True, scope="function")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -33,31 +33,31 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    process_context = pyfuncitem.funcargs["ground"]
-    assert isinstance(process_context, Ground)
+    process_context = pyfuncitem.funcargs["world"]
+    assert isinstance(process_context, CaseWorld)
     process_context.run(pyfuncitem.obj(**arguments))
     return True
 
 
 @pytest.fixture
-def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+def world(request: pytest.FixtureRequest) -> Iterator[CaseWorld]:
     """A cluster, with an empty namespace of the case's own."""
     if request.param == "simulated":
-        made = SimulatedGround(zlib.crc32(request.node.nodeid.encode()))
+        made = SimulatedWorld(zlib.crc32(request.node.nodeid.encode()))
         with made.world:
             yield made
         return
-    real: RealGround = request.getfixturevalue("_real_ground")
+    real: RealWorld = request.getfixturevalue("_real_world")
     real.namespace = namespace_for(request.node.originalname.removeprefix("test_"), secrets.token_hex(3))
     yield real
 
 
 @pytest.fixture(scope="package")
-def _real_ground(kubernetes: KubernetesUnderTest) -> Iterator[RealGround]:
+def _real_world(kubernetes: KubernetesUnderTest) -> Iterator[RealWorld]:
     kubernetes.kubectl.run("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
     kubernetes.kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
     with asyncio.Runner() as runner:
-        process_context = RealGround(runner, kubernetes.kubectl)
+        process_context = RealWorld(runner, kubernetes.kubectl)
         process_context.namespace = namespace_for("collector", secrets.token_hex(3))
         runner.run(process_context.begin_collecting(queue(process_context), config(process_context)))
         yield process_context

@@ -6,55 +6,55 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate_operator.kinds import QUEUE, ObjectAddress
-from tests.conformance.cluster.grounds import Ground
+from tests.conformance.cluster.grounds import CaseWorld
 
 Document = dict[str, Any]
 
 
 def queue(
-    ground: Ground, name: str = "emails", /, spec: Mapping[str, Any] | None = None, **metadata: Any
+    world: CaseWorld, name: str = "emails", /, spec: Mapping[str, Any] | None = None, **metadata: Any
 ) -> Document:
     """A Queue."""
     return {
         "apiVersion": "headgate.io/v1beta1",
         "kind": "Queue",
-        "metadata": {"namespace": ground.namespace, "name": name, **metadata},
+        "metadata": {"namespace": world.namespace, "name": name, **metadata},
         "spec": dict(spec or {}),
     }
 
 
-def status_of(ground: Ground, status: Mapping[str, Any], name: str = "emails", **metadata: Any) -> Document:
+def status_of(world: CaseWorld, status: Mapping[str, Any], name: str = "emails", **metadata: Any) -> Document:
     """The document that is applied to a Queue's /status."""
-    made = queue(ground, name, **metadata)
+    made = queue(world, name, **metadata)
     del made["spec"]
     return {**made, "status": dict(status)}
 
 
-def queue_at(ground: Ground, name: str = "emails") -> ObjectAddress:
+def queue_at(world: CaseWorld, name: str = "emails") -> ObjectAddress:
     """Where a Queue is."""
-    return ObjectAddress(QUEUE, ground.namespace, name)
+    return ObjectAddress(QUEUE, world.namespace, name)
 
 
 def config(
-    ground: Ground, name: str = "settings", /, data: Mapping[str, str] | None = None, **metadata: Any
+    world: CaseWorld, name: str = "settings", /, data: Mapping[str, str] | None = None, **metadata: Any
 ) -> Document:
     """A ConfigMap: a kind that no controller minds."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"namespace": ground.namespace, "name": name, **metadata},
+        "metadata": {"namespace": world.namespace, "name": name, **metadata},
         **({"data": dict(data)} if data is not None else {}),
     }
 
 
-def deployment(ground: Ground, spec: Mapping[str, Any] | None = None, **container: Any) -> Document:
+def deployment(world: CaseWorld, spec: Mapping[str, Any] | None = None, **container: Any) -> Document:
     """A Deployment of one container, by default with no pods."""
     labels = {"headgate.io/queue": "emails"}
     made = {"name": "worker", "image": "registry.example/worker:1", **container}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"namespace": ground.namespace, "name": "mailer", "labels": labels},
+        "metadata": {"namespace": world.namespace, "name": "mailer", "labels": labels},
         "spec": {
             "replicas": 0,
             "selector": {"matchLabels": labels},

@@ -68,7 +68,7 @@ JAIL = [
 """A user without a seat in the server, which serves one of its requests at a time and refuses the others."""
 
 
-class Ground(ABC):
+class CaseWorld(ABC):
     """Where a case runs."""
 
     port: ClusterPort
@@ -79,7 +79,7 @@ class Ground(ABC):
         """Run a case to its end."""
 
     @abstractmethod
-    def run_here(self, work: Coroutine[Any, Any, T]) -> T:
+    def run_locally(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something, and make no namespace for it."""
 
     @abstractmethod
@@ -118,7 +118,7 @@ class Ground(ABC):
         return applied(await self.port.apply(document, manager="contract"))
 
 
-class SimulatedGround(Ground):
+class SimulatedWorld(CaseWorld):
     """The simulation, one for each case."""
 
     namespace = "contract"
@@ -138,7 +138,7 @@ class SimulatedGround(Ground):
 
         return self.world.run(whole())
 
-    def run_here(self, work: Coroutine[Any, Any, T]) -> T:
+    def run_locally(self, work: Coroutine[Any, Any, T]) -> T:
         """In virtual time."""
         return self.world.run(work)
 
@@ -160,7 +160,7 @@ class SimulatedGround(Ground):
         yield SimulatedCluster(self.api, process)
 
 
-class RealGround(Ground):
+class RealWorld(CaseWorld):
     """A real API server; each case in a namespace of its own."""
 
     def __init__(self, runner: asyncio.Runner, kubectl: Kubectl) -> None:
@@ -213,7 +213,7 @@ class RealGround(Ground):
                     at = ObjectAddress(kind, self.namespace, str(one["metadata"]["name"]))
                     await self.port.patch(at, {"metadata": {"finalizers": None}}, manager="contract")
 
-    def run_here(self, work: Coroutine[Any, Any, T]) -> T:
+    def run_locally(self, work: Coroutine[Any, Any, T]) -> T:
         """On the loop of all cases."""
         return self._runner.run(work)
 

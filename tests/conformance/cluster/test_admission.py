@@ -8,12 +8,12 @@ from headgate_operator.kinds import DEPLOYMENT, QUEUE
 from headgate_operator.port import Denial
 from headgate_operator.simulated.admission import with_defaults
 from tests.conformance.cluster.documents import deployment, queue, status_of
-from tests.conformance.cluster.grounds import Ground, applied, denied
+from tests.conformance.cluster.grounds import CaseWorld, applied, denied
 
 
-async def test_46_a_rule_refuses_in_our_words(ground: Ground) -> None:
+async def test_46_a_rule_refuses_in_our_words(world: CaseWorld) -> None:
     spec = {"visibilityTimeout": "2d", "retention": "1d"}
-    refused = denied(await ground.port.apply(queue(ground, spec=spec), manager="one"))
+    refused = denied(await world.port.apply(queue(world, spec=spec), manager="one"))
     assert (refused.denial, refused.status, refused.reason) == (Denial.INVALID, 422, "Invalid")
     assert [cause.field for cause in refused.causes] == ["spec.retention"]
     assert refused.causes[0].message.endswith(
@@ -22,8 +22,8 @@ async def test_46_a_rule_refuses_in_our_words(ground: Ground) -> None:
     assert refused.message.startswith('Queue.headgate.io "emails" is invalid: spec.retention: Invalid value: ')
 
 
-async def test_46_a_value_without_the_shape_of_its_field_is_refused(ground: Ground) -> None:
-    refused = denied(await ground.port.apply(queue(ground, spec={"retention": "two weeks"}), manager="one"))
+async def test_46_a_value_without_the_shape_of_its_field_is_refused(world: CaseWorld) -> None:
+    refused = denied(await world.port.apply(queue(world, spec={"retention": "two weeks"}), manager="one"))
     assert [(cause.field, cause.message) for cause in refused.causes] == [
         (
             "spec.retention",
@@ -32,21 +32,21 @@ async def test_46_a_value_without_the_shape_of_its_field_is_refused(ground: Grou
     ]
 
 
-async def test_46_a_field_that_the_crd_does_not_know_is_refused(ground: Ground) -> None:
+async def test_46_a_field_that_the_crd_does_not_know_is_refused(world: CaseWorld) -> None:
     for document, subresource in (
-        (queue(ground, spec={"shard": 4}), ""),
-        (status_of(ground, {"lag": 3}), "status"),
+        (queue(world, spec={"shard": 4}), ""),
+        (status_of(world, {"lag": 3}), "status"),
     ):
         if subresource:
-            await ground.port.apply(queue(ground), manager="one")
-        refused = denied(await ground.port.apply(document, manager="one", subresource=subresource))
+            await world.port.apply(queue(world), manager="one")
+        refused = denied(await world.port.apply(document, manager="one", subresource=subresource))
         assert (refused.denial, refused.status) == (Denial.BROKEN, 500)
         assert refused.message.endswith("field not declared in schema")
 
 
-async def test_47_what_is_fixed_cannot_be_changed(ground: Ground) -> None:
-    await ground.port.apply(queue(ground, spec={"engine": "timeline"}), manager="one")
-    refused = denied(await ground.port.apply(queue(ground, spec={"engine": "extent"}), manager="one"))
+async def test_47_what_is_fixed_cannot_be_changed(world: CaseWorld) -> None:
+    await world.port.apply(queue(world, spec={"engine": "timeline"}), manager="one")
+    refused = denied(await world.port.apply(queue(world, spec={"engine": "extent"}), manager="one"))
     assert [(cause.reason, cause.field, cause.message) for cause in refused.causes] == [
         (
             "FieldValueForbidden",
@@ -56,29 +56,29 @@ async def test_47_what_is_fixed_cannot_be_changed(ground: Ground) -> None:
     ]
 
 
-async def test_47_the_selector_of_a_deployment_is_fixed(ground: Ground) -> None:
-    await ground.port.apply(deployment(ground), manager="one")
+async def test_47_the_selector_of_a_deployment_is_fixed(world: CaseWorld) -> None:
+    await world.port.apply(deployment(world), manager="one")
     labels = {"headgate.io/queue": "other"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "worker", "image": "i"}]}}
-    changed = deployment(ground, {"selector": {"matchLabels": labels}, "template": template})
-    refused = denied(await ground.port.apply(changed, manager="one", force=True))
+    changed = deployment(world, {"selector": {"matchLabels": labels}, "template": template})
+    refused = denied(await world.port.apply(changed, manager="one", force=True))
     assert (refused.denial, [cause.field for cause in refused.causes]) == (Denial.INVALID, ["spec.selector"])
     assert refused.causes[0].message.endswith("field is immutable")
 
 
-async def test_48_a_queue_is_filled_in_by_its_defaults(ground: Ground) -> None:
+async def test_48_a_queue_is_filled_in_by_its_defaults(world: CaseWorld) -> None:
     consumer = {"name": "a", "handler": "a:b", "scaling": {"lag": "10s"}}
     spec = {"timeline": {"part": "5m"}, "consumers": [consumer]}
-    document = queue(ground, spec=spec)
-    made = applied(await ground.port.apply(document, manager="one"))
+    document = queue(world, spec=spec)
+    made = applied(await world.port.apply(document, manager="one"))
     assert made.document["spec"] == dict(with_defaults(QUEUE, document))["spec"]
     assert made.document["spec"]["timeline"]["lease"] == {"ttl": "10s", "touch": "2s"}
 
 
-async def test_48_a_deployment_is_filled_in_alike(ground: Ground) -> None:
+async def test_48_a_deployment_is_filled_in_alike(world: CaseWorld) -> None:
     """As the operator writes one: probes, a volume of a Secret, amounts, a field of the pod."""
-    document = deployment(ground, {"template": full_template()})
-    made = applied(await ground.port.apply(document, manager="one"))
+    document = deployment(world, {"template": full_template()})
+    made = applied(await world.port.apply(document, manager="one"))
     assert made.document["spec"] == dict(with_defaults(DEPLOYMENT, document))["spec"]
 
 

@@ -12,7 +12,7 @@ from headgate_operator.kinds import SECRET, SERVICE_ACCOUNT, kind_of
 from headgate_operator.names import MANAGER, Key
 from headgate_operator.simulated.admission import with_defaults
 from tests.conformance.cluster.documents import queue
-from tests.conformance.cluster.grounds import Ground, applied
+from tests.conformance.cluster.grounds import CaseWorld, applied
 from tests.unit.operator_children_cases import OWNER, every_child
 
 SOURCE = {"data": {"CONTACT_POINTS": "YQ==", "PASSWORD": "eA=="}}
@@ -20,22 +20,22 @@ SOURCE = {"data": {"CONTACT_POINTS": "YQ==", "PASSWORD": "eA=="}}
 
 @pytest.mark.parametrize("case", [*every_child(OWNER), "worker account", "spark account", "spark binding", "secret"])
 async def test_a_child_comes_back_without_a_difference_and_an_apply_again_changes_nothing(
-    ground: Ground, case: str
+    world: CaseWorld, case: str
 ) -> None:
-    queue_made = applied(await ground.port.apply(queue(ground), manager="one"))
-    children = every_child(ChildOwner(Key("Queue", ground.namespace, "emails"), queue_made.uid)) | {
-        "worker account": build_worker_account(ground.namespace),
-        "spark account": build_spark_account(ground.namespace),
-        "spark binding": build_spark_binding(ground.namespace),
-        "secret": build_connection_copy(ground.namespace, SOURCE),
+    queue_made = applied(await world.port.apply(queue(world), manager="one"))
+    children = every_child(ChildOwner(Key("Queue", world.namespace, "emails"), queue_made.uid)) | {
+        "worker account": build_worker_account(world.namespace),
+        "spark account": build_spark_account(world.namespace),
+        "spark binding": build_spark_binding(world.namespace),
+        "secret": build_connection_copy(world.namespace, SOURCE),
     }
     child = stamped(children[case])
     if "replicas" in child.get("spec", {}):
         child["spec"] = {**child["spec"], "replicas": 0}  # pods are not what this is about
-    made = applied(await ground.port.apply(child, manager=MANAGER))
+    made = applied(await world.port.apply(child, manager=MANAGER))
     assert differences(child, made.document) == {}
     again = {**child, "metadata": {**child["metadata"], "uid": made.uid}}
-    second = applied(await ground.port.apply(again, manager=MANAGER, force=True))
+    second = applied(await world.port.apply(again, manager=MANAGER, force=True))
     assert differences(child, second.document) == {}
     assert second.document["metadata"]["managedFields"][0] == made.document["metadata"]["managedFields"][0]
     if kind_of(child) not in (SECRET, SERVICE_ACCOUNT):

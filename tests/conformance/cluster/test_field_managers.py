@@ -20,7 +20,7 @@ from headgate_operator.kinds import NAMESPACE, ObjectAddress, address_of
 from headgate_operator.port import ApiObject, Denied
 from headgate_operator.simulated.fields import read
 from tests.conformance.cluster.documents import deployment, queue
-from tests.conformance.cluster.grounds import Ground, RealGround, SimulatedGround
+from tests.conformance.cluster.grounds import CaseWorld, RealWorld, SimulatedWorld
 
 SERVERS_OWN = {"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "namespace", "name"}
 CONTROLLER = "kube-controller-manager"
@@ -100,8 +100,8 @@ def filled(what: Any) -> Any:
     return [filled(item) for item in what] if isinstance(what, list) else what
 
 
-def as_deployment(ground: Ground, what: Mapping[str, Any]) -> dict[str, Any]:
-    made = deployment(ground)
+def as_deployment(world: CaseWorld, what: Mapping[str, Any]) -> dict[str, Any]:
+    made = deployment(world)
     template = made["spec"]["template"]["spec"]
     # The container of the case is in each document, since a Deployment without one is refused.
     what = filled(what)
@@ -116,21 +116,21 @@ def as_deployment(ground: Ground, what: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def as_queue(ground: Ground, what: Mapping[str, Any]) -> dict[str, Any]:
-    return queue(ground, spec=filled(what))
+def as_queue(world: CaseWorld, what: Mapping[str, Any]) -> dict[str, Any]:
+    return queue(world, spec=filled(what))
 
 
-async def outcome(ground: Ground, document: Mapping[str, Any], step: Step) -> Any:
+async def outcome(world: CaseWorld, document: Mapping[str, Any], step: Step) -> Any:
     """The result of one step, in the same words for both kinds of server."""
     if step.verb == "apply":
-        answer = await ground.port.apply(document, manager=step.manager, force=step.force)
+        answer = await world.port.apply(document, manager=step.manager, force=step.force)
     else:
         change = {"metadata": {"labels": document["metadata"].get("labels")}, "spec": document["spec"]}
-        answer = await ground.port.patch(address_of(document), change, manager=step.manager)
-    return told(answer)
+        answer = await world.port.patch(address_of(document), change, manager=step.manager)
+    return summarize(answer)
 
 
-def told(answer: ApiObject | Denied) -> Any:
+def summarize(answer: ApiObject | Denied) -> Any:
     if isinstance(answer, Denied):
         fields = {cause.field for cause in answer.causes} if answer.status == 409 else ()
         return (answer.status, sorted(fields))
@@ -156,30 +156,30 @@ def owners(document: Mapping[str, Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def grounds(_real_ground: RealGround) -> Iterator[tuple[RealGround, SimulatedGround]]:
+def grounds(_real_world: RealWorld) -> Iterator[tuple[RealWorld, SimulatedWorld]]:
     """One namespace on each for all examples: to make one takes longer than to write to it."""
-    simulated = SimulatedGround(1)
-    _real_ground.namespace = simulated.namespace = f"managers-{secrets.token_hex(3)}"
-    for process_context in (_real_ground, simulated):
-        process_context.run_here(process_context.make_namespace(process_context.namespace))
-    yield _real_ground, simulated
-    _real_ground.run_here(_real_ground.port.delete(ObjectAddress(NAMESPACE, None, _real_ground.namespace)))
+    simulated = SimulatedWorld(1)
+    _real_world.namespace = simulated.namespace = f"managers-{secrets.token_hex(3)}"
+    for process_context in (_real_world, simulated):
+        process_context.run_locally(process_context.make_namespace(process_context.namespace))
+    yield _real_world, simulated
+    _real_world.run_locally(_real_world.port.delete(ObjectAddress(NAMESPACE, None, _real_world.namespace)))
     simulated.world.close()
 
 
-def compare(grounds: tuple[RealGround, SimulatedGround], written: list[Step], make: Any, number: int) -> None:
+def compare(grounds: tuple[RealWorld, SimulatedWorld], written: list[Step], make: Any, number: int) -> None:
     observations = []
-    for ground in grounds:
+    for world in grounds:
 
-        async def case(ground: Ground = ground) -> list[Any]:
-            documents = [make(ground, step.what) for step in written]
+        async def case(world: CaseWorld = world) -> list[Any]:
+            documents = [make(world, step.what) for step in written]
             for document in documents:
                 document["metadata"]["name"] = f"example-{number}"
-            matches = [await outcome(ground, *each) for each in zip(documents, written, strict=True)]
-            await ground.port.delete(address_of(documents[0]))
+            matches = [await outcome(world, *each) for each in zip(documents, written, strict=True)]
+            await world.port.delete(address_of(documents[0]))
             return matches
 
-        observations.append(ground.run_here(case()))
+        observations.append(world.run_locally(case()))
     for step, on_real, on_simulated in zip(written, *observations, strict=True):
         assert on_real == on_simulated, step
 
@@ -199,7 +199,7 @@ numbers = iter(range(1_000_000))
 @pytest.mark.xdist_group("kubernetes")
 @bounded
 @given(written=steps(deployments))
-def test_a_deployment_under_many_managers(grounds: tuple[RealGround, SimulatedGround], written: list[Step]) -> None:
+def test_a_deployment_under_many_managers(grounds: tuple[RealWorld, SimulatedWorld], written: list[Step]) -> None:
     compare(grounds, written, as_deployment, next(numbers))
 
 
@@ -208,5 +208,5 @@ def test_a_deployment_under_many_managers(grounds: tuple[RealGround, SimulatedGr
 @pytest.mark.xdist_group("kubernetes")
 @bounded
 @given(written=steps(queues))
-def test_a_queue_under_many_managers(grounds: tuple[RealGround, SimulatedGround], written: list[Step]) -> None:
+def test_a_queue_under_many_managers(grounds: tuple[RealWorld, SimulatedWorld], written: list[Step]) -> None:
     compare(grounds, written, as_queue, next(numbers))

@@ -6,19 +6,19 @@ from typing import Any
 
 from headgate_operator.kinds import DEPLOYMENT, ObjectAddress
 from tests.conformance.cluster.documents import deployment
-from tests.conformance.cluster.grounds import Ground, applied
+from tests.conformance.cluster.grounds import CaseWorld, applied
 
 OURS, HOLDS = "headgate", "headgate-replicas"
 
 
-def without_replicas(ground: Ground) -> dict[str, Any]:
-    made = deployment(ground)
+def without_replicas(world: CaseWorld) -> dict[str, Any]:
+    made = deployment(world)
     del made["spec"]["replicas"]
     return made
 
 
-def replicas_alone(ground: Ground, replicas: int | None) -> dict[str, Any]:
-    made = deployment(ground)
+def replicas_alone(world: CaseWorld, replicas: int | None) -> dict[str, Any]:
+    made = deployment(world)
     return {
         **{name: made[name] for name in ("apiVersion", "kind")},
         "metadata": {name: made["metadata"][name] for name in ("namespace", "name")},
@@ -26,26 +26,26 @@ def replicas_alone(ground: Ground, replicas: int | None) -> dict[str, Any]:
     }
 
 
-def at(ground: Ground) -> ObjectAddress:
-    return ObjectAddress(DEPLOYMENT, ground.namespace, "mailer")
+def at(world: CaseWorld) -> ObjectAddress:
+    return ObjectAddress(DEPLOYMENT, world.namespace, "mailer")
 
 
-async def test_53_replicas_held_by_a_second_manager_stay_when_they_are_left_out(ground: Ground) -> None:
-    await ground.port.apply(deployment(ground, {"replicas": 0}), manager=OURS)
-    applied(await ground.port.apply(replicas_alone(ground, 0), manager=HOLDS))
-    left = applied(await ground.port.apply(without_replicas(ground), manager=OURS))
+async def test_53_replicas_held_by_a_second_manager_stay_when_they_are_left_out(world: CaseWorld) -> None:
+    await world.port.apply(deployment(world, {"replicas": 0}), manager=OURS)
+    applied(await world.port.apply(replicas_alone(world, 0), manager=HOLDS))
+    left = applied(await world.port.apply(without_replicas(world), manager=OURS))
     assert left.document["spec"]["replicas"] == 0
 
 
-async def test_53_an_autoscaler_then_takes_them_and_we_take_them_back_by_force(ground: Ground) -> None:
-    await ground.port.apply(deployment(ground, {"replicas": 0}), manager=OURS)
-    await ground.port.apply(replicas_alone(ground, 0), manager=HOLDS)
-    await ground.port.apply(without_replicas(ground), manager=OURS)
-    applied(await ground.port.patch(at(ground), {"spec": {"replicas": 0}}, manager="hpa", subresource="scale"))
-    back = applied(await ground.port.apply(deployment(ground, {"replicas": 0}), manager=OURS, force=True))
+async def test_53_an_autoscaler_then_takes_them_and_we_take_them_back_by_force(world: CaseWorld) -> None:
+    await world.port.apply(deployment(world, {"replicas": 0}), manager=OURS)
+    await world.port.apply(replicas_alone(world, 0), manager=HOLDS)
+    await world.port.apply(without_replicas(world), manager=OURS)
+    applied(await world.port.patch(at(world), {"spec": {"replicas": 0}}, manager="hpa", subresource="scale"))
+    back = applied(await world.port.apply(deployment(world, {"replicas": 0}), manager=OURS, force=True))
     assert back.document["spec"]["replicas"] == 0
-    applied(await ground.port.apply(replicas_alone(ground, None), manager=HOLDS, force=True))
-    result = applied(await ground.port.get(at(ground))).document
+    applied(await world.port.apply(replicas_alone(world, None), manager=HOLDS, force=True))
+    result = applied(await world.port.get(at(world))).document
     owners = [
         one["manager"]
         for one in result["metadata"]["managedFields"]
@@ -54,7 +54,7 @@ async def test_53_an_autoscaler_then_takes_them_and_we_take_them_back_by_force(g
     assert (result["spec"]["replicas"], owners) == (0, [OURS])
 
 
-async def test_54_replicas_left_out_without_one_become_one(ground: Ground) -> None:
-    await ground.port.apply(deployment(ground, {"replicas": 0}), manager=OURS)
-    left = applied(await ground.port.apply(without_replicas(ground), manager=OURS))
+async def test_54_replicas_left_out_without_one_become_one(world: CaseWorld) -> None:
+    await world.port.apply(deployment(world, {"replicas": 0}), manager=OURS)
+    left = applied(await world.port.apply(without_replicas(world), manager=OURS))
     assert left.document["spec"]["replicas"] == 1

@@ -27,7 +27,7 @@ from headgate_operator.kinds import (
     ResourceKind,
 )
 from headgate_operator.simulated.shapes import FOLLOWS, FieldShape, shape_of
-from tests.conformance.cluster.grounds import RealGround
+from tests.conformance.cluster.grounds import RealWorld
 
 KINDS = (
     QUEUE, COUNTER, DEPLOYMENT, REPLICA_SET, CRON_JOB, JOB, POD, POD_DISRUPTION_BUDGET, SERVICE_ACCOUNT, ROLE_BINDING,
@@ -37,22 +37,22 @@ Schema = Mapping[str, Any]
 
 
 @cache
-def definitions(ground: RealGround) -> Mapping[str, Schema]:
+def definitions(world: RealWorld) -> Mapping[str, Schema]:
     """The server's report of all kinds."""
-    return ground.openapi()["definitions"]  # type: ignore[no-any-return]
+    return world.openapi()["definitions"]  # type: ignore[no-any-return]
 
 
-def schema_of(found: Mapping[str, Schema], kind: ResourceKind) -> Schema:
+def schema_of(result: Mapping[str, Schema], kind: ResourceKind) -> Schema:
     wanted = {"group": kind.group, "kind": kind.kind, "version": kind.version}
-    for schema in found.values():
+    for schema in result.values():
         if wanted in schema.get("x-kubernetes-group-version-kind", ()) and "properties" in schema:
             return schema
     raise AssertionError(kind)
 
 
-def resolved(found: Mapping[str, Schema], schema: Schema) -> Schema:
+def resolved(result: Mapping[str, Schema], schema: Schema) -> Schema:
     if "$ref" in schema:
-        return {**found[schema["$ref"].rsplit("/", 1)[1]], **{k: v for k, v in schema.items() if k != "$ref"}}
+        return {**result[schema["$ref"].rsplit("/", 1)[1]], **{k: v for k, v in schema.items() if k != "$ref"}}
     return schema
 
 
@@ -80,9 +80,9 @@ def ours(shape: FieldShape, schema: Schema) -> tuple[Any, ...]:
 
 
 def differences(
-    found: Mapping[str, Schema], shape: FieldShape, schema: Schema, path: str, depth: int
+    result: Mapping[str, Schema], shape: FieldShape, schema: Schema, path: str, depth: int
 ) -> Iterator[tuple[str, Any, Any]]:
-    schema = resolved(found, schema)
+    schema = resolved(result, schema)
     if shape.form == "guess" or depth > 14:
         return
     message, known = form_of(schema), ours(shape, schema)
@@ -92,9 +92,9 @@ def differences(
     if message == ("struct",):
         for name, child in schema["properties"].items():
             if path or name not in ("apiVersion", "kind"):
-                yield from differences(found, shape.of_field(name), child, f"{path}.{name}", depth + 1)
+                yield from differences(result, shape.of_field(name), child, f"{path}.{name}", depth + 1)
     elif message[0] == "list":
-        yield from differences(found, shape.item or FOLLOWS, schema["items"], f"{path}[]", depth + 1)
+        yield from differences(result, shape.item or FOLLOWS, schema["items"], f"{path}[]", depth + 1)
 
 
 LEFT_OUT = {
@@ -109,7 +109,7 @@ LEFT_OUT = {
 @pytest.mark.kubernetes
 @pytest.mark.xdist_group("kubernetes")
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-def test_fields_merge_as_the_server_states(_real_ground: RealGround, kind: ResourceKind) -> None:
-    result = definitions(_real_ground)
+def test_fields_merge_as_the_server_states(_real_world: RealWorld, kind: ResourceKind) -> None:
+    result = definitions(_real_world)
     report = differences(result, shape_of(kind), schema_of(result, kind), "", 0)
     assert [each for each in report if each[0] not in LEFT_OUT] == []

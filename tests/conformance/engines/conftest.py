@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.conformance.engines.grounds import Ground, RealGround, SimulatedGround
+from tests.conformance.engines.grounds import CaseWorld, RealWorld, SimulatedWorld
 from tests.conformance.engines.kinds import KINDS
 
 T = TypeVar("T")
 
-HERE = Path(__file__).parent
+ROOT_DIR = Path(__file__).parent
 KEYSPACE = "headgate_engines"
 AT_ONCE = 10
 WORLDS = ("simulated", "real")
@@ -31,14 +31,14 @@ CASE_S_MAX = 90.0
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each case on each engine in each world; one that needs a server is marked."""
-    if "ground" in metafunc.fixturenames:
+    if "world" in metafunc.fixturenames:
         servers = [pytest.mark.servers, pytest.mark.xdist_group("cassandra")]
         grounds = [
             pytest.param((kind, world), marks=servers if world == "real" else (), id=f"{kind}-{world}")
             for world in WORLDS
             for kind in KINDS
         ]
-        metafunc.parametrize("ground", grounds, indirect=True, scope="function")
+        metafunc.parametrize("world", grounds, indirect=True, scope="function")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -46,8 +46,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """A case is a coroutine; where it runs knows how."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    process_context: Ground | None = pyfuncitem.funcargs["ground"]
-    if isinstance(process_context, SimulatedGround):
+    process_context: CaseWorld | None = pyfuncitem.funcargs["world"]
+    if isinstance(process_context, SimulatedWorld):
         names = pyfuncitem._fixtureinfo.argnames
         arguments = {name: pyfuncitem.funcargs[name] for name in names}
         process_context.simulation.run(process_context.run_case(pyfuncitem.obj(**arguments)))
@@ -58,13 +58,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture
-def ground(request: pytest.FixtureRequest) -> Iterator[Ground | None]:
+def world(request: pytest.FixtureRequest) -> Iterator[CaseWorld | None]:
     """A fresh simulation from a seed made of the case's name; real cases make theirs when they begin."""
     kind, world = request.param
     if world == "real":
         yield None
         return
-    made = SimulatedGround(KINDS[kind], zlib.crc32(request.node.nodeid.encode()))
+    made = SimulatedWorld(KINDS[kind], zlib.crc32(request.node.nodeid.encode()))
     with made.simulation:
         yield made
 
@@ -92,7 +92,7 @@ class RealCases:
         """On the loop of the cases, from outside of it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def connect(self, told: dict[str, str]) -> None:
+    async def connect(self, values: dict[str, str]) -> None:
         """Make the tables."""
         from headgate.store.cassandra import CassandraStore
         from headgate.store.cassandra_schema import CassandraSchema
@@ -100,7 +100,7 @@ class RealCases:
         from headgate.store.schema import ensure
         from headgate.store.table import Keyspace
 
-        self._store = await CassandraStore.connect(read_settings(told), must_exist=False)
+        self._store = await CassandraStore.connect(read_settings(values), must_exist=False)
         tables = [table for kind in KINDS.values() for table in kind.tables()]
         await ensure(CassandraSchema(self._store), Keyspace(KEYSPACE, ((self._store.data_center, 1),)), tables)
 
@@ -126,17 +126,17 @@ class RealCases:
         if not self._tasks:
             gate = asyncio.Semaphore(AT_ONCE)
             for each in item.session.items:
-                if isinstance(each, pytest.Function) and each.path.parent == HERE and "-real" in each.nodeid:
+                if isinstance(each, pytest.Function) and each.path.parent == ROOT_DIR and "-real" in each.nodeid:
                     self._tasks[each.nodeid] = asyncio.get_running_loop().create_task(self._run(each, gate))
         await self._tasks[item.nodeid]
 
     async def _run(self, item: pytest.Function, gate: asyncio.Semaphore) -> None:
         arguments = dict(item.callspec.params)
-        kind, _ = arguments.pop("ground")
+        kind, _ = arguments.pop("world")
         async with gate:
-            ground = RealGround(KINDS[kind], self._store)
+            context = RealWorld(KINDS[kind], self._store)
             try:
                 async with asyncio.timeout(CASE_S_MAX):
-                    await ground.run_case(item.obj(ground=ground, **arguments))
+                    await context.run_case(item.obj(world=context, **arguments))
             finally:
-                ground.end()
+                context.end()

@@ -70,7 +70,7 @@ class Place(ABC):
         """End the process as kill -9 does."""
 
 
-class Ground(ABC):
+class CaseWorld(ABC):
     """The surroundings of a case."""
 
     kind_of_world: str
@@ -112,31 +112,31 @@ class Ground(ABC):
         """A case, and what holds after every case."""
         await case
         for queue in self.queues:
-            await queue.look_back()
+            await queue.read_back()
 
 
 class QueueUnderTest:
     """One queue, its members and the ledger of what they did."""
 
-    def __init__(self, ground: Ground, queue: UUID, terms: Terms, dead_letters: QueueUnderTest | None) -> None:
-        self.ground = ground
+    def __init__(self, world: CaseWorld, queue: UUID, terms: Terms, dead_letters: QueueUnderTest | None) -> None:
+        self.world = world
         self.id = queue
         self.terms = terms
-        self.graves = dead_letters
+        self.dead_letters = dead_letters
         self.members: list[Member] = []
-        self.ledger = Ledger(ground.now_us, retention_us=terms.retention_s * SECOND_US, skew_us=SECOND_US // 4)
+        self.ledger = Ledger(world.now_us, retention_us=terms.retention_s * SECOND_US, skew_us=SECOND_US // 4)
 
     async def member(self, name: str = "one") -> Member:
         """A process that has the queue open."""
-        place = self.ground.place(f"{name}-{len(self.members)}")
+        place = self.world.place(f"{name}-{len(self.members)}")
         member = Member(self, name, place)
         await place.run(member.open())
         self.members.append(member)
         return member
 
-    async def look_back(self) -> None:
+    async def read_back(self) -> None:
         """End all members in good order, read what is left, and hold the ledger against it."""
-        books_are_whole = not any(member.is_dead for member in self.members)
+        ledger_is_whole = not any(member.is_dead for member in self.members)
         for member in self.members:
             if not member.is_dead:
                 await member.close()
@@ -144,7 +144,7 @@ class QueueUnderTest:
         there = {each.message_id for each in await observer.peek(PEEK_MAX)}
         self.ledger.dead(await self._dead_ids())
         self.ledger.check(there=there)
-        if books_are_whole:
+        if ledger_is_whole:
             await self._balance(observer)
         await observer.close()
 
@@ -161,15 +161,15 @@ class QueueUnderTest:
 
     async def _dead_ids(self) -> list[str]:
         """Messages that are in the dead-letter queue, or were received from it and settled."""
-        if self.graves is None:
+        if self.dead_letters is None:
             return []
-        for member in self.graves.members:
+        for member in self.dead_letters.members:
             if not member.is_dead:
                 await member.close()
-        observer = await self.graves.member("observer")
+        observer = await self.dead_letters.member("observer")
         there = [each.message_id for each in await observer.peek(PEEK_MAX)]
         await observer.close()
-        settled = [tale.message_id for tale in self.graves.ledger.tales.values() if tale.honoured()]
+        settled = [tale.message_id for tale in self.dead_letters.ledger.tales.values() if tale.honoured()]
         return there + settled
 
 
@@ -185,8 +185,8 @@ class Member:
 
     async def open(self) -> None:
         """To be called in its process."""
-        dead_letters = self.queue.graves
-        self._opened = self.queue.ground.kind.open(
+        dead_letters = self.queue.dead_letters
+        self._opened = self.queue.world.kind.open(
             self.place.host, self.queue.id, self.queue.terms, dead_letters.id if dead_letters is not None else None
         )
         self.place.keep_running(self._keep_fresh(self._opened))
@@ -307,9 +307,9 @@ class Member:
         """One call."""
         return await self.place.run(self.queue.ledger.settle(self.engine.settle, settles, self.name))
 
-    async def ack(self, *found: Delivery) -> list[Settled]:
+    async def ack(self, *result: Delivery) -> list[Settled]:
         """Acknowledge them in one call."""
-        return await self.settle(*(Ack(each.receipt) for each in found))
+        return await self.settle(*(Ack(each.receipt) for each in result))
 
     async def settle_unseen(self, settle: Settle) -> Settled:
         """A settle whose receipt the ledger cannot know."""
@@ -338,7 +338,7 @@ class Member:
 # ---- in the simulation
 
 
-class SimulatedGround(Ground):
+class SimulatedWorld(CaseWorld):
     """Three simulated nodes, in virtual time; a world of its own for each case."""
 
     kind_of_world = "simulated"
@@ -393,7 +393,7 @@ class SimulatedPlace(Place):
 # ---- on a real server
 
 
-class RealGround(Ground):
+class RealWorld(CaseWorld):
     """A real server, in real time. All members share this process, its connections and the machine's clock, which is
     the server's too."""
 
@@ -482,6 +482,6 @@ class MortalStore(Store):
         """It is shared, and closed by its owner."""
 
 
-def texts(found: Sequence[Delivery]) -> list[str]:
+def texts(result: Sequence[Delivery]) -> list[str]:
     """Payloads, as text."""
-    return [each.payload.decode() for each in found]
+    return [each.payload.decode() for each in result]

@@ -6,12 +6,12 @@ import pytest
 
 from headgate.engines.contract import Cancelled, MessageState, NewMessage
 from headgate.errors import InvalidRequest
-from tests.conformance.engines.grounds import Ground
+from tests.conformance.engines.grounds import CaseWorld
 from tests.conformance.engines.terms import SECOND_US
 
 
-async def test_what_was_answered_cancelled_is_never_delivered(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_what_was_answered_cancelled_is_never_delivered(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     due_us = member.in_us(3)
     ids = await member.put(*(NewMessage(b"%d" % number, due_us=due_us) for number in range(4)))
@@ -25,14 +25,14 @@ async def test_what_was_answered_cancelled_is_never_delivered(ground: Ground) ->
     assert MessageState.CANCELLED is (await member.where(ids[1])).fate
 
 
-async def test_a_process_that_cancels_twice_is_reported_the_same_twice(ground: Ground) -> None:
-    member = await (await ground.queue()).member()
+async def test_a_process_that_cancels_twice_is_reported_the_same_twice(world: CaseWorld) -> None:
+    member = await (await world.queue()).member()
     message_id = await member.put_one(due_us=member.in_us(60))
     assert [Cancelled.CANCELLED] * 2 == [await member.cancel(message_id) for _ in range(2)]
 
 
-async def test_it_is_too_late_once_it_was_delivered_or_settled(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_it_is_too_late_once_it_was_delivered_or_settled(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     message_id = await member.put_one()
     given = await member.one()
@@ -41,8 +41,8 @@ async def test_it_is_too_late_once_it_was_delivered_or_settled(ground: Ground) -
     assert Cancelled.TOO_LATE is await member.cancel(message_id)
 
 
-async def test_what_is_no_id_of_a_message_is_refused(ground: Ground) -> None:
-    member = await (await ground.queue()).member()
+async def test_what_is_no_id_of_a_message_is_refused(world: CaseWorld) -> None:
+    member = await (await world.queue()).member()
     for text in ("", "nonsense", "!!"):
         with pytest.raises(InvalidRequest):
             await member.cancel(text)
@@ -51,8 +51,8 @@ async def test_what_is_no_id_of_a_message_is_refused(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("new_s", [1.5, 6])
-async def test_what_is_rescheduled_comes_at_its_new_time_alone(ground: Ground, new_s: float) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_what_is_rescheduled_comes_at_its_new_time_alone(world: CaseWorld, new_s: float) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     message_id = await member.put_one(b"moved", due_us=member.in_us(4), attributes={"a": "b"})
     due_us = member.in_us(new_s)
@@ -65,8 +65,8 @@ async def test_what_is_rescheduled_comes_at_its_new_time_alone(ground: Ground, n
     assert [] == await member.receive(wait_s=3)
 
 
-async def test_a_reschedule_that_comes_too_late_changes_nothing(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_a_reschedule_that_comes_too_late_changes_nothing(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     message_id = await member.put_one()
     given = await member.one()
@@ -75,8 +75,8 @@ async def test_a_reschedule_that_comes_too_late_changes_nothing(ground: Ground) 
     assert [] == await member.peek()
 
 
-async def test_a_time_that_cannot_be_kept_is_refused_and_the_message_stays(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_a_time_that_cannot_be_kept_is_refused_and_the_message_stays(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     message_id = await member.put_one(due_us=member.in_us(2))
     with pytest.raises(InvalidRequest, match="can store"):

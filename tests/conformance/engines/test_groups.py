@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headgate.engines.contract import Ack, Nack, NewMessage
-from tests.conformance.engines.grounds import Ground, Member, texts
+from headgate.engines.contract import Ack, NackDelivery, NewMessage
+from tests.conformance.engines.grounds import CaseWorld, Member, texts
 from tests.conformance.engines.terms import SECOND_US
 
 
@@ -13,8 +13,8 @@ async def numbered(member: Member, count: int, group: str = "g") -> list[str]:
     return [f"{group}{number}" for number in range(count)]
 
 
-async def test_of_a_group_one_is_given_at_a_time_in_order(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_of_a_group_one_is_given_at_a_time_in_order(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     put = await numbered(member, 6)
     matches: list[str] = []
@@ -26,8 +26,8 @@ async def test_of_a_group_one_is_given_at_a_time_in_order(ground: Ground) -> Non
     assert put == matches
 
 
-async def test_puts_of_one_process_one_after_the_other_are_in_order(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_puts_of_one_process_one_after_the_other_are_in_order(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     for number in range(8):
         await member.put_one(b"%d" % number, group="g")
@@ -39,13 +39,13 @@ async def test_puts_of_one_process_one_after_the_other_are_in_order(ground: Grou
     assert list("01234567") == matches
 
 
-async def test_a_failed_message_holds_its_group_until_its_next_attempt_and_no_other_group(ground: Ground) -> None:
-    queue = await ground.queue(lanes=1, visibility_s=30)
+async def test_a_failed_message_holds_its_group_until_its_next_attempt_and_no_other_group(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=1, visibility_s=30)
     member = await queue.member()
     await numbered(member, 2, "slow")
     first = await member.one()
     begun_us = member.now_us()
-    await member.settle(Nack(first.receipt, delay_us=8 * SECOND_US))
+    await member.settle(NackDelivery(first.receipt, delay_us=8 * SECOND_US))
     others = await numbered(member, 3, "quick")
     matches: list[str] = []
     for _ in others:
@@ -62,8 +62,8 @@ async def test_a_failed_message_holds_its_group_until_its_next_attempt_and_no_ot
     await member.ack(last)
 
 
-async def test_groups_go_beside_each_other(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_groups_go_beside_each_other(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     for group in "abcde":
         await numbered(member, 2, group)
@@ -74,8 +74,8 @@ async def test_groups_go_beside_each_other(ground: Ground) -> None:
     assert ["a1", "b1", "c1", "d1", "e1"] == sorted(texts(rest))
 
 
-async def test_a_group_stays_in_order_when_its_owner_dies(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_a_group_stays_in_order_when_its_owner_dies(world: CaseWorld) -> None:
+    queue = await world.queue()
     first = await queue.member("first")
     put = await numbered(first, 6)
     matches: list[str] = []
@@ -93,12 +93,12 @@ async def test_a_group_stays_in_order_when_its_owner_dies(ground: Ground) -> Non
     assert put == matches
 
 
-async def test_a_group_stays_in_order_over_a_failure_and_a_change_of_owner(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_a_group_stays_in_order_over_a_failure_and_a_change_of_owner(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     first = await queue.member("first")
     put = await numbered(first, 3)
     begun_us = first.now_us()
-    await first.settle(Nack((await first.one()).receipt, delay_us=4 * SECOND_US))
+    await first.settle(NackDelivery((await first.one()).receipt, delay_us=4 * SECOND_US))
     await first.close()
     second = await queue.member("second")
     matches: list[str] = []
@@ -110,11 +110,11 @@ async def test_a_group_stays_in_order_over_a_failure_and_a_change_of_owner(groun
     assert put == matches
 
 
-async def test_a_dead_letter_frees_its_group(ground: Ground) -> None:
-    queue = await ground.queue(dead_letters=True, max_receives=1, visibility_s=30)
+async def test_a_dead_letter_frees_its_group(world: CaseWorld) -> None:
+    queue = await world.queue(dead_letters=True, max_receives=1, visibility_s=30)
     member = await queue.member()
     await numbered(member, 2)
-    await member.settle(Nack((await member.one()).receipt))
+    await member.settle(NackDelivery((await member.one()).receipt))
     given = await member.one()
     assert ["g1"] == texts([given])
     await member.settle(Ack(given.receipt))

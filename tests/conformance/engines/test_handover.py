@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from headgate.engines.contract import Extend, Nack, NewMessage, Settled
-from tests.conformance.engines.grounds import Ground
+from headgate.engines.contract import ExtendDelivery, NackDelivery, NewMessage, Settled
+from tests.conformance.engines.grounds import CaseWorld
 from tests.conformance.engines.terms import SECOND_US
 
 
-async def test_what_is_open_when_its_owner_ends_in_good_order_stays_hidden_as_promised(ground: Ground) -> None:
-    queue = await ground.queue(lanes=1)
+async def test_what_is_open_when_its_owner_ends_in_good_order_stays_hidden_as_promised(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=1)
     first = await queue.member("first")
     ids = await first.put(NewMessage(b"short"), NewMessage(b"long"))
     short = await first.one(limit=1, visibility_s=2)
@@ -22,8 +22,8 @@ async def test_what_is_open_when_its_owner_ends_in_good_order_stays_hidden_as_pr
     assert not again.suspect and not later.suspect
 
 
-async def test_what_nobody_was_given_continues_at_once_with_the_next_owner(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_what_nobody_was_given_continues_at_once_with_the_next_owner(world: CaseWorld) -> None:
+    queue = await world.queue()
     first = await queue.member("first")
     ids = await first.put(*(NewMessage(b"%d" % number) for number in range(40)))
     done = await first.receive(5)
@@ -38,8 +38,8 @@ async def test_what_nobody_was_given_continues_at_once_with_the_next_owner(groun
     await second.ack(*rest)
 
 
-async def test_what_a_killed_owner_had_comes_again_within_its_visibility_and_half_a_minute(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_what_a_killed_owner_had_comes_again_within_its_visibility_and_half_a_minute(world: CaseWorld) -> None:
+    queue = await world.queue()
     first = await queue.member("first")
     ids = await first.put(*(NewMessage(b"%d" % number) for number in range(10)))
     given = await first.take(10)
@@ -55,8 +55,8 @@ async def test_what_a_killed_owner_had_comes_again_within_its_visibility_and_hal
     assert second.now_us() <= max(each.visible_until_us for each in given) + 30 * SECOND_US
 
 
-async def test_a_long_visibility_outlives_a_killed_owner(ground: Ground) -> None:
-    queue = await ground.queue(lanes=1)
+async def test_a_long_visibility_outlives_a_killed_owner(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=1)
     first = await queue.member("first")
     message_id = await first.put_one()
     given = await first.one(visibility_s=queue.terms.lease_s + 7)
@@ -68,34 +68,34 @@ async def test_a_long_visibility_outlives_a_killed_owner(ground: Ground) -> None
     assert [Settled.DONE] == await second.ack(again)
 
 
-async def test_an_extension_outlives_a_killed_owner(ground: Ground) -> None:
-    queue = await ground.queue(lanes=1)
+async def test_an_extension_outlives_a_killed_owner(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=1)
     first = await queue.member("first")
     await first.put_one()
     given = await first.one()
     until_us = first.in_us(queue.terms.lease_s + 6)
-    assert [Settled.DONE] == await first.settle(Extend(given.receipt, until_us - first.now_us()))
+    assert [Settled.DONE] == await first.settle(ExtendDelivery(given.receipt, until_us - first.now_us()))
     first.kill()
     second = await queue.member("second")
     await second.one(wait_s=40)
     assert second.now_us() >= until_us - SECOND_US // 10
 
 
-async def test_a_delay_that_was_answered_outlives_a_killed_owner(ground: Ground) -> None:
-    queue = await ground.queue(lanes=1)
+async def test_a_delay_that_was_answered_outlives_a_killed_owner(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=1)
     first = await queue.member("first")
     await first.put_one()
     given = await first.one()
     until_us = first.in_us(queue.terms.lease_s + 8)
-    assert [Settled.DONE] == await first.settle(Nack(given.receipt, delay_us=until_us - first.now_us()))
+    assert [Settled.DONE] == await first.settle(NackDelivery(given.receipt, delay_us=until_us - first.now_us()))
     first.kill()
     second = await queue.member("second")
     again = await second.one(wait_s=40)
     assert (2, True) == (again.attempt, second.now_us() >= until_us - SECOND_US // 10)
 
 
-async def test_a_higher_epoch_reports_a_handler_of_a_later_owner(ground: Ground) -> None:
-    queue = await ground.queue(lanes=1)
+async def test_a_higher_epoch_reports_a_handler_of_a_later_owner(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=1)
     epochs = []
     for number in range(3):
         member = await queue.member(str(number))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.engines.contract import MessageState, Nack, NewMessage, Stats, Visibility
+from headgate.engines.contract import MessageState, NackDelivery, NewMessage, Stats, Visibility
 from headgate.errors import InvalidRequest
-from tests.conformance.engines.grounds import Ground, Member
+from tests.conformance.engines.grounds import CaseWorld, Member
 from tests.conformance.engines.terms import SECOND_US
 
 
@@ -17,11 +17,11 @@ def counts(stats: Stats) -> tuple[int, int, int]:
 
 async def settled_in_the_tables(member: Member) -> None:
     """Counts and positions are written every second."""
-    await member.queue.ground.advance(2.5)
+    await member.queue.world.advance(2.5)
 
 
-async def test_peek_shows_what_is_live_by_due_and_takes_nothing(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_peek_shows_what_is_live_by_due_and_takes_nothing(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     due_us = member.in_us(60)
     attributes = {"a": "b", "c": b"\x00"}
@@ -43,8 +43,8 @@ async def test_peek_shows_what_is_live_by_due_and_takes_nothing(ground: Ground) 
     assert (ids[0], 1) == (given.message_id, given.attempt)
 
 
-async def test_peek_shows_no_more_than_asked_for_and_begins_where_it_is_reported(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_peek_shows_no_more_than_asked_for_and_begins_where_it_is_reported(world: CaseWorld) -> None:
+    queue = await world.queue()
     member = await queue.member()
     times = [member.in_us(10 + number) for number in range(8)]
     ids = await member.put(*(NewMessage(b"x", due_us=due_us) for due_us in times))
@@ -56,13 +56,13 @@ async def test_peek_shows_no_more_than_asked_for_and_begins_where_it_is_reported
             await member.peek(limit)
 
 
-async def test_peek_shows_how_what_was_received_stands(ground: Ground) -> None:
-    queue = await ground.queue(lanes=1, visibility_s=30)
+async def test_peek_shows_how_what_was_received_stands(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=1, visibility_s=30)
     member = await queue.member()
     await member.put(*(NewMessage(b"%d" % number) for number in range(4)))
     result = await member.take(4)
     await member.ack(result[0])
-    await member.settle(Nack(result[1].receipt, delay_us=3 * SECOND_US), Nack(result[2].receipt))
+    await member.settle(NackDelivery(result[1].receipt, delay_us=3 * SECOND_US), NackDelivery(result[2].receipt))
     again = await member.one(limit=1)
     assert result[2].message_id == again.message_id
     stand = {each.message_id: (each.standing, each.attempt) for each in await member.peek()}
@@ -75,8 +75,8 @@ async def test_peek_shows_how_what_was_received_stands(ground: Ground) -> None:
     assert member.now_us() < hidden.hidden_until_us <= member.now_us() + 3 * SECOND_US
 
 
-async def test_peek_sees_nothing_that_is_settled_cancelled_or_purged(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_peek_sees_nothing_that_is_settled_cancelled_or_purged(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member, watcher = await queue.member(), await queue.member("watcher")
     await member.put(*(NewMessage(b"%d" % number) for number in range(5)))
     await member.ack(*await member.take(5))
@@ -89,8 +89,8 @@ async def test_peek_sees_nothing_that_is_settled_cancelled_or_purged(ground: Gro
     assert [[]] * 2 == [await one.peek() for one in (member, watcher)]
 
 
-async def test_peek_finds_what_is_far_ahead(ground: Ground) -> None:
-    queue = await ground.queue(retention_s=86_400)
+async def test_peek_finds_what_is_far_ahead(world: CaseWorld) -> None:
+    queue = await world.queue(retention_s=86_400)
     member = await queue.member()
     days = [1, 40, 400, 2_000]
     ids = await member.put(*(NewMessage(b"%d" % day, due_us=member.in_us(day * 86_400)) for day in days))
@@ -99,14 +99,14 @@ async def test_peek_finds_what_is_far_ahead(ground: Ground) -> None:
     assert (0, 0, 4) == counts(await member.stats())
 
 
-async def test_stats_count_each_message_once(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=60)
+async def test_stats_count_each_message_once(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=60)
     member, watcher = await queue.member(), await queue.member("watcher")
     await member.put(*(NewMessage(b"%d" % number) for number in range(30)))
     await member.put(*(NewMessage(b"later", due_us=member.in_us(60 + number)) for number in range(7)))
     result = await member.take(12)
     await member.ack(*result[:5])
-    await member.settle(Nack(result[5].receipt, delay_us=5 * SECOND_US))
+    await member.settle(NackDelivery(result[5].receipt, delay_us=5 * SECOND_US))
     await settled_in_the_tables(member)
     for each in (member, watcher):
         stats = await each.stats()
@@ -114,8 +114,8 @@ async def test_stats_count_each_message_once(ground: Ground) -> None:
         assert stats.oldest_due_us is not None and stats.oldest_due_us <= member.now_us()
 
 
-async def test_stats_report_of_a_queue_that_nobody_works(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_stats_report_of_a_queue_that_nobody_works(world: CaseWorld) -> None:
+    queue = await world.queue()
     producer = await queue.member("producer")
     assert (0, 0, 0) == counts(await producer.stats())
     before_us = producer.now_us()
@@ -129,8 +129,8 @@ async def test_stats_report_of_a_queue_that_nobody_works(ground: Ground) -> None
     assert 51 == len(await producer.peek(1_000)) == len({*ids, later})
 
 
-async def test_stats_report_which_process_works_each_lane(ground: Ground) -> None:
-    queue = await ground.queue(lanes=2, visibility_s=30)
+async def test_stats_report_which_process_works_each_lane(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=2, visibility_s=30)
     member, watcher = await queue.member(), await queue.member("watcher")
     await member.put_one()
     await member.one()
@@ -147,8 +147,8 @@ async def test_stats_report_which_process_works_each_lane(ground: Ground) -> Non
     assert {None} == {lane.owner for lane in lanes}
 
 
-async def test_stats_follow_a_purge(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_stats_follow_a_purge(world: CaseWorld) -> None:
+    queue = await world.queue()
     member = await queue.member()
     await member.put(*(NewMessage(b"%d" % number) for number in range(10)))
     await member.put_one(due_us=member.in_us(600))
@@ -159,8 +159,8 @@ async def test_stats_follow_a_purge(ground: Ground) -> None:
     assert (0, 0, 0) == counts(await member.stats())
 
 
-async def test_where_follows_a_message_from_its_put_to_its_end(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_where_follows_a_message_from_its_put_to_its_end(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member, watcher = await queue.member(), await queue.member("watcher")
     due_us = member.in_us(2)
     message_id = await member.put_one(due_us=due_us)
@@ -181,8 +181,8 @@ async def test_where_follows_a_message_from_its_put_to_its_end(ground: Ground) -
     assert MessageState.SETTLED is (await watcher.where(message_id)).fate
 
 
-async def test_where_reports_what_was_never_put_cancelled_or_purged(ground: Ground) -> None:
-    queue, other = await ground.queue(), await ground.queue()
+async def test_where_reports_what_was_never_put_cancelled_or_purged(world: CaseWorld) -> None:
+    queue, other = await world.queue(), await world.queue()
     member, stranger = await queue.member(), await other.member()
     message_id = await member.put_one(due_us=member.in_us(30))
     assert MessageState.NOT_FOUND is (await stranger.where(message_id)).fate
@@ -194,20 +194,20 @@ async def test_where_reports_what_was_never_put_cancelled_or_purged(ground: Grou
     ]
 
 
-async def test_where_follows_a_message_that_failed_and_one_that_died(ground: Ground) -> None:
-    queue = await ground.queue(lanes=1, dead_letters=True, max_receives=2, visibility_s=30)
+async def test_where_follows_a_message_that_failed_and_one_that_died(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=1, dead_letters=True, max_receives=2, visibility_s=30)
     member = await queue.member()
     message_id = await member.put_one()
     delay_us = (queue.terms.lease_s + 2) * SECOND_US
-    await member.settle(Nack((await member.one()).receipt, delay_us=delay_us))
+    await member.settle(NackDelivery((await member.one()).receipt, delay_us=delay_us))
     await settled_in_the_tables(member)
     report = await member.where(message_id)
     assert (MessageState.WAITING, 1, 2) == (report.fate, report.attempt, len(report.places))
     given = await member.one()
     assert message_id == given.message_id
-    await member.settle(Nack(given.receipt, reason="again"))
-    assert queue.graves is not None
-    dead = await (await queue.graves.member("digger")).one()
+    await member.settle(NackDelivery(given.receipt, reason="again"))
+    assert queue.dead_letters is not None
+    dead = await (await queue.dead_letters.member("digger")).one()
     assert message_id == dead.message_id
     await settled_in_the_tables(member)
     assert MessageState.DEAD is (await member.where(message_id)).fate

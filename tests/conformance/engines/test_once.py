@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from headgate.engines.contract import NewMessage
-from tests.conformance.engines.grounds import Ground, Member
+from tests.conformance.engines.grounds import CaseWorld, Member
 from tests.conformance.engines.terms import SECOND_US
 
 
-async def test_the_same_key_is_answered_with_the_same_id_and_comes_once(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_the_same_key_is_answered_with_the_same_id_and_comes_once(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     ids = [await member.put_one(b"first", once="key"), await member.put_one(b"second", once="key")]
     assert 1 == len(set(ids))
@@ -20,8 +20,8 @@ async def test_the_same_key_is_answered_with_the_same_id_and_comes_once(ground: 
     assert [] == await member.receive(wait_s=1.5)
 
 
-async def test_the_same_key_is_answered_with_the_same_id_after_the_message_was_settled(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_the_same_key_is_answered_with_the_same_id_after_the_message_was_settled(world: CaseWorld) -> None:
+    queue = await world.queue()
     member = await queue.member()
     message_id = await member.put_one(b"first", once="key")
     await member.ack(await member.one())
@@ -31,8 +31,8 @@ async def test_the_same_key_is_answered_with_the_same_id_after_the_message_was_s
     assert [] == await member.receive(wait_s=2)
 
 
-async def test_processes_that_put_the_same_keys_at_the_same_time_make_each_once(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_processes_that_put_the_same_keys_at_the_same_time_make_each_once(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     members = [await queue.member(f"producer-{number}") for number in range(3)]
 
     async def put(member: Member) -> list[str]:
@@ -49,8 +49,8 @@ async def test_processes_that_put_the_same_keys_at_the_same_time_make_each_once(
     assert [] == await members[0].receive(wait_s=1)
 
 
-async def test_the_same_key_twice_in_one_call_is_one_message(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_the_same_key_twice_in_one_call_is_one_message(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     first, plain, second = await member.put(
         NewMessage(b"a", once="key"), NewMessage(b"plain"), NewMessage(b"b", once="key")
@@ -60,8 +60,8 @@ async def test_the_same_key_twice_in_one_call_is_one_message(ground: Ground) -> 
     assert {first, plain} == {each.message_id for each in result}
 
 
-async def test_scopes_keep_the_same_key_apart(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_scopes_keep_the_same_key_apart(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     ids = await member.put(
         NewMessage(b"a", once="key", once_scope="one"),
@@ -73,8 +73,8 @@ async def test_scopes_keep_the_same_key_apart(ground: Ground) -> None:
     assert set(ids) == {each.message_id for each in await member.take(3)}
 
 
-async def test_a_key_may_be_put_for_later_and_is_one_still(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_a_key_may_be_put_for_later_and_is_one_still(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     due_us = member.in_us(3)
     message_id = await member.put_one(b"later", once="key", due_us=due_us)
@@ -84,12 +84,12 @@ async def test_a_key_may_be_put_for_later_and_is_one_still(ground: Ground) -> No
     await member.ack(given)
 
 
-async def test_a_key_is_free_again_when_its_window_is_over(ground: Ground) -> None:
-    queue = await ground.queue(once_window_s=4)
+async def test_a_key_is_free_again_when_its_window_is_over(world: CaseWorld) -> None:
+    queue = await world.queue(once_window_s=4)
     member = await queue.member()
     message_id = await member.put_one(b"first", once="key")
     await member.ack(await member.one())
-    await ground.advance(6)
+    await world.advance(6)
     queue.ledger.forget_keys()
     assert message_id != await member.put_one(b"second", once="key")
     given = await member.one()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headgate.engines.contract import NewMessage, Settled
-from tests.conformance.engines.grounds import Ground
+from tests.conformance.engines.grounds import CaseWorld
 
 
-async def test_what_was_there_is_gone_and_what_is_put_after_comes(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_what_was_there_is_gone_and_what_is_put_after_comes(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     await member.put(*(NewMessage(b"before") for _ in range(20)))
     open_ones = await member.receive(5)
@@ -21,8 +21,8 @@ async def test_what_was_there_is_gone_and_what_is_put_after_comes(ground: Ground
     assert [] == await member.receive(wait_s=1)
 
 
-async def test_what_is_due_later_is_purged_too(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_what_is_due_later_is_purged_too(world: CaseWorld) -> None:
+    queue = await world.queue()
     member = await queue.member()
     await member.put(NewMessage(b"soon", due_us=member.in_us(2)), NewMessage(b"far", due_us=member.in_us(3_000)))
     await member.purge()
@@ -33,8 +33,8 @@ async def test_what_is_due_later_is_purged_too(ground: Ground) -> None:
     await member.ack(given)
 
 
-async def test_a_purge_by_one_process_holds_for_all(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_a_purge_by_one_process_holds_for_all(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     producer, consumer = await queue.member("producer"), await queue.member("consumer")
     await producer.put(*(NewMessage(b"%d" % number) for number in range(30)))
     assert await consumer.receive(3)
@@ -43,8 +43,8 @@ async def test_a_purge_by_one_process_holds_for_all(ground: Ground) -> None:
     assert [] == await producer.peek()
 
 
-async def test_a_queue_without_consumers_is_purged_for_one_that_comes_later(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_a_queue_without_consumers_is_purged_for_one_that_comes_later(world: CaseWorld) -> None:
+    queue = await world.queue()
     producer = await queue.member("producer")
     await producer.put(NewMessage(b"a"), NewMessage(b"b"))
     await producer.purge()
@@ -56,8 +56,8 @@ async def test_a_queue_without_consumers_is_purged_for_one_that_comes_later(grou
     assert [] == await consumer.receive(wait_s=1)
 
 
-async def test_what_was_put_after_the_time_of_a_purge_stays(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_what_was_put_after_the_time_of_a_purge_stays(world: CaseWorld) -> None:
+    queue = await world.queue()
     member = await queue.member()
     await member.put(NewMessage(b"old"), NewMessage(b"old and later", due_us=member.in_us(2_000)))
     time_us = member.now_us()

@@ -6,14 +6,14 @@ import pytest
 
 from headgate.engines.contract import NewMessage, Visibility
 from headgate.errors import InvalidRequest
-from tests.conformance.engines.grounds import Ground
+from tests.conformance.engines.grounds import CaseWorld
 from tests.conformance.engines.terms import SECOND_US
 
 DAY_US = 86_400 * SECOND_US
 
 
-async def test_a_message_comes_as_it_was_put(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_a_message_comes_as_it_was_put(world: CaseWorld) -> None:
+    queue = await world.queue()
     member = await queue.member()
     before_us = member.now_us()
     attributes = {"name": "Zoë", "key": b"\x00\xff"}
@@ -30,8 +30,8 @@ async def test_a_message_comes_as_it_was_put(ground: Ground) -> None:
     assert not given.suspect
 
 
-async def test_many_put_in_one_call_have_ids_of_their_own_in_order_and_all_come(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_many_put_in_one_call_have_ids_of_their_own_in_order_and_all_come(world: CaseWorld) -> None:
+    queue = await world.queue()
     member = await queue.member()
     ids = await member.put(*(NewMessage(b"%d" % number) for number in range(700)))
     assert 700 == len(set(ids))
@@ -42,20 +42,20 @@ async def test_many_put_in_one_call_have_ids_of_their_own_in_order_and_all_come(
     await member.ack(*result)
 
 
-async def test_no_messages_are_no_ids(ground: Ground) -> None:
-    member = await (await ground.queue()).member()
+async def test_no_messages_are_no_ids(world: CaseWorld) -> None:
+    member = await (await world.queue()).member()
     assert [] == await member.put()
 
 
-async def test_an_empty_message_is_a_message(ground: Ground) -> None:
-    member = await (await ground.queue()).member()
+async def test_an_empty_message_is_a_message(world: CaseWorld) -> None:
+    member = await (await world.queue()).member()
     message_id = await member.put_one(b"")
     given = await member.one()
     assert (message_id, b"", {}) == (given.message_id, given.payload, dict(given.attributes))
 
 
-async def test_the_largest_message_comes_and_one_byte_more_is_refused_with_all_of_its_call(ground: Ground) -> None:
-    queue = await ground.queue(message_bytes_max=5_000)
+async def test_the_largest_message_comes_and_one_byte_more_is_refused_with_all_of_its_call(world: CaseWorld) -> None:
+    queue = await world.queue(message_bytes_max=5_000)
     member = await queue.member()
     message_id = await member.put_one(b"x" * 5_000)
     with pytest.raises(InvalidRequest):
@@ -66,8 +66,8 @@ async def test_the_largest_message_comes_and_one_byte_more_is_refused_with_all_o
     assert [] == await member.receive(wait_s=1.5)
 
 
-async def test_put_each_answers_for_each_message_and_refuses_only_what_cannot_be_kept(ground: Ground) -> None:
-    queue = await ground.queue(message_bytes_max=5_000)
+async def test_put_each_answers_for_each_message_and_refuses_only_what_cannot_be_kept(world: CaseWorld) -> None:
+    queue = await world.queue(message_bytes_max=5_000)
     member = await queue.member()
     outcomes = await member.put_each(
         NewMessage(b"first"),
@@ -80,24 +80,24 @@ async def test_put_each_answers_for_each_message_and_refuses_only_what_cannot_be
     )
     assert [str, InvalidRequest, str, str, InvalidRequest, str, str] == [type(outcome) for outcome in outcomes]
     assert outcomes[3] == outcomes[5]
-    found = await member.take(4)
+    result = await member.take(4)
     assert {
         outcomes[at]: payload for at, payload in ((0, b"first"), (2, b"grouped"), (3, b"once"), (6, b"last"))
-    } == {each.message_id: each.payload for each in found}
-    await member.ack(*found)
+    } == {each.message_id: each.payload for each in result}
+    await member.ack(*result)
     assert [] == await member.put_each()
 
 
-async def test_put_by_one_process_is_received_by_another(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_put_by_one_process_is_received_by_another(world: CaseWorld) -> None:
+    queue = await world.queue()
     producer, consumer = await queue.member("producer"), await queue.member("consumer")
     message_id = await producer.put_one()
     given = await consumer.one()
     assert message_id == given.message_id
 
 
-async def test_what_is_due_later_comes_at_its_time(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_what_is_due_later_comes_at_its_time(world: CaseWorld) -> None:
+    queue = await world.queue()
     member = await queue.member()
     due_us = member.in_us(4)
     message_id = await member.put_one(due_us=due_us)
@@ -107,15 +107,15 @@ async def test_what_is_due_later_comes_at_its_time(ground: Ground) -> None:
     assert due_us <= member.now_us() < due_us + 10 * SECOND_US
 
 
-async def test_what_was_due_long_ago_comes_at_once(ground: Ground) -> None:
-    member = await (await ground.queue()).member()
+async def test_what_was_due_long_ago_comes_at_once(world: CaseWorld) -> None:
+    member = await (await world.queue()).member()
     message_id = await member.put_one(due_us=member.now_us() - DAY_US)
     given = await member.one()
     assert message_id == given.message_id
 
 
-async def test_the_delay_of_the_queue_holds_for_what_states_nothing_of_its_own(ground: Ground) -> None:
-    queue = await ground.queue(delay_s=5.0)
+async def test_the_delay_of_the_queue_holds_for_what_states_nothing_of_its_own(world: CaseWorld) -> None:
+    queue = await world.queue(delay_s=5.0)
     member = await queue.member()
     begun_us = member.now_us()
     slow = await member.put_one(b"slow")
@@ -127,8 +127,8 @@ async def test_the_delay_of_the_queue_holds_for_what_states_nothing_of_its_own(g
     assert (slow, True) == (second.message_id, member.now_us() >= begun_us + 5 * SECOND_US)
 
 
-async def test_what_is_due_in_years_is_kept_and_seen(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_what_is_due_in_years_is_kept_and_seen(world: CaseWorld) -> None:
+    queue = await world.queue()
     member = await queue.member()
     due_us = member.in_us(3 * 365 * 86_400)
     message_id = await member.put_one(due_us=due_us)
@@ -141,8 +141,8 @@ async def test_what_is_due_in_years_is_kept_and_seen(ground: Ground) -> None:
     )
 
 
-async def test_what_cannot_be_kept_that_long_is_refused_with_the_reason_and_nothing_is_put(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_what_cannot_be_kept_that_long_is_refused_with_the_reason_and_nothing_is_put(world: CaseWorld) -> None:
+    queue = await world.queue()
     member = await queue.member()
     with pytest.raises(InvalidRequest, match="can store"):
         await member.put(NewMessage(b"now"), NewMessage(b"never", due_us=member.in_us(100 * 365 * 86_400)))

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from headgate.engines.contract import NewMessage
-from tests.conformance.engines.grounds import Ground, texts
+from tests.conformance.engines.grounds import CaseWorld, texts
 from tests.conformance.engines.terms import SECOND_US
 
 
-async def test_a_queue_that_holds_nothing_gives_nothing_when_the_wait_is_over(ground: Ground) -> None:
-    member = await (await ground.queue()).member()
+async def test_a_queue_that_holds_nothing_gives_nothing_when_the_wait_is_over(world: CaseWorld) -> None:
+    member = await (await world.queue()).member()
     begun_us = member.now_us()
     assert [] == await member.receive(wait_s=1)
     assert SECOND_US <= member.now_us() - begun_us < 10 * SECOND_US
 
 
-async def test_no_more_come_than_were_asked_for(ground: Ground) -> None:
-    queue = await ground.queue(lanes=1)
+async def test_no_more_come_than_were_asked_for(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=1)
     member = await queue.member()
     await member.put(*(NewMessage(b"%d" % number) for number in range(20)))
     first = await member.receive(7)
@@ -25,8 +25,8 @@ async def test_no_more_come_than_were_asked_for(ground: Ground) -> None:
     await member.ack(*first, *rest)
 
 
-async def test_a_process_that_waits_gets_what_comes_meanwhile_and_waits_no_longer(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_a_process_that_waits_gets_what_comes_meanwhile_and_waits_no_longer(world: CaseWorld) -> None:
+    queue = await world.queue()
     producer, consumer = await queue.member("producer"), await queue.member("consumer")
     assert [] == await consumer.receive(wait_s=0.5)
     begun_us = consumer.now_us()
@@ -36,8 +36,8 @@ async def test_a_process_that_waits_gets_what_comes_meanwhile_and_waits_no_longe
     assert consumer.now_us() < begun_us + 10 * SECOND_US
 
 
-async def test_what_is_not_settled_comes_again_when_its_visibility_is_over(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=1.5)
+async def test_what_is_not_settled_comes_again_when_its_visibility_is_over(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=1.5)
     member = await queue.member()
     message_id = await member.put_one()
     first = await member.one()
@@ -48,8 +48,8 @@ async def test_what_is_not_settled_comes_again_when_its_visibility_is_over(groun
     await member.ack(second)
 
 
-async def test_a_visibility_of_its_own_counts_instead_of_that_of_the_queue(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=60)
+async def test_a_visibility_of_its_own_counts_instead_of_that_of_the_queue(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=60)
     member = await queue.member()
     await member.put_one()
     first = await member.one(visibility_s=1)
@@ -57,8 +57,8 @@ async def test_a_visibility_of_its_own_counts_instead_of_that_of_the_queue(groun
     assert (1, 2) == (first.attempt, second.attempt)
 
 
-async def test_one_lane_is_ordered_by_due(ground: Ground) -> None:
-    queue = await ground.queue(lanes=1, visibility_s=30)
+async def test_one_lane_is_ordered_by_due(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=1, visibility_s=30)
     member = await queue.member()
     times = [4.5, 2.0, 3.5, 2.5, 3.0, 4.0]
     begun_us = member.now_us()
@@ -71,8 +71,8 @@ async def test_one_lane_is_ordered_by_due(ground: Ground) -> None:
     await member.ack(*result)
 
 
-async def test_one_message_is_given_to_one_of_many_receivers(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_one_message_is_given_to_one_of_many_receivers(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     members = [await queue.member(f"consumer-{number}") for number in range(3)]
     ids = await members[0].put(*(NewMessage(b"%d" % number) for number in range(90)))
     matches: list[str] = []
@@ -84,8 +84,8 @@ async def test_one_message_is_given_to_one_of_many_receivers(ground: Ground) -> 
     assert sorted(ids) == sorted(matches)
 
 
-async def test_receivers_of_one_process_wait_beside_each_other(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_receivers_of_one_process_wait_beside_each_other(world: CaseWorld) -> None:
+    queue = await world.queue()
     member = await queue.member()
     other = await queue.member("producer")
     assert [] == await member.receive(wait_s=0.5)

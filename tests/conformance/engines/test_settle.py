@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.engines.contract import Ack, Extend, Nack, NewMessage, Settled
+from headgate.engines.contract import Ack, ExtendDelivery, NackDelivery, NewMessage, Settled
 from headgate.errors import InvalidRequest
-from tests.conformance.engines.grounds import Ground
+from tests.conformance.engines.grounds import CaseWorld
 from tests.conformance.engines.terms import SECOND_US
 
 
-async def test_what_is_acknowledged_does_not_come_again(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=1)
+async def test_what_is_acknowledged_does_not_come_again(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=1)
     member = await queue.member()
     await member.put_one()
     assert [Settled.DONE] == await member.ack(await member.one())
     assert [] == await member.receive(wait_s=3)
 
 
-async def test_what_is_acknowledged_is_so_for_the_next_owner_too(ground: Ground) -> None:
-    queue = await ground.queue(lanes=1)
+async def test_what_is_acknowledged_is_so_for_the_next_owner_too(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=1)
     first = await queue.member("first")
     ids = await first.put(*(NewMessage(b"%d" % number) for number in range(10)))
     result = await first.take(10)
@@ -37,35 +37,35 @@ async def test_what_is_acknowledged_is_so_for_the_next_owner_too(ground: Ground)
     assert [] == await second.receive(wait_s=2)
 
 
-async def test_a_failed_message_comes_again_at_once_and_reports_its_attempt(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=60)
+async def test_a_failed_message_comes_again_at_once_and_reports_its_attempt(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=60)
     member = await queue.member()
     message_id = await member.put_one()
     for attempt in (1, 2, 3, 4):
         given = await member.one()
         assert (message_id, attempt) == (given.message_id, given.attempt)
         if attempt < 4:
-            assert [Settled.DONE] == await member.settle(Nack(given.receipt))
+            assert [Settled.DONE] == await member.settle(NackDelivery(given.receipt))
     await member.ack(given)
 
 
-async def test_a_failed_message_waits_for_the_delay_that_it_is_given(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=60)
+async def test_a_failed_message_waits_for_the_delay_that_it_is_given(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=60)
     member = await queue.member()
     message_id = await member.put_one()
     begun_us = member.now_us()
-    await member.settle(Nack((await member.one()).receipt, delay_us=2 * SECOND_US))
+    await member.settle(NackDelivery((await member.one()).receipt, delay_us=2 * SECOND_US))
     given = await member.one()
     assert message_id == given.message_id
     assert begun_us + 2 * SECOND_US <= member.now_us() < begun_us + 10 * SECOND_US
 
 
-async def test_a_delay_longer_than_a_lease_holds_up_nobody_else(ground: Ground) -> None:
-    queue = await ground.queue(lanes=1, visibility_s=60)
+async def test_a_delay_longer_than_a_lease_holds_up_nobody_else(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=1, visibility_s=60)
     member = await queue.member()
     slow = await member.put_one(b"slow", attributes={"a": "b"})
     await member.settle(
-        Nack((await member.one()).receipt, delay_us=(queue.terms.lease_s + 2) * SECOND_US, reason="later")
+        NackDelivery((await member.one()).receipt, delay_us=(queue.terms.lease_s + 2) * SECOND_US, reason="later")
     )
     begun_us = member.now_us()
     quick = await member.put_one(b"quick")
@@ -78,61 +78,61 @@ async def test_a_delay_longer_than_a_lease_holds_up_nobody_else(ground: Ground) 
     await member.ack(again)
 
 
-async def test_what_was_given_back_without_charge_is_at_its_first_attempt_still(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=60)
+async def test_what_was_given_back_without_charge_is_at_its_first_attempt_still(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=60)
     member = await queue.member()
     message_id = await member.put_one()
-    assert [Settled.DONE] == await member.settle(Nack((await member.one()).receipt, charged=False))
+    assert [Settled.DONE] == await member.settle(NackDelivery((await member.one()).receipt, charged=False))
     given = await member.one()
     assert (message_id, 1) == (given.message_id, given.attempt)
 
 
-async def test_an_extension_keeps_it_hidden_and_its_receipt_good(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=1)
+async def test_an_extension_keeps_it_hidden_and_its_receipt_good(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=1)
     member = await queue.member()
     await member.put_one()
     given = await member.one()
-    assert [Settled.DONE] == await member.settle(Extend(given.receipt, 4 * SECOND_US))
+    assert [Settled.DONE] == await member.settle(ExtendDelivery(given.receipt, 4 * SECOND_US))
     assert [] == await member.receive(wait_s=2.5)
     assert [Settled.DONE] == await member.ack(given)
 
 
-async def test_an_extension_counts_from_the_time_it_is_asked_for(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=60)
+async def test_an_extension_counts_from_the_time_it_is_asked_for(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=60)
     member = await queue.member()
     await member.put_one()
     given = await member.one()
     begun_us = member.now_us()
-    await member.settle(Extend(given.receipt, SECOND_US))
+    await member.settle(ExtendDelivery(given.receipt, SECOND_US))
     again = await member.one()
     assert (2, True) == (again.attempt, begun_us + SECOND_US <= member.now_us() < begun_us + 10 * SECOND_US)
 
 
-async def test_a_receipt_is_stale_when_its_visibility_is_over(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=1)
+async def test_a_receipt_is_stale_when_its_visibility_is_over(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=1)
     member = await queue.member()
     message_id = await member.put_one()
     given = await member.one()
-    await ground.advance(1.5)
+    await world.advance(1.5)
     assert [Settled.STALE] == await member.ack(given)
-    assert [Settled.STALE] == await member.settle(Extend(given.receipt, SECOND_US))
+    assert [Settled.STALE] == await member.settle(ExtendDelivery(given.receipt, SECOND_US))
     again = await member.one()
     assert message_id == again.message_id
 
 
-async def test_a_receipt_is_stale_once_the_message_was_delivered_again(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=1)
+async def test_a_receipt_is_stale_once_the_message_was_delivered_again(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=1)
     member = await queue.member()
     await member.put_one()
     first = await member.one()
     second = await member.one(visibility_s=30)
     assert [Settled.STALE] == await member.ack(first)
-    assert [Settled.STALE] == await member.settle(Nack(first.receipt))
+    assert [Settled.STALE] == await member.settle(NackDelivery(first.receipt))
     assert [Settled.DONE] == await member.ack(second)
 
 
-async def test_a_receipt_is_stale_where_the_lane_is_another_s_by_now(ground: Ground) -> None:
-    queue = await ground.queue(lanes=1)
+async def test_a_receipt_is_stale_where_the_lane_is_another_s_by_now(world: CaseWorld) -> None:
+    queue = await world.queue(lanes=1)
     first = await queue.member("first")
     await first.put_one()
     given = await first.one(visibility_s=60)
@@ -142,8 +142,8 @@ async def test_a_receipt_is_stale_where_the_lane_is_another_s_by_now(ground: Gro
     assert [Settled.STALE] == await second.ack(given)
 
 
-async def test_twice_the_same_is_honoured_once(ground: Ground) -> None:
-    queue = await ground.queue()
+async def test_twice_the_same_is_honoured_once(world: CaseWorld) -> None:
+    queue = await world.queue()
     member = await queue.member()
     await member.put_one()
     given = await member.one()
@@ -154,8 +154,8 @@ async def test_twice_the_same_is_honoured_once(ground: Ground) -> None:
     assert [Settled.DONE, Settled.STALE] == await member.ack(other, other)
 
 
-async def test_a_receipt_of_another_queue_is_refused(ground: Ground) -> None:
-    one, other = await ground.queue(), await ground.queue()
+async def test_a_receipt_of_another_queue_is_refused(world: CaseWorld) -> None:
+    one, other = await world.queue(), await world.queue()
     member, stranger = await one.member(), await other.member()
     await member.put_one()
     given = await member.one()
@@ -165,8 +165,8 @@ async def test_a_receipt_of_another_queue_is_refused(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 9, 20, -1])
-async def test_a_receipt_that_was_changed_is_refused(ground: Ground, place: int) -> None:
-    queue = await ground.queue()
+async def test_a_receipt_that_was_changed_is_refused(world: CaseWorld, place: int) -> None:
+    queue = await world.queue()
     member = await queue.member()
     await member.put_one()
     given = await member.one()
@@ -178,8 +178,8 @@ async def test_a_receipt_that_was_changed_is_refused(ground: Ground, place: int)
     assert [Settled.DONE] == await member.ack(given)
 
 
-async def test_settles_of_one_call_are_answered_each_for_itself_in_order(ground: Ground) -> None:
-    queue = await ground.queue(visibility_s=30)
+async def test_settles_of_one_call_are_answered_each_for_itself_in_order(world: CaseWorld) -> None:
+    queue = await world.queue(visibility_s=30)
     member = await queue.member()
     await member.put(*(NewMessage(b"%d" % number) for number in range(5)))
     result = await member.take(5)
@@ -187,14 +187,14 @@ async def test_settles_of_one_call_are_answered_each_for_itself_in_order(ground:
     assert [Settled.DONE, Settled.STALE, Settled.DONE, Settled.DONE, Settled.STALE] == await member.settle(
         Ack(result[0].receipt),
         Ack(result[1].receipt),
-        Nack(result[2].receipt),
-        Extend(result[3].receipt, SECOND_US),
-        Nack(result[0].receipt),
+        NackDelivery(result[2].receipt),
+        ExtendDelivery(result[3].receipt, SECOND_US),
+        NackDelivery(result[0].receipt),
     )
     again = [each.message_id for each in await member.take(2)]
     assert [result[2].message_id, result[3].message_id] == again
 
 
-async def test_nothing_to_settle_is_no_answer(ground: Ground) -> None:
-    member = await (await ground.queue()).member()
+async def test_nothing_to_settle_is_no_answer(world: CaseWorld) -> None:
+    member = await (await world.queue()).member()
     assert [] == await member.settle()

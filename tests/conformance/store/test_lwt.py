@@ -8,13 +8,13 @@ from uuid import uuid4
 import pytest
 
 from headgate.store.consistency import Consistency
-from headgate.store.shapes import Operator
+from headgate.store.shapes import ComparisonOperator
 from headgate.store.statements import CellCondition, InsertIfAbsent, Select, UpdateIf, below, is_, is_not
 from headgate.store.store import Verdict
 from tests.conformance.store.tables import HEADS, LANES, MESSAGES
 from tests.conformance.store.worlds import World
 
-Op = Operator
+Op = ComparisonOperator
 
 
 async def test_the_first_to_insert_makes_the_row_and_the_second_is_shown_it(world: World) -> None:
@@ -76,7 +76,7 @@ COMPARED = [
     ids=[f"{held} {operator.value} {value}" for held, operator, value, _ in COMPARED],
 )
 async def test_a_condition_compares_as_in_cassandra(
-    world: World, held: int | None, operator: Operator, value: int | None, holds: bool
+    world: World, held: int | None, operator: ComparisonOperator, value: int | None, holds: bool
 ) -> None:
     p = world.key()
     await world.create_by_lwt(LANES, {"p": p, "c": 1, "stop": held})

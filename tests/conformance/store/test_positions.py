@@ -31,7 +31,7 @@ async def _insert(world: World, p: str, positions: list[uuid.UUID]) -> None:
         await world.store.write(Batch(rows, consistency=ALL))
 
 
-async def _found(world: World, p: str, within: Slice | None = None) -> list[Value]:
+async def _rows(world: World, p: str, within: Slice | None = None) -> list[Value]:
     return [row[0] for row in await world.rows(ORDERED[Type.TIMEUUID], p, "c", within=within)]
 
 
@@ -39,7 +39,7 @@ async def test_more_of_one_time_than_a_clock_sequence_can_distinguish_are_all_ke
     makers, p = [Positions(), Positions()], world.key()
     made = [makers[number % 2].at(NINE) for number in range(MANY)]
     await _insert(world, p, made)
-    result = await _found(world, p)
+    result = await _rows(world, p)
     assert MANY == len(result)
     assert sorted(made, key=position_order) == result
 
@@ -49,7 +49,7 @@ async def test_the_stores_order_is_the_order_of_positions_whichever_process_made
     made = [make(NINE + step) for step in range(-5, 5) for make in (maker.at, _foreign, _foreign) for _ in range(5)]
     _rng.shuffle(made)
     await _insert(world, p, made)
-    result = await _found(world, p)
+    result = await _rows(world, p)
     assert sorted(made, key=position_order) == result
     latest = made[0]
     for each in made:
@@ -62,7 +62,7 @@ async def test_a_slice_between_the_bounds_of_times_holds_exactly_what_is_due_in_
     made = [make(NINE + step) for step in range(6) for make in (maker.at, _foreign, first_at, last_at)]
     await _insert(world, p, made)
     within = Slice("c", lower=SliceBound(first_at(NINE + 2), True), upper=SliceBound(last_at(NINE + 3), True))
-    result = await _found(world, p, within)
+    result = await _rows(world, p, within)
     assert {each for each in made if NINE + 2 <= time_us_of(each) <= NINE + 3} == set(result)
     assert 8 == len(result)
 
@@ -72,5 +72,5 @@ async def test_what_follows_a_position_in_the_store_is_what_comes_after_it_in_me
     made = [make(NINE) for make in (maker.at, _foreign) for _ in range(10)]
     await _insert(world, p, made)
     for local in made:
-        result = await _found(world, p, Slice("c", lower=SliceBound(local, False)))
+        result = await _rows(world, p, Slice("c", lower=SliceBound(local, False)))
         assert {each for each in made if is_after(each, local)} == set(result)

@@ -51,7 +51,7 @@ from headgate_operator.world import (
     ResourceFailure,
     Sibling,
 )
-from tests.unit.operator_world import NOW_US, UID, TinyWorld, resource_document, told_at
+from tests.unit.operator_world import NOW_US, UID, TinyWorld, reported_at, resource_document
 
 FOLDER = Path(__file__).parent
 CASES = sorted(FOLDER.glob("*.yaml"))
@@ -78,10 +78,10 @@ def run(case: Case) -> tuple[TinyWorld, list[ReconcilePlan], int]:
 
 def outcome(case: Case) -> dict[str, Any]:
     """The decisions and their results, up to the fixed point."""
-    return told_of(case, *run(case))
+    return described_by(case, *run(case))
 
 
-def told_of(case: Case, world: TinyWorld, plans: list[ReconcilePlan], born_us: int) -> dict[str, Any]:
+def described_by(case: Case, world: TinyWorld, plans: list[ReconcilePlan], born_us: int) -> dict[str, Any]:
     """The same, as it is written."""
     whole = bool(case.get("whole"))
     entries: dict[str, Any] = {"decisions": list(_decisions(plans, whole=whole))}
@@ -134,7 +134,7 @@ def _metadata(world: TinyWorld, message: Mapping[str, Any]) -> None:
     assert world.document is not None
     message = dict(message)
     if "deleted" in message:
-        world.document["metadata"]["deletionTimestamp"] = told_at(_time_us(world, message.pop("deleted")))
+        world.document["metadata"]["deletionTimestamp"] = reported_at(_time_us(world, message.pop("deleted")))
     world.document["metadata"].update(message)
 
 
@@ -151,7 +151,7 @@ def _status(world: TinyWorld, message: Mapping[str, Any]) -> None:
             "reason": reason,
             "message": "as before",
         }
-        status["conditions"] = [*others, values | {"lastTransitionTime": told_at(_time_us(world, since))}]
+        status["conditions"] = [*others, values | {"lastTransitionTime": reported_at(_time_us(world, since))}]
 
 
 def _gone(world: TinyWorld, message: bool) -> None:
@@ -199,10 +199,10 @@ def _tables(world: TinyWorld, message: Mapping[str, Any]) -> None:
     world.drifts = tuple(_drift(world, **each) for each in message.get("drifts", ()))
 
 
-def _drift(world: TinyWorld, table: str, what: str, wanted: str, found: str, cql: str | None = None) -> Drift:
+def _drift(world: TinyWorld, table: str, what: str, wanted: str, result: str, cql: str | None = None) -> Drift:
     name = next(name for name in sorted(world.there) if name.endswith(table))
     standing = DriftStatus.MENDABLE if cql else DriftStatus.BY_HAND
-    return Drift(name, what, wanted, found, standing, cql and cql.format(name))
+    return Drift(name, what, wanted, result, standing, cql and cql.format(name))
 
 
 def _unread(world: TinyWorld, message: object) -> Any:
@@ -340,24 +340,24 @@ _CHANGES: Mapping[str, Callable[[TinyWorld, Any], None]] = {
     "gone": _gone,
     "entry": _entry,
     "tables": _tables,
-    "store": lambda world, said: setattr(world, "unread_store", _unread(world, said)),
-    "connection": lambda world, said: setattr(
-        world, "connection", _connection(world, said) if "data_center" in said else _unread(world, said)
+    "store": lambda world, given: setattr(world, "unread_store", _unread(world, given)),
+    "connection": lambda world, given: setattr(
+        world, "connection", _connection(world, given) if "data_center" in given else _unread(world, given)
     ),
-    "step": lambda world, said: setattr(world, "step_failure", _failures(world, said)),
-    "namespace": lambda world, said: setattr(world, "namespace", _namespace(world, said)),
+    "step": lambda world, given: setattr(world, "step_failure", _failures(world, given)),
+    "namespace": lambda world, given: setattr(world, "namespace", _namespace(world, given)),
     "live": _live,
     "foreign": _foreign,
     "refused": _refused,
     "siblings": _siblings,
     "figures": _figures,
     "lanes": _lanes,
-    "passes": lambda world, said: setattr(world, "passes", UNKNOWN if said == "unknown" else _passes(world, said)),
-    "pods": lambda world, said: setattr(world, "pods", tuple(_pod(each) for each in said)),
+    "passes": lambda world, given: setattr(world, "passes", UNKNOWN if given == "unknown" else _passes(world, given)),
+    "pods": lambda world, given: setattr(world, "pods", tuple(_pod(each) for each in given)),
     "runs": _runs,
-    "spark_operator": lambda world, said: setattr(world, "spark_operator", said),
-    "workers_ready": lambda world, said: setattr(world, "ready_max", said),
-    "engines": lambda world, said: setattr(world, "settings", replace(world.settings, supported=frozenset(said))),
+    "spark_operator": lambda world, given: setattr(world, "spark_operator", given),
+    "workers_ready": lambda world, given: setattr(world, "ready_max", given),
+    "engines": lambda world, given: setattr(world, "settings", replace(world.settings, supported=frozenset(given))),
 }
 
 

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from headgate.cli.main import main
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 EXAMPLES = Path(__file__).parents[3] / "examples"
-PLANS = (HERE / "shop.txt",)
+PLANS = (FOLDER / "shop.txt",)
 
 
 def planned(plan: Path) -> str:

@@ -194,10 +194,10 @@ def files_of(options: Mapping[str, Any]) -> tuple[Path, ...]:
 
 def limit_option(default: int | None = 10, maximum: int | None = None) -> Callable[[Decorated], Decorated]:
     """--limit; without a default there is no limit."""
-    says = "Maximum number." if default is not None else "Maximum number. Default: no limit."
+    help_text = "Maximum number." if default is not None else "Maximum number. Default: no limit."
     kind = click.IntRange(1, maximum)
     return click.option(
-        "--limit", type=kind, metavar="N", default=default, show_default=default is not None, help=says
+        "--limit", type=kind, metavar="N", default=default, show_default=default is not None, help=help_text
     )
 
 

@@ -22,11 +22,11 @@ def command(queue: str, message_id: str, output: Output) -> None:
 
     Exit code 3 if the queue has no such message.
     """
-    location = run_on_queue(queue, lambda opened: opened.read_whereabouts(message_id))
-    is_found = location.fate is not MessageState.NOT_FOUND
-    names = [message_id] if is_found else []
+    location = run_on_queue(queue, lambda opened: opened.read_location(message_id))
+    exists = location.fate is not MessageState.NOT_FOUND
+    names = [message_id] if exists else []
     output.show(location_document(location), table=lambda: _lines(location), names=names)
-    if not is_found:
+    if not exists:
         raise SystemExit(ExitCode.NOT_FOUND)
 
 

@@ -15,7 +15,7 @@ from headgate.cli.output import Output, output_option
 from headgate.cli.showing import age, payload_line
 from headgate.client.message import Message
 from headgate.client.queue import Queue
-from headgate.engines.contract import Nack, Settle
+from headgate.engines.contract import NackDelivery, Settle
 
 AT_ONCE = 100
 
@@ -56,7 +56,7 @@ async def _receive(queue: Queue, options: dict[str, Any], output: Output) -> Non
                 unsettled += messages
     finally:
         if unsettled:
-            settles: list[Settle] = [Nack(message.receipt, charged=False) for message in unsettled]
+            settles: list[Settle] = [NackDelivery(message.receipt, charged=False) for message in unsettled]
             await asyncio.shield(queue.settle(settles))
 
 

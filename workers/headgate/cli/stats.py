@@ -38,24 +38,24 @@ def command(*, queue: str, lanes: bool, output: Output) -> None:
     )
 
 
-def format_stats(found: Stats, last: PassStatus | None, now_us: int, *, with_lanes: bool) -> list[str]:
+def format_stats(stats: Stats, last: PassStatus | None, now_us: int, *, with_lanes: bool) -> list[str]:
     """The lines for a person; with lanes a table of them."""
-    more = "" if found.complete else " (at least: too many to count)"
-    oldest = None if found.oldest_due_us is None else now_us - found.oldest_due_us
-    open_ = [lane for lane in found.lanes if not lane.is_retired]
+    more = "" if stats.complete else " (at least: too many to count)"
+    oldest = None if stats.oldest_due_us is None else now_us - stats.oldest_due_us
+    open_ = [lane for lane in stats.lanes if not lane.is_retired]
     lines = [
-        f"backlog    {found.backlog}{more}",
-        f"in flight  {found.in_flight}",
-        f"delayed    {found.delayed}",
+        f"backlog    {stats.backlog}{more}",
+        f"in flight  {stats.in_flight}",
+        f"delayed    {stats.delayed}",
         f"oldest     {age(oldest)}",
         f"lanes      {len(open_)}, {sum(lane.owner is not None for lane in open_)} held",
     ]
-    if found.repair is not None:
-        lines.append(f"repair     {_repair(found.repair, now_us)}")
+    if stats.repair is not None:
+        lines.append(f"repair     {_repair(stats.repair, now_us)}")
     if last is not None:
         lines.append(f"last pass  {age(max(0, now_us - last.ended_us))} ago: {last.message}")
     if with_lanes:
-        lines += ["", *table(LANE_HEADS, (_lane(lane, now_us) for lane in found.lanes))]
+        lines += ["", *table(LANE_HEADS, (_lane(lane, now_us) for lane in stats.lanes))]
     return lines
 
 

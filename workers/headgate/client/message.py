@@ -14,10 +14,10 @@ from headgate.client.times import Span, datetime_of, span_us
 from headgate.engines.contract import (
     Ack,
     Attributes,
-    DeadLetter,
+    DeadLetterDelivery,
     Delivery,
-    Extend,
-    Nack,
+    ExtendDelivery,
+    NackDelivery,
     Settle,
     Settled,
     StaleReceipt,
@@ -144,17 +144,17 @@ class Message(Received):
 
     async def nack(self, delay: Span = 0, *, reason: str = "") -> None:
         """The handler failed: retry after this delay, or move to the dead-letter queue after too many receives."""
-        await self._settle_one(Nack(self.receipt, span_us(delay, "delay"), reason[:REASON_CHARACTERS_MAX]))
+        await self._settle_one(NackDelivery(self.receipt, span_us(delay, "delay"), reason[:REASON_CHARACTERS_MAX]))
 
     async def reject(self, reason: str = "") -> None:
         """The message can never succeed: move it to the dead-letter queue at once; without one, deliver it again."""
-        await self._settle_one(DeadLetter(self.receipt, reason[:REASON_CHARACTERS_MAX]))
+        await self._settle_one(DeadLetterDelivery(self.receipt, reason[:REASON_CHARACTERS_MAX]))
 
     async def extend(self, visibility: Span) -> None:
         """It takes longer: keep it hidden this long from now."""
         visibility_us = span_us(visibility, "visibility")
         until_us = self._queue.now_us() + visibility_us
-        await self._settle_one(Extend(self.receipt, visibility_us))
+        await self._settle_one(ExtendDelivery(self.receipt, visibility_us))
         self.delivery.visible_until_us = until_us
 
     async def _settle_one(self, settle: Settle) -> None:

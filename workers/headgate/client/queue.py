@@ -406,7 +406,7 @@ class Queue:
 
     async def where(self, message_id: str) -> MessageStatus:
         """The state of a message, and the places where it is stored."""
-        return build_status(await self.read_whereabouts(message_id))
+        return build_status(await self.read_location(message_id))
 
     # The same as the engine has them, for the commands: they print and store microseconds.
 
@@ -420,7 +420,7 @@ class Queue:
         """As `stats`."""
         return await self._tried(self.engine.stats)
 
-    async def read_whereabouts(self, message_id: str) -> MessageLocation:
+    async def read_location(self, message_id: str) -> MessageLocation:
         """As `where`."""
         return await self._tried(lambda: self.engine.where(message_id))
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headgate.client.directory import QueueDeleted, QueueNotFound
 from headgate.client.message import Message, Received
 from headgate.client.outgoing import Put
-from headgate.engines.contract import Ack, MessageState, Nack, Settle
+from headgate.engines.contract import Ack, MessageState, NackDelivery, Settle
 from headgate.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -169,7 +169,9 @@ async def redrive(
                 break
     finally:
         if run.held:
-            await asyncio.shield(source.settle([Nack(each.receipt, charged=False) for each in run.held.values()]))
+            await asyncio.shield(
+                source.settle([NackDelivery(each.receipt, charged=False) for each in run.held.values()])
+            )
     return run.result()
 
 
@@ -180,7 +182,7 @@ async def _existing(source: Queue, ids: Iterable[str], run: _Run) -> set[str]:
         raise InvalidRequest(f"A redrive takes from 1 to {IDS_MAX} ids", given=len(wanted))
     existing = set()
     for id_ in wanted:
-        if (await source.read_whereabouts(id_)).fate in (
+        if (await source.read_location(id_)).fate in (
             MessageState.WAITING,
             MessageState.IN_FLIGHT,
             MessageState.LATE,

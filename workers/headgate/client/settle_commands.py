@@ -60,13 +60,13 @@ def _build_settle(command: SettleCommand) -> contract.Settle:
         return cast(Ack, command)
     if kind is Nack:
         nack = cast(Nack, command)
-        return contract.Nack(nack.receipt, span_us(nack.delay, "delay"), nack.reason)
+        return contract.NackDelivery(nack.receipt, span_us(nack.delay, "delay"), nack.reason)
     if kind is DeadLetter:
         pending = cast(DeadLetter, command)
-        return contract.DeadLetter(pending.receipt, pending.reason, span_us(pending.delay, "delay"))
+        return contract.DeadLetterDelivery(pending.receipt, pending.reason, span_us(pending.delay, "delay"))
     if kind is Extend:
         extend = cast(Extend, command)
-        return contract.Extend(extend.receipt, span_us(extend.visibility, "visibility"))
+        return contract.ExtendDelivery(extend.receipt, span_us(extend.visibility, "visibility"))
     if isinstance(command, contract.Settle):
         return command
     raise InvalidRequest(

@@ -59,7 +59,7 @@ class Ack:
 
 
 @dataclass(frozen=True, slots=True)
-class Nack:
+class NackDelivery:
     """It failed: retry after this delay, or move to the dead-letter queue after too many receives.
 
     Not `charged`: it was not tried, and this delivery does not count. Its next delivery may have the same receipt, so
@@ -73,7 +73,7 @@ class Nack:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetterDelivery:
     """The message can never succeed: it goes to the dead-letter queue at once, or comes again after this delay where
     the queue has none."""
 
@@ -83,14 +83,14 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
-class Extend:
+class ExtendDelivery:
     """It takes longer: keep it hidden this long from now."""
 
     receipt: str
     visibility_us: int
 
 
-Settle = Ack | Nack | DeadLetter | Extend
+Settle = Ack | NackDelivery | DeadLetterDelivery | ExtendDelivery
 
 
 class Settled(Enum):

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headgate.engines.contract import Ack, DeadLetter, Delivery, Nack, Settle, Settled
+from headgate.engines.contract import Ack, DeadLetterDelivery, Delivery, NackDelivery, Settle, Settled
 from headgate.engines.copier import Copier
 from headgate.engines.decide_lease import LaneState, LeaseTerm, RenewalResult, ends_lease_term
 from headgate.engines.delivery_state import NEVER_US, DeliveryState
@@ -386,11 +386,11 @@ class Dispatcher:
         delivery = (request.key, request.index, request.attempt)
         if isinstance(settle, Ack):
             return self.delivery_state.ack(*delivery)
-        if isinstance(settle, Nack):
+        if isinstance(settle, NackDelivery):
             return self.delivery_state.nack(
                 *delivery, delay_us=settle.delay_us, reason=settle.reason, now_us=now_us, charged=settle.charged
             )
-        if isinstance(settle, DeadLetter):
+        if isinstance(settle, DeadLetterDelivery):
             return self.delivery_state.reject(
                 *delivery, delay_us=settle.delay_us, reason=settle.reason, now_us=now_us
             )

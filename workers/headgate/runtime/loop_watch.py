@@ -24,7 +24,6 @@ class LoopWatch:
     """Of one event loop. To be started on its thread."""
 
     def __init__(self, *, hangs_after_s: float = HANGS_AFTER_S, check_every_s: float = CHECK_EVERY_S) -> None:
-        self.hangs_total = 0
         self._hangs_after_s = hangs_after_s
         self._check_every_s = check_every_s
         self._loop = asyncio.get_running_loop()
@@ -61,7 +60,6 @@ class LoopWatch:
                     return
             elif time.monotonic() - self._turned_s > self._hangs_after_s and not self._reported:
                 self._reported = True
-                self.hangs_total += 1
                 self._report()
 
     def _report(self) -> None:

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from headgate.engines.contract import Extend, Settle, Settled
+from headgate.engines.contract import ExtendDelivery, Settle, Settled
 from headgate.errors import HeadgateError
 from headgate.runtime.attempt import Attempt
 from headgate.runtime.decide_beats import beat_every_s, decide_beats
@@ -96,7 +96,9 @@ class VisibilityKeeper:
     async def _extend(self, attempts: list[Attempt], seconds: float) -> None:
         sent_s = self._loop.time()
         visibility_us = round(seconds * SECOND_US)
-        results = await self._settle([Extend(attempt.delivery.receipt, visibility_us) for attempt in attempts])
+        results = await self._settle(
+            [ExtendDelivery(attempt.delivery.receipt, visibility_us) for attempt in attempts]
+        )
         for attempt, result in zip(attempts, results, strict=True):
             if result is Settled.DONE:
                 attempt.until_s = max(attempt.until_s, sent_s + seconds)

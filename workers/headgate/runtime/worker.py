@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from headgate.engines.contract import Ack, DeadLetter, Delivery, Nack, Settle, Settled
+from headgate.engines.contract import Ack, DeadLetterDelivery, Delivery, NackDelivery, Settle, Settled
 from headgate.errors import HeadgateError, Unavailable
 from headgate.runtime.attempt import Attempt
 from headgate.runtime.decide_drain import DrainState, DrainStep
@@ -324,9 +324,9 @@ class Worker:
         elif isinstance(verdict, Again):
             if verdict.charged and self._pace.went_wrong(asyncio.get_running_loop().time()):
                 log.warning("worker throttled: one message at a time", extra={"queue": self.queue.name})
-            settle = Nack(receipt, verdict.delay_us, verdict.reason, verdict.charged)
+            settle = NackDelivery(receipt, verdict.delay_us, verdict.reason, verdict.charged)
         else:
-            settle = DeadLetter(receipt, verdict.reason, verdict.delay_us)
+            settle = DeadLetterDelivery(receipt, verdict.reason, verdict.delay_us)
         self._settler.add(attempt, settle)
         if not isinstance(verdict, Done) and verdict.reason:
             self._log_failure(attempt, verdict)
@@ -371,9 +371,11 @@ class Worker:
             log.warning("message not settled; it may be delivered again", extra=fields)
         elif isinstance(settle, Ack):
             self.metrics.acked.add()
-        elif isinstance(settle, Nack) and not settle.charged:
+        elif isinstance(settle, NackDelivery) and not settle.charged:
             self.metrics.returned.add()
-        elif self.queue.max_receives is not None and (isinstance(settle, DeadLetter) or self._is_last(attempt)):
+        elif self.queue.max_receives is not None and (
+            isinstance(settle, DeadLetterDelivery) or self._is_last(attempt)
+        ):
             self.metrics.dead.add()
         else:
             self.metrics.nacked.add()

@@ -23,7 +23,7 @@ from headgate.store import cassandra_binding as binding
 from headgate.store.cassandra_admission import Admission
 from headgate.store.cassandra_binding import Encoded, Plan
 from headgate.store.cassandra_errors import of_prepare, too_large, translate
-from headgate.store.cassandra_session import ResultPage, Session, boottime_s, borrow_session, open_session
+from headgate.store.cassandra_session import ResultPage, Session, boottime_s, open_session, reuse_session
 from headgate.store.cassandra_settings import ConnectionSettings
 from headgate.store.consistency import Consistency
 from headgate.store.cql import Markers
@@ -105,7 +105,7 @@ class CassandraStore(Store):
         wanted = keyspace or settings.keyspace
         existing = wanted if must_exist else None
         if driver_session is not None:
-            return cls(borrow_session(driver_session, settings, existing), settings, wanted)
+            return cls(reuse_session(driver_session, settings, existing), settings, wanted)
         return cls(await open_session(settings, existing), settings, wanted)
 
     def in_keyspace(self, keyspace: str) -> CassandraStore:

@@ -189,7 +189,7 @@ async def open_session(settings: ConnectionSettings, keyspace: str | None) -> Se
     return Session(cluster, session, policy, loop)
 
 
-def borrow_session(reserved: Any, settings: ConnectionSettings, keyspace: str | None) -> Session:
+def reuse_session(reserved: Any, settings: ConnectionSettings, keyspace: str | None) -> Session:
     """The same on a driver session of the application, which stays open and as it is."""
     view, policy = reserve(reserved, settings, keyspace, _answer)
     loop = asyncio.get_running_loop()

@@ -22,7 +22,7 @@ class ShapeBroken(Bug):
     """A kind of statement that breaks a rule of the design."""
 
 
-class Operator(Enum):
+class ComparisonOperator(Enum):
     """How a condition compares a column with a value."""
 
     IS = "="
@@ -165,7 +165,7 @@ class UpdateShape(StatementShape):
     to: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
     lwt: bool = False
-    conditions: tuple[tuple[str, Operator], ...] = ()
+    conditions: tuple[tuple[str, ComparisonOperator], ...] = ()
 
     @property
     def conditional(self) -> bool:
@@ -278,7 +278,7 @@ def update_shape(
     key: tuple[str, ...],
     to: tuple[str, ...],
     lwt: bool | None,
-    conditions: tuple[tuple[str, Operator], ...],
+    conditions: tuple[tuple[str, ComparisonOperator], ...],
 ) -> UpdateShape:
     """Checked: the whole key (of the partition, for static columns), and cells of one kind alone."""
     _require_known(table, (*key, *to, *(column for column, _ in conditions)))

@@ -25,9 +25,9 @@ from uuid import UUID
 from headgate.errors import Bug
 from headgate.store.consistency import Consistency
 from headgate.store.shapes import (
+    ComparisonOperator,
     DeleteShape,
     InsertShape,
-    Operator,
     ScanShape,
     SelectShape,
     Slice,
@@ -265,27 +265,27 @@ class CellCondition:
     Cassandra."""
 
     column: str
-    operator: Operator
+    operator: ComparisonOperator
     value: Value
 
     def __post_init__(self) -> None:
-        if self.value is None and self.operator not in (Operator.IS, Operator.IS_NOT):
+        if self.value is None and self.operator not in (ComparisonOperator.IS, ComparisonOperator.IS_NOT):
             raise StatementBroken("Null cannot be compared by order", column=self.column)
 
 
 def is_(column: str, value: Value) -> CellCondition:
     """The column holds this value; with None, it holds nothing."""
-    return CellCondition(column, Operator.IS, value)
+    return CellCondition(column, ComparisonOperator.IS, value)
 
 
 def is_not(column: str, value: Value) -> CellCondition:
     """The column holds another value."""
-    return CellCondition(column, Operator.IS_NOT, value)
+    return CellCondition(column, ComparisonOperator.IS_NOT, value)
 
 
 def below(column: str, value: Value) -> CellCondition:
     """The column holds something smaller; nothing is not smaller."""
-    return CellCondition(column, Operator.BELOW, value)
+    return CellCondition(column, ComparisonOperator.BELOW, value)
 
 
 class InsertIfAbsent(_Statement):
@@ -446,12 +446,12 @@ __all__ = [
     "Batch",
     "BatchIf",
     "CellCondition",
+    "ComparisonOperator",
     "Conditional",
     "Decision",
     "Delete",
     "Insert",
     "InsertIfAbsent",
-    "Operator",
     "Plain",
     "Scan",
     "Select",

@@ -17,10 +17,10 @@ from itertools import count
 from headgate.engines.contract import (
     Ack,
     Cancelled,
-    DeadLetter,
+    DeadLetterDelivery,
     Delivery,
-    Extend,
-    Nack,
+    ExtendDelivery,
+    NackDelivery,
     NewMessage,
     Settle,
     Settled,
@@ -208,18 +208,18 @@ class MemoryQueue:
             case Ack():
                 held.receive_number, held.settled = 0, True
                 self._changed.set()
-            case Extend(visibility_us=visibility_us):
+            case ExtendDelivery(visibility_us=visibility_us):
                 held.until_us = self.now_us() + visibility_us
-            case DeadLetter(reason=reason, delay_us=delay_us):
+            case DeadLetterDelivery(reason=reason, delay_us=delay_us):
                 if self.max_receives is None:
                     self._failed(held, delay_us, reason)
                 else:
                     self._move_to_dead_letters(held, reason)
-            case Nack(charged=False):
+            case NackDelivery(charged=False):
                 held.attempts -= 1
                 held.receive_number = 0
                 self._offer(held, self.now_us() + settle.delay_us)
-            case Nack(delay_us=delay_us, reason=reason):
+            case NackDelivery(delay_us=delay_us, reason=reason):
                 self._failed(held, delay_us, reason)
         return Settled.DONE
 

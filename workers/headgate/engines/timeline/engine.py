@@ -16,7 +16,7 @@ from headgate.engines.contract import (
     Cancelled,
     Delivery,
     MessageLocation,
-    Nack,
+    NackDelivery,
     NewMessage,
     PassEnd,
     Peeked,
@@ -345,7 +345,7 @@ class TimelineQueue:
 
     def _take_back(self, deliveries: Sequence[Delivery]) -> None:
         """Nobody will get these: they are ready again, and this attempt does not count."""
-        by_lane = self._by_lane([Nack(each.receipt, charged=False) for each in deliveries])
+        by_lane = self._by_lane([NackDelivery(each.receipt, charged=False) for each in deliveries])
         for name, (_, requests) in by_lane.items():
             dispatcher = self.lanes.held.get(name)
             if dispatcher is not None:

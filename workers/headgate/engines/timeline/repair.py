@@ -36,7 +36,7 @@ from headgate.engines.timeline.late_rows import LateRows, PassedLane
 from headgate.engines.timeline.layout import LATER_SUBS_FROM, SECOND_US, RowPlace
 from headgate.engines.timeline.part_list import parts_from
 from headgate.engines.timeline.passed_rows import PassedRows
-from headgate.engines.timeline.repair_report import LateRowOutcome, RepairReport
+from headgate.engines.timeline.repair_report import LateRowOutcome, RepairPassReport
 from headgate.engines.timeline.sender import Sender
 from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
 from headgate.errors import HeadgateError, Unavailable
@@ -185,7 +185,7 @@ class Pass:
         self._written_us = 0
         self._finished: dict[int, int] = {}
         self._is_stopped = False
-        self.report = RepairReport()
+        self.report = RepairPassReport()
 
     async def run(self, *, dead_letters: Sender | None, keeper: GenerationKeeper | None) -> Repaired:
         """All of it, in order."""

@@ -25,7 +25,7 @@ class LateRowOutcome(Enum):
 
 
 @dataclass
-class RepairReport:
+class RepairPassReport:
     """The tally of one pass."""
 
     checked: int = 0

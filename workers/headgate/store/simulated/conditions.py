@@ -13,21 +13,21 @@ from typing import Any
 
 from headgate.errors import Bug
 from headgate.store.rows import rows_of
-from headgate.store.shapes import Operator
+from headgate.store.shapes import ComparisonOperator
 from headgate.store.simulated.keys import order_key, partition_key, token_of
 from headgate.store.simulated.mutations import has_row, row_key
 from headgate.store.simulated.partition import EVERYTHING, Cut, Image
 from headgate.store.simulated.rows import OrderKey, Row
-from headgate.store.simulated.selections import Command, has_live_static, shown_values
+from headgate.store.simulated.selections import StoredCommand, has_live_static, shown_values
 from headgate.store.statements import BatchIf, Conditional, Decision, InsertIfAbsent, partition_of
 from headgate.store.table import Table
 from headgate.store.types import Value
 
-_COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
-    Operator.BELOW: operator.lt,
-    Operator.AT_MOST: operator.le,
-    Operator.ABOVE: operator.gt,
-    Operator.AT_LEAST: operator.ge,
+_COMPARE: dict[ComparisonOperator, Callable[[Any, Any], bool]] = {
+    ComparisonOperator.BELOW: operator.lt,
+    ComparisonOperator.AT_MOST: operator.le,
+    ComparisonOperator.ABOVE: operator.gt,
+    ComparisonOperator.AT_LEAST: operator.ge,
 }
 
 
@@ -35,7 +35,7 @@ _COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
 class Question:
     """An LWT, split up: the read it needs, and the columns by which rows count as existing."""
 
-    command: Command
+    command: StoredCommand
     parts: tuple[Conditional, ...]
     regulars: frozenset[str]
     statics: frozenset[str]
@@ -52,7 +52,7 @@ def question_of(statement: Decision, now_s: int, gc_grace_s: int) -> Question:
     key = partition_key(table, values)
     points = _rows_asked_about(table, parts)
     cut = Cut(EVERYTHING, False, None if points else 1, now_s, now_s - gc_grace_s, points or None)
-    command = Command(table, values, key, token_of(key), cut)
+    command = StoredCommand(table, values, key, token_of(key), cut)
     regulars, statics = _columns_read(table, parts)
     return Question(command, parts, regulars, statics, _result_names(statement, table, parts))
 
@@ -89,7 +89,7 @@ def _sets_static(table: Table, part: Conditional) -> bool:
     return any(name in table.static_names for name in (*names, table.attempt))
 
 
-def _conditions(part: Conditional) -> tuple[tuple[str, Operator], ...]:
+def _conditions(part: Conditional) -> tuple[tuple[str, ComparisonOperator], ...]:
     return () if isinstance(part, InsertIfAbsent) else part.shape.conditions
 
 
@@ -127,16 +127,16 @@ def _part_holds(
     return True
 
 
-def _compare(table: Table, name: str, compared: Operator, held: Value, value: Value) -> bool:
+def _compare(table: Table, name: str, compared: ComparisonOperator, held: Value, value: Value) -> bool:
     """Null equals null, differs from all else, and is neither above nor below anything."""
     if held is None or value is None:
-        if compared is Operator.IS:
+        if compared is ComparisonOperator.IS:
             return held is None and value is None
-        return compared is Operator.IS_NOT and (held is not None or value is not None)
+        return compared is ComparisonOperator.IS_NOT and (held is not None or value is not None)
     order = table.by_name[name].type.order
-    if compared is Operator.IS:
+    if compared is ComparisonOperator.IS:
         return bool(order(held) == order(value))
-    if compared is Operator.IS_NOT:
+    if compared is ComparisonOperator.IS_NOT:
         return bool(order(held) != order(value))
     return _COMPARE[compared](order(held), order(value))
 

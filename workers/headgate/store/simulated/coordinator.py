@@ -18,7 +18,7 @@ from headgate.store.consistency import Consistency, SerialLevel
 from headgate.store.simulated.answers import Answers
 from headgate.store.simulated.mutations import Mutation, Part, mutations_of
 from headgate.store.simulated.partition import Image, images_agree, merge_images, missing_from
-from headgate.store.simulated.selections import Command, command_of, selected_rows
+from headgate.store.simulated.selections import StoredCommand, command_of, selected_rows
 from headgate.store.simulated.topology import ReplicaGroup
 from headgate.store.statements import Batch, Plain, Select
 from headgate.store.store import NotEnoughReplicas, OutcomeUnknown
@@ -103,7 +103,7 @@ class SimulatedCoordinator:
         image = await self.read(command, consistency)
         return selected_rows(select, command, image)
 
-    async def read(self, command: Command, consistency: Consistency) -> Image:
+    async def read(self, command: StoredCommand, consistency: Consistency) -> Image:
         """The merged state of a part of a partition at enough replicas, repaired where they differed."""
         groups = self._cluster.topology.groups(command.token, consistency, self._node.data_centre)
         while True:
@@ -121,7 +121,7 @@ class SimulatedCoordinator:
             # Rows of one replica that another one has deleted have used up the limit: read more of them.
             command = replace(command, cut=replace(command.cut, limit=limit * LIMIT_GROWTH))
 
-    async def _ask(self, command: Command, groups: tuple[ReplicaGroup, ...]) -> dict[str, Image]:
+    async def _ask(self, command: StoredCommand, groups: tuple[ReplicaGroup, ...]) -> dict[str, Image]:
         node = self._node
         eligible = self._nearest_first(self.split(self._cluster.topology.replicas(command.token))[0])
         require(groups, eligible)
@@ -149,7 +149,7 @@ class SimulatedCoordinator:
                 hurry.cancel()
         return dict(answers.replies)
 
-    def _ask_one_more(self, name: str, answers: Answers, command: Command) -> None:
+    def _ask_one_more(self, name: str, answers: Answers, command: StoredCommand) -> None:
         target = self._cluster.nodes[name]
         self._node.send("read", target, target.on_read, self._node, answers, command)
 
@@ -166,7 +166,7 @@ class SimulatedCoordinator:
             asked += [name for name in eligible if name in group.names and name not in asked][: group.needed - have]
         return asked
 
-    async def _repair(self, command: Command, images: dict[str, Image], merged: Image) -> None:
+    async def _repair(self, command: StoredCommand, images: dict[str, Image], merged: Image) -> None:
         lacking = {name: missing_from(image, merged, command.queried) for name, image in images.items()}
         lacking = {name: update for name, update in lacking.items() if not update.is_empty}
         if not lacking:

@@ -22,7 +22,7 @@ from headgate.store.simulated.mutations import Mutation
 from headgate.store.simulated.paxos import Ballot, Proposal
 from headgate.store.simulated.replica import LoggedBatch, Replica
 from headgate.store.simulated.scanning import RangeCommand, Scanning
-from headgate.store.simulated.selections import Command
+from headgate.store.simulated.selections import StoredCommand
 from headgate.store.statements import Batch, BatchIf, InsertIfAbsent, Select, Statement, UpdateIf
 from headgate.store.store import AttemptAnswer, Overloaded
 from headgate.testing.world.process import Process
@@ -119,7 +119,7 @@ class SimulatedNode:
         self.replica.apply(mutation)
         self.send("write-ack", sender, answers.take, self.name, True)
 
-    def on_read(self, sender: SimulatedNode, answers: Answers, command: Command) -> None:
+    def on_read(self, sender: SimulatedNode, answers: Answers, command: StoredCommand) -> None:
         """Answer with an image of the requested part."""
         self.send("rows", sender, answers.take, self.name, self.replica.read(command))
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from headgate.store.simulated.mutations import Mutation
 from headgate.store.simulated.partition import EMPTY, Image, SimulatedPartition
 from headgate.store.simulated.paxos import Acceptor
-from headgate.store.simulated.selections import Command
+from headgate.store.simulated.selections import StoredCommand
 from headgate.store.types import Value
 
 
@@ -60,7 +60,7 @@ class Replica:
                 entry = held[mutation.key] = HeldPartition(mutation.token, values, SimulatedPartition())
             entry.partition.apply(update)
 
-    def read(self, command: Command) -> Image:
+    def read(self, command: StoredCommand) -> Image:
         """Answer a read."""
         entry = self.tables.get(command.table.name, {}).get(command.key)
         return entry.partition.image(command.cut) if entry is not None else EMPTY

@@ -21,7 +21,7 @@ NEVER_PURGED = -(2**62)
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class StoredCommand:
     """A read of one partition, as it travels to replicas."""
 
     table: Table
@@ -33,7 +33,7 @@ class Command:
     """The requested columns; None for all. Read repair repairs these, and no others."""
 
 
-def command_of(select: Select, now_s: int, gc_grace_s: int) -> Command:
+def command_of(select: Select, now_s: int, gc_grace_s: int) -> StoredCommand:
     """The request that a Select sends to replicas."""
     shape = select.shape
     table = shape.table
@@ -50,7 +50,7 @@ def command_of(select: Select, now_s: int, gc_grace_s: int) -> Command:
     elif prefix:
         span = span_of(table, prefix, None, ())
     cut = Cut(span, shape.backwards, select.limit, now_s, now_s - gc_grace_s, points)
-    return Command(table, values, key, token_of(key), cut, _queried(shape))
+    return StoredCommand(table, values, key, token_of(key), cut, _queried(shape))
 
 
 @lru_cache(4096)
@@ -74,7 +74,7 @@ def _places(table: Table, names: tuple[str, ...]) -> tuple[tuple[str, str, int],
     return tuple(places)
 
 
-def selected_rows(select: Select, command: Command, image: Image) -> list[Any]:
+def selected_rows(select: Select, command: StoredCommand, image: Image) -> list[Any]:
     """The rows of the answer."""
     shape = select.shape
     live = live_rows(image, command.cut.now_s, command.cut.limit)
@@ -99,7 +99,7 @@ def has_live_static(image: Image, now_s: int) -> bool:
     return image.static is not None and image.static.is_live(now_s)
 
 
-def _selected(shape: SelectShape, command: Command, static: Row | None, row: Row | None) -> list[Value]:
+def _selected(shape: SelectShape, command: StoredCommand, static: Row | None, row: Row | None) -> list[Value]:
     now_s = command.cut.now_s
     shown = shown_values(command.table, shape.columns, command.values, static, row, now_s)
     for name in shape.write_times_of:
