@@ -8,7 +8,7 @@ Each line of a table has four fields, separated by tabs, and an optional fifth:
 
 SCOPE is `*` or a glob of paths; `path::Qualified.name` is one class or function with all that is in it;
 `from:dotted.module` is what that module defines, there and wherever it is imported from it. An old name such as
-`row.told` is the attribute of what is called `row`. The narrowest rule wins, and a rule whose new name equals the old
+`row.dull` is the attribute of what is called `row`. The narrowest rule wins, and a rule whose new name equals the old
 one makes an exception. The fifth field is `code` (leave
 strings and prose alone) or `text` (replace the word in strings and prose too). Distinctive names are replaced there
 without it: CamelCase everywhere, names with an underscore under the scope `*`, others where they are marked as code.
@@ -197,7 +197,7 @@ class FileRules:
         return re.compile(r"\b(?:" + "|".join(map(re.escape, olds)) + r")\b")
 
     def rewrite_text(self, text: str, stack: Stack, *, prose: bool, key: bool = False) -> str:
-        """A string, a comment or a page with the names replaced that can be told from ordinary words."""
+        """A string, a comment or a page, with those names replaced that differ from ordinary words."""
         if not self._names and not self._active:
             return text
         is_whole = text.strip("'\"rbfuRBFU") if not prose else ""
@@ -362,9 +362,7 @@ def _children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def _set(node: cst.CSTNode, name: str, value: object) -> None:
-    object.__setattr__(
-        node, name, value
-    )  # the tree is thrown away once its code is written, so it is edited in place
+    object.__setattr__(node, name, value)  # the tree is dropped once its code is written, so it is edited in place
 
 
 class Renamer:

@@ -23,7 +23,7 @@ from headgate.errors import EnvironmentProblem
 from headgate.testing.cache import cache_root, cached, is_cached
 from headgate.testing.processes import require_program
 
-ROOT_DIR = Path(__file__).parent
+FOLDER = Path(__file__).parent
 # The first Go that fetches by itself the toolchain that a module requires.
 OLDEST_GO = (1, 21)
 GO_REMEDY = "install Go 1.24 or later (https://go.dev/dl), or name a cluster you have: CONTEXT=name"
@@ -45,7 +45,7 @@ class Own:
     def fingerprint(self) -> str:
         """Changes when the source, a pinned version or a flag does."""
         digest = hashlib.sha256(repr((_FLAGS, sorted(self.variables.items()), self.aliases)).encode())
-        for source in sorted((ROOT_DIR / self.name).iterdir()):
+        for source in sorted((FOLDER / self.name).iterdir()):
             digest.update(source.name.encode() + b"\0" + source.read_bytes())
         return digest.hexdigest()[:8]
 
@@ -90,7 +90,7 @@ def build(program: Program) -> Path:
     def make(directory: Path) -> None:
         with _go_caches() as environment:
             if isinstance(program, Own):
-                _compile(program, ROOT_DIR / program.name, ".", directory / program.name, environment)
+                _compile(program, FOLDER / program.name, ".", directory / program.name, environment)
                 for alias in program.aliases:
                     (directory / alias).symlink_to(program.name)
             else:

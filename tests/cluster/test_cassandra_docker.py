@@ -16,7 +16,7 @@ from headgate.testing.docker_engine import DockerEngine, docker_answers
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a Docker engine of its own")
 
-ROOT_DIR = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +34,14 @@ def test_where_an_engine_runs_the_fixture_is_served_by_testcontainers(engine: Do
         name: value for name, value in engine.environment().items() if not name.startswith("HEADGATE_TEST")
     }
     environment.pop("CONTACT_POINTS", None)
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(ROOT_DIR / "inside_engine.py")]
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER / "inside_engine.py")]
     done = subprocess.run(
         engine.command(argv),
         capture_output=True,
         text=True,
         check=False,
         timeout=240,
-        cwd=ROOT_DIR.parent.parent,
+        cwd=FOLDER.parent.parent,
         env=environment,
     )
     assert "2 passed" in done.stdout, done.stdout[-4000:] + done.stderr[-2000:]

@@ -47,7 +47,7 @@ QUEUES = "".join(
     [
         queue_of("emails", f"shards: 2, maxReceives: 3, deadLetter: emails-dead, {SHARED}"),
         queue_of("emails-dead", f"shards: 1, {SHARED}"),
-        queue_of("looked-at", f"shards: 2, {SHARED}"),
+        queue_of("checked", f"shards: 2, {SHARED}"),
         queue_of("tidy", f"shards: 1, {SHARED}", "depot"),
         queue_of("broken", f"shards: 1, storage: {{keyspace: {LOST}}}", "depot"),
         queue_of("parcels", f"shards: 1, {SHARED}", "depot"),
@@ -75,7 +75,7 @@ def emptied(run: Commands, queue: str = "shop/emails") -> None:
 
 
 def test_queues_are_listed_and_their_names_complete_in_a_shell(run: Commands) -> None:
-    names = ["shop/emails", "shop/emails-dead", "shop/looked-at"]
+    names = ["shop/emails", "shop/emails-dead", "shop/checked"]
     assert names == run("queues", "--namespace", "shop").out
     assert [{"name": name} for name in names] == json.loads(run("queues", "--namespace", "shop", "-o", "json").out[0])
     words = {"_HEADGATE_COMPLETE": "bash_complete", "COMP_WORDS": "headgate stats shop/em", "COMP_CWORD": "2"}
@@ -149,9 +149,9 @@ def test_what_is_sent_later_once_in_a_group_and_with_attributes_is_so(run: Comma
 
 
 def test_what_is_received_without_ack_is_given_back_uncounted_also_when_it_is_interrupted(run: Commands) -> None:
-    (sent,) = run("put", "shop/emails", "a look").out
+    (sent,) = run("put", "shop/emails", "a check").out
     first = run("receive", "shop/emails", "--limit", "1")
-    assert [sent, "a look"] == [first.out[0].split()[0], first.out[0][-6:]]
+    assert [sent, "a check"] == [first.out[0].split()[0], first.out[0][-7:]]
     with run.begin("receive", "shop/emails", "--follow") as following:
         assert following.stdout is not None
         line = following.stdout.readline()
@@ -254,14 +254,14 @@ def test_top_shows_every_queue_with_what_is_behind_first_and_continues_until_it_
 
 
 def repaired(line: str) -> tuple[str, int]:
-    """The queue, and how many parts were looked at."""
+    """The queue, and the number of checked parts."""
     result = re.fullmatch(r"(\S+): checked (\d+) parts; .*", line)
     assert result, line
     return result[1], int(result[2])
 
 
 def passed(run: Commands, queue: str, count: int) -> None:
-    """Messages were put, received and settled, and the parts they were in can be looked at for the first time."""
+    """Messages were put, received and settled, and their parts can be checked for the first time."""
     run("put", queue, "x", "--count", str(count), "--quiet")
     assert count == len(run("receive", queue, "--limit", str(count), "--ack").out)
 
@@ -282,20 +282,20 @@ def until_owed(run: Commands, queue: str) -> None:
 
 
 def test_repair_checks_once_at_what_is_owed_shows_how_far_it_is_and_continues_from_there(run: Commands) -> None:
-    assert "repair     never run; nothing overdue" in run("stats", "shop/looked-at").out
-    passed(run, "shop/looked-at", 20)
-    until_owed(run, "shop/looked-at")
-    (owes,) = [line for line in run("stats", "shop/looked-at").out if line.startswith("repair")]
+    assert "repair     never run; nothing overdue" in run("stats", "shop/checked").out
+    passed(run, "shop/checked", 20)
+    until_owed(run, "shop/checked")
+    (owes,) = [line for line in run("stats", "shop/checked").out if line.startswith("repair")]
     assert re.fullmatch(r"repair     never run; oldest check overdue for \d+\S*", owes), owes
-    first = run.in_own_process("repair", "shop/looked-at")
+    first = run.in_own_process("repair", "shop/checked")
     assert (0, []) == (first.code, first.err)
     assert repaired(first.out[0])[1] >= 1
-    (stands,) = [line for line in run("stats", "shop/looked-at").out if line.startswith("repair")]
+    (stands,) = [line for line in run("stats", "shop/checked").out if line.startswith("repair")]
     assert re.fullmatch(
         r"repair     last run \d+m?s ago; checked what was due until \d+s ago; nothing overdue", stands
     ), stands
-    assert ("shop/looked-at", 0) == repaired(run("repair", "shop/looked-at").out[0])
-    shown = run("stats", "shop/looked-at", "--lanes").out
+    assert ("shop/checked", 0) == repaired(run("repair", "shop/checked").out[0])
+    shown = run("stats", "shop/checked", "--lanes").out
     (last,) = [line for line in shown if line.startswith("last pass")]
     assert re.fullmatch(r"last pass  \d+m?s ago: checked 0 parts; 0 of 0 late rows put again", last), last
     assert shown[-3].startswith("lane  state  owner  fencing token  lease left  progress  settled up to"), shown[-3]
@@ -305,7 +305,7 @@ def test_repair_checks_once_at_what_is_owed_shows_how_far_it_is_and_continues_fr
 def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_does(run: Commands) -> None:
     async def hold(connection: headgate.Headgate) -> tuple[Ran, Ran]:
         """As a process that repairs for a while, and then dies."""
-        engine = (await connection.queue("shop/looked-at")).engine
+        engine = (await connection.queue("shop/checked")).engine
         lane = lane_of(engine.host, engine.settings, (REPAIR_LANE.number, 0))
         lanes = await lane.read_state()
         lease_term = None if lanes is None else await lane.take(lanes)
@@ -313,17 +313,17 @@ def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_doe
         touching = asyncio.ensure_future(Leader(engine.host, lane, lanes, lease_term).keep_touching())
         try:
             return (
-                await asyncio.to_thread(run.in_own_process, "repair", "shop/looked-at"),
-                await asyncio.to_thread(run.in_own_process, "stats", "shop/looked-at"),
+                await asyncio.to_thread(run.in_own_process, "repair", "shop/checked"),
+                await asyncio.to_thread(run.in_own_process, "stats", "shop/checked"),
             )
         finally:
             touching.cancel()
 
     meanwhile, shown = run.connected(hold)
-    assert (0, ["shop/looked-at: another process repairs this queue"]) == (meanwhile.code, meanwhile.out)
+    assert (0, ["shop/checked: another process repairs this queue"]) == (meanwhile.code, meanwhile.out)
     assert any(line.startswith("repair     running; ") for line in shown.out), shown
     taken_up = wait_until(
-        lambda: run("repair", "shop/looked-at").out[0].startswith("shop/looked-at: checked"),
+        lambda: run("repair", "shop/checked").out[0].startswith("shop/checked: checked"),
         timeout_s=20,
     )
     assert taken_up

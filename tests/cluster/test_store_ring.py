@@ -19,7 +19,7 @@ import pytest
 
 from headgate.testing.cassandra import HostedRing
 
-ROOT_DIR = Path(__file__).parent.parent.parent
+FOLDER = Path(__file__).parent.parent.parent
 BEFORE, DURING, AFTER = 300, 1500, 600
 """Acknowledged writes before the fault, while it lasts, and after it."""
 
@@ -34,7 +34,7 @@ class Workload:
         argv = ring.client(near="n1").command([sys.executable, "-m", "tests.cluster.store_workload", order])
         environment = {**ring.environment(), "PATH": "/usr/bin:/bin"}
         self._process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT_DIR, env=environment, text=True
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=FOLDER, env=environment, text=True
         )
         self.acked = 0
 

@@ -390,7 +390,11 @@ class Consuming:
     async def _settle(self, result: Sequence[Delivery]) -> None:
         settles = [self._settle_of(each) for each in result]
         asked = [
-            {"id": each.message_id, "receipt": each.receipt, "how": type(settle).__name__.lower()}
+            {
+                "id": each.message_id,
+                "receipt": each.receipt,
+                "how": type(settle).__name__.removesuffix("Delivery").lower(),
+            }
             for each, settle in zip(result, settles, strict=True)
         ]
         print_all([("asked", facts) for facts in asked])
@@ -449,6 +453,11 @@ async def main(role: str, order: Order) -> int:
         return 1
     print_event("ended")
     return 0
+
+
+def _verb(settle: Settle) -> str:
+    """`ack`, `nack` or `extend`."""
+    return type(settle).__name__.removesuffix("Delivery").lower()
 
 
 if __name__ == "__main__":

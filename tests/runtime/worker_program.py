@@ -24,7 +24,9 @@ class Chatty(MemoryQueue):
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
         results = await super().settle(settles)
         for settle, result in zip(settles, results, strict=True):
-            print_event(type(settle).__name__.lower(), receipt=settle.receipt, how=result.value)
+            print_event(
+                type(settle).__name__.removesuffix("Delivery").lower(), receipt=settle.receipt, how=result.value
+            )
         return results
 
     async def close(self) -> None:

@@ -289,7 +289,7 @@ class Consumer(Member):
                 return
 
     async def _settle(self, engine: TimelineQueue, given: Delivery, settle: Settle) -> Settled | None:
-        what = type(settle).__name__.lower()
+        what = type(settle).__name__.removesuffix("Delivery").lower()
         try:
             (answer,) = await self.life.ledger.settle(engine.settle, [settle], self.actor)
         except HeadgateError as error:

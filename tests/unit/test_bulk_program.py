@@ -151,7 +151,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
             matches.append((self._job, message))
 
     monkeypatch.setattr(worker_connection, "WorkerConnection", Connection)
-    monkeypatch.setattr(progress, "Progress", Row)
+    monkeypatch.setattr(progress, "JobProgress", Row)
     return matches
 
 

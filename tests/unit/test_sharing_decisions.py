@@ -56,10 +56,10 @@ def test_when_a_member_leaves_few_lanes_move_but_his(ids: list[UUID]) -> None:
 
 
 @given(capacities=st.lists(st.integers(0, 30), min_size=1, max_size=6))
-def test_nobody_gets_more_than_he_has_room_for_and_all_room_is_used(spaces: list[int]) -> None:
-    members = [Member(UUID(int=number + 1), capacity) for number, capacity in enumerate(spaces)]
+def test_nobody_gets_more_than_he_has_room_for_and_all_room_is_used(capacities: list[int]) -> None:
+    members = [Member(UUID(int=number + 1), capacity) for number, capacity in enumerate(capacities)]
     shared = decide_shares(LANES, members)
-    assert min(len(LANES), sum(spaces)) == len(shared)
+    assert min(len(LANES), sum(capacities)) == len(shared)
     assert all(list(shared.values()).count(each.id) <= each.capacity for each in members)
 
 

@@ -22,7 +22,7 @@ from tests.conformance.engines.kinds import KINDS
 
 T = TypeVar("T")
 
-ROOT_DIR = Path(__file__).parent
+FOLDER = Path(__file__).parent
 KEYSPACE = "headgate_engines"
 AT_ONCE = 10
 WORLDS = ("simulated", "real")
@@ -126,7 +126,7 @@ class RealCases:
         if not self._tasks:
             gate = asyncio.Semaphore(AT_ONCE)
             for each in item.session.items:
-                if isinstance(each, pytest.Function) and each.path.parent == ROOT_DIR and "-real" in each.nodeid:
+                if isinstance(each, pytest.Function) and each.path.parent == FOLDER and "-real" in each.nodeid:
                     self._tasks[each.nodeid] = asyncio.get_running_loop().create_task(self._run(each, gate))
         await self._tasks[item.nodeid]
 

@@ -19,7 +19,7 @@ from tests.conformance.store.worlds import REPLICAS, RealWorld, SimulatedWorld, 
 if TYPE_CHECKING:
     from headgate.store.cassandra import CassandraStore
 
-ROOT_DIR = Path(__file__).parent
+FOLDER = Path(__file__).parent
 KEYSPACE = "headgate_contract"
 AT_ONCE = 6
 WORLDS = ("simulated", "real")
@@ -40,10 +40,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Cases that stop replicas come last, those that stop more after those that stop less: a start takes long."""
-    local = [item for item in items if item.path.parent == ROOT_DIR]
+    local = [item for item in items if item.path.parent == FOLDER]
     local.sort(key=lambda item: ("[real" in item.nodeid, _down(item)))
     places = iter(local)
-    items[:] = [next(places) if item.path.parent == ROOT_DIR else item for item in items]
+    items[:] = [next(places) if item.path.parent == FOLDER else item for item in items]
 
 
 @pytest.hookimpl(tryfirst=True)

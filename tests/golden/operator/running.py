@@ -199,10 +199,10 @@ def _tables(world: TinyWorld, message: Mapping[str, Any]) -> None:
     world.drifts = tuple(_drift(world, **each) for each in message.get("drifts", ()))
 
 
-def _drift(world: TinyWorld, table: str, what: str, wanted: str, result: str, cql: str | None = None) -> Drift:
+def _drift(world: TinyWorld, table: str, what: str, wanted: str, actual: str, cql: str | None = None) -> Drift:
     name = next(name for name in sorted(world.there) if name.endswith(table))
     standing = DriftStatus.MENDABLE if cql else DriftStatus.BY_HAND
-    return Drift(name, what, wanted, result, standing, cql and cql.format(name))
+    return Drift(name, what, wanted, actual, standing, cql and cql.format(name))
 
 
 def _unread(world: TinyWorld, message: object) -> Any:
