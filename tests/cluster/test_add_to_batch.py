@@ -333,5 +333,5 @@ async def _deliver_all(connection_variables: dict[str, str]) -> Counter[int]:
             delivered.update(each.json()["order"] for each in given)
             repaired = await queue.repair()
             whole = set(await asyncio.to_thread(_orders, connection_variables)) == set(delivered)
-            calm = calm + 1 if whole and not given and not repaired.put_again else 0
+            calm = calm + 1 if whole and not given and not repaired.rewritten else 0
     return delivered

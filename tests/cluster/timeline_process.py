@@ -393,7 +393,7 @@ class Consuming:
             {
                 "id": each.message_id,
                 "receipt": each.receipt,
-                "how": type(settle).__name__.removesuffix("Delivery").lower(),
+                "how": _verb(settle),
             }
             for each, settle in zip(result, settles, strict=True)
         ]

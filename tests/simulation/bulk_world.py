@@ -241,7 +241,7 @@ def job_of(
     log = BulkLog(context.store_in(KEYSPACE), JOB, context.new_uuid)
     stands_on: dict[str, Any] = {
         "request": wanted,
-        "here": job_driver,
+        "connection": job_driver,
         "queue": queue,
         "lending": TimelineLending(queue, JOB),
         "log": log,
@@ -266,7 +266,7 @@ def history_job(
     counts = Counts()
     sink = make_sink(job_driver)
     stands_on: dict[str, Any] = {
-        "here": job_driver,
+        "connection": job_driver,
         "log": BulkLog(context.store_in(KEYSPACE), JOB, context.new_uuid),
         "sink": sink,
         "progress": counts,

@@ -224,7 +224,7 @@ def test_windows_report_what_was_counted_in_a_time() -> None:
         assert 111 == await between(None, begin + 60 * minute)
         assert 0 == await between(begin - 60 * minute, begin)
         assert 111 == await program.process.start(views.value("home"))
-        with pytest.raises(InvalidRequest, match="before until"):
+        with pytest.raises(InvalidRequest, match="before `until`"):
             await between(begin + minute, begin)
 
     simulate(scenario)

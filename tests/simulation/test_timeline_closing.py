@@ -330,7 +330,7 @@ def test_a_lane_of_which_a_range_is_lent_is_not_closed_before_the_range_is_back(
         row = Lane(client.host, queue.settings.tables.lanes, lane_key(queue.settings, 1, 0), queue.settings.lease)
         now_us = client.process.clock.wall_us()
         reserved = pack_reservation(UUID(int=7), first_at(now_us), last_at(now_us + SECOND), now_us + 3600 * SECOND)
-        free = await client.process.start(row.look())
+        free = await client.process.start(row.read_state())
         assert free is not None
         assert await client.process.start(row.lend(reserved, free, up_to=last_at(now_us + SECOND)))
         Catalogue(queue).end_now(2)
