@@ -71,7 +71,8 @@ class Shop:
 
     def job(self, queue: str, mode: str, *, name: str | None = None, **fields: Any) -> JobProgress:
         """Run one here, to its end."""
-        options = {key: fields.pop(key) for key in ("reservation_s", "batch_messages", "resume_at_once") if key in fields}
+        names = ("reservation_s", "batch_messages", "resume_at_once")
+        options = {key: fields.pop(key) for key in names if key in fields}
         document = {"name": name or mode, "mode": mode, "schedule": "0 0 1 1 *", **fields}
         request = request_of(f"shop/{queue}", bulk_of(document), **options)
         entry = self.queue(queue).entry
