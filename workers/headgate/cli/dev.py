@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import click
@@ -35,7 +36,9 @@ def command(
     next time. A file that is changed is applied again; where the code of a handler is changed, its worker is
     restarted. Without a file: --queue shop/emails --handler mailer:send.
     """
+    from headgate.cli.terminal.progress import show_download
     from headgate.local.stack import FirstMessage, Stack, write_first_queue
+    from headgate.testing.progress import show_downloads
 
     if bool(files) == (queue is not None) or (queue is None) != (handler is None):
         raise InvalidRequest("The queue to run is missing", remedy="name FILES, or give both --queue and --handler")
@@ -43,5 +46,7 @@ def command(
         files = (write_first_queue(queue, handler),)
     if until_handled and payload is None:
         raise InvalidRequest("--until-handled needs a message", remedy="give one with --put")
+    if sys.stderr.isatty():
+        show_downloads(show_download)
     first = None if payload is None else FirstMessage(payload, then_end=until_handled)
     asyncio.run(Stack(files, read_environment(), fresh=fresh, first=first).run())

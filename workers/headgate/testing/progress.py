@@ -1,6 +1,7 @@
 """Shows the current steps and their durations: a line at the start, signs of life, a line at the end.
 
-Several steps may run concurrently in threads. Each line names its step, and one sign of life names all that run.
+Several steps may run concurrently in threads. Each line names its step, and one sign of life names all that run. A
+program with a terminal may also have the size of downloads shown, by its own means (`show_downloads`).
 """
 
 from __future__ import annotations
@@ -8,12 +9,16 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TextIO
 
 SIGN_OF_LIFE_S = 20.0
+MEASURE_EVERY_S = 0.5
+ShowDownload = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+"""Takes a title and the expected number of megabytes, and gives the function that is called with each further one."""
 _printing = threading.Lock()
 
 
@@ -41,6 +46,7 @@ class _Display:
     running: list[_Running] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
     watches: bool = False
+    show_download: ShowDownload | None = None
 
     def add(self, one: _Running) -> None:
         with self.changed:
@@ -93,6 +99,47 @@ def step(title: str, *, expect_s: float | None = None) -> Iterator[None]:
         print_progress(f"  ✓ {title}: {duration(time.monotonic() - one.began_s)}")
     finally:
         _display.remove(one)
+
+
+def show_downloads(show: ShowDownload) -> None:
+    """Have the downloads of this process shown by `show` from now on."""
+    _display.show_download = show
+
+
+@contextmanager
+def download(title: str, directory: Path, *, expect_mb: int) -> Iterator[None]:
+    """Show how a directory fills, if this process shows downloads."""
+    if _display.show_download is None:
+        yield
+        return
+    ended = threading.Event()
+    with _display.show_download(title, expect_mb) as advance:
+        watch = threading.Thread(target=_measure, args=(directory, advance, ended), daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watch.join()
+
+
+def _measure(directory: Path, advance: Callable[[int], None], ended: threading.Event) -> None:
+    shown_mb = 0
+    while not ended.wait(MEASURE_EVERY_S):
+        size_mb = _size_mb(directory)
+        if size_mb > shown_mb:
+            advance(size_mb - shown_mb)
+            shown_mb = size_mb
+
+
+def _size_mb(directory: Path) -> int:
+    total = 0
+    for path in directory.rglob("*"):
+        try:
+            total += path.stat().st_size
+        except OSError:  # renamed or removed meanwhile
+            continue
+    return total // 1_000_000
 
 
 def duration(seconds: float) -> str:

@@ -78,6 +78,13 @@ def show_progress(title: str, total: int | None = None, *, quiet: bool = False) 
         yield _Bar(lambda count: bars.advance(task, count))
 
 
+@contextmanager
+def show_download(title: str, expect_mb: int) -> Iterator[Callable[[int], None]]:
+    """Show the megabytes of a download."""
+    with show_progress(f"{title}, MB", expect_mb) as progress:
+        yield progress.advance
+
+
 class _Bar:
     def __init__(self, advance: Callable[[int], None]) -> None:
         self._advance = advance

@@ -19,6 +19,8 @@ from headgate.testing.cassandra.java import find_java
 from headgate.testing.processes import require_program
 
 VERSION = "5.0.9"
+_DOWNLOAD_MB = 85
+"""The jars, and Maven's own plugins."""
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -60,23 +62,15 @@ def _fetch(entry: Path) -> None:
     work = entry / ".maven"
     work.mkdir()
     (work / "pom.xml").write_text(_POM.format(VERSION))
-    done = subprocess.run(
-        [
-            *(
-                maven,
-                "--batch-mode",
-                "--quiet",
-                "--file",
-                work / "pom.xml",
-                f"-Dmaven.repo.local={work / 'repository'}",
-            ),
-            *(_COPY, f"-DoutputDirectory={entry}", "-DincludeScope=runtime"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "JAVA_HOME": str(java.program.parent.parent)},
-    )
+    options = ("--batch-mode", "--quiet", "--file", work / "pom.xml", f"-Dmaven.repo.local={work / 'repository'}")
+    with progress.download(f"Cassandra {VERSION}", work, expect_mb=_DOWNLOAD_MB):
+        done = subprocess.run(
+            [maven, *options, _COPY, f"-DoutputDirectory={entry}", "-DincludeScope=runtime"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "JAVA_HOME": str(java.program.parent.parent)},
+        )
     if done.returncode != 0:
         raise maven_failure(done.stdout + done.stderr)
     shutil.rmtree(work)
