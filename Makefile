@@ -20,25 +20,25 @@ $(READY): requirements-dev.lock pyproject.toml
 dev: ## a Cassandra, a queue and a worker on this machine, without Kubernetes (ONCE=1: ends when a message is handled)
 	@$(PYTHON) -m dev.run_local $(if $(ONCE),--until-handled)
 
-demo: ## a cluster, a Cassandra, the chart and a queue's day on them (SPARK=1: then a bulk job; CONTEXT=name REGISTRY=prefix: a cluster you have)
+demo: ## Headgate on a Kubernetes, with messages (SPARK=1: a bulk job too; CONTEXT=name REGISTRY=prefix: your cluster)
 	@$(PYTHON) -m dev.demo up $(if $(CONTEXT),--context $(CONTEXT)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG)) $(if $(SPARK),--spark)
 
-environment: ## exports that lead to the demo's Cassandra: eval "$$(make -s environment)"
+environment: ## print the environment of the demo: eval "$$(make -s environment)"
 	@$(PYTHON) -m dev.demo environment
 
-down: ## end exactly what `make demo` started
+down: ## stop everything that `make demo` started
 	@$(PYTHON) -m dev.demo down
 
-test: ## everything that shows the product right, on real servers started here
+test: ## run the full test suite, on servers that it starts
 	@$(PYTHON) -m dev.tests all
 
-test-fast: $(READY) ## unit tests and simulation, no servers
+test-fast: $(READY) ## run unit tests and simulation, without servers
 	@$(PYTHON) -m dev.tests fast
 
-test-long: $(READY) ## what is too slow for each time
+test-long: $(READY) ## run the slow tests
 	@$(PYTHON) -m dev.tests long
 
-lint: $(READY) ## ruff, mypy --strict, generated files
+lint: $(READY) ## run ruff and mypy, and check generated files
 	@$(PYTHON) -m dev.tests lint
 
 generate: $(READY) ## write crds/, docs/schema/, docs/reference.md, docs/commands.md, the chart's roles, measured figures
@@ -54,29 +54,29 @@ docs: $(READY) ## build the documentation site into build/site; a dead link ends
 recording: $(READY) ## record docs/pictures/terminal.svg from a real run of `headgate dev`
 	@$(PY) -m dev.recording
 
-coverage: $(READY) ## the fast tests' coverage by package
+coverage: $(READY) ## print the fast tests' coverage by package
 	@$(PY) -m dev.coverage_report
 
-mutants: $(READY) ## ten deliberate breakages for each protocol: every one has to be found
+mutants: $(READY) ## check that tests find each deliberate breakage
 	@$(PY) -m dev.mutants
 
-simulate: $(READY) ## many seeds of the simulation: SEEDS=10000 or MINUTES=60, FIRST=n; one with its history: SEED=n; OF=counters or operator
+simulate: $(READY) ## run many seeds (SEEDS=10000 or MINUTES=60, FIRST=n), or one with its history (SEED=n); OF=counters, operator
 	@$(PY) -m dev.simulate $(if $(OF),--of $(OF)) $(if $(SEED),--seed $(SEED) $(if $(STATEMENTS),--statements),$(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(FIRST),--first $(FIRST)) $(if $(FAILURES),--failures $(FAILURES)))
 
-bench-%: $(READY) ## measure: make bench-store; make bench-timeline [ONLY=put,path] [QUICK=1]
+bench-%: $(READY) ## run a benchmark: make bench-store, make bench-timeline [ONLY=put,path] [QUICK=1]
 	@$(PY) -m bench.run $* $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 lock: $(READY) ## resolve the dependencies and write the lock files
 	@$(PY) -m dev.lock
 
-cluster: ## a real Kubernetes on this machine
+cluster: ## start a Kubernetes on this machine
 	@$(PYTHON) -m dev.cluster up $(if $(CONTEXT),--context $(CONTEXT))
 
-cluster-down: ## end it, leaving nothing behind
+cluster-down: ## stop it, and remove what it left
 	@$(PYTHON) -m dev.cluster down
 
-image: ## the image of the working tree by its Dockerfile, imported into the cluster (TARGET=headgate-spark, all)
+image: ## build the image of the working tree, and import it into the cluster (TARGET=headgate-spark, all)
 	@$(PYTHON) -m dev.cluster image $(if $(TARGET),--target $(TARGET))
 
 clean: ## remove the virtual environment and what tools cached in the tree
