@@ -60,7 +60,7 @@ class UpdateTale:
         return Fate.UNKNOWN if self.in_doubt else Fate.NOT_SENT
 
     def __str__(self) -> str:
-        return f"{self.key}#{self.number} ({self.fate.value}; {'; '.join(self.events) or 'nothing was said'})"
+        return f"{self.key}#{self.number} ({self.fate.value}; {'; '.join(self.events) or 'no event'})"
 
 
 class CounterLedger:

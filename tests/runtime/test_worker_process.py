@@ -36,7 +36,7 @@ class Report:
         for line in self.process.stdout:
             document: dict[str, Any] = json.loads(line)
             self.lines.append(document)
-            if document.get("told", document.get("message")) == what:
+            if document.get("event", document.get("message")) == what:
                 return document
         raise AssertionError(f"it ended without printing {what!r}: {self.lines}")
 
@@ -49,7 +49,7 @@ class Report:
 
     def count(self, what: str) -> int:
         """How often it printed that."""
-        return sum(line.get("told") == what for line in self.lines)
+        return sum(line.get("event") == what for line in self.lines)
 
 
 @contextmanager
@@ -75,8 +75,8 @@ def test_sigterm_finishes_what_runs_gives_back_the_rest_and_ends_well() -> None:
         report.rest()
         assert 0 == report.process.returncode
         assert (2, 2) == (report.count("ack"), report.count("nack"))
-        closed = next(line for line in report.lines if line.get("told") == "closed")
-        assert {"told": "closed", "live": 8, "deliveries": 4} == closed
+        closed = next(line for line in report.lines if line.get("event") == "closed")
+        assert {"event": "closed", "live": 8, "deliveries": 4} == closed
 
 
 def test_what_a_thread_does_past_the_grace_ends_with_the_process_and_stays_hidden() -> None:

@@ -36,7 +36,7 @@ class Chatty(MemoryQueue):
 
 def print_event(what: str, **facts: object) -> None:
     """One line."""
-    print(json.dumps({"told": what, **facts}), flush=True)  # noqa: T201
+    print(json.dumps({"event": what, **facts}), flush=True)  # noqa: T201
 
 
 def main() -> None:

@@ -25,13 +25,13 @@ class Server:
 
     async def ask(self) -> str | Denied:
         self.asked += 1
-        return self._denied if self._world.now_s() < self._until_s else "told"
+        return self._denied if self._world.now_s() < self._until_s else "answered"
 
 
 def test_rights_that_were_made_just_now_are_waited_for() -> None:
     with World() as world:
         server = Server(world, Denial.FORBIDDEN, until_s=RIGHTS_WITHIN_S - 2)
-        assert "told" == world.run(request_until_answered(server.ask))
+        assert "answered" == world.run(request_until_answered(server.ask))
 
 
 def test_a_right_that_never_comes_is_reported_in_the_end() -> None:
@@ -45,7 +45,7 @@ def test_a_right_that_never_comes_is_reported_in_the_end() -> None:
 def test_a_server_that_is_unavailable_is_waited_for() -> None:
     with World() as world:
         server = Server(world, Denial.UNKNOWN, until_s=REACH_WITHIN_S - 2)
-        assert "told" == world.run(request_until_answered(server.ask))
+        assert "answered" == world.run(request_until_answered(server.ask))
 
 
 @pytest.mark.parametrize("denial", [Denial.INVALID, Denial.MALFORMED, Denial.UNAUTHORIZED])
