@@ -67,7 +67,7 @@ class Observed:
     resolved: int = 0
     unknown_lwts: int = 0
     takes: int = 0
-    find_dual_owners: list[int] = field(default_factory=list)
+    double_locks: list[int] = field(default_factory=list)
 
     def acknowledged(self, writer: int, took_s: float) -> None:
         """One more write is durable."""
@@ -126,7 +126,7 @@ async def contend(store: CassandraStore, objects: Observed, holders: dict[int, U
             continue
         objects.takes += 1
         if lock in holders:
-            objects.find_dual_owners.append(lock)
+            objects.double_locks.append(lock)
         holders[lock] = mine
         await asyncio.sleep(0.005)
         del holders[lock]

@@ -135,7 +135,7 @@ def test_the_right_that_is_missing_is_named_as_the_server_reports_it(
     reader = person(namespaced, tmp_path, {namespace: [(*QUEUES, "get")]})
     assert (1, "", message.format("patch", namespace)) == calling.plugin(reader, "pause", "queue/emails")
     code, _, err = calling.plugin(reader, "why", "queue/other")
-    assert (2, "There is no queue other in the namespace of your context; see `kubectl get queues -A`\n") == (
+    assert (3, "There is no queue other in the namespace of your context; see `kubectl get queues -A`\n") == (
         code,
         err,
     )

@@ -124,6 +124,6 @@ def test_a_node_is_lost_and_no_acknowledged_write_with_it(
         )
     assert [] == missing
     assert [] == observation["failed"]
-    assert [] == observation["two_owners"]
+    assert [] == observation["double_locks"]
     assert observation["takes"] > 0
     assert observation["longest_gap_s"] < GAP_S_MAX
