@@ -112,7 +112,7 @@ def test_why_and_plan_are_reached_by_port_forward_and_not_at_the_pod_s_address(
 
 def test_helm_test_sends_messages_through_a_queue_and_counts_each_once(release: Release) -> None:
     report = release.test()
-    assert "10 messages came through" in report
+    assert "10 messages passed through" in report
     assert wait_until(lambda: release.kubectl.list("queues,counters") == [], timeout_s=GONE_WITHIN_S)
 
 

@@ -16,6 +16,7 @@ import pytest
 
 import headgate
 from dev.cluster.kubectl import Kubectl
+from headgate.cli.exit_codes import ExitCode
 from headgate.testing.processes import wait_until
 from headgate_operator.build_cronjob import build_cronjob
 from headgate_operator.world import JobGroup
@@ -74,10 +75,10 @@ def test_lanes_purge_and_redrive_run_beside_the_queue_and_leave_nothing(
     put(connection_variables, queue, "one", "two")
     user, calling = person(namespaced, tmp_path, {str(namespaced.namespace): RIGHTS}), Calling(namespaced, tmp_path)
 
-    def run(*arguments: str) -> str:
+    def run(*arguments: str, code: int = 0) -> str:
         capfd.readouterr()
-        code, _, err = calling.plugin(user, *arguments)
-        assert 0 == code, err
+        result, _, err = calling.plugin(user, *arguments)
+        assert code == result, err
         return capfd.readouterr().out
 
     def backlog() -> int:
@@ -86,7 +87,7 @@ def test_lanes_purge_and_redrive_run_beside_the_queue_and_leave_nothing(
     shown = run("lanes", "queue/emails")
     assert "backlog    2" in shown
     assert ["1/0", "1/1"] == [line.split()[0] for line in shown.splitlines()[-2:]]
-    assert "moved 0" in run("redrive", "queue/emails")
+    assert "moved 0" in run("redrive", "queue/emails", code=ExitCode.PARTLY_DONE)
     assert "deleted messages put before" in run("purge", "queue/emails", "--yes")
     assert wait_until(lambda: backlog() == 0, timeout_s=30)
     assert wait_until(lambda: namespaced.list("jobs") == [] == namespaced.list("pods"), timeout_s=60)
@@ -112,7 +113,8 @@ def test_an_image_that_is_not_there_is_reported_and_nothing_is_left(
 ) -> None:
     make_queue(namespaced, connection_variables, headgate_image, tmp_path)
     user, calling = person(namespaced, tmp_path, {str(namespaced.namespace): RIGHTS}), Calling(namespaced, tmp_path)
-    code, _, err = calling.plugin(user, "lanes", "queue/emails", "--image", "localhost:1/none:1", "--timeout", "30")
+    missing = ("--image", "localhost:1/none:1", "--start-timeout", "30")
+    code, _, err = calling.plugin(user, "lanes", "queue/emails", *missing)
     assert (1, 1) == (code, err.count("\n"))
     assert err.startswith("The Job could not start (")
     assert wait_until(lambda: namespaced.list("jobs") == [], timeout_s=60)
