@@ -25,9 +25,9 @@ from bench.figure import Side, Target
 from bench.measurement import Measured, Plan, Results, figures_of
 from bench.rounds import CASSANDRA_US, CLIENT_US, ROWS_PER_CLIENT_CPU_S, ROWS_PER_S, Window, take_rounds
 from bench.servers import ServerKind, Servers
-from bench.spark_beside import PART as CONSUMER
-from bench.spark_beside import measure_consumer
 from bench.spark_connector import connector_jars
+from bench.spark_consumer import PART as CONSUMER
+from bench.spark_consumer import measure_consumer
 from bench.spark_jobs import JOBS, measure_job
 from bench.spark_jobs_work import QUEUES as JOB_QUEUES
 from bench.spark_large import PART as LARGE

@@ -42,7 +42,7 @@ def test_apply_creates_then_changes_nothing_then_updates_and_a_dry_run_only_prin
             line.startswith(f"CREATE KEYSPACE IF NOT EXISTS {connection_variables['KEYSPACE']}")
             for line in planned.statements
         )
-        with pytest.raises(headgate.EnvironmentProblem, match="the keyspace does not exist"):
+        with pytest.raises(headgate.EnvironmentProblem, match="The keyspace does not exist"):
             async with headgate.connect(connection_variables):
                 pass
         report = await headgate.apply([queue(), queue(name="orders")], environment=connection_variables)

@@ -75,7 +75,7 @@ def emptied(run: Commands, queue: str = "shop/emails") -> None:
 
 
 def test_queues_are_listed_and_their_names_complete_in_a_shell(run: Commands) -> None:
-    names = ["shop/emails", "shop/emails-dead", "shop/checked"]
+    names = ["shop/checked", "shop/emails", "shop/emails-dead"]
     assert names == run("queues", "--namespace", "shop").out
     assert [{"name": name} for name in names] == json.loads(run("queues", "--namespace", "shop", "-o", "json").out[0])
     words = {"_HEADGATE_COMPLETE": "bash_complete", "COMP_WORDS": "headgate stats shop/em", "COMP_CWORD": "2"}

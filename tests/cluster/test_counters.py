@@ -309,7 +309,7 @@ def test_gc_collects_one_or_all_of_a_namespace_with_its_schedule(shop: Commands)
     hourly = shop("gc", "--namespace", "depot", "--schedule", "0  *  * * *")
     assert (4, 1) == (hourly.code, len(hourly.out)), hourly
     assert hourly.out[0].startswith("depot/hasty: 0 keys")
-    assert ["depot/foreign: There is no such type of counter here (type=acme/longest)"] == [
+    assert ["depot/foreign: There is no such type of counter (type=acme/longest)"] == [
         line.partition(";")[0] for line in hourly.err
     ]
     daily = shop("gc", "--namespace", "depot", "--schedule", "0 3 * * *")

@@ -376,7 +376,7 @@ def test_kubectl_explain_reports_what_a_field_is_its_default_and_when_to_change_
     text = " ".join(definitions.run("explain", "queue.spec.timeline.safetyLag").split())
     assert "How far in the future a message that is due at once is placed" in text
     assert "Lower it" in text
-    assert "raise it" in text
+    assert "Raise it" in text
     assert "Default: 1s. From 10ms to 5m." in text
 
 

@@ -161,7 +161,7 @@ def test_a_newcomer_has_a_message_handled_tries_what_he_is_reported_changes_a_fi
         dead = next(line for line in others if " peek " in line)
         assert wait_until(lambda: '{"no": "address"}' in another_terminal(sourced, dead).stdout, timeout_s=20)
         redriven = another_terminal(sourced, next(line for line in others if " redrive " in line))
-        assert (0, "redriven 1\n") == (redriven.returncode, redriven.stdout)
+        assert (0, "moved 1\n") == (redriven.returncode, redriven.stdout)
 
         # A worker that dies is restarted.
         (mailer,) = [each for each in begun.descendants() if is_worker(each, "shop/emails")]

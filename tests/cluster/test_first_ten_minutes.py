@@ -96,7 +96,7 @@ def test_what_readme_and_demo_print_works_as_printed(person: Newcomer, measured:
         heading = next(number for number, line in enumerate(terminal.lines) if line.startswith("Try in another"))
         printed = terminal.lines[heading + 1 :]
         assert str(state_of_dev(person)) in printed[0]
-        assert "shop/emails" in typed(person, "headgate top --once", printed[0].strip())
+        assert "shop/emails" in typed(person, "headgate top --snapshot", printed[0].strip())
 
         # The demo's lines, on this Cassandra: a cluster's are run where there is one.
         demo_cassandra = person.home / ".cache/headgate/run/demo-cassandra"

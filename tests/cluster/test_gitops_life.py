@@ -23,8 +23,8 @@ from dev.cluster.kubectl import Kubectl, KubectlRefused, names_of, refusal
 from headgate.testing.cassandra import Cassandra
 from headgate.testing.processes import Server, wait_until
 from tests.cluster.chart_release import OPERATOR, RELEASE, Release, release_of
-from tests.cluster.life_books import LifeRecord, counted_in_the_end, open_ledger
 from tests.cluster.life_changes import BORN, CHANGES, IMMUTABLE
+from tests.cluster.life_record import LifeRecord, counted_in_the_end, open_ledger
 from tests.cluster.listener import Listener, listening
 from tests.unit.health_readers import argo_health
 

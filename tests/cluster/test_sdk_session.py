@@ -183,9 +183,9 @@ def test_what_a_session_lacks_is_one_line(connection_variables: dict[str, str]) 
         assert "takes no addresses and no credentials. (given=contact_points, password)" in refusal(
             connection_variables, session, contact_points="localhost", password="x"
         )
-        assert "no node is in the data center" in refusal(connection_variables, session, data_center="mars")
+        assert "No node is in the data center" in refusal(connection_variables, session, data_center="mars")
         assert "another cluster answers" in refusal(connection_variables, session, cluster_name="another")
-        assert "the keyspace does not exist" in refusal(
+        assert "The keyspace does not exist" in refusal(
             connection_variables, session, environment={"HEADGATE_KEYSPACE": "nothing_here"}
         )
         assert before == settings_of(session)

@@ -332,7 +332,7 @@ def test_a_store_is_not_shared_with_a_child_process(connection_variables: dict[s
             try:
                 store._session.require_usable()
             except Bug as error:
-                os._exit(7 if "Another process" in str(error) else 8)
+                os._exit(7 if "a process that did not open it" in str(error) else 8)
             os._exit(0)
         _, status = await asyncio.to_thread(os.waitpid, child, 0)
         await store.write(insert("x", b"parent continues"))

@@ -161,4 +161,4 @@ def end_reservations(connection_variables: dict[str, str], queue: str) -> None:
 def test_a_mistake_is_one_line(spark: SparkSession, connection_variables: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(PySparkException) as refused:
         Reading(spark, "nothing", tmp_path).run(visibility="1s")
-    assert "visibility is from 30s to 24h" in line_of(refused.value)
+    assert "visibility must be from 30s to 24h" in line_of(refused.value)

@@ -141,7 +141,7 @@ def test_a_job_begun_longer_ago_than_keys_are_remembered_is_refused(
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ("id", {}, "the rows to write need a column payload"),
+        ("id", {}, "The rows to write need a column payload"),
         ("payload", {"keyColumn": "key"}, "keyColumn must name a string column"),
         ("payload", {"mode": "overwrite"}, "supports only append"),
     ],

@@ -11,7 +11,7 @@ from headgate.engines.recorder import Recorder
 from headgate.engines.settled import decode
 from headgate.engines.source import LaneSource
 from headgate.errors import Unavailable
-from tests.unit.test_lane_books import give, row, state_with
+from tests.unit.test_delivery_state import give, row, state_with
 
 EPOCH = 7
 

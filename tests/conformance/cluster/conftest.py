@@ -13,7 +13,7 @@ import pytest
 
 from dev.cluster.fixtures import KubernetesUnderTest, namespace_for
 from tests.conformance.cluster.documents import config, queue
-from tests.conformance.cluster.grounds import CaseWorld, RealWorld, SimulatedWorld
+from tests.conformance.cluster.worlds import CaseWorld, RealWorld, SimulatedWorld
 
 CRDS = Path(__file__).parents[3] / "crds"
 GROUNDS = ("simulated", "real")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate_operator.kinds import QUEUE, ObjectAddress
-from tests.conformance.cluster.grounds import CaseWorld
+from tests.conformance.cluster.worlds import CaseWorld
 
 Document = dict[str, Any]
 

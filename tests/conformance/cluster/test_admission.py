@@ -8,7 +8,7 @@ from headgate_operator.kinds import DEPLOYMENT, QUEUE
 from headgate_operator.port import Denial
 from headgate_operator.simulated.admission import with_defaults
 from tests.conformance.cluster.documents import deployment, queue, status_of
-from tests.conformance.cluster.grounds import CaseWorld, applied, denied
+from tests.conformance.cluster.worlds import CaseWorld, applied, denied
 
 
 async def test_46_a_rule_refuses_in_our_words(world: CaseWorld) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from headgate_operator.kinds import CONFIG_MAP, ObjectAddress
 from headgate_operator.port import Denial
 from tests.conformance.cluster.documents import config, queue, queue_at
-from tests.conformance.cluster.grounds import CaseWorld, applied, denied
+from tests.conformance.cluster.worlds import CaseWorld, applied, denied
 
 
 def fields_by_manager(document: Any) -> dict[str, Any]:

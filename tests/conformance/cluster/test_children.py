@@ -12,7 +12,7 @@ from headgate_operator.kinds import SECRET, SERVICE_ACCOUNT, kind_of
 from headgate_operator.names import MANAGER, Key
 from headgate_operator.simulated.admission import with_defaults
 from tests.conformance.cluster.documents import queue
-from tests.conformance.cluster.grounds import CaseWorld, applied
+from tests.conformance.cluster.worlds import CaseWorld, applied
 from tests.unit.operator_children_cases import OWNER, every_child
 
 SOURCE = {"data": {"CONTACT_POINTS": "YQ==", "PASSWORD": "eA=="}}

@@ -8,7 +8,7 @@ import secrets
 from headgate_operator.kinds import CONFIG_MAP, NAMESPACE, ObjectAddress
 from headgate_operator.port import ApiObject, Denial, address_of
 from tests.conformance.cluster.documents import config, owned_by, queue, queue_at
-from tests.conformance.cluster.grounds import CaseWorld, applied, deleted, denied
+from tests.conformance.cluster.worlds import CaseWorld, applied, deleted, denied
 
 STORE = "headgate.io/store"
 

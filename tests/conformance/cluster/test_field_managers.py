@@ -20,7 +20,7 @@ from headgate_operator.kinds import NAMESPACE, ObjectAddress, address_of
 from headgate_operator.port import ApiObject, Denied
 from headgate_operator.simulated.fields import read
 from tests.conformance.cluster.documents import deployment, queue
-from tests.conformance.cluster.grounds import CaseWorld, RealWorld, SimulatedWorld
+from tests.conformance.cluster.worlds import CaseWorld, RealWorld, SimulatedWorld
 
 SERVERS_OWN = {"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "namespace", "name"}
 CONTROLLER = "kube-controller-manager"

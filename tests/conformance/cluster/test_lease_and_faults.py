@@ -8,7 +8,7 @@ from dataclasses import replace
 from headgate_operator.kinds import EVENT
 from headgate_operator.port import Denial, Denied, LeaderLease, Note
 from tests.conformance.cluster.documents import queue, queue_at
-from tests.conformance.cluster.grounds import CaseWorld, applied, denied, page
+from tests.conformance.cluster.worlds import CaseWorld, applied, denied, page
 
 
 def lease_of(world: CaseWorld, holder: str) -> LeaderLease:

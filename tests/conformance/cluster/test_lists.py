@@ -6,7 +6,7 @@ from typing import Any
 
 from headgate_operator.port import Denial, address_of
 from tests.conformance.cluster.documents import config, deployment, queue
-from tests.conformance.cluster.grounds import CaseWorld, applied, denied
+from tests.conformance.cluster.worlds import CaseWorld, applied, denied
 
 
 def names(items: Any) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headgate_operator.kinds import CONFIG_MAP, QUEUE, ResourceKind
 from headgate_operator.port import Denial
 from tests.conformance.cluster.documents import config, queue, queue_at
-from tests.conformance.cluster.grounds import CaseWorld, applied, denied, page
+from tests.conformance.cluster.worlds import CaseWorld, applied, denied, page
 
 NOBODYS = ResourceKind("nobody.example", "v1", "things", "Thing")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from headgate_operator.kinds import DEPLOYMENT, ObjectAddress
 from tests.conformance.cluster.documents import deployment
-from tests.conformance.cluster.grounds import CaseWorld, applied
+from tests.conformance.cluster.worlds import CaseWorld, applied
 
 OURS, HOLDS = "headgate", "headgate-replicas"
 

@@ -27,7 +27,7 @@ from headgate_operator.kinds import (
     ResourceKind,
 )
 from headgate_operator.simulated.shapes import FOLLOWS, FieldShape, shape_of
-from tests.conformance.cluster.grounds import RealWorld
+from tests.conformance.cluster.worlds import RealWorld
 
 KINDS = (
     QUEUE, COUNTER, DEPLOYMENT, REPLICA_SET, CRON_JOB, JOB, POD, POD_DISRUPTION_BUDGET, SERVICE_ACCOUNT, ROLE_BINDING,

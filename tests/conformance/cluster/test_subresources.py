@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate_operator.kinds import DEPLOYMENT, ObjectAddress
 from tests.conformance.cluster.documents import deployment, queue, queue_at, status_of
-from tests.conformance.cluster.grounds import CaseWorld, applied, denied
+from tests.conformance.cluster.worlds import CaseWorld, applied, denied
 
 CONDITION = {
     "type": "Ready",

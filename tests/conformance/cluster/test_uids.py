@@ -5,7 +5,7 @@ from __future__ import annotations
 from headgate_operator.kinds import CONFIG_MAP, ObjectAddress
 from headgate_operator.port import Denial
 from tests.conformance.cluster.documents import config, queue, queue_at, status_of
-from tests.conformance.cluster.grounds import CaseWorld, applied, deleted, denied
+from tests.conformance.cluster.worlds import CaseWorld, applied, deleted, denied
 
 NOBODYS = "00000000-0000-4000-8000-000000000000"
 

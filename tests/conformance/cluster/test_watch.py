@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from headgate_operator.kinds import CONFIG_MAP, QUEUE, ObjectAddress, ResourceKind
 from headgate_operator.port import Denial, Denied, WatchEvent
 from tests.conformance.cluster.documents import config, queue, queue_at
-from tests.conformance.cluster.grounds import CaseWorld, applied, deleted, denied, page
+from tests.conformance.cluster.worlds import CaseWorld, applied, deleted, denied, page
 
 NOBODYS = ResourceKind("nobody.example", "v1", "things", "Thing")
 

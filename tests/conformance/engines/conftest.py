@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.conformance.engines.grounds import CaseWorld, RealWorld, SimulatedWorld
 from tests.conformance.engines.kinds import KINDS
+from tests.conformance.engines.worlds import CaseWorld, RealWorld, SimulatedWorld
 
 T = TypeVar("T")
 

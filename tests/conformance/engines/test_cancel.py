@@ -6,8 +6,8 @@ import pytest
 
 from headgate.engines.contract import Cancelled, MessageState, NewMessage
 from headgate.errors import InvalidRequest
-from tests.conformance.engines.grounds import CaseWorld
 from tests.conformance.engines.terms import SECOND_US
+from tests.conformance.engines.worlds import CaseWorld
 
 
 async def test_what_was_answered_cancelled_is_never_delivered(world: CaseWorld) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headgate.engines.contract import DeadLetterDelivery, NackDelivery, NewMessage, Settled
-from tests.conformance.engines.grounds import CaseWorld
 from tests.conformance.engines.terms import SECOND_US
+from tests.conformance.engines.worlds import CaseWorld
 
 
 async def test_what_failed_too_often_is_a_dead_letter_with_its_reason_and_all_else_of_it(world: CaseWorld) -> None:

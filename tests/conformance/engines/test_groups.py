@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headgate.engines.contract import Ack, NackDelivery, NewMessage
-from tests.conformance.engines.grounds import CaseWorld, Member, texts
 from tests.conformance.engines.terms import SECOND_US
+from tests.conformance.engines.worlds import CaseWorld, Member, texts
 
 
 async def numbered(member: Member, count: int, group: str = "g") -> list[str]:

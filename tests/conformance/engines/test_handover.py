@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headgate.engines.contract import ExtendDelivery, NackDelivery, NewMessage, Settled
-from tests.conformance.engines.grounds import CaseWorld
 from tests.conformance.engines.terms import SECOND_US
+from tests.conformance.engines.worlds import CaseWorld
 
 
 async def test_what_is_open_when_its_owner_ends_in_good_order_stays_hidden_as_promised(world: CaseWorld) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from headgate.engines.contract import NewMessage
-from tests.conformance.engines.grounds import CaseWorld, Member
 from tests.conformance.engines.terms import SECOND_US
+from tests.conformance.engines.worlds import CaseWorld, Member
 
 
 async def test_the_same_key_is_answered_with_the_same_id_and_comes_once(world: CaseWorld) -> None:

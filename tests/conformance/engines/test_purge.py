@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.engines.contract import NewMessage, Settled
-from tests.conformance.engines.grounds import CaseWorld
+from tests.conformance.engines.worlds import CaseWorld
 
 
 async def test_what_was_there_is_gone_and_what_is_put_after_comes(world: CaseWorld) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from headgate.engines.contract import NewMessage, Visibility
 from headgate.errors import InvalidRequest
-from tests.conformance.engines.grounds import CaseWorld
 from tests.conformance.engines.terms import SECOND_US
+from tests.conformance.engines.worlds import CaseWorld
 
 DAY_US = 86_400 * SECOND_US
 

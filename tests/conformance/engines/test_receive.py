@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headgate.engines.contract import NewMessage
-from tests.conformance.engines.grounds import CaseWorld, texts
 from tests.conformance.engines.terms import SECOND_US
+from tests.conformance.engines.worlds import CaseWorld, texts
 
 
 async def test_a_queue_that_holds_nothing_gives_nothing_when_the_wait_is_over(world: CaseWorld) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from headgate.engines.contract import Ack, ExtendDelivery, NackDelivery, NewMessage, Settled
 from headgate.errors import InvalidRequest
-from tests.conformance.engines.grounds import CaseWorld
 from tests.conformance.engines.terms import SECOND_US
+from tests.conformance.engines.worlds import CaseWorld
 
 
 async def test_what_is_acknowledged_does_not_come_again(world: CaseWorld) -> None:

@@ -140,7 +140,7 @@ class CqlProbe:
                 why=error.reason or error,
             ) from None
         except TimeoutError:
-            raise Unavailable("no answer in time", at=self.point, seconds=self.timeout_s) from None
+            raise Unavailable("No answer in time", at=self.point, seconds=self.timeout_s) from None
         except OSError as error:
             raise Unavailable("the connection broke", at=self.point, why=error) from None
         if flags & 0x02:

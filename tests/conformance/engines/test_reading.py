@@ -6,8 +6,8 @@ import pytest
 
 from headgate.engines.contract import MessageState, NackDelivery, NewMessage, Stats, Visibility
 from headgate.errors import InvalidRequest
-from tests.conformance.engines.grounds import CaseWorld, Member
 from tests.conformance.engines.terms import SECOND_US
+from tests.conformance.engines.worlds import CaseWorld, Member
 
 
 def counts(stats: Stats) -> tuple[int, int, int]:

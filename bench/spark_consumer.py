@@ -15,14 +15,14 @@ from bench.figure import Side, Target
 from bench.measurement import Measured, Plan, figures_of
 from bench.rounds import P50_MS, P99_MS, ROWS_PER_S, Window, take_rounds
 from bench.servers import ServerKind, Servers
-from bench.spark_beside_work import OFFERED_PER_S, Turn
+from bench.spark_consumer_work import OFFERED_PER_S, Turn
 from bench.spark_jobs import PREPARE_WITHIN_S, WORK_WITHIN_S, WORKING
 from bench.spark_jobs_work import By, JobWork
 from bench.window import take_window
 from headgate.errors import Bug
 from headgate.testing import progress
 
-CONSUMING = "bench.spark_beside_consuming"
+CONSUMING = "bench.spark_consumer_client"
 KIND = ServerKind()
 PART, TITLE = "beside", "a consumer during a drain"
 ALONE = "consumer alone"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from bench.contender import ClientReport, Contender, Job, Ran, Tally
-from bench.spark_beside_work import AT_ONCE, OFFERED_PER_S, Turn, turn_of
+from bench.spark_consumer_work import AT_ONCE, OFFERED_PER_S, Turn, turn_of
 from bench.spark_jobs_work import DRAINED, NAMESPACE
 from headgate.client.queue import Queue
 from headgate.engines.contract import Settled

@@ -14,7 +14,7 @@ from headgate_operator.port import ApiObject, Denied
 from headgate_operator.simulated.api import SimulatedApi
 from headgate_operator.simulated.client import SimulatedCluster
 from headgate_operator.uninstall import OperatorInstallation, leave
-from tests.conformance.cluster.grounds import applied
+from tests.conformance.cluster.worlds import applied
 
 FOLDER = OperatorInstallation("headgate-system", "headgate-operator", "app.kubernetes.io/component=operator")
 
