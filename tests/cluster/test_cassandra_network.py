@@ -196,7 +196,7 @@ def test_a_network_leaves_no_namespace(tmp_path: Path) -> None:
     assert [False, False] == [namespaces.exists(name) for name in names]
 
 
-def ask(ring: HostedRing, second_release: str, of: str, *, consistency: str, statement: str) -> list[object]:
+def ask(ring: HostedRing, side: str, of: str, *, consistency: str, statement: str) -> list[object]:
     """Rows that a client on the side of one node reads from another."""
     node = ring.nodes[[host.name for host in ring.hosts].index(of)]
 
@@ -204,7 +204,7 @@ def ask(ring: HostedRing, second_release: str, of: str, *, consistency: str, sta
         with node.probe_locally(timeout_s=4.0) as probe:
             return [row["v"] for row in probe.query(statement, consistency=consistency)]
 
-    return ring.client(second_release).call(on_that_side)
+    return ring.client(side).call(on_that_side)
 
 
 def test_a_majority_continues_a_minority_does_not_and_healed_they_agree(cassandra_hosts: HostedRing) -> None:

@@ -121,7 +121,7 @@ def operator(
 
 
 @pytest.fixture
-def second_release(kubernetes: KubernetesUnderTest, k8s_namespace: Kubectl) -> Iterator[Kubectl]:
+def second_namespace(kubernetes: KubernetesUnderTest, k8s_namespace: Kubectl) -> Iterator[Kubectl]:
     """Another namespace."""
     name = f"{k8s_namespace.namespace}-2"
     kubernetes.kubectl.run("create", "namespace", name)
@@ -132,7 +132,7 @@ def second_release(kubernetes: KubernetesUnderTest, k8s_namespace: Kubectl) -> I
 
 
 def test_a_queue_that_is_too_large_is_refused_and_one_from_before_the_bound_harms_no_other(
-    operator: tuple[OperatorProcess, Kubectl], k8s_namespace: Kubectl, second_release: Kubectl
+    operator: tuple[OperatorProcess, Kubectl], k8s_namespace: Kubectl, second_namespace: Kubectl
 ) -> None:
     running, its_namespace = operator
     client = k8s_namespace
@@ -150,11 +150,11 @@ def test_a_queue_that_is_too_large_is_refused_and_one_from_before_the_bound_harm
         assert wait_until(lambda: not is_accepted(client, large_queue("another")), timeout_s=60)
         began_s = time.monotonic()
         invalid = becomes(client, "large", "SpecInvalid")
-        second_release.apply(queue("small"))
-        becomes(second_release, "small", "Reconciled")
+        second_namespace.apply(queue("small"))
+        becomes(second_namespace, "small", "Reconciled")
         wait_until(lambda: time.monotonic() - began_s > LIVED_FOR_S, timeout_s=LIVED_FOR_S + 5, every_s=1)
-        second_release.apply(queue("later"))
-        becomes(second_release, "later", "Reconciled")
+        second_namespace.apply(queue("later"))
+        becomes(second_namespace, "later", "Reconciled")
     ready = next(each for each in invalid["status"]["conditions"] if each["type"] == "Ready")
     assert "env: must have at most 200 items; keep the others in a ConfigMap" in ready["message"]
     assert ([], 1, None) == (probes.missed, len(probes.holders), running.process.poll())

@@ -89,7 +89,7 @@ def settings_of(session: Any) -> dict[str, object]:
     }
 
 
-def second_release(connection_variables: Mapping[str, str]) -> dict[str, str]:
+def environment_for_session(connection_variables: Mapping[str, str]) -> dict[str, str]:
     """The settings that the environment has to hold beside a session."""
     return {"HEADGATE_KEYSPACE": connection_variables["KEYSPACE"]}
 
@@ -99,7 +99,7 @@ def test_a_queue_works_on_a_session_of_the_application_and_leaves_it_as_it_was(
     connection_variables: dict[str, str], opened: Any
 ) -> None:
     async def work(session: Any) -> None:
-        async with headgate.connect(second_release(connection_variables), session=session) as connection:
+        async with headgate.connect(environment_for_session(connection_variables), session=session) as connection:
             queue = await connection.queue("shop/orders")
             puts: list[Any] = [f"{number}" for number in range(2_000)]
             puts += [Put("grouped", group="g"), Put("once", once=uuid.uuid4().hex), {"a": 1}]
@@ -132,7 +132,7 @@ def test_a_queue_works_on_a_session_of_the_application_and_leaves_it_as_it_was(
 def test_the_blocking_sdk_takes_a_session_too(connection_variables: dict[str, str]) -> None:
     with session_by_profiles(connection_variables) as session:
         with headgate.connect_sync(
-            second_release(connection_variables), session=session, keyspace=connection_variables["KEYSPACE"]
+            environment_for_session(connection_variables), session=session, keyspace=connection_variables["KEYSPACE"]
         ) as connection:
             queue = connection.queue("shop/orders")
             ids = queue.put_many(b"%d" % number for number in range(100))
@@ -149,8 +149,8 @@ def test_the_blocking_sdk_takes_a_session_too(connection_variables: dict[str, st
 def test_two_connections_share_one_session(connection_variables: dict[str, str]) -> None:
     with session_by_profiles(connection_variables) as session:
         before = settings_of(session)
-        with headgate.connect_sync(second_release(connection_variables), session=session) as one:
-            with headgate.connect_sync(second_release(connection_variables), session=session) as other:
+        with headgate.connect_sync(environment_for_session(connection_variables), session=session) as one:
+            with headgate.connect_sync(environment_for_session(connection_variables), session=session) as other:
                 other.queue("shop/orders").put("by the other")
             one.queue("shop/orders").put("by the one")
         assert before == settings_of(session)
@@ -163,7 +163,9 @@ def refusal(connection_variables: Mapping[str, str], session: Any, **options: An
 
     async def work() -> None:
         async with headgate.connect(
-            {**second_release(connection_variables), **options.pop("environment", {})}, session=session, **options
+            {**environment_for_session(connection_variables), **options.pop("environment", {})},
+            session=session,
+            **options,
         ):
             pass
 
@@ -184,7 +186,7 @@ def test_what_a_session_lacks_is_one_line(connection_variables: dict[str, str]) 
             connection_variables, session, contact_points="localhost", password="x"
         )
         assert "No node is in the data center" in refusal(connection_variables, session, data_center="mars")
-        assert "another cluster answers" in refusal(connection_variables, session, cluster_name="another")
+        assert "Another cluster answers" in refusal(connection_variables, session, cluster_name="another")
         assert "The keyspace does not exist" in refusal(
             connection_variables, session, environment={"HEADGATE_KEYSPACE": "nothing_here"}
         )

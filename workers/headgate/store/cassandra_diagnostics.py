@@ -32,7 +32,7 @@ def check_cluster(metadata: Any, settings: ConnectionSettings, keyspace: str | N
             "Another cluster answers at the contact points",
             remedy="set CLUSTER_NAME and CONTACT_POINTS to the same cluster",
             wanted=settings.cluster_name,
-            explanation=metadata.cluster_name,
+            actual=metadata.cluster_name,
         )
     centres = _centres(metadata.all_hosts())
     if settings.data_center is None and len(centres) > 1:
