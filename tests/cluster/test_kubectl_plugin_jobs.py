@@ -113,7 +113,7 @@ def test_an_image_that_is_not_there_is_reported_and_nothing_is_left(
 ) -> None:
     make_queue(namespaced, connection_variables, headgate_image, tmp_path)
     user, calling = person(namespaced, tmp_path, {str(namespaced.namespace): RIGHTS}), Calling(namespaced, tmp_path)
-    missing = ("--image", "localhost:1/none:1", "--start-timeout", "30")
+    missing = ("--image", "localhost:1/none:1", "--start-timeout", "30s")
     code, _, err = calling.plugin(user, "lanes", "queue/emails", *missing)
     assert (1, 1) == (code, err.count("\n"))
     assert err.startswith("The Job could not start (")
