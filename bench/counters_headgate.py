@@ -143,7 +143,7 @@ class CountersContender(Contender):
         before_mb = _memory_mb("VmRSS")
         _reset_peak()
         hints = CassandraHintWindows(self._process.store)
-        handle = self._in_hand
+        handle = self._current
         self._report = await Collector(self._process.host, handle.settings, handle.kind, hints).run()
         self._peak_mb = _memory_mb("VmHWM") - before_mb
         if not self._report.full or self._report.collected != 2 * work.keys:
@@ -153,7 +153,7 @@ class CountersContender(Contender):
     # ---- after it
 
     @property
-    def _in_hand(self) -> CounterHandle:
+    def _current(self) -> CounterHandle:
         if self._handle is None:
             raise Bug("the run did nothing")
         return self._handle
@@ -164,7 +164,7 @@ class CountersContender(Contender):
             raise Bug("the run did nothing")
         checked = 0
         if work.do is Do.COUNT:
-            await self._in_hand.close()
+            await self._current.close()
             fresh = CounterHandle(self._process.host, settings_of(work.counter))
             counted = sum([state async for _, state in fresh.scan()])
             checked = abs(counted - self._acknowledged)

@@ -54,7 +54,7 @@ class NativeContender(Contender):
 
     def report(self) -> ClientReport:
         """Percentiles; and how many increments more or less than were wanted the columns hold."""
-        work = self._in_hand
+        work = self._current
         error = 0
         if work.ambiguous:
             result = sum(self._value(self._key(number)) for number in range(work.keys))
@@ -66,20 +66,20 @@ class NativeContender(Contender):
         self._cluster.shutdown()
 
     @property
-    def _in_hand(self) -> CounterWork:
+    def _current(self) -> CounterWork:
         if self._work is None:
             raise Bug("the run did nothing")
         return self._work
 
     def _key(self, number: int) -> str:
-        return f"{self._in_hand.counter}/{number}"
+        return f"{self._current.counter}/{number}"
 
     def _value(self, key: str) -> int:
         row = self._session.execute(self._get, (key,)).one()
         return 0 if row is None else int(row.n)
 
     def _count(self) -> Request:
-        work = self._in_hand
+        work = self._current
         key = self._key(self._rng.randrange(work.keys))
         self._wanted += 1
         if work.ambiguous and self._rng.random() < work.ambiguous and self._rng.random() < 0.5:
@@ -88,7 +88,7 @@ class NativeContender(Contender):
         return self._add, (key,), _one
 
     def _read(self) -> Request:
-        work = self._in_hand
+        work = self._current
         values = (work.counter, bucket_of(SLICE_KEY, settings_of(work.counter).buckets), SLICE_KEY)
         return self._slice, values, lambda rows: 1 if len(rows) else 0
 

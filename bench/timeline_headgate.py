@@ -75,7 +75,7 @@ class TimelineContender(Contender):
     async def _check_ids(self, run: Run) -> int:
         """A sample of the acknowledged messages is read at its places."""
         sample = random.sample(run.ids, min(RECEIPTS_MAX, len(run.ids)))
-        settings = self._process.in_hand.settings
+        settings = self._process.current.settings
         for message_id in sample:
             row = MessagePlace.from_bytes(id_bytes(message_id)).row
             key: dict[str, Value] = {

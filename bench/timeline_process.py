@@ -61,7 +61,7 @@ class TimelineProcess:
         self._queue: TimelineQueue | None = None
 
     @property
-    def in_hand(self) -> TimelineQueue:
+    def current(self) -> TimelineQueue:
         """The queue that is open."""
         if self._queue is None:
             raise Bug("a run without a queue")

@@ -28,7 +28,7 @@ class Run(ABC):
     @property
     def queue(self) -> TimelineQueue:
         """The queue that was opened for it."""
-        return self.process.in_hand
+        return self.process.current
 
     async def do(self, work: Work) -> None:
         """Do it, and stop the clock when the last has ended."""

@@ -134,7 +134,7 @@ class HandlingContender(Contender):
     def run(self, job: Job) -> Ran:
         """Wait until all messages are settled, or where there are none, this many seconds."""
         self._work = work = work_of(job)
-        worker = self._in_hand()
+        worker = self._current()
         began_s = time.perf_counter()
         if not work.messages:
             time.sleep(work.seconds)
@@ -146,7 +146,7 @@ class HandlingContender(Contender):
     def report(self) -> ClientReport:
         """Every message was handled, and the worker ended well. Of the lanes: the longest wait of the middle one, and
         of the worst."""
-        worker, work = self._in_hand(), self._work
+        worker, work = self._current(), self._work
         if work is None:
             raise Bug("the run did nothing")
         handled = worker.metrics().get("handler_seconds_count", 0)
@@ -165,7 +165,7 @@ class HandlingContender(Contender):
         self._stop()
         self._folder.cleanup()
 
-    def _in_hand(self) -> WorkerProcess:
+    def _current(self) -> WorkerProcess:
         if self._worker is None:
             raise Bug("a run without a worker")
         return self._worker

@@ -281,8 +281,8 @@ def test_a_handler_that_kills_its_process_is_a_dead_letter_and_its_neighbours_ar
         assert [(b"kill", "its process was killed by SIGKILL", "3")] == connected(connection_variables, dead)
         assert 4 == fleet.notes.begun()[killer]
         twice = {each for each, times in fleet.notes.begun().items() if times > 1} - {killer}
-        in_hand = {each.message_id for each in fleet.notes.all() if each.worker == "one"}
-        assert twice <= in_hand
+        received = {each.message_id for each in fleet.notes.all() if each.worker == "one"}
+        assert twice <= received
 
 
 def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_what_was_in_flight(

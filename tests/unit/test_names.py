@@ -52,7 +52,7 @@ def banned_words(name: str) -> set[str]:
     for compound in COMPOUNDS:
         snake = snake.replace(f"_{compound}_", "_")
     banned = PROSE if name.startswith("test_") else BANNED
-    return banned & set(snake.split("_"))
+    return (banned & set(snake.split("_"))) | ({"in hand"} if snake.endswith("_in_hand_") else set())
 
 
 def identifiers(tree: ast.AST) -> Iterator[tuple[str, int]]:

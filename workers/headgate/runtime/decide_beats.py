@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 
-class InHand(Protocol):
+class InFlightMessage(Protocol):
     """The facts about a message in flight."""
 
     until_s: float
@@ -23,7 +23,7 @@ class InHand(Protocol):
     overdue: bool
 
 
-Hand = TypeVar("Hand", bound=InHand)
+Hand = TypeVar("Hand", bound=InFlightMessage)
 
 
 @dataclass
@@ -35,10 +35,10 @@ class Beats:
     overdue: list[int] = field(default_factory=list)
 
 
-def decide_beats(in_hand: Iterable[InHand], *, now_s: float, visibility_s: float) -> Beats:
+def decide_beats(in_flight: Iterable[InFlightMessage], *, now_s: float, visibility_s: float) -> Beats:
     """The actions for the messages in flight. A lost or overdue message is reported once, and then ignored."""
     beats = Beats()
-    for place, each in enumerate(in_hand):
+    for place, each in enumerate(in_flight):
         if each.lost or each.overdue:
             continue
         if each.deadline_s <= now_s:

@@ -49,9 +49,9 @@ class Pace:
         self.until_s = now_s + min(PAUSE_S * 2**doubled, PAUSE_S_MAX)
         return self.failed == self.failures
 
-    def slots_free(self, free: int, in_hand: int) -> int:
+    def slots_free(self, free: int, in_flight: int) -> int:
         """The number of messages that may still be taken, at most the free capacity."""
-        return min(free, 1 - in_hand) if self.is_slow else free
+        return min(free, 1 - in_flight) if self.is_slow else free
 
     def rest_s(self, now_s: float) -> float:
         """Until the next may be taken."""

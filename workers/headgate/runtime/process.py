@@ -197,7 +197,7 @@ class WorkerProcess:
             yield (queue.name,), float(self._worker is not None and self._worker.is_slow)
 
         def in_flight() -> Iterable[tuple[tuple[str, ...], float]]:
-            yield (queue.name,), float(self._worker.in_hand if self._worker else 0)
+            yield (queue.name,), float(self._worker.in_flight if self._worker else 0)
 
         def lanes() -> Iterable[tuple[tuple[str, ...], float]]:
             yield (queue.name,), float(len(queue.leases()))

@@ -83,7 +83,7 @@ class Slots:
         return self._slots_max * self._batch_size
 
     @property
-    def in_hand(self) -> int:
+    def in_flight(self) -> int:
         """How many wait or are handled."""
         return len(self._waiting) + sum(map(len, self._running.values()))
 

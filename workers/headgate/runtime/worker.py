@@ -131,7 +131,7 @@ class Worker:
         return self._ending.signals > 0
 
     @property
-    def in_hand(self) -> int:
+    def in_flight(self) -> int:
         """Messages received and not settled."""
         return len(self.keeper) + self._settler.pending
 
@@ -179,16 +179,16 @@ class Worker:
 
     async def _finish(self) -> None:
         """Running handlers may end within the grace; messages that were not started are returned at once."""
-        log.info("worker stopping", extra={"in_hand": self.in_hand, "grace_s": self.terms.grace_s})
+        log.info("worker stopping", extra={"in_flight": self.in_flight, "grace_s": self.terms.grace_s})
         loop = asyncio.get_running_loop()
         self._give_back_waiting()
         for slots in self._all_slots():
             slots.performer.drain()
         leaving = loop.create_task(self._leave())
-        while self._ending.step(open_messages=self.in_hand, now_s=loop.time()) is DrainStep.FINISH:
+        while self._ending.step(open_messages=self.in_flight, now_s=loop.time()) is DrainStep.FINISH:
             await self._wait(0.2)
         if len(self.keeper):
-            log.warning("handlers did not finish within the grace period", extra={"in_hand": len(self.keeper)})
+            log.warning("handlers did not finish within the grace period", extra={"in_flight": len(self.keeper)})
             await self._stop_handlers()
         until_s = loop.time() + SETTLE_WITHIN_S
         while self._settler.pending and loop.time() < until_s:
@@ -272,12 +272,12 @@ class Worker:
         """How many more messages may be in flight."""
         if self._settler.pending >= UNSETTLED_MAX:
             return 0
-        suspects_running = 0 if self._suspect_slots is None else self._suspect_slots.in_hand
+        suspects_running = 0 if self._suspect_slots is None else self._suspect_slots.in_flight
         beyond = self.terms.prefetch
         if beyond is None:
             beyond = self._prefetch.wanted(self._concluded, asyncio.get_running_loop().time())
-        in_hand = len(self.keeper) - suspects_running
-        return self._pace.slots_free(self._slots.capacity + beyond - in_hand, in_hand)
+        in_flight = len(self.keeper) - suspects_running
+        return self._pace.slots_free(self._slots.capacity + beyond - in_flight, in_flight)
 
     async def _until_woken(self, at_most_s: float) -> None:
         try:

@@ -295,12 +295,12 @@ class TimelineQueue:
             )
 
     def _space_for_one_alone(self, deliveries: int) -> int:
-        in_hand = deliveries or any(each.delivery_state.in_flight for each in self.lanes.held.values())
-        return 0 if in_hand else SUSPECT_ALONE
+        any_in_flight = deliveries or any(each.delivery_state.in_flight for each in self.lanes.held.values())
+        return 0 if any_in_flight else SUSPECT_ALONE
 
     def _space_for_one_isolated(self, deliveries: int) -> int:
-        in_hand = deliveries or any(each.delivery_state.suspects_in_flight for each in self.lanes.held.values())
-        return 0 if in_hand else SUSPECT_ALONE
+        any_in_flight = deliveries or any(each.delivery_state.suspects_in_flight for each in self.lanes.held.values())
+        return 0 if any_in_flight else SUSPECT_ALONE
 
     def _space_together(self, limit: int, deliveries: int) -> int:
         delivery_state = [dispatcher.delivery_state for dispatcher in self.lanes.held.values()]
