@@ -21,6 +21,7 @@ from headgate.testing.processes import wait_until
 
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 120
+ENDS_WITHIN_S = 40
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -60,6 +61,9 @@ class Newcomer:
             try:
                 yield opened
             finally:
+                with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                    os.killpg(process.pid, signal.SIGINT)  # it ends its Cassandra, which has a session of its own
+                    process.wait(timeout=ENDS_WITHIN_S)
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
 
