@@ -82,7 +82,7 @@ class ApplyReport:
         return tuple(each for each in self.results if each.outcome is ApplyOutcome.REFUSED)
 
     def check(self) -> None:
-        """Raise Refused if a resource was refused."""
+        """Raise OperationRefused if a resource was refused."""
         if self.refused:
             reasons = "; ".join(f"{each.kind} {each.name}: {', '.join(each.notes)}" for each in self.refused)
             raise OperationRefused("Resources were refused.", resources=reasons)
@@ -167,11 +167,11 @@ def read_resources(resources: Resources) -> tuple[Resource, ...]:
     return tuple(read)
 
 
-def checked_owner(owner: str) -> str:
+def checked_owner(owner: str, *, label: str = "An owner") -> str:
     """The owner as the catalogue has it: the same for the command and the call."""
     if not owner.isprintable() or not 0 < len(owner) <= OWNER_LENGTH_MAX or any(sign in owner for sign in " /"):
         raise InvalidRequest(
-            "An owner is a name without blanks and slashes.", given=repr(owner), length_max=OWNER_LENGTH_MAX
+            f"{label} is a name without blanks and slashes", given=repr(owner), length_max=OWNER_LENGTH_MAX
         )
     return f"cli/{owner}"
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
 from headgate.api.loader import load_files
 from headgate.api.parse import Resource
-from headgate.applying.apply import Applied, Applier
-from headgate.applying.wanted import PlacementDefaults
+from headgate.applying.apply import Applied
+from headgate.applying.call import OWNER, checked_owner, open_applier
 from headgate.cli.arguments import define_command, files_of, files_option
 from headgate.cli.connection import read_environment
 from headgate.cli.documents import applied_document
@@ -24,22 +22,9 @@ from headgate.cli.output import Output, output_option
 from headgate.cli.terminal.progress import show_progress
 from headgate.cli.validate import resource_name
 from headgate.errors import InvalidRequest
-from headgate.store.cassandra import CassandraStore
-from headgate.store.cassandra_schema import CassandraSchema
 from headgate.store.cassandra_settings import ConnectionSettings, read_settings
-from headgate.store.cassandra_times import CassandraTimes
-from headgate.store.catalogue import Catalogue
-from headgate.store.clock import Bounds
-from headgate.store.clocks import Clock, ClockNotTrusted
 from headgate.store.drift import Drift
 from headgate.store.schema import SchemaRightsMissing
-
-OWNER = "headgate"
-OWNER_LENGTH_MAX = 63
-CLOCK_TRIES = 10
-CLOCK_WITHIN_S = 10.0
-
-T = TypeVar("T")
 
 
 @define_command("apply")
@@ -72,7 +57,9 @@ def command(owner: str, *, adopt: bool, dry_run: bool, output: Output, **options
     if not resources:
         raise InvalidRequest("The files have no Queue and no Counter", files=", ".join(map(str, files)))
     settings = read_settings(read_environment())
-    applying = _apply(resources, settings, _checked_owner(owner), output, adopting=adopt, dry_run=dry_run)
+    applying = _apply(
+        resources, settings, checked_owner(owner, label="--as"), output, adopting=adopt, dry_run=dry_run
+    )
     try:
         results = asyncio.run(applying)
     except SchemaRightsMissing as refused:
@@ -85,14 +72,6 @@ def command(owner: str, *, adopt: bool, dry_run: bool, output: Output, **options
         raise SystemExit(ExitCode.FAILED)
 
 
-def _checked_owner(owner: str) -> str:
-    if not owner.isprintable() or not 0 < len(owner) <= OWNER_LENGTH_MAX or any(sign in owner for sign in " /"):
-        raise InvalidRequest(
-            "--as is a name without blanks and slashes", given=repr(owner), length_max=OWNER_LENGTH_MAX
-        )
-    return f"cli/{owner}"
-
-
 async def _apply(
     resources: Sequence[Resource],
     settings: ConnectionSettings,
@@ -102,41 +81,19 @@ async def _apply(
     adopting: bool,
     dry_run: bool,
 ) -> list[Applied]:
-    store = await CassandraStore.connect(settings, must_exist=False)
-    try:
-        schema = CassandraSchema(store)
-        surroundings = PlacementDefaults(
-            settings.keyspace, store.data_center, await schema.nodes_in(store.data_center)
-        )
-        skew_us = min(resource.spec.max_clock_skew.ms * 1000 for resource in resources)
-        async with Clock(CassandraTimes(store), bounds=Bounds(max_skew_us=skew_us)) as clock:
-            catalogue = Catalogue(store, now_us=clock.require, owner=owner)
-            applier = Applier(schema, catalogue, store.in_keyspace, surroundings, adopting=adopting)
-            if dry_run:
-                cql = list(await _patiently(clock, partial(applier.print_plan, resources)))
-                output.show({"cql": cql}, table=lambda: cql, names=[])
-                return []
-            _print_drifts("the catalogue", (await applier.prepare()).drifts)
-            results = []
-            with show_progress("apply", len(resources), quiet=sys.stdout.isatty()) as progress:
-                for resource in resources:
-                    results.append(await _patiently(clock, partial(applier.apply_one, resource)))
-                    progress.advance()
-                    _show(results[-1], output)
-            return results
-    finally:
-        await store.close()
-
-
-async def _patiently(clock: Clock, work: Callable[[], Awaitable[T]]) -> T:
-    """A process on a busy machine pauses now and then, and has to compare clocks again. A second try does what is
-    left."""
-    for _ in range(CLOCK_TRIES - 1):
-        await clock.until_trusted(CLOCK_WITHIN_S)
-        with contextlib.suppress(ClockNotTrusted):
-            return await work()
-    await clock.until_trusted(CLOCK_WITHIN_S)
-    return await work()
+    async with open_applier(resources, settings, owner, adopting=adopting) as (applier, patiently):
+        if dry_run:
+            cql = list(await patiently(partial(applier.print_plan, resources)))
+            output.show({"cql": cql}, table=lambda: cql, names=[])
+            return []
+        _print_drifts("the catalogue", (await applier.prepare()).drifts)
+        results: list[Applied] = []
+        with show_progress("apply", len(resources), quiet=sys.stdout.isatty()) as progress:
+            for resource in resources:
+                results.append(await patiently(partial(applier.apply_one, resource)))
+                progress.advance()
+                _show(results[-1], output)
+        return results
 
 
 def _show(result: Applied, output: Output) -> None:
