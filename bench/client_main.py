@@ -20,7 +20,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.contender import Contender
-from headgate.runtime.loop import spare_the_collector
+from headgate.process.event_loop import spare_the_collector
 
 
 def answer(contender: Contender, asked: dict[str, Any]) -> Any:

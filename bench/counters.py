@@ -32,7 +32,7 @@ from bench.rounds import (
 from bench.servers import ServerKind, Servers
 from bench.store_work import KEYSPACE
 from bench.window import take_window
-from headgate.testing import progress
+from headgate.local import progress
 
 OURS, NATIVE = "bench.counters_headgate", "bench.counters_native"
 OURS_NAME, NATIVE_NAME, SLICE_NAME = "headgate", "counter columns", "a bare slice of 20 rows"

@@ -17,13 +17,13 @@ from bench.counters_sdk import connected, opened
 from bench.counters_work import OLD_US, SLICE_KEY, SLICE_ROWS, CounterWork, Do, settings_of
 from bench.timeline_process import LoopThread, TimelineProcess
 from headgate.client.counter import Counter
-from headgate.counters.collector import Collector, PassReport
+from headgate.counters.collect.collector import Collector, PassReport
 from headgate.counters.counter import CounterHandle
-from headgate.engines.host import Host
+from headgate.engines.context import Host
 from headgate.errors import Bug
-from headgate.store.cassandra import CassandraStore
-from headgate.store.cassandra_hints import CassandraHintWindows
-from headgate.store.statements import Select
+from headgate.store.cassandra.hints import CassandraHintWindows
+from headgate.store.cassandra.store import CassandraStore
+from headgate.store.model.statements import Select
 from headgate.store.store import AttemptAnswer, OutcomeUnknown
 
 TIMED_EVERY = 50

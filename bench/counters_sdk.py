@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from bench.store_work import KEYSPACE
 from bench.timeline_process import TimelineProcess
+from headgate.client.catalogue.process_context import ProcessContext, SkewBound
 from headgate.client.connection import Headgate
 from headgate.client.counter import Counter
-from headgate.client.process_context import ProcessContext, SkewBound
 from headgate.counters.counter import CounterHandle
-from headgate.store.catalogue_entry import Entry, EntryState, Name, StoragePlace
-from headgate.store.decide_generation import first
+from headgate.store.catalogue.decide_generation import first
+from headgate.store.catalogue.entry import Entry, EntryState, Name, StoragePlace
 
 
 async def connected(process: TimelineProcess) -> Headgate:

@@ -7,9 +7,9 @@ from enum import Enum
 from uuid import UUID, uuid4
 
 from bench.contender import Job
-from headgate.counters.settings import CounterSettings
-from headgate.counters.tables import CounterTables, shared_tables
-from headgate.store.table import Table
+from headgate.counters.model.settings import CounterSettings
+from headgate.counters.model.tables import CounterTables, shared_tables
+from headgate.store.model.table import Table
 
 NATIVE_TABLE = "bench_native_counters"
 SLICE_ROWS = 20

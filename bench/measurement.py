@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from bench.baseline import Distance
 from bench.figure import Figure
 from bench.rounds import ROUNDS_MIN, Metric, Rounds
+from dev.servers.cassandra import Profile
 from headgate.errors import InvalidRequest
-from headgate.testing.cassandra import Profile
 
 ROUNDS_MAX = 50
 SECONDS_MAX = 60.0

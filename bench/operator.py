@@ -35,7 +35,7 @@ from dev.cluster import lifecycle
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.state import Cluster as LocalCluster
 from headgate.errors import EnvironmentProblem
-from headgate.testing import progress
+from headgate.local import progress
 from headgate_operator.api_server import HttpApiClient
 from headgate_operator.kinds import DEPLOYMENT, QUEUE
 

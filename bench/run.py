@@ -26,8 +26,8 @@ from bench.machine import describe, read_load_average
 from bench.measurement import Plan, Results, quick_plan
 from bench.report import Document, as_text, document
 from headgate.errors import HeadgateError, InvalidRequest
-from headgate.testing.cassandra.jars import VERSION as CASSANDRA_VERSION
-from headgate.testing.progress import print_progress
+from headgate.local.cassandra.jars import VERSION as CASSANDRA_VERSION
+from headgate.local.progress import print_progress
 
 BENCHMARKS = {name: f"bench.{name}" for name in ("counters", "operator", "spark", "store", "timeline", "workers")}
 """Each module has `measure(plan) -> Results`; one that has PARTS can measure some of them alone."""

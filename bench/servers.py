@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 
 from bench.client_process import ClientProcess
-from headgate.store.cql import create_keyspace_cql, create_table_cql
-from headgate.store.table import Keyspace, Table
-from headgate.testing import progress
-from headgate.testing.cassandra import Cassandra, NodeSettings, Profile
+from dev.servers.cassandra import Cassandra, NodeSettings, Profile
+from headgate.local import progress
+from headgate.store.model.cql import create_keyspace_cql, create_table_cql
+from headgate.store.model.table import Keyspace, Table
 
 HEAP_MB = 1024
 

@@ -39,7 +39,7 @@ from bench.spark_work import MESSAGES, QUEUES, ROWS, Read, Work
 from bench.store_work import KEYSPACE
 from bench.window import take_window
 from headgate.errors import Bug
-from headgate.testing import progress
+from headgate.local import progress
 
 READING = "bench.spark_reading"
 KIND = ServerKind()

@@ -11,11 +11,11 @@ import subprocess
 from pathlib import Path
 
 from headgate.errors import EnvironmentProblem
-from headgate.testing import progress
-from headgate.testing.cache import cached, is_cached
-from headgate.testing.cassandra.jars import maven_failure
-from headgate.testing.cassandra.java import find_java
-from headgate.testing.processes import require_program
+from headgate.local import progress
+from headgate.local.cache import cached, is_cached
+from headgate.local.cassandra.jars import maven_failure
+from headgate.local.cassandra.java import find_java
+from headgate.local.processes import require_program
 
 VERSION = "3.5.1"
 NAME = "spark-cassandra-connector"

@@ -20,7 +20,7 @@ from bench.spark_jobs import PREPARE_WITHIN_S, WORK_WITHIN_S, WORKING
 from bench.spark_jobs_work import By, JobWork
 from bench.window import take_window
 from headgate.errors import Bug
-from headgate.testing import progress
+from headgate.local import progress
 
 CONSUMING = "bench.spark_consumer_client"
 KIND = ServerKind()

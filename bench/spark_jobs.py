@@ -15,7 +15,7 @@ from bench.rounds import CASSANDRA_US, CLIENT_US, ROWS_PER_CLIENT_CPU_S, ROWS_PE
 from bench.servers import ServerKind, Servers
 from bench.spark_jobs_work import MESSAGES, By, JobWork
 from bench.window import take_window
-from headgate.testing import progress
+from headgate.local import progress
 
 WORKING = "bench.spark_jobs_working"
 KIND = ServerKind()

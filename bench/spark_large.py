@@ -17,7 +17,7 @@ from bench.servers import ServerKind, Servers
 from bench.spark_jobs import WORKING
 from bench.spark_jobs_work import By, JobWork
 from headgate.errors import Bug
-from headgate.testing import progress
+from headgate.local import progress
 
 KIND = ServerKind()
 PART = "large"

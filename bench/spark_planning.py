@@ -15,7 +15,7 @@ from bench.rounds import P50_MS, P99_MS, Window, take_rounds
 from bench.servers import ServerKind, Servers
 from bench.spark_planning_work import OLD, PART_S, TIMES_OLDER, YOUNG, Planning, What
 from bench.window import take_window
-from headgate.testing import progress
+from headgate.local import progress
 
 PLANNING = "bench.spark_planning_working"
 KIND = ServerKind()

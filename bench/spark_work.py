@@ -18,10 +18,10 @@ import headgate
 from bench.contender import Job
 from bench.timeline_work import PAYLOADS
 from headgate import Put
-from headgate.store.shapes import insert_shape
-from headgate.store.statements import RowsOf
-from headgate.store.table import Column, Table
-from headgate.store.types import Type
+from headgate.store.model.shapes import insert_shape
+from headgate.store.model.statements import RowsOf
+from headgate.store.model.table import Column, Table
+from headgate.store.model.types import Type
 
 MESSAGES = 1_000_000
 PACKED, SCHEDULED = "bench/packed", "bench/scheduled"

@@ -31,7 +31,7 @@ from bench.rounds import (
 from bench.servers import ServerKind, Servers
 from bench.store_work import KEYSPACE, PREPARED_PARTS, TABLES, RequestKind
 from bench.window import take_window
-from headgate.testing import progress
+from headgate.local import progress
 
 REQUESTS_MAX = 200_000
 PREPARE_WITHIN_S = 120.0

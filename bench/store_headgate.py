@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from bench.store_work import HOT_NAME, LOCKS, ROWS, RequestKind, StoreContender
 from headgate.errors import Bug, HeadgateError
-from headgate.store.cassandra import CassandraStore
-from headgate.store.cassandra_settings import read_settings
-from headgate.store.consistency import Consistency
-from headgate.store.rows import Row
-from headgate.store.shapes import Slice, SliceBound
-from headgate.store.statements import Batch, Insert, InsertIfAbsent, Select, UpdateIf, is_not
+from headgate.store.cassandra.settings import read_settings
+from headgate.store.cassandra.store import CassandraStore
+from headgate.store.model.consistency import Consistency
+from headgate.store.model.rows import Row
+from headgate.store.model.shapes import Slice, SliceBound
+from headgate.store.model.statements import Batch, Insert, InsertIfAbsent, Select, UpdateIf, is_not
+from headgate.store.model.types import Value
 from headgate.store.store import Store
-from headgate.store.types import Value
 
 
 def _now_us() -> int:

@@ -14,8 +14,8 @@ from enum import StrEnum
 
 from bench.contender import ClientReport, Contender, Job, Ran, Tally
 from headgate.errors import Bug
-from headgate.store.table import Column, Keyspace, Table, WrittenBy
-from headgate.store.types import Type
+from headgate.store.model.table import Column, Keyspace, Table, WrittenBy
+from headgate.store.model.types import Type
 
 KEYSPACE = "bench"
 MESSAGE_BYTES = 200

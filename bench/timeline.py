@@ -40,7 +40,7 @@ from bench.timeline_depth import Depth, measure_depth
 from bench.timeline_origin import ORIGIN_TABLES
 from bench.timeline_work import SECOND_US, WORKERS_VISIBILITY_US, Do, Work, new_queue, shared
 from bench.window import take_window
-from headgate.testing import progress
+from headgate.local import progress
 
 OURS, ORIGIN, DRIVER_ALONE = "bench.timeline_headgate", "bench.timeline_origin", "bench.store_driver"
 USUAL, SYNCED = ServerKind(), ServerKind("batch")

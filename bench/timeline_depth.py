@@ -25,8 +25,8 @@ from bench.servers import Running, ServerKind, Servers
 from bench.timeline_work import SECOND_US, Do, Work, new_queue, tables_of
 from bench.window import take_window
 from headgate.errors import Bug
-from headgate.store.table import Table
-from headgate.testing import progress
+from headgate.local import progress
+from headgate.store.model.table import Table
 
 OURS = "bench.timeline_headgate"
 KIND = ServerKind()

@@ -14,10 +14,10 @@ from bench.timeline_putting import Putting
 from bench.timeline_receiving import Receiving
 from bench.timeline_run import Run
 from bench.timeline_work import LANES, Do, Work, work_of
-from headgate.engines.timeline.layout import MessagePlace, id_bytes
+from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
 from headgate.errors import Bug
-from headgate.store.statements import Select
-from headgate.store.types import Value
+from headgate.store.model.statements import Select
+from headgate.store.model.types import Value
 
 RECEIPTS_MAX = 20
 TOUCHES_A_LANE_S = 1.0

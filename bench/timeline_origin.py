@@ -35,10 +35,10 @@ from bench.timeline_work import (
     work_of,
 )
 from headgate.errors import Bug
-from headgate.store.positions import Positions, first_at, last_at, time_us_of
-from headgate.store.table import Column, Table
-from headgate.store.types import Type
-from headgate.testing.cassandra.connection import Connection, read_connection
+from headgate.local.cassandra.connection import Connection, read_connection
+from headgate.store.model.positions import Positions, first_at, last_at, time_us_of
+from headgate.store.model.table import Column, Table
+from headgate.store.model.types import Type
 
 SHARDS = 6
 SLICE = 100

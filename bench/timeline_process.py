@@ -15,17 +15,17 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
 from bench.timeline_work import Work, settings_of
-from headgate.engines.host import Host
+from headgate.engines.context import Host
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.lane_rows import make_lanes
-from headgate.engines.timeline.layout import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.engines.timeline.model.lane_rows import make_lanes
+from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.errors import Bug, Unavailable
-from headgate.runtime.loop import new_loop
-from headgate.store.cassandra import CassandraStore
-from headgate.store.cassandra_settings import read_settings
-from headgate.store.cassandra_times import CassandraTimes
-from headgate.store.clocks import Clock
-from headgate.store.positions import Positions
+from headgate.process.event_loop import new_loop
+from headgate.store.cassandra.node_clocks import CassandraTimes
+from headgate.store.cassandra.settings import read_settings
+from headgate.store.cassandra.store import CassandraStore
+from headgate.store.clock.clock import Clock
+from headgate.store.model.positions import Positions
 
 T = TypeVar("T")
 

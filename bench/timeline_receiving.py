@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from bench.timeline_run import Run
 from bench.timeline_work import LANES, SECOND_US, TIMED_ONE_IN, Do, Work, stamp_of
 from headgate.engines.contract import Ack, Delivery, Settled
-from headgate.engines.timeline.source import TimelineSource
+from headgate.engines.timeline.read.source import TimelineSource
 from headgate.errors import Bug, Unavailable
 
 RECEIVE_WAIT_US = SECOND_US

@@ -12,9 +12,9 @@ from enum import StrEnum
 
 from bench.contender import Job
 from bench.store_work import message
-from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
-from headgate.engines.timeline.tables import ALL, TimelineTables, dedicated_tables, shared_tables
-from headgate.store.table import Table
+from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
+from headgate.engines.timeline.model.tables import ALL, TimelineTables, dedicated_tables, shared_tables
+from headgate.store.model.table import Table
 
 LANES = 4
 SECOND_US = 1_000_000

@@ -43,7 +43,7 @@ from bench.timeline_work import Work as EngineWork
 from bench.window import take_window
 from bench.workers_work import Handling, QueueSpec, Work, documents
 from headgate.errors import Bug
-from headgate.testing import progress
+from headgate.local import progress
 
 ENGINE, PUTTING, HANDLING = "bench.timeline_headgate", "bench.workers_putting", "bench.workers_handling"
 KIND = ServerKind()

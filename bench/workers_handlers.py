@@ -15,7 +15,7 @@ import os
 import time
 from pathlib import Path
 
-from headgate.engines.timeline.layout import MessagePlace, id_bytes
+from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
 from headgate.runtime import Context
 
 NOTES = "HEADGATE_BENCH_NOTES"

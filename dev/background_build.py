@@ -25,8 +25,8 @@ from dev.cluster.image import build_images
 from dev.cluster.programs import FOR_A_NODE, HELM, SPARK_OPERATOR, is_built
 from dev.cluster.state import state_root
 from headgate.errors import EnvironmentProblem, HeadgateError
-from headgate.testing.processes import Identity, wait_until
-from headgate.testing.progress import print_progress
+from headgate.local.processes import Identity, wait_until
+from headgate.local.progress import print_progress
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "kubernetes"

@@ -639,7 +639,13 @@ class Repository:
         return moves
 
     def _targets(self, old: str, new: str) -> list[str]:
-        roots = {"headgate": "workers", "headgate_operator": "operator", "headgate_spark": "spark"}
+        roots = {
+            "headgate": "workers",
+            "headgate_operator": "operator",
+            "headgate_spark": "spark",
+            "dev": "",
+            "tests": "",
+        }
         package = new.partition(".")[0]
         same = package == old.partition(".")[0]
         return [

@@ -12,7 +12,7 @@ from dev.tests import FAST, ROOT, existing, quiet_environment
 
 
 def package_of(file: str) -> str:
-    """`workers/headgate/store/cql.py` belongs to `headgate.store`; a package's own modules to the package."""
+    """`workers/headgate/store/model/cql.py` belongs to `headgate.store`; a package's own modules to the package."""
     parts = Path(file).parts[1:-1]
     return ".".join(parts[:2]) or file
 

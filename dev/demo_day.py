@@ -9,7 +9,7 @@ import json
 import time
 
 from dev.demo_shell import Shell, Watch, print_line
-from headgate.testing.progress import duration, print_progress, step
+from headgate.local.progress import duration, print_progress, step
 
 MESSAGES = 20_000
 QUEUE, DEAD, COUNTER = "shop/emails", "shop/emails-dead", "shop/page-views"

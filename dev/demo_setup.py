@@ -22,10 +22,10 @@ from dev.cluster.kubectl import Kubectl
 from dev.cluster.state import Cluster, state_root
 from dev.environment import RUN
 from headgate.errors import EnvironmentProblem, InvalidRequest
+from headgate.local.cassandra.connection import read_connection
+from headgate.local.cassandra.kept import start_kept
+from headgate.local.progress import print_progress, step
 from headgate.store.connection_variables import connection_variables
-from headgate.testing.cassandra.connection import read_connection
-from headgate.testing.cassandra.kept import start_kept
-from headgate.testing.progress import print_progress, step
 
 ROOT = Path(__file__).resolve().parent.parent
 CRDS = ROOT / "crds"

@@ -17,8 +17,8 @@ from typing import Any
 from dev.cluster.kubectl import Kubectl
 from dev.demo_setup import ROOT, VENV, Connection
 from headgate.errors import EnvironmentProblem
-from headgate.testing.processes import wait_until
-from headgate.testing.progress import print_progress
+from headgate.local.processes import wait_until
+from headgate.local.progress import print_progress
 
 NAMESPACE = "shop"
 

@@ -15,7 +15,7 @@ from dev.cluster.kubectl import Kubectl, KubectlRefused
 from dev.cluster.state import Cluster
 from dev.demo_shell import NAMESPACE, Shell, Watch, print_line
 from headgate.errors import EnvironmentProblem
-from headgate.testing.progress import duration, print_progress, step
+from headgate.local.progress import duration, print_progress, step
 
 MESSAGES = 100_000
 NAME, JOB = "newsletters", "send"

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from dev.uv_program import find_uv, install_failure, uv_environment
 from headgate.errors import EnvironmentProblem
-from headgate.testing.cache import locked, require_disk_space
-from headgate.testing.progress import print_progress, step
+from headgate.local.cache import locked, require_disk_space
+from headgate.local.progress import print_progress, step
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON_MIN = (3, 11)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dev.terminal_picture import Line, Pane, build_picture
-from headgate.testing.cache import cache_root
+from headgate.local.cache import cache_root
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "pictures" / "terminal.svg"

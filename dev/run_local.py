@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from dev.environment import ROOT, RUN, require_environment, require_python
 from headgate.errors import EnvironmentProblem, HeadgateError
+from headgate.local.cassandra.jars import jars, require_maven
+from headgate.local.cassandra.java import find_java
+from headgate.local.progress import print_progress
 from headgate.store.connection_variables import connection_variables
-from headgate.testing.cassandra.jars import jars, require_maven
-from headgate.testing.cassandra.java import find_java
-from headgate.testing.progress import print_progress
 
 EXAMPLE = "examples/dev/emails.yaml"
 PAYLOAD = '{"to": "you@example.org"}'

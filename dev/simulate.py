@@ -1,7 +1,7 @@
 """Run many seeds of the simulation: `make simulate SEEDS=10000`, or one again: `make simulate SEED=17`.
 
-A seed is a whole life of a queue under faults (tests/simulation/timeline_weather.py), of a counter with `--of
-counters` (counter_weather.py; `make simulate OF=counters`), or of the operator with `--of operator`
+A seed is a whole life of a queue under faults (tests/simulation/timeline/timeline_weather.py), of a counter with
+`--of counters` (counter_weather.py; `make simulate OF=counters`), or of the operator with `--of operator`
 (operator_weather.py). A failure is printed with the one command that replays it and shows its history, which is kept
 in a file as well; `STATEMENTS=1` shows each statement too. `MINUTES=60` limits a run by the CPU time of the lives.
 `FIRST=n` continues an earlier run, which prints that number.
@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from headgate.testing.cache import cache_root
-from headgate.testing.progress import duration, print_progress
+from headgate.local.cache import cache_root
+from headgate.local.progress import duration, print_progress
 
 PROGRESS_EVERY_S = 20.0
 FAILURES_MAX = 5
@@ -44,9 +44,9 @@ class Tried:
 
 
 LIVES = {
-    "queues": "tests.simulation.timeline_weather",
-    "counters": "tests.simulation.counter_weather",
-    "operator": "tests.simulation.operator_weather",
+    "queues": "tests.simulation.timeline.timeline_weather",
+    "counters": "tests.simulation.counters.counter_weather",
+    "operator": "tests.simulation.operator.operator_weather",
 }
 
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dev import environment
-from headgate.testing.cache import cache_root
-from headgate.testing.progress import duration, print_progress
+from headgate.local.cache import cache_root
+from headgate.local.progress import duration, print_progress
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
-FAST = ("tests/unit", "tests/runtime", "tests/simulation", "tests/conformance")
-SERVERS = ("tests/conformance", "tests/cluster", "tests/golden", "tests/spark", "tests/chart")
+FAST = ("tests/unit", "tests/simulation", "tests/contract")
+SERVERS = ("tests/contract", "tests/system", "tests/golden")
 SERVER_GROUPS = {
     "single Cassandras": "servers and not rings and not kubernetes and not pods and not operators and not spark",
     "rings of Cassandras": "servers and rings and not kubernetes and not pods and not operators and not spark",
@@ -38,7 +38,7 @@ PARALLEL = ("operators",)
 CLUSTERS = {"pods": "test-pods", "operators": "test-operators"}
 """A cluster of its own for a group that may run concurrently with another that has one."""
 COLD_BUILDS = (
-    ("Cassandra", ("headgate.testing.cassandra", "fetch", "--with-engine")),
+    ("Cassandra", ("dev.servers.cassandra", "fetch", "--with-engine")),
     ("Kubernetes", ("dev.cluster", "build", "--with", "helm")),
     ("the image", ("dev.cluster", "image", "--only-build")),
 )

@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from headgate.errors import EnvironmentProblem
-from headgate.testing.cache import cache_root, cached, is_cached
-from headgate.testing.progress import step
+from headgate.local.cache import cache_root, cached, is_cached
+from headgate.local.progress import step
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements-dev.lock"

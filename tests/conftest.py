@@ -16,23 +16,21 @@ from typing import Any
 import pytest
 
 from dev.cluster.state import read_clusters
-from headgate.testing.debian import is_debian
+from dev.servers.debian import is_debian
 
-pytest_plugins = ["dev.cluster.fixtures"]
+pytest_plugins = ["dev.servers.fixtures", "dev.cluster.fixtures"]
 
 FOLDER = Path(__file__).parent
 DECLARED_SKIPS = tomllib.loads((FOLDER / "declared_skips.toml").read_text())["skip"]
 SERVER_FIXTURES = {"cassandra", "cassandra_ring", "cassandra_hosts", "kubernetes", "k8s_namespace"}
 KUBERNETES_FIXTURES = {"kubernetes", "k8s_namespace"}
 POD_FIXTURES = {"headgate_image", "python_image", "spark_image"}
-POD_FILES = {"test_ending.py", "test_image.py", "test_image_spark.py"}
-OPERATOR_FILES = {
-    "test_gitops.py", "test_kubectl_plugin.py", "test_operator.py", "test_operator_large.py",
-    "test_operator_ownership.py", "test_operator_rights.py", "test_operator_standby.py",
-}  # fmt: skip
 RING_FIXTURES = {"cassandra_ring", "cassandra_hosts"}
-SPARK = FOLDER / "spark"
-RING_FILES = {"test_cassandra_ring.py", "test_cassandra_network.py", "test_store_ring.py"}
+SYSTEM = FOLDER / "system"
+POD_FOLDERS = {SYSTEM / "pods"}
+OPERATOR_FOLDERS = {SYSTEM / "operator", SYSTEM / "gitops"}
+RING_FOLDERS = {SYSTEM / "ring", FOLDER / "contract" / "store"}
+SPARK_FOLDERS = {SYSTEM / "spark"}
 
 HOLDS_LOCALLY: dict[str, Callable[[], bool]] = {
     "not root": lambda: os.geteuid() != 0,
@@ -61,21 +59,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a server, and which: tests that share one run in one process (dev/tests.py: SERVER_GROUPS)."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        if fixtures & SERVER_FIXTURES or {FOLDER / "cluster", FOLDER / "chart", SPARK} & set(item.path.parents):
+        folders = set(item.path.parents)
+        if fixtures & SERVER_FIXTURES or SYSTEM in folders:
             item.add_marker("servers")
-        if SPARK in item.path.parents:
+        if folders & SPARK_FOLDERS:
             item.add_marker("spark")
         if fixtures & KUBERNETES_FIXTURES:
             item.add_marker("kubernetes")
-        if fixtures & POD_FIXTURES or item.path.name in POD_FILES:
+        if fixtures & POD_FIXTURES or folders & POD_FOLDERS:
             item.add_marker("pods")
-        if item.path.name in OPERATOR_FILES:
+        if folders & OPERATOR_FOLDERS:
             item.add_marker("operators")
-        if (
-            fixtures & RING_FIXTURES
-            or item.path.name in RING_FILES
-            or FOLDER / "conformance" / "store" in item.path.parents
-        ):
+        if fixtures & RING_FIXTURES or folders & RING_FOLDERS:
             item.add_marker("rings")
 
 

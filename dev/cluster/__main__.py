@@ -17,7 +17,7 @@ from dev.cluster.oci import write_image
 from dev.cluster.programs import EXTRAS, require_built
 from dev.cluster.state import DEFAULT_NAME, Cluster, read_cluster, read_clusters
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
-from headgate.testing.progress import duration, print_progress
+from headgate.local.progress import duration, print_progress
 
 
 def parser() -> argparse.ArgumentParser:

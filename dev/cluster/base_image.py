@@ -17,9 +17,9 @@ from dev.cluster.debian import DEBOOTSTRAP, WRAPPERS, release, unpacked
 from dev.cluster.machine_settings import mirror, proxy
 from dev.cluster.oci import Layer, Source, read_layer, write_layer
 from headgate.errors import EnvironmentProblem
-from headgate.testing.cache import cached, is_cached
-from headgate.testing.namespaces import require_root
-from headgate.testing.progress import step
+from headgate.local.cache import cached, is_cached
+from headgate.local.namespaces import require_root
+from headgate.local.progress import step
 
 NAME = "image-base"
 VERSION = "2"

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headgate.errors import EnvironmentProblem
-from headgate.testing.processes import wait_until
+from headgate.local.processes import wait_until
 
 ROOT = Path("/sys/fs/cgroup")
 # The group of control plane and runtime, next to the kubelet's own `kubepods`.

@@ -19,8 +19,8 @@ from dev.cluster import cgroups, mounts
 from dev.cluster.plan import Plan
 from dev.cluster.state import state_root
 from headgate.errors import EnvironmentProblem
-from headgate.testing import namespaces
-from headgate.testing.processes import wait_until
+from headgate.local import namespaces
+from headgate.local.processes import wait_until
 
 
 @dataclass(frozen=True)

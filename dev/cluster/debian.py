@@ -1,6 +1,6 @@
 """Programs from Debian's packages, unpacked privately into the cache: nothing is installed on the machine.
 
-headgate.testing.debian unpacks. This module adds wrappers that set the programs' paths to their private copies. Where
+dev.servers.debian unpacks. This module adds wrappers that set the programs' paths to their private copies. Where
 packages cannot be unpacked, the machine's own programs are used, and installed if need be. It knows nothing of the
 programs' purpose.
 """
@@ -14,10 +14,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from dev.servers import debian
 from headgate.errors import EnvironmentProblem
-from headgate.testing import debian
-from headgate.testing.cache import cached, is_cached
-from headgate.testing.progress import print_progress, step
+from headgate.local.cache import cached, is_cached
+from headgate.local.progress import print_progress, step
 
 # Separate from the bin/ that a package may contain.
 WRAPPERS = "wrappers"
@@ -138,7 +138,7 @@ def _use_installed(bundle: Bundle, directory: Path) -> None:
     for name, _, _ in bundle.programs:
         result = shutil.which(name, path=path)
         if result is None:
-            raise EnvironmentProblem("a program is missing, and this is not Debian", remedy=_NOT_DEBIAN, program=name)
+            raise EnvironmentProblem("A program is missing, and this is not Debian", remedy=_NOT_DEBIAN, program=name)
         (directory / WRAPPERS / name).symlink_to(result)
 
 

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from dev.cluster.oci import Image, Layer, read_layer
 from headgate.errors import EnvironmentProblem
-from headgate.testing.cache import cache_root, cached, is_cached
+from headgate.local.cache import cache_root, cached, is_cached
 
 _LAYERS = "image-layers"
 _GZIP = b"\x1f\x8b"

@@ -24,10 +24,10 @@ from dev.cluster.debian import release
 from dev.cluster.machine_settings import proxies, settings_for
 from dev.cluster.oci import BUILD_TIME, Image, digest_of, write_image
 from dev.cluster.surroundings import docker_runs
+from dev.servers.docker_engine import DockerEngine
 from headgate.errors import EnvironmentProblem, HeadgateError, Unavailable
-from headgate.testing.cache import cache_root, locked, require_disk_space
-from headgate.testing.docker_engine import DockerEngine
-from headgate.testing.progress import print_progress, step
+from headgate.local.cache import cache_root, locked, require_disk_space
+from headgate.local.progress import print_progress, step
 
 TREE = Path(__file__).parents[2]
 DOCKERFILE = TREE / "Dockerfile"

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from dev.cluster.state import Cluster
 from headgate.errors import EnvironmentProblem
-from headgate.testing.progress import step
+from headgate.local.progress import step
 
 Runner = Callable[[Sequence[str]], str]
 

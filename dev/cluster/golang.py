@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headgate.errors import EnvironmentProblem
-from headgate.testing.cache import cache_root, cached, is_cached
-from headgate.testing.processes import require_program
+from headgate.local.cache import cache_root, cached, is_cached
+from headgate.local.processes import require_program
 
 FOLDER = Path(__file__).parent
 # The first Go that fetches by itself the toolchain that a module requires.
@@ -177,7 +177,7 @@ def remedy_for(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
     last = lines[-1] if lines else "(no output)"
     if "no space left on device" in output:
-        return "the disk is full: free 8 GB, or set HEADGATE_CACHE (and TMPDIR) to a directory on another disk"
+        return "The disk is full: free 8 GB, or set HEADGATE_CACHE (and TMPDIR) to a directory on another disk"
     if re.search(r"checksum mismatch|SECURITY ERROR", output):
         return f"a downloaded module is not the pinned one; do not use it: {last}"
     if re.search(

@@ -19,8 +19,8 @@ from dev.cluster.docker_archive import forget_layers_but, kept_image, read_saved
 from dev.cluster.docker_build import NEEDS_MB, TREE, Builder, base_identity, builder, require_builder
 from dev.cluster.oci import Image, Run, assemble
 from headgate.errors import InvalidRequest
-from headgate.testing.cache import cache_root, cached, locked
-from headgate.testing.progress import step
+from headgate.local.cache import cache_root, cached, locked
+from headgate.local.progress import step
 
 TARGETS = ("headgate", "headgate-spark")
 REGISTRY = "headgate.local"

@@ -14,7 +14,7 @@ from dev.cluster.oci import Image, Run, Source, assemble, write_image, write_lay
 from dev.cluster.plan import Plan
 from dev.cluster.settings import PAUSE_IMAGE
 from headgate.errors import EnvironmentProblem
-from headgate.testing.progress import print_progress
+from headgate.local.progress import print_progress
 
 # Exists while nobody uses the store and no container is recorded in it.
 _AT_REST = "at-rest"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.errors import HeadgateError, OperationRefused, Unavailable
-from headgate.testing.processes import wait_until
+from headgate.local.processes import wait_until
 
 Object = Mapping[str, Any]
 

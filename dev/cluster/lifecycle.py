@@ -26,8 +26,8 @@ from dev.cluster.programs import FOR_A_NODE, HYPERKUBE, WITHOUT_ROOT, require_bu
 from dev.cluster.state import DEFAULT_NAME, Cluster, directory_of, one_at_a_time, read_cluster, read_clusters
 from dev.cluster.surroundings import find_kubectl, inspect_machine
 from headgate.errors import Conflict, EnvironmentProblem
-from headgate.testing.cache import require_disk_space
-from headgate.testing.progress import duration, print_progress
+from headgate.local.cache import require_disk_space
+from headgate.local.progress import duration, print_progress
 
 # etcd takes 128 MB for its log at once; the rest is for images and logs.
 NEEDS_MB = 700

@@ -17,7 +17,7 @@ from dev.cluster.api import Api
 from dev.cluster.node import await_ready, node_ready
 from dev.cluster.settings import ControlPlane
 from dev.cluster.state import Cluster
-from headgate.testing.processes import Server, free_port, port_taken
+from headgate.local.processes import Server, free_port, port_taken
 
 PROCESSES = ("kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
 NODE_NAME = "pretended-0"

@@ -12,7 +12,7 @@ import shlex
 from pathlib import Path
 
 from dev.cluster.plan import Plan
-from headgate.testing.processes import Server
+from headgate.local.processes import Server
 
 # The values that kubelet 1.34 requires (pkg/kubelet/cm, setupKernelTunables).
 _KERNEL_SETTINGS = {

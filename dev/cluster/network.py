@@ -12,8 +12,8 @@ import json
 
 from dev.cluster.plan import INDEXES, NODE_SIDE, Plan
 from headgate.errors import EnvironmentProblem
-from headgate.testing import namespaces
-from headgate.testing.namespaces import ip
+from headgate.local import namespaces
+from headgate.local.namespaces import ip
 
 # Worse than any route that leads somewhere.
 GUARD_METRIC = "4000000000"

@@ -23,8 +23,8 @@ from dev.cluster.images import ImageStore
 from dev.cluster.plan import API_PORT, Plan, require_short_path
 from dev.cluster.state import Cluster
 from headgate.errors import EnvironmentProblem
-from headgate.testing import namespaces
-from headgate.testing.processes import Server, free_port, port_taken, wait_until
+from headgate.local import namespaces
+from headgate.local.processes import Server, free_port, port_taken, wait_until
 
 # The order in which they are asked to end: the components that start pods first, the stores last.
 PROCESSES = (

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from dev.cluster.golang import Own, Program, Published, build, delete_go_caches, entry_version, require_go
-from headgate.testing.cache import is_cached
-from headgate.testing.progress import print_progress, step
+from headgate.local.cache import is_cached
+from headgate.local.progress import print_progress, step
 
 KUBERNETES = "1.34.3"
 

@@ -15,7 +15,7 @@ from dev.cluster.image import REGISTRY
 from dev.cluster.kubectl import Kubectl, has_condition
 from dev.cluster.oci import Image, Layer, Source, read_layer, write_layer
 from dev.cluster.programs import SPARK_OPERATOR, require_built
-from headgate.testing.cache import cached
+from headgate.local.cache import cached
 
 NAMESPACE = NAME = "spark-operator"
 CRDS = tuple(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dev.cluster.plan import Plan, require_valid_name
 from headgate.errors import EnvironmentProblem
-from headgate.testing.cache import cache_root, locked
+from headgate.local.cache import cache_root, locked
 
 FILE = "state.json"
 DEFAULT_NAME = "dev"

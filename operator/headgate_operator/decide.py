@@ -18,7 +18,7 @@ from headgate.api.parse import Resource
 from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
 from headgate.engines.registry import engine_of
-from headgate.store.decide_generation import shards_in_force
+from headgate.store.catalogue.decide_generation import shards_in_force
 from headgate_operator.decide_bulk import add_bulk_status, decide_bulk
 from headgate_operator.decide_children import decide_children
 from headgate_operator.decide_consumers import TYPE as CONSUMERS

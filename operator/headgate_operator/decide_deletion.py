@@ -18,7 +18,7 @@ from headgate.api.model import API_VERSION
 from headgate.api.status import Reason
 from headgate.applying.decide_steps import Retain, decide_removal
 from headgate.expiry import SECOND_US
-from headgate.store.catalogue_entry import Entry, EntryState
+from headgate.store.catalogue.entry import Entry, EntryState
 from headgate_operator.decide_children import all_removed
 from headgate_operator.decide_maintenance import format_time
 from headgate_operator.decide_ownership import is_ours

@@ -18,7 +18,7 @@ from headgate.api.durations import format_duration_ms
 from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
 from headgate.expiry import SECOND_US
-from headgate.store.table import Table
+from headgate.store.model.table import Table
 from headgate_operator.partial_plan import ConditionUpdate, PartialPlan
 from headgate_operator.world import DecisionMemory, Nothing, Passes, PresentResource, ResourceWorld
 

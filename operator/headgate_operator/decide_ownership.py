@@ -13,7 +13,7 @@ from headgate.api.parse import ResourceInvalid
 from headgate.api.status import Reason
 from headgate.applying.decide_steps import Adopt, Retain, Step
 from headgate.applying.wanted import Wanted, allowed_change
-from headgate.store.catalogue_entry import Entry, EntryState
+from headgate.store.catalogue.entry import Entry, EntryState
 from headgate_operator.effects import StoreStep
 from headgate_operator.names import ADOPT, owner_of, owner_parts
 from headgate_operator.partial_plan import PartialPlan, blocked, missing_input

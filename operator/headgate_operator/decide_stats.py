@@ -13,7 +13,7 @@ from typing import Any, Final
 from headgate.api.counters import CounterResource
 from headgate.api.durations import format_duration_ms
 from headgate.expiry import SECOND_US
-from headgate.store.catalogue_entry import Entry
+from headgate.store.catalogue.entry import Entry
 from headgate_operator.decide_children import ConsumerState
 from headgate_operator.decide_maintenance import format_time
 from headgate_operator.decide_ownership import is_ours

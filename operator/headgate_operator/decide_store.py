@@ -28,10 +28,10 @@ from headgate.applying.decide_steps import (
 from headgate.applying.wanted import PlacementDefaults, Wanted, catalogue_keyspace, wanted_of
 from headgate.errors import HeadgateError
 from headgate.expiry import SECOND_US
-from headgate.store.catalogue_entry import BeingDeleted, EntryState, OwnedByAnother, WrongDataCenter
-from headgate.store.catalogue_tables import CATALOGUE_TABLES
-from headgate.store.decide_generation import ChangeUnderWay, shards_in_force
-from headgate.store.drift import Drift
+from headgate.store.catalogue.decide_generation import ChangeUnderWay, shards_in_force
+from headgate.store.catalogue.entry import BeingDeleted, EntryState, OwnedByAnother, WrongDataCenter
+from headgate.store.catalogue.tables import CATALOGUE_TABLES
+from headgate.store.model.drift import Drift
 from headgate_operator.decide_ownership import decide_ownership, our_owner
 from headgate_operator.effects import StoreStep
 from headgate_operator.partial_plan import ConditionUpdate, PartialPlan, blocked, missing_input

@@ -14,9 +14,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from headgate.applying import decide_steps as steps
-from headgate.store.catalogue_entry import Entry, EntryState
-from headgate.store.catalogue_tables import CATALOGUE_TABLES
-from headgate.store.decide_generation import decide_next, decide_sure, first, turned
+from headgate.store.catalogue.decide_generation import decide_next, decide_sure, first, turned
+from headgate.store.catalogue.entry import Entry, EntryState
+from headgate.store.catalogue.tables import CATALOGUE_TABLES
 from headgate_operator.effects import ApplyObject, DeleteObject, Effect, PatchStatus, StoreStep
 from headgate_operator.names import GROUP, MANAGER
 from headgate_operator.world import BulkRun, ChildName, NamespaceWorld, PresentResource, ResourceWorld, StoreView

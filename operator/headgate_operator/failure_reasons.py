@@ -6,9 +6,9 @@ from headgate.api.parse import ResourceInvalid
 from headgate.api.status import Reason
 from headgate.applying.decide_steps import StorageElsewhere, TooManyTables
 from headgate.errors import Conflict, EnvironmentProblem, HeadgateError, InvalidRequest, OperationRefused, Unavailable
-from headgate.store.cassandra_settings import InvalidConnectionSettings
-from headgate.store.catalogue_entry import OwnedByAnother, WrongDataCenter
-from headgate.store.clocks import ClockNotTrusted
+from headgate.store.cassandra.settings import InvalidConnectionSettings
+from headgate.store.catalogue.entry import OwnedByAnother, WrongDataCenter
+from headgate.store.clock.clock import ClockNotTrusted
 from headgate.store.schema import KeyspaceUnfit, RightsMissing, SchemaRightsMissing
 from headgate_operator.world import ResourceFailure
 

@@ -1,8 +1,8 @@
 """Checks the lanes of queues that may not be served: of candidates only, each 5 s, some at a time. The prose is
 docs/internals/protocols/operator.md, "Health".
 
-It judges as members do (headgate/engines/decide_sharing.py), as a member without room; the reaction to it is
-decided elsewhere, and the stop is an effect of its own.
+It judges as members do (headgate/engines/lanes/balance/decide_shares.py), as a member without room; the reaction to
+it is decided elsewhere, and the stop is an effect of its own.
 """
 
 from __future__ import annotations

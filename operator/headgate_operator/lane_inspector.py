@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headgate.client.process_context import SkewBound
+from headgate.client.catalogue.process_context import SkewBound
+from headgate.engines.context import Host
 from headgate.engines.contract import Stats
-from headgate.engines.decide_sharing import LaneName, LaneObservation, Watch
-from headgate.engines.host import Host
-from headgate.engines.timeline.from_catalogue import settings_of
-from headgate.engines.timeline.lane_snapshot import LaneView, first_unsettled_us, list_lane_views
-from headgate.engines.timeline.lane_taking import lane_of
-from headgate.engines.timeline.settings import TimelineSettings
-from headgate.engines.timeline.stats import stats
-from headgate.store.catalogue_entry import Entry
-from headgate.store.positions import position_at, time_us_of
+from headgate.engines.lanes.balance.decide_shares import LaneName, LaneObservation, Watch
+from headgate.engines.timeline.inspect.stats import stats
+from headgate.engines.timeline.lanes.lane_snapshot import LaneView, first_unsettled_us, list_lane_views
+from headgate.engines.timeline.lanes.lane_taking import lane_of
+from headgate.engines.timeline.model.from_catalogue import settings_of
+from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.store.catalogue.entry import Entry
+from headgate.store.model.positions import position_at, time_us_of
 from headgate_operator.sessions import OpenSession
 
 ENGINE = "timeline"

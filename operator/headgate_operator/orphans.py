@@ -14,7 +14,7 @@ from typing import Final
 
 from headgate.applying.decide_steps import Retain
 from headgate.errors import HeadgateError
-from headgate.store.catalogue_entry import Entry, EntryState
+from headgate.store.catalogue.entry import Entry, EntryState
 from headgate_operator.connections import Connections
 from headgate_operator.kinds import COUNTER, QUEUE
 from headgate_operator.names import owner_parts

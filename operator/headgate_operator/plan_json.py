@@ -18,7 +18,7 @@ from uuid import UUID
 import yaml
 
 from headgate.applying.decide_steps import CreateTable
-from headgate.store.cql import table_id
+from headgate.store.model.cql import table_id
 from headgate_operator.decide_status import condition_of, status_of
 from headgate_operator.effects import ApplyObject, Effect, Emit, StoreStep
 from headgate_operator.names import APPLIED, Key

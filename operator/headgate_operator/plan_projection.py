@@ -22,7 +22,7 @@ from uuid import UUID, uuid5
 from headgate.applying.decide_steps import DeclareEntry
 from headgate.errors import Bug
 from headgate.expiry import SECOND_US
-from headgate.store.catalogue_entry import EntryState
+from headgate.store.catalogue.entry import EntryState
 from headgate_operator.decide import decide
 from headgate_operator.decide_namespace import decide_namespace
 from headgate_operator.effects import Effect, PatchStatus, ReconcilePlan, StoreStep

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate.applying import decide_steps as steps
-from headgate.store.decide_generation import shards_in_force
+from headgate.store.catalogue.decide_generation import shards_in_force
 from headgate_operator.decide_status import condition_of
 from headgate_operator.effects import ApplyObject, DeleteObject, Effect, Emit, PatchStatus, StopLane, StoreStep
 from headgate_operator.names import FINALIZER, MANAGER

@@ -25,12 +25,12 @@ from typing import Any, Final
 
 import click
 
-from headgate.client.process_context import ProcessContext, open_process_context
+from headgate.client.catalogue.process_context import ProcessContext, open_process_context
 from headgate.engines.registry import ENGINE_MODULES
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
-from headgate.runtime.health_server import read_address
-from headgate.runtime.loop import new_loop
-from headgate.store.cassandra_settings import ConnectionSettings
+from headgate.process.event_loop import new_loop
+from headgate.process.health_server import read_address
+from headgate.store.cassandra.settings import ConnectionSettings
 from headgate.telemetry.logs import FORMATS, LEVELS, log_to
 from headgate.telemetry.metrics import Registry
 from headgate_operator.api_server import HttpApiClient
@@ -299,11 +299,11 @@ class _Wall:
 
 async def open_session(settings: ConnectionSettings) -> tuple[ProcessContext, SchemaOfCluster]:
     """A real Cassandra. The driver is imported here first, and without numpy: 11 MB less."""
-    from headgate.store.cassandra_lean import leave_numpy_out
+    from headgate.store.cassandra.without_numpy import leave_numpy_out
 
     leave_numpy_out()
-    from headgate.store.cassandra import CassandraStore
-    from headgate.store.cassandra_schema import CassandraSchema
+    from headgate.store.cassandra.schema import CassandraSchema
+    from headgate.store.cassandra.store import CassandraStore
 
     process_context = await open_process_context(settings, name="operator", max_skew_us=MAX_SKEW_US, must_exist=False)
     store = process_context.store_in(process_context.keyspace)

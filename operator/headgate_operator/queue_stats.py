@@ -23,9 +23,9 @@ from uuid import UUID
 from headgate.engines.summary.reading import COLUMNS, QueueFigures, combined
 from headgate.engines.summary.rows import SLICES, slice_of
 from headgate.errors import HeadgateError
-from headgate.store.catalogue_entry import Entry, EntryState
-from headgate.store.catalogue_tables import SUMMARY
-from headgate.store.statements import Select
+from headgate.store.catalogue.entry import Entry, EntryState
+from headgate.store.catalogue.tables import SUMMARY
+from headgate.store.model.statements import Select
 from headgate_operator.lane_inspector import LaneInspector
 from headgate_operator.names import Key
 from headgate_operator.sessions import OpenSession, Sessions

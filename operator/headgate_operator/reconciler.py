@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headgate.errors import HeadgateError
-from headgate.store.catalogue_entry import EntryState
+from headgate.store.catalogue.entry import EntryState
 from headgate_operator.apply_plan import EffectFailure, NotLeading, PlanApplier, ReconcileState
 from headgate_operator.condition_metrics import ConditionMetrics
 from headgate_operator.decide_deletion import LEFT_BEHIND

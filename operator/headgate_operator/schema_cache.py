@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from headgate.store.catalogue import Catalogue
-from headgate.store.drift import ActualTable
+from headgate.store.catalogue.catalogue import Catalogue
+from headgate.store.model.drift import ActualTable
 from headgate.store.schema import ActualKeyspace
 from headgate_operator.sessions import SchemaOfCluster
 

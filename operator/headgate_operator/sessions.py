@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from headgate.client.process_context import ProcessContext
+from headgate.client.catalogue.process_context import ProcessContext
 from headgate.errors import HeadgateError, OperationRefused, Unavailable
-from headgate.store.cassandra_settings import ConnectionSettings, read_secret_settings
+from headgate.store.cassandra.settings import ConnectionSettings, read_secret_settings
 from headgate.store.schema import SchemaPort
 from headgate_operator.build_pod import CONNECTION_KEYS
 

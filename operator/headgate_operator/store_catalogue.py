@@ -31,12 +31,12 @@ from headgate.applying.perform_steps import StepPerformer
 from headgate.applying.wanted import PlacementDefaults, wanted_of
 from headgate.engines.registry import tables_of, tables_of_entry
 from headgate.errors import HeadgateError, Unavailable
-from headgate.store.catalogue import RECEIPT_KEY_BYTES, Catalogue
-from headgate.store.catalogue_entry import Entry, EntryState, KnownEntry, Name
-from headgate.store.catalogue_tables import CATALOGUE_TABLES
-from headgate.store.clocks import ClockNotTrusted
-from headgate.store.consistency import Consistency
-from headgate.store.drift import ActualTable, Drift, compare
+from headgate.store.catalogue.catalogue import RECEIPT_KEY_BYTES, Catalogue
+from headgate.store.catalogue.entry import Entry, EntryState, KnownEntry, Name
+from headgate.store.catalogue.tables import CATALOGUE_TABLES
+from headgate.store.clock.clock import ClockNotTrusted
+from headgate.store.model.consistency import Consistency
+from headgate.store.model.drift import ActualTable, Drift, compare
 from headgate_operator.failure_reasons import failure_of
 from headgate_operator.names import Key, owner_of, owner_parts
 from headgate_operator.schema_cache import SchemaViews

@@ -18,7 +18,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from headgate.errors import Unavailable
-from headgate.store.catalogue import RECEIPT_KEY_BYTES
+from headgate.store.catalogue.catalogue import RECEIPT_KEY_BYTES
 from headgate.telemetry.metrics import Registry
 from headgate_operator.apply_plan import EffectTargets, PlanApplier
 from headgate_operator.bulk_status import BulkRows

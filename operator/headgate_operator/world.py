@@ -15,8 +15,8 @@ from uuid import UUID
 from headgate.api.parse import Resource
 from headgate.api.rules import Fault
 from headgate.api.status import Reason
-from headgate.store.catalogue_entry import Entry
-from headgate.store.drift import Drift
+from headgate.store.catalogue.entry import Entry
+from headgate.store.model.drift import Drift
 from headgate_operator.names import Key
 
 Document = Mapping[str, Any]

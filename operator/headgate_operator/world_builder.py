@@ -19,7 +19,7 @@ from uuid import UUID
 from headgate.api.parse import Resource, check_resource
 from headgate.api.queues import QueueResource
 from headgate.api.rules import Fault
-from headgate.store.catalogue_entry import Entry
+from headgate.store.catalogue.entry import Entry
 from headgate_operator import job_groups
 from headgate_operator.bulk_runs import JobReport, job_ids_of, runs_of
 from headgate_operator.bulk_status import BulkRows

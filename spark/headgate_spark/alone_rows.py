@@ -22,11 +22,11 @@ import pyarrow as pa
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from headgate.engines.packed import ALONE_PAYLOAD_AT, pack_alone
-from headgate.engines.timeline.layout import MessagePlace, RowPlace
-from headgate.store.positions import EPOCH_TICKS, TICKS_IN_US
-from headgate.store.table import Column
-from headgate.store.wired import WiredRows, row_at
+from headgate.engines.packed_row import ALONE_PAYLOAD_AT, pack_alone
+from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
+from headgate.store.model.positions import EPOCH_TICKS, TICKS_IN_US
+from headgate.store.model.table import Column
+from headgate.store.model.wire_rows import WiredRows, row_at
 from headgate_spark.packed_columns import TIMESTAMP, TYPES, no_attributes
 
 Numbers = NDArray[np.int64]

@@ -30,8 +30,8 @@ from headgate.cli.arguments import (
 from headgate.cli.connection import connection_options, read_environment
 from headgate.cli.exit_codes import ExitCode, exit_code_for, exit_code_of
 from headgate.cli.output import Output, output_option
-from headgate.cli.passes import schedule_option, show_pass
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
+from headgate.maintenance.pass_groups import schedule_option, show_pass
 from headgate_spark.jobs.request import (
     BATCH_MESSAGES,
     RESERVATION_S,
@@ -231,7 +231,7 @@ def gc(counter: str | None, namespace: str | None, schedule: str | None, output:
     The keys of a counter are divided among tasks.
     """
     from headgate.cli.collect import scheduled_counters
-    from headgate.cli.passes import check_whom
+    from headgate.maintenance.pass_groups import check_whom
 
     check_whom("gc", "counter", counter, namespace, schedule)
 
@@ -259,8 +259,8 @@ def gc(counter: str | None, namespace: str | None, schedule: str | None, output:
 @output_option
 def repair(queue: str | None, namespace: str | None, schedule: str | None, output: Output, **options: Any) -> None:
     """Repair queues, one task each."""
-    from headgate.cli.passes import check_whom
     from headgate.cli.repair import scheduled_queues
+    from headgate.maintenance.pass_groups import check_whom
 
     check_whom("repair", "queue", queue, namespace, schedule)
 

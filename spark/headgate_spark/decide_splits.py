@@ -2,7 +2,7 @@
 
 A *stretch* is a range of positions in one partition (generation, part, sub, shard) with a weight: the estimated
 number of its messages, evenly distributed. Stretches come in the order of their lane; a split is some of them, and a
-heavy stretch is cut into several. Positions are orders, as in headgate.store.positions.
+heavy stretch is cut into several. Positions are orders, as in headgate.store.model.positions.
 
 Invariant: the pieces of all splits together cover exactly the stretches, and nothing twice.
 """

@@ -8,11 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from headgate.errors import Conflict
-from headgate.store.catalogue_tables import BULK_MARKS
-from headgate.store.consistency import Consistency
-from headgate.store.statements import InsertIfAbsent, Select, UpdateIf, is_
+from headgate.store.catalogue.tables import BULK_MARKS
+from headgate.store.model.consistency import Consistency
+from headgate.store.model.statements import InsertIfAbsent, Select, UpdateIf, is_
+from headgate.store.model.types import Value
 from headgate.store.store import Store
-from headgate.store.types import Value
 from headgate_spark.decide_marks import Mark, MarkStep, decide_next_step
 
 KEPT_S = 400 * 86_400

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from headgate.client.times import time_us_from
+from headgate.client.model.times import time_us_from
 from headgate.errors import InvalidRequest
-from headgate.store.positions import first_at, last_at, position_order
+from headgate.store.model.positions import first_at, last_at, position_order
 
 LIVE, HISTORY = "live", "history"
 STATES = (LIVE, HISTORY)

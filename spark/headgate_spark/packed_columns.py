@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.engines.packed import PackedRun, RowBroken, directory, open_row
-from headgate.engines.settled import bits_of, ranges_of
+from headgate.engines.lanes.settle_log_format import bits_of, ranges_of
+from headgate.engines.packed_row import PackedRun, RowBroken, directory, open_row
 
 BATCH_MESSAGES = 20_000
 BATCH_BYTES = 16 * 1024 * 1024

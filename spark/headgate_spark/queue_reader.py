@@ -23,9 +23,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from headgate.client.model.times import time_us_from
 from headgate.client.queue import Queue
-from headgate.client.times import time_us_from
-from headgate.store.positions import first_at, last_at, position_order
+from headgate.store.model.positions import first_at, last_at, position_order
 from headgate_spark.connection import process_of
 from headgate_spark.decide_range import ColumnFilter, ReadRange, decide_range
 from headgate_spark.engines.contract import ScanRequest

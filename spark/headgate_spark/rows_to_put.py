@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.client.outgoing import Put
+from headgate.client.model.outgoing import Put
 from headgate.errors import InvalidRequest
 from headgate_spark.token_keys import RowKey, RowKeys
 

@@ -15,10 +15,10 @@ from concurrent.futures import Future, wait
 from types import TracebackType
 from typing import Any, TypeVar
 
-from headgate.client.background import BackgroundLoop
 from headgate.client.connection import Headgate, connect
 from headgate.client.queue import Queue
-from headgate.runtime.loop import spare_the_collector
+from headgate.client.sync.background import BackgroundLoop
+from headgate.process.event_loop import spare_the_collector
 from headgate.store.connection_variables import PREFIX, connection_variables, prefixed, variable_names
 from headgate_spark.archives import spare_archives
 

@@ -17,28 +17,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headgate import settle
     from headgate.applying.call import ApplyOutcome, ApplyReport, ApplyResult, apply, apply_sync
-    from headgate.client.background import WouldDeadlock
-    from headgate.client.batching import BatchPut
-    from headgate.client.blocking import SyncBatchPut, SyncHeadgate, SyncMessage, SyncQueue, connect_sync
-    from headgate.client.blocking_counter import SyncCounter
-    from headgate.client.connection import Headgate, NotConnected, connect
-    from headgate.client.counter import CachedValue, Counter, CounterState, TypesDiffer
-    from headgate.client.counters import CounterDeleted, CounterNotFound, CounterNotReady, CounterRecreated
-    from headgate.client.directory import (
+    from headgate.client.catalogue.application_batch import BatchPut
+    from headgate.client.catalogue.directory import (
         EngineNotSupported,
         QueueDeleted,
         QueueNotFound,
         QueueNotReady,
         QueueRecreated,
     )
+    from headgate.client.connection import Headgate, NotConnected, connect
+    from headgate.client.counter import CachedValue, Counter, CounterState, TypesDiffer
+    from headgate.client.counters import CounterDeleted, CounterNotFound, CounterNotReady, CounterRecreated
     from headgate.client.freshness import CatalogueUnreadable
     from headgate.client.message import Message, Received
-    from headgate.client.outgoing import Put
-    from headgate.client.payloads import PayloadUnfit, PayloadUnreadable
-    from headgate.client.put_many import PutFailure, PutManyFailed, PutResult
-    from headgate.client.queue import ConnectionClosed, Queue, WrongEventLoop, WrongProcess
-    from headgate.client.redriving import RedriveResult, SkippedMessage, SkipReason
-    from headgate.client.values import (
+    from headgate.client.model.outgoing import Put
+    from headgate.client.model.payloads import PayloadUnfit, PayloadUnreadable
+    from headgate.client.model.values import (
         CollectReport,
         LaneStatus,
         MessageStatus,
@@ -50,14 +44,20 @@ if TYPE_CHECKING:
         RescheduleOutcome,
         RescheduleResult,
     )
-    from headgate.counters.decide_tokens import TokenAhead, TokenInvalid, TokenTooOld
-    from headgate.counters.mutator import KeyInvalid, MutatorClosed, NotSent, StateTooLarge, TooManyWait
-    from headgate.counters.reading import ReadTooSlow
+    from headgate.client.put_many import PutFailure, PutManyFailed, PutResult
+    from headgate.client.queue import ConnectionClosed, Queue, WrongEventLoop, WrongProcess
+    from headgate.client.redriving import RedriveResult, SkippedMessage, SkipReason
+    from headgate.client.sync.background import WouldDeadlock
+    from headgate.client.sync.blocking import SyncBatchPut, SyncHeadgate, SyncMessage, SyncQueue, connect_sync
+    from headgate.client.sync.blocking_counter import SyncCounter
+    from headgate.counters.model.decide_tokens import TokenAhead, TokenInvalid, TokenTooOld
+    from headgate.counters.read.reading import ReadTooSlow
     from headgate.counters.types.contract import QuestionInvalid, StateFull, StateUnreadable, UpdateInvalid
     from headgate.counters.types.registry import TypeUnknown
     from headgate.counters.types.sketches import SketchesMissing
+    from headgate.counters.write.mutator import KeyInvalid, MutatorClosed, NotSent, StateTooLarge, TooManyWait
     from headgate.engines.contract import MessageState, PassEnd, Settled, StaleReceipt, Visibility
-    from headgate.engines.timeline.batched import BatchTooLate
+    from headgate.engines.timeline.put.application_batch import BatchTooLate
     from headgate.errors import (
         Bug,
         Conflict,
@@ -68,51 +68,53 @@ if TYPE_CHECKING:
         OperationRefused,
         Unavailable,
     )
-    from headgate.runtime.context import Context
-    from headgate.runtime.decide_retry import REJECT, Backoff, Reject, Retry, RetryPolicy
-    from headgate.runtime.handlers import handler
-    from headgate.store.cassandra_batches import BatchUnfit
-    from headgate.store.clocks import ClockNotTrusted
+    from headgate.runtime.handler.context import Context
+    from headgate.runtime.handler.decide_retry import REJECT, Backoff, Reject, Retry, RetryPolicy
+    from headgate.runtime.handler.handlers import handler
+    from headgate.store.cassandra.batches import BatchUnfit
+    from headgate.store.clock.clock import ClockNotTrusted
     from headgate.store.schema import SchemaRightsMissing
     from headgate.store.store import NotEnoughReplicas, OutcomeUnknown, Overloaded
 
 _NAMES = {
     "headgate.applying.call": "ApplyOutcome ApplyReport ApplyResult apply apply_sync",
-    "headgate.client.background": "WouldDeadlock",
-    "headgate.client.batching": "BatchPut",
-    "headgate.client.blocking": "SyncBatchPut SyncHeadgate SyncMessage SyncQueue connect_sync",
-    "headgate.client.blocking_counter": "SyncCounter",
+    "headgate.client.sync.background": "WouldDeadlock",
+    "headgate.client.catalogue.application_batch": "BatchPut",
+    "headgate.client.sync.blocking": "SyncBatchPut SyncHeadgate SyncMessage SyncQueue connect_sync",
+    "headgate.client.sync.blocking_counter": "SyncCounter",
     "headgate.client.connection": "NotConnected Headgate connect",
     "headgate.client.counter": "CachedValue Counter CounterState TypesDiffer",
     "headgate.client.counters": "CounterDeleted CounterRecreated CounterNotReady CounterNotFound",
-    "headgate.client.directory": "EngineNotSupported QueueDeleted QueueRecreated QueueNotReady QueueNotFound",
+    "headgate.client.catalogue.directory": (
+        "EngineNotSupported QueueDeleted QueueRecreated QueueNotReady QueueNotFound"
+    ),
     "headgate.client.freshness": "CatalogueUnreadable",
     "headgate.client.message": "Message Received",
-    "headgate.client.outgoing": "Put",
-    "headgate.client.payloads": "PayloadUnfit PayloadUnreadable",
+    "headgate.client.model.outgoing": "Put",
+    "headgate.client.model.payloads": "PayloadUnfit PayloadUnreadable",
     "headgate.client.put_many": "PutFailure PutManyFailed PutResult",
     "headgate.client.queue": "ConnectionClosed WrongEventLoop WrongProcess Queue",
     "headgate.client.redriving": "RedriveResult SkippedMessage SkipReason",
-    "headgate.client.values": (
+    "headgate.client.model.values": (
         "CollectReport LaneStatus MessageStatus PeekedMessage QueueStats QueueSummary RepairReport "
         "RepairProgress RescheduleOutcome RescheduleResult"
     ),
-    "headgate.counters.decide_tokens": "TokenAhead TokenInvalid TokenTooOld",
-    "headgate.counters.mutator": "KeyInvalid MutatorClosed NotSent StateTooLarge TooManyWait",
-    "headgate.counters.reading": "ReadTooSlow",
+    "headgate.counters.model.decide_tokens": "TokenAhead TokenInvalid TokenTooOld",
+    "headgate.counters.write.mutator": "KeyInvalid MutatorClosed NotSent StateTooLarge TooManyWait",
+    "headgate.counters.read.reading": "ReadTooSlow",
     "headgate.counters.types.contract": "QuestionInvalid StateFull StateUnreadable UpdateInvalid",
     "headgate.counters.types.registry": "TypeUnknown",
     "headgate.counters.types.sketches": "SketchesMissing",
     "headgate.engines.contract": "MessageState PassEnd Settled StaleReceipt Visibility",
-    "headgate.engines.timeline.batched": "BatchTooLate",
+    "headgate.engines.timeline.put.application_batch": "BatchTooLate",
     "headgate.errors": (
         "Bug Conflict EnvironmentProblem HeadgateError InvalidRequest NotFound OperationRefused Unavailable"
     ),
-    "headgate.runtime.context": "Context",
-    "headgate.runtime.decide_retry": "REJECT Backoff Reject Retry RetryPolicy",
-    "headgate.runtime.handlers": "handler",
-    "headgate.store.cassandra_batches": "BatchUnfit",
-    "headgate.store.clocks": "ClockNotTrusted",
+    "headgate.runtime.handler.context": "Context",
+    "headgate.runtime.handler.decide_retry": "REJECT Backoff Reject Retry RetryPolicy",
+    "headgate.runtime.handler.handlers": "handler",
+    "headgate.store.cassandra.batches": "BatchUnfit",
+    "headgate.store.clock.clock": "ClockNotTrusted",
     "headgate.store.schema": "SchemaRightsMissing",
     "headgate.store.store": "NotEnoughReplicas Overloaded OutcomeUnknown",
 }

@@ -8,6 +8,6 @@ A message settles itself (`message.ack()`, `nack`, `reject`, `extend`). The comm
 alone, or that settles many messages by one call. A handler of a worker raises `headgate.Reject` instead.
 """
 
-from headgate.client.settle_commands import Ack, DeadLetter, Extend, Nack, SettleCommand
+from headgate.client.model.settle_commands import Ack, DeadLetter, Extend, Nack, SettleCommand
 
 __all__ = ["Ack", "DeadLetter", "Extend", "Nack", "SettleCommand"]

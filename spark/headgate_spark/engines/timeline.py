@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from headgate.client.queue import Queue
-from headgate.engines.host import Host
-from headgate.engines.timeline.lane_snapshot import list_lane_views
-from headgate.engines.timeline.part_list import parts_from
-from headgate.engines.timeline.settings import GenerationSettings, TimelineSettings
-from headgate.engines.timeline.skip_settled import pass_over_settled
-from headgate.store.positions import first_at, last_at, position_at, position_order, time_us_of
-from headgate.store.statements import Select, Slice, SliceBound
-from headgate.store.types import Value
+from headgate.engines.context import Host
+from headgate.engines.timeline.lanes.lane_snapshot import list_lane_views
+from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
+from headgate.engines.timeline.read.part_list import parts_from
+from headgate.engines.timeline.repair.skip_settled import pass_over_settled
+from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of
+from headgate.store.model.statements import Select, Slice, SliceBound
+from headgate.store.model.types import Value
 from headgate_spark.decide_splits import (
     PROBE_ROWS,
     Probe,

@@ -21,21 +21,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.engines.host import Host
-from headgate.engines.packed import unpack
-from headgate.engines.settled import Facts, RowFacts, bits_of
-from headgate.engines.timeline.lane_snapshot import LaneRows, LaneView, read_lane_view
-from headgate.engines.timeline.layout import LATER_SUBS_FROM, MessagePlace, RowPlace, id_text, row_text
-from headgate.engines.timeline.part_index import PartIndex
-from headgate.engines.timeline.reading import RowContent, family_of
-from headgate.engines.timeline.row_writes import id_suffix
-from headgate.engines.timeline.settings import TimelineSettings
+from headgate.engines.context import Host
+from headgate.engines.lanes.settle_log_format import Facts, RowFacts, bits_of
+from headgate.engines.packed_row import unpack
+from headgate.engines.timeline.lanes.lane_snapshot import LaneRows, LaneView, read_lane_view
+from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, MessagePlace, RowPlace, id_text, row_text
+from headgate.engines.timeline.model.row_writes import id_suffix
+from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.timeline.read.part_index import PartIndex
+from headgate.engines.timeline.read.reading import RowContent, family_of
 from headgate.errors import InvalidRequest
-from headgate.store.positions import last_at, position_at, position_order, time_us_of
-from headgate.store.statements import Select, Slice, SliceBound
-from headgate.store.table import Table
-from headgate.store.types import Value
-from headgate.store.wired import WiredRows
+from headgate.store.model.positions import last_at, position_at, position_order, time_us_of
+from headgate.store.model.statements import Select, Slice, SliceBound
+from headgate.store.model.table import Table
+from headgate.store.model.types import Value
+from headgate.store.model.wire_rows import WiredRows
 from headgate_spark.alone_rows import CutRows, Mask, columns_of
 from headgate_spark.decide_splits import SplitStretch
 from headgate_spark.engines.contract import ScanRequest

@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from headgate.store.bulk_log import BulkLog, BulkRow, Stage
+from headgate.store.catalogue.bulk_log import BulkLog, BulkRow, Stage
 from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.sinks import BatchName, BatchSink, scope_us_of
 from headgate_spark.lanes.contract import HistorySplit

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from headgate.api.bulk import Bulk
 from headgate.api.durations import parse_duration_ms
 from headgate.errors import InvalidRequest
-from headgate.store.catalogue_entry import Entry
+from headgate.store.catalogue.entry import Entry
 
 RESERVING_MODES: Final = ("drain", "move", "redrive")
 """Modes that take the backlog; the others read history, and take nothing."""

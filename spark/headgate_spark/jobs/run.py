@@ -15,7 +15,7 @@ from headgate.client.queue import Queue
 from headgate.client.redriving import SOURCE_QUEUE
 from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS
 from headgate.errors import HeadgateError
-from headgate.store.bulk_log import BulkLog, JobTakenOver
+from headgate.store.catalogue.bulk_log import BulkLog, JobTakenOver
 from headgate_spark.jobs.executors import await_executor
 from headgate_spark.jobs.frames import Frames, SparkFailed, spark_errors_as
 from headgate_spark.jobs.history import HistoryContext, HistoryJob

@@ -22,11 +22,11 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from headgate.client.outgoing import Put
+from headgate.client.model.outgoing import Put
 from headgate.client.queue import Queue
 from headgate.client.redriving import DEATH_PREFIX, DEATH_REASON, SOURCE_QUEUE
 from headgate.errors import InvalidRequest, Unavailable
-from headgate.store.positions import time_us_of
+from headgate.store.model.positions import time_us_of
 from headgate_spark.decide_range import ReadRange
 from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.registry import scan_of

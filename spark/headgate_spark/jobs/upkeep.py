@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 
 from headgate.cli.collect import collect_counter
 from headgate.cli.output import Output
-from headgate.cli.passes import noted
 from headgate.cli.repair import repair_queue
 from headgate.client.counter import Counter
-from headgate.counters.collector import Collector, PassReport
+from headgate.counters.collect.collector import Collector, PassReport
 from headgate.errors import HeadgateError, OperationRefused
+from headgate.maintenance.pass_groups import noted
 from headgate_spark.jobs.tasks import ArrowTask
 from headgate_spark.worker_connection import WorkerConnection, process_connection
 

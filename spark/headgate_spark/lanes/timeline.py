@@ -1,4 +1,5 @@
-"""Lanes of timeline queues for bulk jobs: `contract.py` on `headgate.engines.range_reserver`, and history by parts.
+"""Lanes of timeline queues for bulk jobs: `contract.py` on `headgate.engines.lanes.range_reserver`, and history by
+parts.
 
 A lane is named `generation/shard`. A job reads a lane from its position on, one range after the other. The range is
 inspected first, so that a reservation is short, and then reserved. `ReservedRange` determines the job's part of it.
@@ -13,24 +14,30 @@ from uuid import UUID
 import pyarrow as pa
 
 from headgate.client.queue import Queue
+from headgate.engines.context import Host
 from headgate.engines.contract import Settled
-from headgate.engines.decide_lease import LeaseTerm
-from headgate.engines.host import Host
-from headgate.engines.lane import Lane
-from headgate.engines.range_reserver import GrantedReservation, RangeReserver, RangeTaken, ReservedRange, ReservedRow
-from headgate.engines.rows import LaneRow
-from headgate.engines.settled import Facts, RowFacts
-from headgate.engines.source import RangeReservation
-from headgate.engines.timeline.lane_taking import LaneName, lane_of
-from headgate.engines.timeline.layout import MessagePlace, RowPlace
-from headgate.engines.timeline.part_list import parts_from
-from headgate.engines.timeline.reading import RowContent
-from headgate.engines.timeline.settings import TimelineSettings
-from headgate.engines.timeline.skip_settled import pass_over_settled
-from headgate.engines.timeline.source import TimelineSource, unpack_reservation
+from headgate.engines.lanes.decide_lease import LeaseTerm
+from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.range_reserver import (
+    GrantedReservation,
+    RangeReserver,
+    RangeTaken,
+    ReservedRange,
+    ReservedRow,
+)
+from headgate.engines.lanes.rows import LaneRow
+from headgate.engines.lanes.settle_log_format import Facts, RowFacts
+from headgate.engines.lanes.source import RangeReservation
+from headgate.engines.timeline.lanes.lane_taking import LaneName, lane_of
+from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
+from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.timeline.read.part_list import parts_from
+from headgate.engines.timeline.read.reading import RowContent
+from headgate.engines.timeline.read.source import TimelineSource, unpack_reservation
+from headgate.engines.timeline.repair.skip_settled import pass_over_settled
 from headgate.errors import HeadgateError
 from headgate.expiry import Promise
-from headgate.store.positions import first_at, position_order, time_us_of
+from headgate.store.model.positions import first_at, position_order, time_us_of
 from headgate_spark.decide_range import ReadRange
 from headgate_spark.decide_splits import SplitStretch
 from headgate_spark.engines.contract import ScanRequest

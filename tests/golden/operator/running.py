@@ -20,9 +20,9 @@ import yaml
 
 from headgate.api.durations import parse_duration_ms
 from headgate.api.status import Reason
-from headgate.store.catalogue_entry import EntryState
-from headgate.store.decide_generation import Generation, Generations
-from headgate.store.drift import Drift, DriftStatus
+from headgate.store.catalogue.decide_generation import Generation, Generations
+from headgate.store.catalogue.entry import EntryState
+from headgate.store.model.drift import Drift, DriftStatus
 from headgate_operator.document_diff import stamp_of
 from headgate_operator.effects import (
     ApplyObject,
@@ -51,7 +51,7 @@ from headgate_operator.world import (
     ResourceFailure,
     Sibling,
 )
-from tests.unit.operator_world import NOW_US, UID, TinyWorld, reported_at, resource_document
+from tests.kit.operator_world import NOW_US, UID, TinyWorld, reported_at, resource_document
 
 FOLDER = Path(__file__).parent
 CASES = sorted(FOLDER.glob("*.yaml"))

@@ -17,17 +17,17 @@ import yaml
 
 from headgate.api.parse import parse_resource
 from headgate.api.versions import document_of, resource_of
-from headgate.counters.decide_shards import tally_cell, tally_of
+from headgate.counters.model.decide_shards import tally_cell, tally_of
 from headgate.counters.types.registry import type_of
-from headgate.engines import settled
-from headgate.engines.decide_owners import LaneClaim, decode_claims, encode_claims
-from headgate.engines.packed import PackedRun, pack, unpack
+from headgate.engines.lanes import settle_log_format
+from headgate.engines.lanes.balance.decide_dual_owners import LaneClaim, decode_claims, encode_claims
+from headgate.engines.packed_row import PackedRun, pack, unpack
 from headgate.engines.registry import ENGINE_MODULES, tables_of
-from headgate.engines.timeline.passed_rows import decode_passed, encode_passed
-from headgate.engines.timeline.source import pack_reservation, unpack_reservation
-from headgate.store.catalogue_tables import CATALOGUE_TABLES
-from headgate.store.drift import Kind, columns_of
-from headgate.store.table import Table
+from headgate.engines.timeline.read.passed_rows import decode_passed, encode_passed
+from headgate.engines.timeline.read.source import pack_reservation, unpack_reservation
+from headgate.store.catalogue.tables import CATALOGUE_TABLES
+from headgate.store.model.drift import Kind, columns_of
+from headgate.store.model.table import Table
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[2]
@@ -123,16 +123,16 @@ def _table(table: Table) -> dict[str, str]:
 def _cells() -> dict[str, bytes]:
     due = [UUID("c2aa2e00-c3a0-11f0-8000-000000000001"), UUID("c2aa2e0a-c3a0-11f0-8000-000000000002")]
     facts = {
-        b"\x00\x01" + due[0].bytes: settled.RowFacts(
+        b"\x00\x01" + due[0].bytes: settle_log_format.RowFacts(
             settled=0b1011,
-            tried={2: settled.Tried(7, 3, 2, 5_000_000)},
-            moved={4: settled.Moved(7, 3, 1, due[1].bytes)},
+            tried={2: settle_log_format.Tried(7, 3, 2, 5_000_000)},
+            moved={4: settle_log_format.Moved(7, 3, 1, due[1].bytes)},
         )
     }
     run = PackedRun([1_000_000] * 2, [2_000_000, 3_000_000], [b"ab", b"c"], [1, 1], [b'{"a":"b"}', b""], [b"g", b""])
     cells = {
         "The packed row": pack(run),
-        "The settle record": settled.encode(facts, epoch=7, piece=3),
+        "The settle record": settle_log_format.encode(facts, epoch=7, piece=3),
         "Passed rows": encode_passed(due),
         "A loan": pack_reservation(CREATION, due[0], due[1], 5_000_000),
         "Lanes that a member holds": encode_claims([CLAIM]),
@@ -180,7 +180,7 @@ def _tally(cell: bytes) -> str:
 
 READERS: Mapping[str, Callable[[bytes], str]] = {
     "The packed row": lambda cell: _run(unpack(cell)),
-    "The settle record": lambda cell: str(settled.decode(cell)),
+    "The settle record": lambda cell: str(settle_log_format.decode(cell)),
     "Passed rows": lambda cell: str(sorted(map(str, decode_passed(cell)))),
     "A loan": lambda cell: str(unpack_reservation(cell)),
     "Lanes that a member holds": lambda cell: str(decode_claims(cell)),

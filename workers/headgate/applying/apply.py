@@ -32,11 +32,12 @@ from headgate.applying.perform_steps import StepPerformer
 from headgate.applying.wanted import PlacementDefaults, Wanted, catalogue_keyspace, keyspace_of, wanted_of
 from headgate.engines.registry import ENGINE_MODULES, engine_of, tables_of
 from headgate.errors import Bug, Conflict, InvalidRequest, OperationRefused
-from headgate.store.catalogue import Catalogue, Change
-from headgate.store.catalogue_entry import Entry, EntryState, Name
-from headgate.store.catalogue_tables import CATALOGUE_TABLES
-from headgate.store.decide_generation import ChangeUnderWay
-from headgate.store.drift import Drift, unmended
+from headgate.store.catalogue.catalogue import Catalogue, Change
+from headgate.store.catalogue.decide_generation import ChangeUnderWay
+from headgate.store.catalogue.entry import Entry, EntryState, Name
+from headgate.store.catalogue.tables import CATALOGUE_TABLES
+from headgate.store.model.drift import Drift, unmended
+from headgate.store.model.table import Table
 from headgate.store.schema import (
     RightsMissing,
     SchemaPlan,
@@ -48,7 +49,6 @@ from headgate.store.schema import (
     read_result,
 )
 from headgate.store.store import Store
-from headgate.store.table import Table
 
 ROUNDS_MAX = 8
 """Each round of steps is followed by a new observation and decision. This is more rounds than it ever takes."""

@@ -19,17 +19,17 @@ from typing import Any, Unpack
 from headgate.api.parse import Resource, parse_resource
 from headgate.applying.apply import Applied, Applier
 from headgate.applying.wanted import PlacementDefaults
-from headgate.client.background import BackgroundLoop
+from headgate.client.sync.background import BackgroundLoop
 from headgate.errors import InvalidRequest, OperationRefused
-from headgate.store.cassandra_settings import (
+from headgate.store.cassandra.settings import (
     ConnectionOptions,
     ConnectionSettings,
     read_session_settings,
     read_settings,
 )
-from headgate.store.catalogue import Catalogue
-from headgate.store.clock import Bounds
-from headgate.store.clocks import Clock, ClockNotTrusted
+from headgate.store.catalogue.catalogue import Catalogue
+from headgate.store.clock.clock import Clock, ClockNotTrusted
+from headgate.store.clock.clock_state import Bounds
 
 OWNER = "headgate"
 OWNER_LENGTH_MAX = 63
@@ -187,9 +187,9 @@ async def open_applier(
 ) -> AsyncIterator[tuple[Applier, Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]]]:
     """A connection that may find no keyspace yet, its clock and its applier; and a way to work that waits while the
     clock is in doubt. A repeated call does the remaining steps."""
-    from headgate.store.cassandra import CassandraStore
-    from headgate.store.cassandra_schema import CassandraSchema
-    from headgate.store.cassandra_times import CassandraTimes
+    from headgate.store.cassandra.node_clocks import CassandraTimes
+    from headgate.store.cassandra.schema import CassandraSchema
+    from headgate.store.cassandra.store import CassandraStore
 
     store = await CassandraStore.connect(settings, must_exist=False, driver_session=driver_session)
     try:

@@ -30,7 +30,8 @@ from headgate.engines.registry import (
 )
 from headgate.errors import HeadgateError, OperationRefused
 from headgate.expiry import SECOND_US, others_may_act_after
-from headgate.store.catalogue_entry import (
+from headgate.store.catalogue.decide_generation import ChangeUnderWay, Generation, decide_next, is_over
+from headgate.store.catalogue.entry import (
     BeingDeleted,
     Document,
     Entry,
@@ -41,10 +42,9 @@ from headgate.store.catalogue_entry import (
     encode_document,
     owned_by_another,
 )
-from headgate.store.cql import create_keyspace_cql, create_table_cql, drop_table_cql
-from headgate.store.decide_generation import ChangeUnderWay, Generation, decide_next, is_over
-from headgate.store.drift import Drift, DriftStatus, missing
-from headgate.store.table import Keyspace, Table
+from headgate.store.model.cql import create_keyspace_cql, create_table_cql, drop_table_cql
+from headgate.store.model.drift import Drift, DriftStatus, missing
+from headgate.store.model.table import Keyspace, Table
 
 TABLES_MAX = 300
 """Of all users in a cluster: each costs every node memory, and past a few hundred the cluster suffers."""

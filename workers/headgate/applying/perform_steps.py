@@ -32,8 +32,8 @@ from headgate.applying.decide_steps import (
 from headgate.applying.wanted import allowed_change
 from headgate.engines.registry import ENGINE_MODULES, Making, forget_rows, make_generation
 from headgate.errors import Bug
-from headgate.store.catalogue import Catalogue, Change
-from headgate.store.catalogue_entry import Entry, EntryState
+from headgate.store.catalogue.catalogue import Catalogue, Change
+from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.schema import SchemaPort
 from headgate.store.store import Store
 

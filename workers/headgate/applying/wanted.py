@@ -9,9 +9,9 @@ from typing import Any
 from headgate.api.parse import Resource, ResourceInvalid, check_resource
 from headgate.api.versions import Document, carry_unknown, document_of, known_part
 from headgate.engines.registry import GENERATIONAL, engine_of, shards_of
-from headgate.store.catalogue_entry import Name, StoragePlace
+from headgate.store.catalogue.entry import Name, StoragePlace
+from headgate.store.model.table import Keyspace
 from headgate.store.schema import default_replication
-from headgate.store.table import Keyspace
 
 MS_US = 1000
 

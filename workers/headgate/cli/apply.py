@@ -22,8 +22,8 @@ from headgate.cli.output import Output, output_option
 from headgate.cli.terminal.progress import show_progress
 from headgate.cli.validate import resource_name
 from headgate.errors import InvalidRequest
-from headgate.store.cassandra_settings import ConnectionSettings, read_settings
-from headgate.store.drift import Drift
+from headgate.store.cassandra.settings import ConnectionSettings, read_settings
+from headgate.store.model.drift import Drift
 from headgate.store.schema import SchemaRightsMissing
 
 

@@ -21,8 +21,8 @@ from pydantic import BaseModel
 from headgate.cli.arguments import DURATION, counter_argument, define_command, queue_argument
 from headgate.cli.connection import read_environment
 from headgate.cli.output import Output, output_option
-from headgate.client.blocking import SyncHeadgate, connect_sync
 from headgate.client.connection import Headgate, connect
+from headgate.client.sync.blocking import SyncHeadgate, connect_sync
 from headgate.errors import EnvironmentProblem, InvalidRequest, OperationRefused, Unavailable
 
 AGAIN_S: Final = 0.5

@@ -12,7 +12,13 @@ from headgate.cli.arguments import NAME_METAVAR, complete_counter, define_comman
 from headgate.cli.connection import run_connected
 from headgate.cli.exit_codes import ExitCode, exit_code_for
 from headgate.cli.output import Output, output_option
-from headgate.cli.passes import (
+from headgate.cli.showing import age
+from headgate.client.connection import Headgate
+from headgate.client.counter import Counter
+from headgate.client.queue import PATIENCE_S
+from headgate.counters.collect.collector import PassReport
+from headgate.engines.summary.standing import CollectionResult
+from headgate.maintenance.pass_groups import (
     PassGroup,
     check_whom,
     in_words,
@@ -23,13 +29,7 @@ from headgate.cli.passes import (
     schedule_option,
     show_pass,
 )
-from headgate.cli.showing import age
-from headgate.client.connection import Headgate
-from headgate.client.counter import Counter
-from headgate.client.queue import PATIENCE_S
-from headgate.counters.collector import PassReport
-from headgate.engines.summary.standing import CollectionResult
-from headgate.store.catalogue_entry import Entry, EntryState
+from headgate.store.catalogue.entry import Entry, EntryState
 
 DEFAULT_SCHEDULE = Collect().schedule
 

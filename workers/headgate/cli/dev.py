@@ -37,8 +37,8 @@ def command(
     restarted. Without a file: --queue shop/emails --handler mailer:send.
     """
     from headgate.cli.terminal.progress import show_download
+    from headgate.local.progress import show_downloads
     from headgate.local.stack import FirstMessage, Stack, write_first_queue
-    from headgate.testing.progress import show_downloads
 
     if bool(files) == (queue is not None) or (queue is None) != (handler is None):
         raise InvalidRequest("The queue to run is missing", remedy="name FILES, or give both --queue and --handler")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from headgate.applying.apply import Applied
+    from headgate.client.catalogue.overview import QueueOverview
     from headgate.client.message import Message
-    from headgate.client.overview import QueueOverview
     from headgate.client.redriving import RedriveResult
     from headgate.engines.contract import LaneStats, MessageLocation, Peeked, RepairStanding, Stats
     from headgate.engines.summary.standing import PassStatus

@@ -16,8 +16,8 @@ from headgate.cli.arguments import DURATION, FUTURE_TIME, RATE, define_command, 
 from headgate.cli.connection import run_on_queue
 from headgate.cli.output import Output, output_option
 from headgate.cli.terminal.progress import Progress, show_progress
-from headgate.client.outgoing import Put
-from headgate.client.payloads import CONTENT_TYPE
+from headgate.client.model.outgoing import Put
+from headgate.client.model.payloads import CONTENT_TYPE
 from headgate.client.queue import Queue
 from headgate.errors import EnvironmentProblem, InvalidRequest
 

@@ -11,7 +11,13 @@ from headgate.cli.arguments import NAME_METAVAR, complete_queue, define_command,
 from headgate.cli.connection import run_connected
 from headgate.cli.exit_codes import ExitCode, exit_code_for
 from headgate.cli.output import Output, output_option
-from headgate.cli.passes import (
+from headgate.cli.showing import age
+from headgate.client.catalogue.directory import KIND
+from headgate.client.connection import Headgate
+from headgate.client.queue import PATIENCE_S
+from headgate.engines.contract import PassEnd, Repaired
+from headgate.engines.summary.standing import RepairResult
+from headgate.maintenance.pass_groups import (
     PassGroup,
     check_whom,
     in_words,
@@ -22,13 +28,7 @@ from headgate.cli.passes import (
     schedule_option,
     show_pass,
 )
-from headgate.cli.showing import age
-from headgate.client.connection import Headgate
-from headgate.client.directory import KIND
-from headgate.client.queue import PATIENCE_S
-from headgate.engines.contract import PassEnd, Repaired
-from headgate.engines.summary.standing import RepairResult
-from headgate.store.catalogue_entry import Entry, EntryState
+from headgate.store.catalogue.entry import Entry, EntryState
 
 DEFAULT_SCHEDULE = Repair().schedule
 READY = (EntryState.ACTIVE,)

@@ -17,8 +17,8 @@ from headgate.cli.documents import iso_time, overview_document, stats_document
 from headgate.cli.output import Output, output_option
 from headgate.cli.showing import age, table
 from headgate.cli.terminal.live import LiveScreen, is_screen_possible
+from headgate.client.catalogue.overview import QueueOverview
 from headgate.client.connection import Headgate
-from headgate.client.overview import QueueOverview
 from headgate.client.queue import PATIENCE_S
 from headgate.errors import Unavailable
 

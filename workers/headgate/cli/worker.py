@@ -25,7 +25,7 @@ class VersionTooFar(InvalidRequest):
 
 def _require_version() -> None:
     """Where an operator started it."""
-    from headgate.runtime.decide_version import decide_version_problem
+    from headgate.runtime.policy.decide_version import decide_version_problem
 
     operators = os.environ.get("HEADGATE_OPERATOR_VERSION")
     if not operators:
@@ -95,11 +95,11 @@ def command(queue: str, **options: Any) -> None:
     """
     _require_version()
     require_extra("worker", component="a worker")
-    from headgate.runtime.decide_retry import Backoff
-    from headgate.runtime.drain_files import DrainFiles
-    from headgate.runtime.health_server import DEFAULT_ADDRESS, read_address
-    from headgate.runtime.process import WorkerOptions, opening_by_client, run_worker
-    from headgate.runtime.worker import WorkerTerms
+    from headgate.process.health_server import DEFAULT_ADDRESS, read_address
+    from headgate.runtime.handler.decide_retry import Backoff
+    from headgate.runtime.process.drain_files import DrainFiles
+    from headgate.runtime.process.worker_process import WorkerOptions, opening_by_client, run_worker
+    from headgate.runtime.worker.worker import WorkerTerms
     from headgate.telemetry.graphite import read_graphite
 
     if (options["handler"] is None) == (options["http"] is None):

@@ -1,12 +1,12 @@
 """The SDK: `headgate.connect()`, or `headgate.connect_sync()` where there is no event loop."""
 
-from headgate.client.blocking import SyncHeadgate, SyncMessage, SyncQueue, connect_sync
-from headgate.client.blocking_counter import SyncCounter
 from headgate.client.connection import Headgate, connect
 from headgate.client.counter import Counter
 from headgate.client.message import Message
-from headgate.client.outgoing import Put
+from headgate.client.model.outgoing import Put
 from headgate.client.queue import Queue
+from headgate.client.sync.blocking import SyncHeadgate, SyncMessage, SyncQueue, connect_sync
+from headgate.client.sync.blocking_counter import SyncCounter
 
 __all__ = [
     "Counter",

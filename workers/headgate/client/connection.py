@@ -21,15 +21,17 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Unpack
 
-from headgate.client.batching import Batches
+from headgate.client.catalogue.application_batch import Batches
+from headgate.client.catalogue.directory import Directory, QueueRecord
+from headgate.client.catalogue.generations import CatalogueGenerations
+from headgate.client.catalogue.loop_affinity import Home
+from headgate.client.catalogue.overview import Overview, QueueOverview
+from headgate.client.catalogue.process_context import ProcessContext, SkewBound, open_process_context, process_name
 from headgate.client.counter import Counter
 from headgate.client.counters import Counters
-from headgate.client.directory import Directory, QueueRecord
 from headgate.client.freshness import Freshness
-from headgate.client.generations import CatalogueGenerations
-from headgate.client.loop_affinity import Home
-from headgate.client.overview import Overview, QueueOverview
-from headgate.client.process_context import ProcessContext, SkewBound, open_process_context, process_name
+from headgate.client.model.times import Span, span_us
+from headgate.client.model.values import QueueSummary, build_summary
 from headgate.client.queue import (
     PATIENCE_S,
     ConnectionClosed,
@@ -37,18 +39,16 @@ from headgate.client.queue import (
     WrongEventLoop,
     require_process,
 )
-from headgate.client.times import Span, span_us
-from headgate.client.values import QueueSummary, build_summary
-from headgate.engines.sharing import Sharing
+from headgate.engines.lanes.balance.membership import Sharing
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.errors import OperationRefused
-from headgate.store.cassandra_settings import (
+from headgate.process.supervised_loop import SupervisedLoop
+from headgate.store.cassandra.settings import (
     ConnectionOptions,
     read_session_settings,
     read_settings,
 )
-from headgate.store.catalogue_entry import Entry, Name
-from headgate.supervised_loop import SupervisedLoop
+from headgate.store.catalogue.entry import Entry, Name
 
 log = logging.getLogger("headgate.client")
 

@@ -18,19 +18,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from headgate.client.process_context import ProcessContext, SkewBound
-from headgate.client.times import SECOND_US, Span, span_us, time_us_from
-from headgate.client.values import CollectReport, build_collect_report
-from headgate.counters.collector import Collector, PassReport
+from headgate.client.catalogue.process_context import ProcessContext, SkewBound
+from headgate.client.model.times import SECOND_US, Span, span_us, time_us_from
+from headgate.client.model.values import CollectReport, build_collect_report
+from headgate.counters.collect.collector import Collector, PassReport
 from headgate.counters.counter import STALENESS_S_MAX, CounterHandle
-from headgate.counters.decide_life import decide_stamp_us
-from headgate.counters.decide_passes import PassHistory
-from headgate.counters.decide_tokens import Token
-from headgate.counters.settings import CounterSettings
+from headgate.counters.model.decide_life import decide_stamp_us
+from headgate.counters.model.decide_passes import PassHistory
+from headgate.counters.model.decide_tokens import Token
+from headgate.counters.model.settings import CounterSettings
 from headgate.counters.types.contract import CounterType, Json
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
-from headgate.store.catalogue_entry import Entry
-from headgate.store.clocks import ClockNotTrusted
+from headgate.store.catalogue.entry import Entry
+from headgate.store.clock.clock import ClockNotTrusted
 
 T = TypeVar("T")
 

@@ -13,16 +13,16 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from headgate.client.catalogue.directory import ADOPT
+from headgate.client.catalogue.process_context import ProcessContext, SkewBound
 from headgate.client.counter import Counter
-from headgate.client.directory import ADOPT
-from headgate.client.process_context import ProcessContext, SkewBound
 from headgate.counters.counter import CounterHandle
-from headgate.counters.settings import CounterSettings, settings_of
+from headgate.counters.model.settings import CounterSettings, settings_of
 from headgate.counters.types.registry import type_of
 from headgate.errors import Conflict, HeadgateError, InvalidRequest, NotFound, OperationRefused, Unavailable
-from headgate.store.catalogue import Catalogue
-from headgate.store.catalogue_entry import Entry, EntryState, KnownEntry, Name
-from headgate.supervised_loop import SupervisedLoop
+from headgate.process.supervised_loop import SupervisedLoop
+from headgate.store.catalogue.catalogue import Catalogue
+from headgate.store.catalogue.entry import Entry, EntryState, KnownEntry, Name
 
 log = logging.getLogger("headgate.client")
 

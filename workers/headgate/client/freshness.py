@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections.abc import Collection
 
-from headgate.client.directory import (
+from headgate.client.catalogue.directory import (
     Directory,
     QueueDeleted,
     QueueNotFound,
@@ -20,12 +20,12 @@ from headgate.client.directory import (
     QueueRecord,
     QueueRecreated,
 )
-from headgate.client.process_context import ProcessContext
+from headgate.client.catalogue.process_context import ProcessContext
+from headgate.client.model.times import SECOND_US
 from headgate.client.queue import Queue
-from headgate.client.times import SECOND_US
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
-from headgate.store.catalogue_entry import Name
-from headgate.store.decide_generation import knowledge
+from headgate.store.catalogue.decide_generation import knowledge
+from headgate.store.catalogue.entry import Name
 
 log = logging.getLogger("headgate.client")
 

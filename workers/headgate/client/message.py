@@ -8,9 +8,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Protocol
 
-from headgate.client import payloads
-from headgate.client.payloads import CONTENT_TYPE, Model
-from headgate.client.times import Span, datetime_of, span_us
+from headgate.client.model import payloads
+from headgate.client.model.payloads import CONTENT_TYPE, Model
+from headgate.client.model.times import Span, datetime_of, span_us
 from headgate.engines.contract import (
     Ack,
     Attributes,

@@ -22,8 +22,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.client.outgoing import Put, encode_put
-from headgate.client.payloads import Payload
+from headgate.client.model.outgoing import Put, encode_put
+from headgate.client.model.payloads import Payload
 from headgate.engines.contract import NewMessage
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 

@@ -15,26 +15,15 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from headgate.client.batching import WITHIN_S, Batches, BatchPut
-from headgate.client.directory import QueueRecord
+from headgate.client.catalogue.application_batch import WITHIN_S, Batches, BatchPut
+from headgate.client.catalogue.directory import QueueRecord
+from headgate.client.catalogue.process_context import SkewBound
 from headgate.client.message import Message
-from headgate.client.outgoing import Put, message_of
-from headgate.client.payloads import Payload
-from headgate.client.process_context import SkewBound
-from headgate.client.put_many import (
-    Chunk,
-    Outcome,
-    PutResult,
-    Source,
-    collect_outcomes,
-    put_chunks,
-    read_chunks_async,
-    results_of,
-)
-from headgate.client.redriving import Filter, RedriveResult, redrive
-from headgate.client.settle_commands import SettleCommand, build_settles
-from headgate.client.times import SECOND_US, Span, datetime_of, span_us, time_us_from
-from headgate.client.values import (
+from headgate.client.model.outgoing import Put, message_of
+from headgate.client.model.payloads import Payload
+from headgate.client.model.settle_commands import SettleCommand, build_settles
+from headgate.client.model.times import SECOND_US, Span, datetime_of, span_us, time_us_from
+from headgate.client.model.values import (
     MessageStatus,
     PeekedMessage,
     QueueStats,
@@ -46,6 +35,17 @@ from headgate.client.values import (
     build_stats,
     build_status,
 )
+from headgate.client.put_many import (
+    Chunk,
+    Outcome,
+    PutResult,
+    Source,
+    collect_outcomes,
+    put_chunks,
+    read_chunks_async,
+    results_of,
+)
+from headgate.client.redriving import Filter, RedriveResult, redrive
 from headgate.engines.contract import (
     Ack,
     Attributes,
@@ -58,13 +58,13 @@ from headgate.engines.contract import (
     Stats,
 )
 from headgate.engines.contract import NewMessage as Sent
-from headgate.engines.timeline.batched import Batched, BatchedPuts
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.repair import PASS_US, GenerationKeeper
-from headgate.engines.timeline.sender import CatalogueStale
+from headgate.engines.timeline.put.application_batch import Batched, BatchedPuts
+from headgate.engines.timeline.put.row_sender import CatalogueStale
+from headgate.engines.timeline.repair.repair import PASS_US, GenerationKeeper
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused
-from headgate.store.catalogue_entry import Entry
-from headgate.store.clocks import ClockNotTrusted
+from headgate.store.catalogue.entry import Entry
+from headgate.store.clock.clock import ClockNotTrusted
 from headgate.telemetry.spans import producer_spans
 from headgate.telemetry.tracing import is_traced, with_trace
 

@@ -16,17 +16,17 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.counters.collector import Collector
-from headgate.counters.decide_hints import HintWindows
-from headgate.counters.decide_shards import KeyRows
-from headgate.counters.decide_tokens import Token
-from headgate.counters.mutator import Mutator
-from headgate.counters.reading import Reader
-from headgate.counters.settings import CounterSettings
-from headgate.counters.tokens import TokenWriter
+from headgate.counters.collect.collector import Collector
+from headgate.counters.model.decide_hints import HintWindows
+from headgate.counters.model.decide_shards import KeyRows
+from headgate.counters.model.decide_tokens import Token
+from headgate.counters.model.settings import CounterSettings
+from headgate.counters.read.reading import Reader
 from headgate.counters.types.contract import CounterType
 from headgate.counters.types.registry import type_of
-from headgate.engines.host import Host
+from headgate.counters.write.mutator import Mutator
+from headgate.counters.write.tokens import TokenWriter
+from headgate.engines.context import Host
 from headgate.errors import HeadgateError
 
 STALENESS_S_MAX = 1.0

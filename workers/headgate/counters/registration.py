@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from headgate.counters.forgetting import forget_rows
-from headgate.counters.tables import dedicated_tables, shared_tables
+from headgate.counters.collect.forgetting import forget_rows
+from headgate.counters.model.tables import dedicated_tables, shared_tables
 
 __all__ = ["dedicated_tables", "forget_rows", "shared_tables"]

@@ -1,6 +1,6 @@
 """The contract of an engine: the interface of every kind of queue, and the values that cross it (DESIGN section 5).
 
-At least once, always; never silently lost. One conformance suite runs on every engine (tests/conformance/engines).
+At least once, always; never silently lost. One conformance suite runs on every engine (tests/contract/engines).
 """
 
 from __future__ import annotations

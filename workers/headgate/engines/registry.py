@@ -30,15 +30,15 @@ from uuid import UUID
 from headgate.api.counters import CounterResource
 from headgate.api.parse import Resource
 from headgate.errors import Bug
-from headgate.store.catalogue_entry import Entry
-from headgate.store.decide_generation import Generation
-from headgate.store.table import DAY_S, Table
+from headgate.store.catalogue.decide_generation import Generation
+from headgate.store.catalogue.entry import Entry
+from headgate.store.model.table import DAY_S, Table
 
 if TYPE_CHECKING:  # decisions import this file, and the store brings asyncio
     from headgate.store.store import Store
 
 ENGINE_MODULES: Final[Mapping[str, str]] = {
-    "timeline": "headgate.engines.timeline.registration",
+    "timeline": "headgate.engines.timeline.entry",
     "counter": "headgate.counters.registration",
 }
 """From an engine (`timeline`, `bucket`, `extent`), or `counter`, to the module that has its tables."""

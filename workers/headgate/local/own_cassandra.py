@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headgate.errors import InvalidRequest
-from headgate.testing.cassandra.connection import Connection
-from headgate.testing.cassandra.kept import Starting, find_kept, start_kept, stop_kept
+from headgate.local.cassandra.connection import Connection
+from headgate.local.cassandra.kept import Starting, find_kept, start_kept, stop_kept
 
 
 class OwnCassandra:

@@ -27,13 +27,13 @@ import click
 from headgate.api.loader import load_files
 from headgate.api.parse import Resource
 from headgate.errors import HeadgateError, InvalidRequest
+from headgate.local.cache import cache_root
 from headgate.local.first_message import find_worked_queue, put_first_message
 from headgate.local.first_queue import format_first_queue
 from headgate.local.own_cassandra import OwnCassandra
 from headgate.local.programs import Program, Programs, ended_how
 from headgate.local.wanted import Job, WorkerOf, counted, jobs_due, jobs_of, suggestions_of, workers_of
 from headgate.store.connection_variables import connection_variables, prefixed
-from headgate.testing.cache import cache_root
 
 CHECK_EVERY_S = 1.0
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -141,13 +141,13 @@ class Stack:
 
     async def _apply(self) -> None:
         arguments = (*HEADGATE, "apply", *map(str, self._files))
-        assert self._programs is not None  # noqa: S101  made before
+        assert self._programs is not None
         code = await self._programs.run(Program("apply", arguments, Path.cwd()))
         if code != 0:
             _print_line("apply", f"{ended_how(code)}; restarts when a file is saved")
 
     def _begin_workers(self, *, with_new_code: bool = False) -> None:
-        assert self._programs is not None  # noqa: S101  made before
+        assert self._programs is not None
         workers = workers_of(self._resources)
         programs = [
             Program(each.name, (*HEADGATE, *each.arguments), Path.cwd(), each.of_template.environment)
@@ -203,7 +203,7 @@ class Stack:
 
     def _repair(self, jobs: Sequence[Job]) -> None:
         """Each once at a time; its output is shown."""
-        assert self._programs is not None  # noqa: S101  made before
+        assert self._programs is not None
         for job in jobs:
             running = self._repairing.get(job)
             if running is None or running.done():

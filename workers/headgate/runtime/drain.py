@@ -1,5 +1,5 @@
-"""`python -m headgate.runtime.drain`: request a drain from the worker of this pod, and return when it is done. The
-preStop hook.
+"""`python -m headgate.runtime.drain`: request a drain from the worker of this pod, and return when it is
+done. The preStop hook.
 
 It returns at once where no worker runs, and with the worker's grace at the latest: then SIGTERM comes, and the worker
 ends as it does then.
@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from headgate.runtime.drain_files import DrainFiles
+from headgate.runtime.process.drain_files import DrainFiles
 
 MORE_S = 3.0
 """Time beyond the worker's grace, for releasing the lanes. The pod has ten seconds more than the grace."""

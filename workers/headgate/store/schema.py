@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headgate.errors import EnvironmentProblem, OperationRefused
-from headgate.store.cql import create_keyspace_cql, create_table_cql
-from headgate.store.drift import ActualTable, Drift, compare, missing, unmended
-from headgate.store.table import Keyspace, Table
+from headgate.store.model.cql import create_keyspace_cql, create_table_cql
+from headgate.store.model.drift import ActualTable, Drift, compare, missing, unmended
+from headgate.store.model.table import Keyspace, Table
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from enum import Enum
 from typing import TypeVar
 
 from headgate.errors import Bug, EnvironmentProblem, OperationRefused, Unavailable
-from headgate.store.consistency import Consistency
-from headgate.store.rows import Row
-from headgate.store.statements import (
+from headgate.store.model.consistency import Consistency
+from headgate.store.model.rows import Row
+from headgate.store.model.statements import (
     BatchIf,
     Decision,
     Scan,
@@ -33,7 +33,7 @@ from headgate.store.statements import (
     Write,
     lifetime_s,
 )
-from headgate.store.wired import WiredRows, wire_rows
+from headgate.store.model.wire_rows import WiredRows, wire_rows
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from headgate.store.clocks import ClockFigures
+from headgate.store.clock.clock import ClockFigures
 from headgate.telemetry.metrics import Registry
 
 SECOND_US = 1_000_000

@@ -27,8 +27,8 @@ from headgate.engines.contract import (
     Stats,
 )
 from headgate.errors import HeadgateError
-from headgate.runtime.port import LeaseStatus
-from headgate.store.clocks import ClockFigures
+from headgate.runtime.worker.port import LeaseStatus
+from headgate.store.clock.clock import ClockFigures
 
 SECOND_US = 1_000_000
 

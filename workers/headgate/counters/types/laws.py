@@ -1,6 +1,6 @@
 """Holds a type against the laws of its contract, on the examples that it gives itself. Deterministic and quick: it
 runs when a user's own type is loaded, before anything is counted with it. Ours are held against them by many more
-examples, in tests/unit/test_counter_laws.py.
+examples, in tests/unit/counters/test_counter_laws.py.
 """
 
 from __future__ import annotations

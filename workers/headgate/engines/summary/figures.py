@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from headgate.engines.context import Host
 from headgate.engines.contract import Stats
-from headgate.engines.host import Host
 from headgate.engines.summary.decide_figures import (
     SECOND_US,
     Figures,
@@ -31,9 +31,9 @@ from headgate.engines.summary.decide_figures import (
 from headgate.engines.summary.reading import owners_of, read_of_queue
 from headgate.engines.summary.rows import figures_statement, key_of
 from headgate.errors import HeadgateError
-from headgate.store.catalogue_tables import SUMMARY
-from headgate.store.statements import Delete
-from headgate.supervised_loop import SupervisedLoop
+from headgate.process.supervised_loop import SupervisedLoop
+from headgate.store.catalogue.tables import SUMMARY
+from headgate.store.model.statements import Delete
 
 log = logging.getLogger("headgate.summary")
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from uuid import UUID
 
-from headgate.engines.host import Host
+from headgate.engines.context import Host
 from headgate.engines.summary.decide_marks import LastPut, LaterPart, Mark, Owed
 from headgate.engines.summary.rows import SECOND_US, mark_statement
 from headgate.errors import HeadgateError
-from headgate.supervised_loop import SupervisedLoop
+from headgate.process.supervised_loop import SupervisedLoop
 
 log = logging.getLogger("headgate.summary")
 

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from headgate.engines.summary.decide_figures import Figures, OwnersRow, fresh
 from headgate.engines.summary.rows import SLICES, slice_of
-from headgate.store.catalogue_tables import SUMMARY
-from headgate.store.statements import Select
+from headgate.store.catalogue.tables import SUMMARY
+from headgate.store.model.statements import Select
 from headgate.store.store import Store
 
 FIGURES = tuple(field.name for field in fields(Figures))

@@ -7,9 +7,9 @@ from uuid import UUID, uuid5
 
 from headgate.engines.summary.decide_figures import KEPT_S, Figures
 from headgate.engines.summary.decide_marks import LastPut, Mark
-from headgate.store.catalogue_tables import SUMMARY
-from headgate.store.statements import Insert
-from headgate.store.types import Value
+from headgate.store.catalogue.tables import SUMMARY
+from headgate.store.model.statements import Insert
+from headgate.store.model.types import Value
 
 SLICES = 16
 SECOND_US = 1_000_000

@@ -13,10 +13,10 @@ from typing import Any
 from uuid import UUID
 
 from headgate.engines.summary.rows import slice_of
-from headgate.store.catalogue_tables import STANDING
-from headgate.store.statements import Insert, Select
+from headgate.store.catalogue.tables import STANDING
+from headgate.store.model.statements import Insert, Select
+from headgate.store.model.types import Value
 from headgate.store.store import Store
-from headgate.store.types import Value
 
 KEPT_S = 40 * 86_400
 MESSAGE_CHARACTERS_MAX = 500

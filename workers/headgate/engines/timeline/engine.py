@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
+from headgate.engines.context import Host
 from headgate.engines.contract import (
     Cancelled,
     Delivery,
@@ -25,28 +26,27 @@ from headgate.engines.contract import (
     Settled,
     Stats,
 )
-from headgate.engines.decide_turns import Turns
-from headgate.engines.dispatcher import SettleRequest
-from headgate.engines.host import Host
-from headgate.engines.lane import Lane
+from headgate.engines.lanes.balance.membership import Sharing
+from headgate.engines.lanes.dispatcher import SettleRequest
+from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.round_robin import Turns
 from headgate.engines.receipts import receipts_of
-from headgate.engines.sharing import Sharing
 from headgate.engines.summary.figures import OwnersFigures
-from headgate.engines.timeline.cancel import Cancels
-from headgate.engines.timeline.flushes import DOUBT_PAUSE_S
-from headgate.engines.timeline.lane_keeper import LaneKeeper
-from headgate.engines.timeline.lane_rows import lane_key
-from headgate.engines.timeline.lane_taking import LaneName
-from headgate.engines.timeline.locate import Finder
-from headgate.engines.timeline.once import OncePuts
-from headgate.engines.timeline.peek import peek
-from headgate.engines.timeline.producer import Producer
-from headgate.engines.timeline.remark_waiting import mark_what_waits
-from headgate.engines.timeline.repair import PASS_US, GenerationKeeper, Repairer
-from headgate.engines.timeline.repair_status import repair_standing
-from headgate.engines.timeline.sender import Sender
-from headgate.engines.timeline.settings import TimelineSettings
-from headgate.engines.timeline.stats import stats
+from headgate.engines.timeline.inspect.locate import Finder
+from headgate.engines.timeline.inspect.peek import peek
+from headgate.engines.timeline.inspect.remark_waiting import mark_what_waits
+from headgate.engines.timeline.inspect.repair_status import repair_standing
+from headgate.engines.timeline.inspect.stats import stats
+from headgate.engines.timeline.lanes.lane_keeper import LaneKeeper
+from headgate.engines.timeline.lanes.lane_taking import LaneName
+from headgate.engines.timeline.model.lane_rows import lane_key
+from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.timeline.put.cancel import Cancels
+from headgate.engines.timeline.put.group_commit import DOUBT_PAUSE_S
+from headgate.engines.timeline.put.once import OncePuts
+from headgate.engines.timeline.put.producer import Producer
+from headgate.engines.timeline.put.row_sender import Sender
+from headgate.engines.timeline.repair.repair import PASS_US, GenerationKeeper, Repairer
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 from headgate.store.store import OutcomeUnknown
 

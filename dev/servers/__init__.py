@@ -1,0 +1,1 @@
+"""Real servers for tests and the demo: Cassandras, rings, networks. Not shipped."""

@@ -1,0 +1,41 @@
+"""A real Cassandra for tests, demos and benchmarks, from public package registries: Maven's jars and Java.
+
+    from dev.servers.cassandra import Cassandra
+
+    with Cassandra.start() as cassandra:
+        cassandra.environment()      # CONTACT_POINTS and the rest, for the program under test
+
+Standard library only, so that it runs before a virtual environment exists.
+"""
+
+from dev.servers.cassandra.ring import HostedRing, Ring
+from dev.servers.cassandra.single import Cassandra
+from dev.servers.cassandra.tls import Certificates, certificates
+from headgate.local.cassandra.connection import Connection, ContactPoint, TlsFiles
+from headgate.local.cassandra.cql_probe import CqlProbe
+from headgate.local.cassandra.kept import default_state_directory, find_kept, start_kept, stop_kept
+from headgate.local.cassandra.node import Node
+from headgate.local.cassandra.security import Credentials, Grant, create_role_statements
+from headgate.local.cassandra.settings import NodeSettings, Profile
+
+__all__ = [
+    "Cassandra",
+    "Certificates",
+    "Connection",
+    "ContactPoint",
+    "CqlProbe",
+    "Credentials",
+    "Grant",
+    "HostedRing",
+    "Node",
+    "NodeSettings",
+    "Profile",
+    "Ring",
+    "TlsFiles",
+    "certificates",
+    "create_role_statements",
+    "default_state_directory",
+    "find_kept",
+    "start_kept",
+    "stop_kept",
+]

@@ -1,0 +1,304 @@
+"""Sessions, Secrets, failures: one session for one content, one attempt for many requests, and reasons."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from headgate.api.status import Reason
+from headgate.applying.decide_steps import TooManyTables
+from headgate.errors import HeadgateError, Unavailable
+from headgate.store.cassandra.settings import ConnectionSettings, InvalidConnectionSettings
+from headgate.store.catalogue.entry import OwnedByAnother, WrongDataCenter
+from headgate.store.clock.clock import ClockNotTrusted
+from headgate.store.schema import KeyspaceUnfit, SchemaRightsMissing
+from headgate.testing.world import World
+from headgate_operator.build_pod import CONNECTION_FILES, CONNECTION_KEYS
+from headgate_operator.failure_reasons import failure_of
+from headgate_operator.port import ApiObject, Denial, Denied
+from headgate_operator.secret_cache import BELIEVED_S, FRESH_S, SecretRead, Secrets, digest_of, plain_values
+from headgate_operator.sessions import AGAIN_S, IDLE_S, Sessions, TooManyConnections
+
+VALUES = {"CONTACT_POINTS": "10.0.0.1"}
+
+
+class Cassandras:
+    """The open sessions, and all that were opened."""
+
+    def __init__(self) -> None:
+        self.opened: list[ConnectionSettings] = []
+        self.closed = 0
+        self.fails = False
+
+    async def open(self, settings: ConnectionSettings) -> Any:
+        self.opened.append(settings)
+        await asyncio.sleep(0.5)
+        if self.fails:
+            raise Unavailable("No server answers")
+        return SimpleNamespace(data_center="dc1", close=self._close), SimpleNamespace(nodes_in=self._nodes_in)
+
+    async def _nodes_in(self, _: str) -> int:
+        return 3
+
+    async def _close(self) -> None:
+        self.closed += 1
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    with World(1) as world:
+        world.run(work)
+
+
+def sessions_of(cassandras: Cassandras, **how: Any) -> Sessions:
+    return Sessions(cassandras.open, now_s=lambda: asyncio.get_running_loop().time(), **how)
+
+
+def test_many_that_ask_for_one_content_are_one_attempt() -> None:
+    async def work() -> None:
+        cassandras = Cassandras()
+        sessions = sessions_of(cassandras)
+        result = await asyncio.gather(*(sessions.reach("a", VALUES) for _ in range(50)))
+        assert (1, 1, 3) == (len(cassandras.opened), len({id(each) for each in result}), result[0].nodes)
+
+    run(work())
+
+
+def test_one_that_could_not_be_opened_is_not_tried_again_for_a_few_seconds() -> None:
+    async def work() -> None:
+        cassandras = Cassandras()
+        cassandras.fails = True
+        sessions = sessions_of(cassandras)
+        for _ in range(5):
+            with pytest.raises(Unavailable):
+                await sessions.reach("a", VALUES)
+        assert 1 == len(cassandras.opened)
+        await asyncio.sleep(AGAIN_S)
+        cassandras.fails = False
+        await sessions.reach("a", VALUES)
+        assert 2 == len(cassandras.opened)
+
+    run(work())
+
+
+def test_one_that_nobody_uses_makes_room_and_one_in_use_does_not() -> None:
+    async def work() -> None:
+        cassandras = Cassandras()
+        sessions = sessions_of(cassandras, most=2)
+        await sessions.reach("a", VALUES)
+        await sessions.reach("b", VALUES)
+        with pytest.raises(TooManyConnections):
+            await sessions.reach("c", VALUES)
+        await asyncio.sleep(IDLE_S)
+        assert sessions.of("b") is not None
+        await sessions.reach("c", VALUES)
+        assert (None, 1) == (sessions.of("a"), cassandras.closed)
+
+    run(work())
+
+
+def test_certificates_become_files_that_nobody_else_may_read(tmp_path: Path) -> None:
+    async def work() -> None:
+        cassandras = Cassandras()
+        sessions = sessions_of(cassandras, folder=tmp_path)
+        pem = "no certificate"
+        with pytest.raises(InvalidConnectionSettings):  # it is a file, and holds no certificate
+            await sessions.reach("a", {**VALUES, "USE_SSL": "true", "ca.crt": pem})
+        written = tmp_path / "a" / "ca.crt"
+        assert (pem, 0o600) == (written.read_text(), stat.S_IMODE(written.stat().st_mode))
+
+    run(work())
+
+
+HOSTILE_SECRET = """
+import asyncio, sys
+from pathlib import Path
+from types import SimpleNamespace
+from headgate_operator.sessions import Sessions
+
+async def reach(name, pipe, folder):
+    async def nodes_in(_):
+        return 3
+
+    async def open_(settings):
+        print(settings.tls)
+        return SimpleNamespace(data_center="dc1"), SimpleNamespace(nodes_in=nodes_in)
+
+    sessions = Sessions(open_, now_s=asyncio.get_running_loop().time, folder=Path(folder))
+    values = {"CONTACT_POINTS": "10.0.0.1", "USE_SSL": "true", name: pipe}
+    print((await sessions.reach("a", values)).nodes)
+
+asyncio.run(reach(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("name", ["SSL_CA", "SSL_DIRECTORY"])
+def test_a_secret_cannot_make_the_operator_open_a_file_of_its_own_pod(name: str, tmp_path: Path) -> None:
+    files = tmp_path / "of-the-pod"
+    files.mkdir()
+    for file in ("ca.crt", "tls.crt", "tls.key"):
+        (files / file).write_text("not a certificate")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    path = pipe if name == "SSL_CA" else files
+    done = subprocess.run(
+        [sys.executable, "-c", HOSTILE_SECRET, name, str(path), str(tmp_path / "own")],
+        capture_output=True, text=True, check=False, timeout=20,
+    )  # fmt: skip
+    nothing_named = "TlsSettings(ca=None, certificate=None, key=None)"
+    assert (f"{nothing_named}\n3\n", "") == (done.stdout, done.stderr)
+
+
+def test_every_value_of_a_secret_that_is_read_counts_in_its_digest() -> None:
+    without = digest_of(VALUES)
+    assert [] == [
+        name for name in (*CONNECTION_KEYS, *CONNECTION_FILES) if without == digest_of({**VALUES, name: "x"})
+    ]
+    assert without == digest_of({**VALUES, "SSL_CA": "/proc/self/fd/1", "SSL_DIRECTORY": "/etc"})
+
+
+class Port:
+    """A cluster with one Secret."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.denial: Denial | None = None
+        self.values = dict(VALUES)
+
+    async def get(self, at: Any, **_: Any) -> ApiObject | Denied:
+        self.asked += 1
+        await asyncio.sleep(0.1)
+        if self.denial is not None:
+            return Denied(self.denial, 0, "", "")
+        data = {name: base64.b64encode(value.encode()).decode() for name, value in self.values.items()}
+        return ApiObject({"metadata": {"namespace": at.namespace, "name": at.name}, "data": data})
+
+
+def test_a_secret_is_read_once_for_all_that_ask_and_again_when_it_is_old() -> None:
+    async def work() -> None:
+        port = Port()
+        secrets = Secrets(cast(Any, port), now_s=lambda: asyncio.get_running_loop().time())
+        await asyncio.gather(*(secrets.read("shop", "cassandra") for _ in range(20)))
+        assert 1 == port.asked
+        await asyncio.sleep(FRESH_S)
+        port.values["PASSWORD"] = "new"
+        before = secrets.known("shop", "cassandra")
+        after = await secrets.read("shop", "cassandra")
+        assert before is not None
+        assert not isinstance(after, Denied)
+        assert before.digest != after.digest
+
+    run(work())
+
+
+class Report:
+    """One Secret, and the parts that are notified of its change."""
+
+    def __init__(self) -> None:
+        self.port = Port()
+        self.changed: list[tuple[str, str]] = []
+        self.secrets = Secrets(
+            cast(Any, self.port), now_s=lambda: asyncio.get_running_loop().time(), changed=self.changed.append
+        )
+
+    async def read_secret(self) -> SecretRead:
+        result = await self.secrets.read_cached("shop", "cassandra")
+        assert not isinstance(result, Denied)
+        return result
+
+
+def test_a_decision_does_not_wait_for_a_secret_that_is_known_and_is_reported_when_it_states_something_else() -> None:
+    async def work() -> None:
+        record = Report()
+        first = await record.read_secret()
+        record.port.values["PASSWORD"] = "new"
+        await asyncio.sleep(FRESH_S)
+        began_s = asyncio.get_running_loop().time()
+        meanwhile = [await record.read_secret() for _ in range(20)]
+        assert (0.0, {first.digest}) == (
+            asyncio.get_running_loop().time() - began_s, {each.digest for each in meanwhile},
+        )  # fmt: skip
+        assert [] == record.changed
+        await asyncio.sleep(1)
+        after = await record.read_secret()
+        assert (2, [("shop", "cassandra")]) == (record.port.asked, record.changed)
+        assert first.digest != after.digest
+
+    run(work())
+
+
+def test_what_was_read_too_long_ago_is_waited_for() -> None:
+    async def work() -> None:
+        record = Report()
+        first = await record.read_secret()
+        record.port.values["PASSWORD"] = "new"
+        await asyncio.sleep(BELIEVED_S)
+        after = await record.read_secret()
+        assert first.digest != after.digest
+
+    run(work())
+
+
+def test_what_was_asked_for_before_a_write_of_our_own_does_not_take_its_place() -> None:
+    async def work() -> None:
+        record = Report()
+        await record.read_secret()
+        await asyncio.sleep(FRESH_S)
+        await record.read_secret()  # and it is read again, by a request older than the following
+        data = {"CONTACT_POINTS": base64.b64encode(b"10.0.0.2").decode()}
+        record.secrets.note({"metadata": {"namespace": "shop", "name": "cassandra"}, "data": data})
+        await asyncio.sleep(1)
+        after = await record.read_secret()
+        assert ({"CONTACT_POINTS": "10.0.0.2"}, []) == (after.values, record.changed)
+
+    run(work())
+
+
+def test_a_secret_that_cannot_be_read_is_not_taken_for_missing() -> None:
+    async def work() -> None:
+        port = Port()
+        secrets = Secrets(cast(Any, port), now_s=lambda: asyncio.get_running_loop().time())
+        port.denial = Denial.UNKNOWN
+        assert isinstance(await secrets.read("shop", "cassandra"), Denied)
+        port.denial = Denial.NOT_FOUND
+        read = await secrets.read("shop", "cassandra")
+        assert not isinstance(read, Denied)
+        assert read.document is None
+
+    run(work())
+
+
+def test_a_copy_has_the_digest_of_its_source_whatever_else_stands_there() -> None:
+    assert digest_of(VALUES) == digest_of({**VALUES, "note": "of the administrator"})
+    assert digest_of(VALUES) != digest_of({**VALUES, "PASSWORD": "x"})
+
+
+def test_values_of_a_secret_are_decoded_and_what_is_no_text_is_left_out() -> None:
+    data = {"A": base64.b64encode(b"one").decode(), "B": base64.b64encode(b"\xff\xfe").decode()}
+    assert {"A": "one"} == plain_values({"data": data})
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (Unavailable(), Reason.CASSANDRA_UNAVAILABLE),
+        (ClockNotTrusted(), Reason.CLOCK_OUT_OF_BOUNDS),
+        (SchemaRightsMissing(("CREATE TABLE a",), "no"), Reason.RIGHTS_MISSING),
+        (KeyspaceUnfit(), Reason.WRONG_DATA_CENTER),
+        (WrongDataCenter(), Reason.WRONG_DATA_CENTER),
+        (OwnedByAnother(), Reason.NAME_TAKEN),
+        (TooManyTables(), Reason.TOO_MANY_TABLES),
+        (InvalidConnectionSettings(("CONTACT_POINTS is not set",)), Reason.CONNECTION_MISSING),
+    ],
+)
+def test_what_goes_wrong_with_cassandra_has_a_reason(error: HeadgateError, reason: Reason) -> None:
+    assert reason is failure_of(error).reason

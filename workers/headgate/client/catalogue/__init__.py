@@ -1,0 +1,1 @@
+"""How the SDK finds a queue, and what it knows about it."""

@@ -1,0 +1,63 @@
+"""A message in a batch of the application's own. The prose is docs/internals/protocols/timeline.md, "A message in the
+application's own batch".
+
+    put = await q.add_to_batch(batch, {"order": 7})
+    put.check()
+    session.execute(batch)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from headgate.client.model.times import datetime_of
+from headgate.engines.timeline.put.application_batch import Batched, BatchedPuts
+from headgate.store.model.statements import Insert
+
+WITHIN_S = 2.0
+
+
+class Batches(Protocol):
+    """The facts about batches that the application sends itself."""
+
+    async def learn(self, batch: Any, tables: Iterable[str] = ()) -> None:
+        """Query the server for the facts about this batch; reject a batch that could be applied in part."""
+        ...
+
+    def add(self, batch: Any, keyspace: str, statements: Sequence[Insert]) -> None:
+        """Add these, if the batch can take them."""
+        ...
+
+    def check(self, batch: Any) -> None:
+        """Reject a batch that the server would reject."""
+        ...
+
+
+class BatchPut:
+    """A message that was added to a batch. It is put when the batch is acknowledged."""
+
+    def __init__(
+        self, batch: Any, batched: Batched, *, puts: BatchedPuts, batches: Batches, usable: Callable[[], None]
+    ) -> None:
+        self.id = batched.message_id
+        """Of the message, should the batch be acknowledged."""
+        self.until: datetime = datetime_of(batched.promise.silent_after_us)
+        """If the batch is acknowledged before this time, the message comes when it is due; later, repair delivers it
+        some minutes late."""
+        self._batch = batch
+        self._batched = batched
+        self._puts = puts
+        self._batches = batches
+        self._usable = usable
+
+    def check(self) -> None:
+        """Call it right before the batch is sent: raises, in one line, the reason not to send it. Makes no
+        request."""
+        self._usable()
+        self._batches.check(self._batch)
+        self._puts.check(self._batched)
+
+    def __repr__(self) -> str:
+        return f"BatchPut({self.id}, until {self.until.isoformat()})"

@@ -1,0 +1,161 @@
+"""The shared context of the SDK in one process: stores, a clock, the catalogue, randomness. On Cassandra, or
+simulated.
+
+It is the only file of the SDK that opens anything; the driver is imported when a connection is opened, not before.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+from uuid import UUID, uuid4
+
+from headgate.client.catalogue.application_batch import Batches
+from headgate.counters.model.decide_hints import HintWindows
+from headgate.engines.context import Host
+from headgate.engines.lanes.read_budget import ReadBudget
+from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
+from headgate.store.cassandra.settings import ConnectionSettings
+from headgate.store.catalogue.catalogue import Catalogue
+from headgate.store.clock.clock import ClockFigures
+from headgate.store.model.positions import Positions
+from headgate.store.store import Store
+
+
+class ReliableClock(Protocol):
+    """The clock of a process (rule R1). `headgate.store.clock.clock.Clock` is it."""
+
+    def now_us(self) -> int:
+        """The time, whether or not it may be relied on."""
+        ...
+
+    def require(self, max_skew_us: int | None = None) -> int:
+        """The time; ClockNotTrusted, with the reason, when it is not to be relied on within this bound."""
+        ...
+
+    async def until_trusted(self, within_s: float, max_skew_us: int | None = None) -> int:
+        """Wait this long until it can be trusted; else raise the reason."""
+        ...
+
+    def serve(self, max_skew_us: int) -> None:
+        """From now on a resource with this bound depends on this clock too."""
+        ...
+
+    def figures(self) -> ClockFigures:
+        """How far it is from the nodes' clocks, for metrics."""
+        ...
+
+    def why_dead(self) -> str | None:
+        """Why it is not kept any more, if so."""
+        ...
+
+
+@dataclass
+class SkewBound:
+    """By how much clocks may differ for one queue; it can be changed while the queue is open."""
+
+    max_skew_us: int
+
+
+@dataclass(frozen=True)
+class ProcessContext:
+    """One process, connected."""
+
+    name: str
+    """The name of the process for display, in logs and in the list of members."""
+    store_in: Callable[[str], Store]
+    """The store of a keyspace, on the connections that all share."""
+    keyspace: str
+    """The catalogue's."""
+    data_center: str
+    clock: ReliableClock
+    last_expiry_s: int
+    close: Callable[[], Awaitable[None]]
+    new_uuid: Callable[[], UUID] = uuid4
+    rng: Random = field(default_factory=Random)
+    positions: Positions = field(default_factory=Positions)
+    batches: Batches | None = None
+    """The facts about batches that the application builds and sends itself."""
+    hints: HintWindows | None = None
+    """For how long nodes keep hints: without it nothing of a counter is collected."""
+    read_budget: ReadBudget = field(default_factory=ReadBudget)
+    """Of all lanes that this process holds."""
+
+    def catalogue(self) -> Catalogue:
+        """For reads, and for the writes that any process may make."""
+        return Catalogue(self.store_in(self.keyspace), now_us=self.clock.require, new_uuid=self.new_uuid)
+
+    def host_of(self, keyspace: str, bound: SkewBound) -> Host:
+        """This process as an engine sees it, with its tables in that keyspace and clocks kept within that bound."""
+        clock = self.clock
+        return Host(
+            self.name,
+            self.store_in(keyspace),
+            lambda: clock.require(bound.max_skew_us),
+            self.new_uuid,
+            self.rng,
+            self.positions,
+            self.last_expiry_s,
+            self.read_budget,
+        )
+
+
+def process_name() -> str:
+    """Host and process id."""
+    return f"{socket.gethostname()}/{os.getpid()}"
+
+
+async def open_process_context(
+    settings: ConnectionSettings,
+    *,
+    name: str,
+    max_skew_us: int,
+    must_exist: bool = True,
+    driver_session: object = None,
+) -> ProcessContext:
+    """Connect to Cassandra, and compare clocks with it. Not `must_exist`: its keyspace may be made later. With a
+    driver session of the application that one is used, and stays open."""
+    from headgate.store.cassandra.batches import CassandraBatches
+    from headgate.store.cassandra.compatibility import keeps_past_2038
+    from headgate.store.cassandra.hints import CassandraHintWindows
+    from headgate.store.cassandra.node_clocks import CassandraTimes
+    from headgate.store.cassandra.store import CassandraStore
+    from headgate.store.clock.clock import Clock
+    from headgate.store.clock.clock_state import Bounds
+
+    store = await CassandraStore.connect(settings, must_exist=must_exist, driver_session=driver_session)
+    clock = Clock(CassandraTimes(store), bounds=Bounds(max_skew_us=max_skew_us))
+    stores: dict[str, Store] = {settings.keyspace: store}
+
+    def store_in(keyspace: str) -> Store:
+        if keyspace not in stores:
+            stores[keyspace] = store.in_keyspace(keyspace)
+        return stores[keyspace]
+
+    async def close() -> None:
+        try:
+            await clock.__aexit__(None, None, None)
+        finally:
+            await store.close()
+
+    try:
+        await clock.__aenter__()
+        last_expiry_s = LAST_EXPIRY_S if await keeps_past_2038(store) else CASSANDRA_4_LAST_EXPIRY_S
+    except BaseException:
+        await close()
+        raise
+    return ProcessContext(
+        name=name,
+        store_in=store_in,
+        keyspace=settings.keyspace,
+        data_center=store.data_center,
+        clock=clock,
+        last_expiry_s=last_expiry_s,
+        close=close,
+        batches=CassandraBatches(store),
+        hints=CassandraHintWindows(store),
+    )

@@ -1,0 +1,363 @@
+"""The values that the SDK returns: times are `datetime` in UTC, lengths of time are seconds (`..._s`).
+
+Engines count in microseconds. Their values are converted here, so that no microseconds reach an application. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from headgate.client.catalogue.overview import QueueOverview
+from headgate.client.model import payloads
+from headgate.client.model.payloads import CONTENT_TYPE, Model
+from headgate.client.model.times import SECOND_US, datetime_of
+from headgate.counters.collect.collector import PassReport
+from headgate.engines.contract import (
+    Attributes,
+    Cancelled,
+    LaneStats,
+    MessageLocation,
+    MessageState,
+    PassEnd,
+    Peeked,
+    Repaired,
+    RepairStanding,
+    Stats,
+    Visibility,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedMessage:
+    """A live message that `peek` shows without receiving it."""
+
+    id: str
+    payload: bytes
+    attributes: Attributes
+    group: str | None
+    due: datetime
+    put_at: datetime
+    attempt: int
+    """The number of recorded deliveries."""
+    state: Visibility
+    hidden_until: datetime | None
+    """When a message in flight is delivered again. None: it is not hidden."""
+
+    @property
+    def content_type(self) -> str | None:
+        """The form of the payload, where its producer named it."""
+        form = self.attributes.get(CONTENT_TYPE)
+        return form if isinstance(form, str) else None
+
+    def text(self) -> str:
+        """The payload as a text."""
+        return payloads.read_text(self.payload)
+
+    def json(self) -> Any:
+        """The payload, decoded from JSON."""
+        return payloads.read_json(self.payload)
+
+    def read(self, model: type[Model]) -> Model:
+        """The payload as a pydantic model."""
+        return payloads.read_model(self.payload, model)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStatus:
+    """The state of one message, and the places where the engine stored it."""
+
+    id: str
+    state: MessageState
+    places: tuple[str, ...] = ()
+    """The first place, then each place that the message moved to, in the engine's notation."""
+    due: datetime | None = None
+    attempt: int = 0
+    hidden_until: datetime | None = None
+
+
+class RescheduleOutcome(Enum):
+    """How a reschedule ended."""
+
+    MOVED = "moved"
+    """The message is delivered at the new time only."""
+    TOO_LATE = "too late"
+    """Nothing changed: the message may have been delivered."""
+    MAYBE_TWICE = "maybe twice"
+    """The message is delivered at the old time, at the new time, or at both."""
+
+
+@dataclass(frozen=True, slots=True)
+class RescheduleResult:
+    """The outcome of a reschedule, and the id that the message has from now on."""
+
+    outcome: RescheduleOutcome
+    id: str | None
+    """The id at the new time. None: nothing changed."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether the message is delivered at the new time only."""
+        return self.outcome is RescheduleOutcome.MOVED
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStatus:
+    """One lane of a queue. `waiting` and `in_flight` are known in the process that owns the lane."""
+
+    generation: int
+    shard: int
+    owner: str | None
+    fencing_token: int
+    settled_to: datetime
+    """Every message that was due earlier is settled."""
+    delivery_limit: datetime
+    """The owner delivers nothing that is due later, until it moves this limit."""
+    renewed_at: datetime
+    oldest_due: datetime | None
+    is_mine: bool
+    is_blocked: bool
+    """Too much is settled out of order: the lane delivers nothing new until its oldest message is settled."""
+    is_stopped: bool
+    is_reserved: bool
+    """A bulk job has reserved messages of the lane."""
+    is_retired: bool
+    waiting: int | None
+    in_flight: int | None
+    lease_left_s: float | None
+    progress: int
+    hidden: int
+    settled_out_of_order: int
+
+
+@dataclass(frozen=True, slots=True)
+class RepairProgress:
+    """How far repair of a queue is, by its own records."""
+
+    is_running: bool
+    passes: int
+    last_pass: datetime | None
+    checked_to: datetime | None
+    """Everything that was due earlier had its first check."""
+    overdue_since: datetime | None
+    """Since when the oldest missing check has been due. None: none is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """The exact figures of one queue; each live message is counted once."""
+
+    backlog: int
+    in_flight: int
+    delayed: int
+    oldest_due: datetime | None
+    lanes: tuple[LaneStatus, ...] = ()
+    complete: bool = True
+    """False: the queue holds more than one call counts."""
+    repair: RepairProgress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """The result of one pass of repair."""
+
+    outcome: PassEnd
+    checked: int
+    late: int
+    """Rows of messages that their lane had passed without delivering them."""
+    rewritten: int
+    waiting: int
+    lanes_retired: int
+    generations_left: tuple[int, ...]
+    overdue_since: datetime | None
+    waits_for_replicas_since: datetime | None
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSummary:
+    """The figures of one queue as its producers and workers last wrote them, a second or two ago."""
+
+    name: str
+    at: datetime
+    """When the figures were read."""
+    backlog: int | None
+    """None: the queue has no active worker."""
+    in_flight: int
+    oldest_due: datetime | None
+    rate_per_s: float
+    workers: int
+    lanes: int
+    blocked_lanes: int
+    last_put: datetime | None
+    next_due: datetime | None
+
+    @property
+    def oldest_age_s(self) -> float | None:
+        """For how long the oldest unsettled message has been due."""
+        return None if self.oldest_due is None else max(0.0, (self.at - self.oldest_due).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class CollectReport:
+    """The result of one pass of the collector over a counter."""
+
+    keys: int
+    shards: int
+    expired: int
+    collected: int
+    skipped: int
+    """Keys for which not all replicas answered."""
+    minutes_folded: int
+    full: bool
+    """The pass read every key."""
+    refused: str | None
+    waits: str | None
+    unreachable: bool
+    """The pass stopped early, since replicas are unavailable."""
+
+
+# ---- from the engine's values
+
+
+def _time_of(us: int | None) -> datetime | None:
+    return None if us is None else datetime_of(us)
+
+
+def _time_or_none(us: int) -> datetime | None:
+    """Engines write 0 where there is no time."""
+    return datetime_of(us) if us else None
+
+
+def build_peeked(peeked: Peeked) -> PeekedMessage:
+    """A peeked message of the engine."""
+    return PeekedMessage(
+        peeked.message_id,
+        peeked.payload,
+        peeked.attributes,
+        peeked.group,
+        datetime_of(peeked.due_us),
+        datetime_of(peeked.put_us),
+        peeked.attempt,
+        peeked.standing,
+        _time_or_none(peeked.hidden_until_us),
+    )
+
+
+def build_status(whereabouts: MessageLocation) -> MessageStatus:
+    """The place and the state of a message."""
+    return MessageStatus(
+        whereabouts.message_id,
+        whereabouts.fate,
+        whereabouts.places,
+        _time_or_none(whereabouts.due_us),
+        whereabouts.attempt,
+        _time_or_none(whereabouts.hidden_until_us),
+    )
+
+
+def build_reschedule_result(cancelled: Cancelled, new_id: str | None) -> RescheduleResult:
+    """An engine answers by two values."""
+    if cancelled is Cancelled.CANCELLED:
+        return RescheduleResult(RescheduleOutcome.MOVED, new_id)
+    outcome = RescheduleOutcome.TOO_LATE if new_id is None else RescheduleOutcome.MAYBE_TWICE
+    return RescheduleResult(outcome, new_id)
+
+
+def build_stats(stats: Stats) -> QueueStats:
+    """The figures of a queue with those of its lanes."""
+    return QueueStats(
+        stats.backlog,
+        stats.in_flight,
+        stats.delayed,
+        _time_of(stats.oldest_due_us),
+        tuple(map(_lane_status, stats.lanes)),
+        stats.complete,
+        None if stats.repair is None else _repair_status(stats.repair),
+    )
+
+
+def _lane_status(lane: LaneStats) -> LaneStatus:
+    return LaneStatus(
+        generation=lane.generation,
+        shard=lane.shard,
+        owner=lane.owner,
+        fencing_token=lane.epoch,
+        settled_to=datetime_of(lane.last_us),
+        delivery_limit=datetime_of(lane.reach_us),
+        renewed_at=datetime_of(lane.touched_us),
+        oldest_due=_time_of(lane.oldest_due_us),
+        is_mine=lane.is_mine,
+        is_blocked=lane.is_held,
+        is_stopped=lane.is_stopped,
+        is_reserved=lane.is_reserved,
+        is_retired=lane.is_retired,
+        waiting=lane.waiting,
+        in_flight=lane.in_flight,
+        lease_left_s=None if lane.lease_left_us is None else lane.lease_left_us / SECOND_US,
+        progress=lane.progress,
+        hidden=lane.hidden,
+        settled_out_of_order=lane.settled_above,
+    )
+
+
+def _repair_status(standing: RepairStanding) -> RepairProgress:
+    return RepairProgress(
+        standing.runs_now,
+        standing.passes,
+        _time_of(standing.last_pass_us),
+        _time_of(standing.checked_to_us),
+        _time_of(standing.owed_since_us),
+    )
+
+
+def build_repair_report(repaired: Repaired) -> RepairReport:
+    """One pass."""
+    return RepairReport(
+        outcome=repaired.end,
+        checked=repaired.checked,
+        late=repaired.late,
+        rewritten=repaired.put_again,
+        waiting=repaired.waiting,
+        lanes_retired=repaired.lanes_retired,
+        generations_left=repaired.generations_left,
+        overdue_since=_time_of(repaired.owed_us),
+        waits_for_replicas_since=_time_of(repaired.waits_for_all_us),
+        problems=repaired.problems,
+    )
+
+
+def build_summary(overview: QueueOverview) -> QueueSummary:
+    """One queue of the summary."""
+    figures = overview.figures
+    return QueueSummary(
+        name=overview.name,
+        at=datetime_of(overview.at_us),
+        backlog=figures.backlog,
+        in_flight=figures.in_flight,
+        oldest_due=_time_of(figures.oldest_us),
+        rate_per_s=figures.rate,
+        workers=figures.workers,
+        lanes=figures.lanes,
+        blocked_lanes=figures.held,
+        last_put=_time_of(figures.put_us),
+        next_due=_time_of(figures.next_due_us(overview.at_us)),
+    )
+
+
+def build_collect_report(report: PassReport) -> CollectReport:
+    """One pass of the collector."""
+    return CollectReport(
+        keys=report.keys,
+        shards=report.shards,
+        expired=report.expired,
+        collected=report.collected,
+        skipped=report.skipped,
+        minutes_folded=report.minutes,
+        full=report.full,
+        refused=report.refused,
+        waits=report.waits,
+        unreachable=report.unreachable,
+    )

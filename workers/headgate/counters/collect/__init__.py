@@ -1,0 +1,1 @@
+"""The collector of expired shards."""

@@ -1,0 +1,1 @@
+"""Settings and tables of counters, and their decisions."""

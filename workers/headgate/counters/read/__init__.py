@@ -1,0 +1,1 @@
+"""How a counter is read."""

@@ -1,0 +1,301 @@
+"""Values: all that counts of a key, merged. The prose is "Reading" in docs/internals/protocols/counters.md.
+
+A read of a key is one unpaged slice at LOCAL_QUORUM. If its bucket has updates with tokens that are not folded, those
+are read next, and then the slice again. It never writes, and knows neither updates nor the meaning of a state.
+
+Invariants: `folded` is trusted only if a read returned it that had ended before the dependent read started: a slice
+is not a snapshot, and one replica may return a fold whose shards another has not yet returned (attack B4). A minute's
+updates count by its shard where the slice shows one or the tally covers it, and by their rows elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.counters.model.decide_shards import KeyRows, bucket_of, rows_of_key, whole_keys
+from headgate.counters.model.decide_tokens import KEPT_US, MINUTE_US, Token, fold_end_us, fold_id, latest
+from headgate.counters.model.decide_windows import GrainWindow, decide_windows
+from headgate.counters.model.settings import CounterSettings
+from headgate.counters.types.contract import CounterType
+from headgate.engines.context import Host
+from headgate.errors import Unavailable
+from headgate.store.model.consistency import Consistency
+from headgate.store.model.statements import Select, Slice, SliceBound
+from headgate.store.model.types import Value
+
+PAGE_ROWS = 500
+WHOLE = ("key", "mutator", "state")
+"""All of a row. Every read of shards by more than one replica requests it: read repair repairs the requested columns,
+and nothing else. A read of ids alone would copy a batch's deletions to a replica, and not its tally."""
+MINUTES_AT_ONCE = 32
+"""Where more than that are not folded, their marks are read first."""
+READS_AT_ONCE = 32
+READ_US_MAX = KEPT_US // 2
+READS_TRIED_MAX = 3
+
+
+class ReadTooSlow(Unavailable):
+    """A read took too long: rows it needed may have been deleted meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyState:
+    """The counted part of a key, and the facts for the collector."""
+
+    state: Any
+    rows: KeyRows
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Which keys: one, or a stretch of them."""
+
+    key: str | None = None
+    after: str | None = None
+    up_to: str | None = None
+
+    def slice(self) -> Slice | None:
+        if self.after is None and self.up_to is None:
+            return None
+        lower = SliceBound(self.after, False) if self.after is not None else None
+        upper = SliceBound(self.up_to, True) if self.up_to is not None else None
+        return Slice("key", lower, upper)
+
+
+@dataclass(frozen=True, slots=True)
+class _SpanRows:
+    """The result of one slice: rows by key, and the static cells."""
+
+    rows: dict[str, list[tuple[bytes, bytes]]]
+    keys: list[str]
+    folded: int | None
+    tokened: int | None
+
+
+class Reader:
+    """The reading side of one counter in one process."""
+
+    def __init__(self, host: Host, settings: CounterSettings, kind: CounterType[Any, Any]) -> None:
+        self.host = host
+        self.settings = settings
+        self.kind = kind
+        self._folded: dict[int, int] = {}
+        """By bucket: the highest `folded` of all reads that have ended."""
+
+    def settings_changed(self, settings: CounterSettings) -> None:
+        """The result of a later read of the catalogue; fixed fields stay fixed."""
+        self.settings = settings
+
+    # ---- totals
+
+    async def read(self, key: str) -> KeyState:
+        """The whole value of one key."""
+        bucket = bucket_of(key, self.settings.buckets)
+        span_rows = await self._read_span(bucket, _Span(key=key))
+        rows, tokens = span_rows.get(key, (rows_of_key(()), ()))
+        return KeyState(self._merged([*rows.states(), *tokens]), rows)
+
+    async def pages(self, bucket: int) -> AsyncIterator[dict[str, KeyState]]:
+        """All keys of a bucket in their order, some at a time; each is read whole."""
+        after: str | None = None
+        while True:
+            page, after, more = await self._page(bucket, after)
+            yield {
+                key: KeyState(self._merged([*rows.states(), *tokens]), rows) for key, (rows, tokens) in page.items()
+            }
+            if not more:
+                return
+
+    def _merged(self, states: Iterable[bytes]) -> Any:
+        load = self.kind.load
+        return self.kind.merge_all([load(state) for state in states])
+
+    async def _page(
+        self, bucket: int, after: str | None
+    ) -> tuple[dict[str, tuple[KeyRows, Sequence[bytes]]], str | None, bool]:
+        """The next keys; one with more rows than a page is read by itself."""
+        known = self._folded.get(bucket)
+        first = await self._slice(bucket, _Span(after=after), limit=PAGE_ROWS)
+        last, more = whole_keys(first.keys, PAGE_ROWS)
+        if last is None and more:
+            last = first.keys[0]
+            return await self._read_span(bucket, _Span(key=last)), last, True
+        span = _Span(after=after, up_to=last if more else None)
+        whole = {key: rows for key, rows in first.rows.items() if last is not None and key <= last}
+        span_rows = await self._with_tokens(bucket, span, known, _SpanRows(whole, [], first.folded, first.tokened))
+        return span_rows, last, more
+
+    async def _read_span(self, bucket: int, span: _Span) -> dict[str, tuple[KeyRows, Sequence[bytes]]]:
+        known = self._folded.get(bucket)
+        return await self._with_tokens(bucket, span, known, await self._slice(bucket, span))
+
+    async def _with_tokens(
+        self, bucket: int, span: _Span, known: int | None, first: _SpanRows
+    ) -> dict[str, tuple[KeyRows, Sequence[bytes]]]:
+        """The counted part: the slice alone, where all updates with tokens are known to be in it."""
+        for _ in range(READS_TRIED_MAX):
+            folded = latest((known, first.folded))
+            if first.folded is not None:
+                self._folded[bucket] = max(first.folded, self._folded.get(bucket, first.folded))
+            if first.tokened is None or (known is not None and first.tokened <= known):
+                return {key: (rows_of_key(rows), ()) for key, rows in first.rows.items()}
+            began_us = self.host.now_us()
+            tokens = await self._read_tokens(bucket, span, folded, first.tokened)
+            second = await self._slice(bucket, span)
+            if self.host.now_us() - began_us < READ_US_MAX:
+                return _combined(second.rows, tokens)
+            known, first = folded, second
+        raise ReadTooSlow(tried=READS_TRIED_MAX)
+
+    async def _slice(self, bucket: int, span: _Span, limit: int | None = None) -> _SpanRows:
+        """Rows and static cells. A slice of keys without rows shows no static cells either: they are read
+        separately."""
+        partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
+        key = partition if span.key is None else {**partition, "key": span.key}
+        rows = await self.host.store.read(
+            Select(
+                self.settings.tables.shards,
+                key,
+                (*WHOLE, "folded", "tokened"),
+                within=span.slice(),
+                limit=limit,
+            )
+        )
+        cells: dict[str, list[tuple[bytes, bytes]]] = {}
+        keys = []
+        for row in rows:
+            if row.key is not None and row.state is not None:
+                cells.setdefault(row.key, []).append((row.mutator, row.state))
+                keys.append(row.key)
+        if rows:
+            return _SpanRows(cells, keys, rows[0].folded, rows[0].tokened)
+        folded, tokened = await self.read_marks(bucket)
+        return _SpanRows(cells, keys, folded, tokened)
+
+    async def read_marks(self, bucket: int) -> tuple[int | None, int | None]:
+        """`folded` and `tokened` of a bucket."""
+        partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
+        rows = await self.host.store.read(
+            Select(self.settings.tables.shards, partition, (*WHOLE, "folded", "tokened"), limit=1)
+        )
+        return (rows[0].folded, rows[0].tokened) if rows else (None, None)
+
+    # ---- updates with tokens
+
+    async def _read_tokens(
+        self, bucket: int, span: _Span, folded: int | None, tokened: int
+    ) -> dict[int, list[tuple[str, bytes]]]:
+        """By minute, the updates that may not be folded: key and state, in the order of tokens."""
+        token_rows = await self._read_token_rows(bucket, span, await self._minutes(bucket, folded, tokened))
+        return {minute: [(key, state) for key, _, state in rows] for minute, rows in token_rows.items()}
+
+    async def _minutes(self, bucket: int, folded: int | None, tokened: int) -> list[int]:
+        if folded is not None and tokened - folded <= MINUTES_AT_ONCE:
+            return list(range(folded + 1, tokened + 1))
+        partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
+        lower = SliceBound(folded, False) if folded is not None else None
+        within = Slice("minute", lower, SliceBound(tokened, True))
+        rows = await self.host.store.read(Select(self.settings.tables.minutes, partition, ("minute",), within=within))
+        return [row.minute for row in rows]
+
+    async def _read_token_rows(
+        self, bucket: int, span: _Span, minutes: Sequence[int]
+    ) -> dict[int, list[tuple[str, str, bytes]]]:
+        token_rows: dict[int, list[tuple[str, str, bytes]]] = {}
+        for first in range(0, len(minutes), READS_AT_ONCE):
+            some = minutes[first : first + READS_AT_ONCE]
+            answers = await asyncio.gather(*(self._read_minute(bucket, minute, span) for minute in some))
+            token_rows.update(zip(some, answers, strict=True))
+        return token_rows
+
+    async def _read_minute(self, bucket: int, minute: int, span: _Span) -> list[tuple[str, str, bytes]]:
+        place: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket, "minute": minute}
+        key = place if span.key is None else {**place, "key": span.key}
+        select = Select(self.settings.tables.tokens, key, ("key", "token", "state"), within=span.slice())
+        return [(row.key, row.token, row.state) for row in await self.host.store.read(select)]
+
+    # ---- windows
+
+    async def read_between(self, key: str, from_us: int, to_us: int) -> Any:
+        """The updates of a key counted in [from, to), which begins and ends at whole windows of the finest grain."""
+        windows = decide_windows(from_us, to_us, self.settings.grains_us)
+        bucket = bucket_of(key, self.settings.buckets)
+        known = self._folded.get(bucket)
+        folded, tokened = await self.read_marks(bucket)
+        tokens: dict[int, list[tuple[str, bytes]]] = {}
+        if tokened is not None and (known is None or tokened > known):
+            began_us = self.host.now_us()
+            minutes = [
+                minute
+                for minute in await self._minutes(bucket, latest((known, folded)), tokened)
+                if from_us - MINUTE_US < minute * MINUTE_US < to_us
+            ]
+            rows = await self._read_token_rows(bucket, _Span(key=key), minutes)
+            if self.host.now_us() - began_us >= READ_US_MAX:
+                raise ReadTooSlow(tried=1)
+            tokens = {
+                minute: [(token, state) for _, token, state in token_rows] for minute, token_rows in rows.items()
+            }
+        states: list[bytes] = []
+        for first in range(0, len(windows), READS_AT_ONCE):
+            some = windows[first : first + READS_AT_ONCE]
+            for token_rows in await asyncio.gather(*(self._read_window(bucket, key, each, tokens) for each in some)):
+                states += token_rows
+        return self._merged(states)
+
+    async def _read_window(
+        self, bucket: int, key: str, window: GrainWindow, tokens: Mapping[int, Sequence[tuple[str, bytes]]]
+    ) -> list[bytes]:
+        """Its shards, and the updates with tokens that it holds and no shard does yet."""
+        place: dict[str, Value] = {
+            "counter": self.settings.counter,
+            "grain": window.grain_us,
+            "start": window.start_us,
+            "bucket": bucket,
+            "key": key,
+        }
+        rows = await self.host.store.read(Select(self.settings.tables.windows, place, ("mutator", "state")))
+        there = {row.mutator for row in rows}
+        states = [row.state for row in rows]
+        for minute, token_states in tokens.items():
+            if fold_id(minute) not in there:
+                states += [
+                    state
+                    for token, state in token_states
+                    if window.start_us <= Token.parse(token).time_us < window.end_us
+                ]
+        return states
+
+    # ---- for folding and collecting
+
+    async def read_whole(self, bucket: int, key: str, limit: int) -> tuple[KeyRows, int | None]:
+        """All rows of a key (the oldest, past a limit) at ALL, sent once: a read that decides. And `tokened`."""
+        whole: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket, "key": key}
+        select = Select(
+            self.settings.tables.shards,
+            whole,
+            ("mutator", "state", "tokened"),
+            limit=limit,
+            consistency=Consistency.ALL,
+        )
+        answer = await self.host.store.attempt(select, self.host.store.attempt_s)
+        tokened = answer.rows[0].tokened if answer.rows else None
+        return rows_of_key((row.mutator, row.state) for row in answer.rows if row.state is not None), tokened
+
+
+def _combined(
+    rows: Mapping[str, Sequence[tuple[bytes, bytes]]], tokens: Mapping[int, Sequence[tuple[str, bytes]]]
+) -> dict[str, tuple[KeyRows, Sequence[bytes]]]:
+    """The slice, and the minutes that it does not show as their shard."""
+    whole = {key: rows_of_key(key_rows) for key, key_rows in rows.items()}
+    token_states: dict[str, list[bytes]] = {}
+    for minute, key_rows in tokens.items():
+        end_us, mutator = fold_end_us(minute), fold_id(minute)
+        for key, state in key_rows:
+            there = whole.get(key)
+            if there is None or not there.covers(end_us, mutator):
+                token_states.setdefault(key, []).append(state)
+    keys = sorted({*whole, *token_states}, key=str.encode)
+    return {key: (whole.get(key) or rows_of_key(()), token_states.get(key, ())) for key in keys}

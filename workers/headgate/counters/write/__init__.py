@@ -1,0 +1,1 @@
+"""Mutators: how updates are written."""

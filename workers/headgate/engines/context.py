@@ -1,0 +1,33 @@
+"""The environment of an engine in a process: a store, a trusted clock, and randomness.
+
+Everything that depends on time or randomness comes from it, so that an engine runs in the simulated world as it does
+on a machine. Sleeping is the event loop's, which is virtual in a simulation too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from uuid import UUID
+
+from headgate.engines.lanes.read_budget import ReadBudget
+from headgate.store.model.positions import Positions
+from headgate.store.store import Store
+
+
+@dataclass(frozen=True)
+class Host:
+    """One process, as engines see it."""
+
+    name: str
+    store: Store
+    now_us: Callable[[], int]
+    """Microseconds since 1970, never backwards; raises when the clock is out of its bound (rule R1)."""
+    uuid: Callable[[], UUID]
+    rng: Random
+    positions: Positions
+    last_expiry_s: int
+    """The last second at which the server can let a cell expire (layout.py)."""
+    read_budget: ReadBudget = field(default_factory=ReadBudget)
+    """Shared by all lanes of the process, whatever their queue."""

@@ -1,0 +1,1 @@
+"""Lease, dispatcher, delivery state and settle log of one lane; they know no engine."""

@@ -1,0 +1,1 @@
+"""How members share the lanes of a queue."""

@@ -1,0 +1,1 @@
+"""What people and the operator see of a timeline."""

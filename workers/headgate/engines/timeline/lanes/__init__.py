@@ -1,0 +1,1 @@
+"""How lanes of a timeline are taken, held, handed over and retired."""

@@ -1,0 +1,88 @@
+"""The reports to the summary about the lanes of a timeline queue: the state of an owned lane, and the due time of the
+queue's next message. The prose is docs/internals/protocols/summary.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from headgate.engines.context import Host
+from headgate.engines.lanes.dispatcher import Dispatcher
+from headgate.engines.summary.decide_figures import LaneStand
+from headgate.engines.timeline.lanes.lane_taking import LaneName
+from headgate.engines.timeline.model.layout import LATER_SUBS_FROM
+from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
+from headgate.engines.timeline.read.part_list import parts_from
+from headgate.store.model.positions import last_at, position_at, time_us_of
+from headgate.store.model.statements import Select, Slice, SliceBound
+from headgate.store.model.types import Value
+
+PARTS_MAX = 32
+"""The number of indexed parts that are inspected; if all their messages are cancelled, the next part counts
+unread."""
+KEYS_MAX = 64
+UNREAD_AFTER_US = 5_000_000
+"""A lane that is read only up to this long ago is not read up to now."""
+SHARD_BITS = 32
+
+
+def lane_status(name: LaneName, dispatcher: Dispatcher, now_us: int) -> LaneStand:
+    """The state of an owned lane, from its books."""
+    delivery_state = dispatcher.delivery_state
+    hidden = delivery_state.in_flight + delivery_state.hidden_at(now_us)
+    lowest = delivery_state.lowest_unsettled
+    read_us = dispatcher.position.last if delivery_state.horizon is None else delivery_state.horizon
+    at_head = dispatcher.position.at_head and now_us - _time_us(read_us) < UNREAD_AFTER_US
+    return LaneStand(
+        number=name[0] << SHARD_BITS | name[1],
+        waiting=max(0, delivery_state.unsettled - hidden),
+        in_flight=hidden,
+        oldest_us=None if lowest is None else _time_us(lowest.order),
+        answered=dispatcher.answered,
+        is_held=delivery_state.is_held(),
+        is_unread=not at_head,
+    )
+
+
+async def next_due_us(host: Host, settings: TimelineSettings) -> int | None:
+    """When the next message of the queue is due, from the index and the keys of its parts; None: there is none."""
+    now_us = host.now_us()
+    due_times = [await _next_of(host, settings, each, now_us) for each in settings.generations]
+    return min((each for each in due_times if each is not None), default=None)
+
+
+async def _next_of(host: Host, settings: TimelineSettings, generation: GenerationSettings, now_us: int) -> int | None:
+    parts_read = 0
+    async for part, subs in parts_from(host, settings, generation.number, now_us // settings.part_us):
+        if parts_read >= PARTS_MAX:
+            return part * settings.part_us
+        parts_read += 1
+        reads = [
+            _first_of(
+                host, settings, {"generation": generation.number, "part": part, "sub": sub, "shard": shard}, now_us
+            )
+            for sub in {0, *subs}
+            for shard in range(generation.shards)
+        ]
+        due_times = [due_us for due_us in await asyncio.gather(*reads) if due_us is not None]
+        if due_times:
+            return min(due_times)
+    return None
+
+
+async def _first_of(host: Host, settings: TimelineSettings, place: dict[str, Value], now_us: int) -> int | None:
+    """The first live row beyond now."""
+    sub = place["sub"]
+    table = settings.tables.later if isinstance(sub, int) and sub >= LATER_SUBS_FROM else settings.tables.work
+    key: dict[str, Value] = {"queue": settings.queue, **place}
+    within = Slice("due", SliceBound(last_at(now_us), False), None)
+    columns = ("due", "cancelled", "moved")
+    rows = await host.store.read(Select(table, key, columns, within=within, limit=KEYS_MAX))
+    live = [row.due for row in rows if row.cancelled is None and row.moved is None]
+    if live:
+        return time_us_of(live[0])
+    return time_us_of(rows[-1].due) if len(rows) == KEYS_MAX else None
+
+
+def _time_us(order: int) -> int:
+    return time_us_of(position_at(order))

@@ -1,0 +1,1 @@
+"""Settings, tables, rows and partitions of a timeline."""

@@ -1,0 +1,142 @@
+"""One producer's writes into each part: its current sub, its index rows, and its counts.
+
+It does no I/O: it returns the rows to write. The prose is "Put" in docs/internals/protocols/timeline.md.
+
+Invariants: an index row counts as written only once its write was acknowledged, and only for the memory in which that
+write started: a write under way at a reset does not count (attack A13). A writer's count of a part never decreases: a
+part that was evicted and comes again is counted under another writer's uuid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, SUBS_MAX
+
+SUB_ROWS_MAX = 100_000
+SUB_BYTES_MAX = 256 * 1024 * 1024
+"""Both of one producer alone, over all shards (attack E5)."""
+PARTS_MAX = 20_000
+INDEXED_MAX = 100_000
+
+
+class IndexKey(NamedTuple):
+    """One row of the index."""
+
+    generation: int
+    part: int
+    sub: int
+
+
+@dataclass(slots=True)
+class Count:
+    """This producer's acknowledged puts in one part."""
+
+    generation: int
+    part: int
+    writer: UUID
+    messages: int = 0
+    size_bytes: int = 0
+    sent_us: int = 0
+    """The send time of the latest of them: a purge from then on covers the whole part."""
+    changed: bool = False
+
+
+@dataclass(slots=True)
+class _Part:
+    count: Count
+    sub: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+
+
+class OwnParts:
+    """The parts that one producer has written to, the newest ones; an older one starts again."""
+
+    def __init__(self, uuid: Callable[[], UUID]) -> None:
+        self._uuid = uuid
+        self._parts: dict[tuple[int, int, bool], _Part] = {}
+        self._changed: dict[tuple[int, int, UUID], Count] = {}
+        self._indexed: set[IndexKey] = set()
+
+    def sub_for(self, generation: int, part: int, *, later: bool, size_bytes: int) -> int:
+        """The sub for one more row of this size."""
+        mine = self._of(generation, part, later)
+        if mine.rows >= SUB_ROWS_MAX or (mine.rows and mine.size_bytes + size_bytes > SUB_BYTES_MAX):
+            mine.sub = min(mine.sub + 1, SUBS_MAX - 1)
+            mine.rows = mine.size_bytes = 0
+        mine.rows += 1
+        mine.size_bytes += size_bytes
+        return mine.sub + (LATER_SUBS_FROM if later else 0)
+
+    def sub_for_all(self, generation: int, part: int, *, later: bool, rows: int, size_bytes: int) -> int | None:
+        """The sub for this many rows of this total size; None if no single sub has room for all of them."""
+        mine = self._of(generation, part, later)
+        if mine.rows + rows > SUB_ROWS_MAX or mine.size_bytes + size_bytes > SUB_BYTES_MAX:
+            return None
+        mine.rows += rows
+        mine.size_bytes += size_bytes
+        return mine.sub + (LATER_SUBS_FROM if later else 0)
+
+    def acknowledged(
+        self, generation: int, part: int, *, later: bool, messages: int, size_bytes: int, sent_us: int = 0
+    ) -> None:
+        """Count messages that are durable."""
+        count = self._of(generation, part, later).count
+        count.sent_us = max(count.sent_us, sent_us)
+        count.messages += messages
+        count.size_bytes += size_bytes
+        if not count.changed:
+            count.changed = True
+            self._changed[generation, part, count.writer] = count
+
+    def take_changed(self, most: int) -> list[Count]:
+        """Counts to write, the longest changed first; the caller writes them, or returns them."""
+        taken = []
+        for key in list(self._changed)[:most]:
+            count = self._changed.pop(key)
+            count.changed = False
+            taken.append(count)
+        return taken
+
+    def give_back(self, counts: Iterable[Count]) -> None:
+        """They could not be written."""
+        for count in counts:
+            count.changed = True
+            self._changed[count.generation, count.part, count.writer] = count
+
+    @property
+    def changed(self) -> int:
+        """How many counts have to be written."""
+        return len(self._changed)
+
+    # ---- the index
+
+    @property
+    def indexed(self) -> set[IndexKey]:
+        """The index rows known to be durable: the current memory. A writer keeps a reference to this very set and
+        adds to it, so that an answer from before a change does not count after it."""
+        return self._indexed
+
+    def forget_index(self) -> None:
+        """The catalogue changed: believe in no index row made before."""
+        self._indexed = set()
+
+    def not_indexed(self, rows: Iterable[IndexKey]) -> Iterator[IndexKey]:
+        """Those of which no index row is known to be durable."""
+        if len(self._indexed) > INDEXED_MAX:
+            self.forget_index()
+        indexed = self._indexed
+        return (key for key in dict.fromkeys(rows) if key not in indexed)
+
+    def _of(self, generation: int, part: int, later: bool) -> _Part:
+        key = (generation, part, later)
+        mine = self._parts.get(key)
+        if mine is None:
+            if len(self._parts) >= PARTS_MAX:
+                del self._parts[next(iter(self._parts))]
+            mine = self._parts[key] = _Part(Count(generation, part, self._uuid()))
+        return mine

@@ -1,0 +1,1 @@
+"""How messages are put: group commit, acknowledgement, idempotency keys, cancellation."""

@@ -1,0 +1,339 @@
+"""Messages with a once key: within onceWindow the same key, from any process, creates one message. The prose and its
+argument are "Once" in docs/internals/protocols/timeline.md; decisions are decide_once.py.
+
+An LWT claims a place for the key, then the message is written to it as a copy, then that is noted. A process that
+finds a claim without the note finishes it first: the same row at the same place, or a restamped row that names it.
+
+Invariants: nothing is answered before a row of the claim is durable, in time for its reader; all rows of one claim
+are at its place or name it; the note never outlives the claim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.engines.contract import NewMessage
+from headgate.engines.timeline.model.decide_flush import generation_at
+from headgate.engines.timeline.model.layout import SECOND_US, MessagePlace, id_text
+from headgate.engines.timeline.model.row_writes import id_alone
+from headgate.engines.timeline.put.decide_lag import LatencyWindow
+from headgate.engines.timeline.put.decide_once import (
+    Claim,
+    ClaimedKey,
+    ClaimStatus,
+    Finish,
+    chunks,
+    decide_finish,
+    slot_of,
+    sort_standings,
+)
+from headgate.engines.timeline.put.producer import Producer, attribute_bytes
+from headgate.engines.timeline.put.row_sender import Copy
+from headgate.errors import HeadgateError, InvalidRequest, Unavailable
+from headgate.store.model.positions import time_us_of
+from headgate.store.model.rows import Row
+from headgate.store.model.statements import Batch, BatchIf, InsertIfAbsent, Select, Update, UpdateIf, is_
+from headgate.store.store import Outcome, OutcomeUnknown
+
+CLAIMED_AT_ONCE_MAX = 200
+SLOTS_AT_ONCE_MAX = 16
+ROUNDS_MAX = 100
+SCOPE_KEYS_MAX = 10_000
+CLAIM_US_MIN = 100_000
+"""The assumed duration of claims before the first was measured."""
+CLAIM_US_MAX = SECOND_US
+"""A claim that takes longer costs a restamped row, not a delay of every other message."""
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """One key of a put: its first message, and the places that it may go to."""
+
+    key: bytes
+    slot: bytes
+    message: NewMessage
+    place: MessagePlace
+    proposal: Claim
+    """Of that place."""
+    message_id: str = ""
+
+
+class OncePuts:
+    """The once keys of one queue in one process."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._sender = producer.sender
+        self._host = producer.sender.host
+        self._claims = LatencyWindow()
+
+    async def put(self, messages: Sequence[NewMessage]) -> list[str]:
+        """The ids of messages that all have a once key; the first id, for a taken key. Durable by then."""
+        groups = [message.group.encode() for message in messages if message.group is not None]
+        _check_scopes(messages)
+        await self._producer.take_turns(groups)
+        try:
+            wanted = self._propose(messages)
+            by_slot: dict[bytes, list[_Wanted]] = {}
+            for one in wanted.values():
+                by_slot.setdefault(one.slot, []).append(one)
+            await _all_of([self._put_slot(of_slot) for of_slot in by_slot.values()], SLOTS_AT_ONCE_MAX)
+        finally:
+            self._producer.give_turns_back(groups)
+        return [wanted[_key(message)].message_id for message in messages]
+
+    def _propose(self, messages: Sequence[NewMessage]) -> dict[tuple[bytes, bytes], _Wanted]:
+        """A place for each key, chosen before anything is claimed. A key that comes twice is one message. Keys
+        claimed together get adjacent places, unless their groups require otherwise: they are one write then."""
+        sender = self._sender
+        delay_us = sender.settings.delay_us
+        extra_us = min(max(CLAIM_US_MIN, 2 * self._claims.p99_us()), CLAIM_US_MAX)
+        now_us = sender.now_fresh_us()
+        ends_us = now_us + self._window_s() * SECOND_US
+        wanted: dict[tuple[bytes, bytes], _Wanted] = {}
+        turns: dict[tuple[bytes, int], int] = {}
+        of_slot: Counter[bytes] = Counter()
+        for message in messages:
+            slot, key = _key(message)
+            if (slot, key) in wanted:
+                continue
+            together = slot, of_slot[slot] // CLAIMED_AT_ONCE_MAX
+            of_slot[slot] += 1
+            if together not in turns:
+                turns[together] = sender.next_turn()
+            place = sender.fix_place(
+                now_us + delay_us if message.due_us is None else message.due_us,
+                group=None if message.group is None else message.group.encode(),
+                extra_us=extra_us,
+                size_bytes=len(message.payload),
+                now_us=now_us,
+                turn=turns[together],
+            )
+            wanted[slot, key] = _Wanted(key, slot, message, place, Claim(place.to_bytes(), now_us, ends_us))
+        return wanted
+
+    def _window_s(self) -> int:
+        return max(1, self._sender.settings.once_window_us // SECOND_US)
+
+    # ---- one slot
+
+    async def _put_slot(self, wanted: Sequence[_Wanted]) -> None:
+        by_key = {one.key: one for one in wanted}
+        for keys in chunks(list(by_key), CLAIMED_AT_ONCE_MAX):
+            await self._put_keys([by_key[key] for key in keys])
+
+    async def _put_keys(self, wanted: Sequence[_Wanted]) -> None:
+        mine, taken = await self._claim(wanted)
+        for one, claimed in taken:
+            one.message_id = id_text(Claim.from_bytes(claimed.claim).place)
+        if mine:
+            await self._write([(one, one.proposal) for one in mine])
+            for one in mine:
+                one.message_id = _id_of(one.place)
+        unfinished = [(one, Claim.from_bytes(claimed.claim)) for one, claimed in taken if not claimed.written]
+        if unfinished:
+            await self._finish(unfinished)
+
+    async def _claim(self, wanted: Sequence[_Wanted]) -> tuple[list[_Wanted], list[tuple[_Wanted, ClaimedKey]]]:
+        """Claim keys of one slot: which are ours by now, and which are another process's. Each rejection names at
+        least one existing key, so that the others need fewer keys each time."""
+        left = {one.key: one for one in wanted}
+        mine: list[_Wanted] = []
+        taken: list[tuple[_Wanted, ClaimedKey]] = []
+        for _ in range(ROUNDS_MAX):
+            if not left:
+                return mine, taken
+            outcome = await self._claim_all(list(left.values()))
+            if outcome.applied:
+                mine += left.values()
+                return mine, taken
+            claimed = _claimed_keys_of(outcome.rows)
+            standings = sort_standings({key: one.proposal.to_bytes() for key, one in left.items()}, claimed)
+            mine += [left.pop(key) for key in standings[ClaimStatus.MINE]]
+            for key in (*standings[ClaimStatus.WRITTEN], *standings[ClaimStatus.UNFINISHED]):
+                taken.append((left.pop(key), claimed[key]))
+        if left:
+            raise Unavailable("Once keys could not be claimed because of contention", keys=len(left))
+        return mine, taken
+
+    async def _claim_all(self, wanted: Sequence[_Wanted]) -> Outcome:
+        sent_us = self._host.now_us()
+        attempt = self._host.uuid()
+        outcome = await self._host.store.decide(
+            BatchIf(
+                [
+                    InsertIfAbsent(
+                        self._sender.settings.tables.once,
+                        {**self._key_of(one), "place": one.proposal.to_bytes()},
+                        attempt=attempt,
+                        ttl_s=self._window_s(),
+                    )
+                    for one in wanted
+                ]
+            )
+        )
+        now_us = self._host.now_us()
+        self._claims.add(now_us - sent_us, now_us)
+        return outcome
+
+    def _key_of(self, one: _Wanted) -> dict[str, Any]:
+        return {"queue": self._sender.settings.queue, "slot": one.slot, "key": one.key}
+
+    # ---- writing
+
+    async def _write(self, claims: Sequence[tuple[_Wanted, Claim]], *, counted: bool = True) -> None:
+        """Make the messages of claims durable, each at its place or in a restamped row that names it; then note it. A
+        process that finishes another's claim does not count them: the other does, or has."""
+        copies = [self._copy(one, claim) for one, claim in claims]
+        await self._sender.write_copies(copies, late_is_repaired=False, counted=counted)
+        await self._note_written(claims)
+
+    def _copy(self, one: _Wanted, claim: Claim) -> tuple[MessagePlace, Copy]:
+        """All of it follows from the message and the claim: every writer writes the same. It is due at the claim's
+        time, also where another put of the key, for a later time, finishes it."""
+        message = one.message
+        place = one.place if claim is one.proposal else MessagePlace.from_bytes(claim.place)
+        asked_us = claim.claimed_us if message.due_us is None else message.due_us
+        return place, Copy(
+            payload=message.payload,
+            message_id=claim.place,
+            put_us=claim.claimed_us,
+            due_us=min(asked_us, time_us_of(place.row.due)),
+            attributes=attribute_bytes(message.attributes),
+            group=None if message.group is None else message.group.encode(),
+        )
+
+    async def _note_written(self, claims: Sequence[tuple[_Wanted, Claim]]) -> None:
+        """That they are written saves the next put of the same key some work; nothing depends on it."""
+        notes = []
+        settings = self._sender.settings
+        try:
+            now_us = self._host.now_us()
+            for one, claim in claims:
+                ttl_s = claim.written_ttl_s(now_us, settings.skew_us)
+                if ttl_s >= 1:
+                    to = {"written": now_us}
+                    notes.append(
+                        Update(settings.tables.once, self._key_of(one), to, timestamp_us=now_us, ttl_s=ttl_s)
+                    )
+            if notes:
+                await self._host.store.write(notes[0] if len(notes) == 1 else Batch(notes))
+        except HeadgateError:
+            return  # without the note the next put of the key finishes it once more, and finds it done
+
+    # ---- finishing others' claims
+
+    async def _finish(self, unfinished: Sequence[tuple[_Wanted, Claim]]) -> None:
+        settings = self._sender.settings
+        now_us = self._sender.now_fresh_us()
+        at_place = []
+        for one, claim in unfinished:
+            place = MessagePlace.from_bytes(claim.place)
+            ready_us = self._sender.ready_us(now_us)
+            how = decide_finish(
+                due_us=time_us_of(place.row.due),
+                now_us=now_us,
+                retention_us=settings.retention_us,
+                place_is_owned=self._owns(place.row.generation, time_us_of(place.row.due)),
+                restamp_is_owned=self._owns(place.row.generation, ready_us),
+                margin_us=settings.skew_us,
+            )
+            if how is Finish.AT_ITS_PLACE:
+                at_place.append((one, claim))
+            else:
+                await self._finish_by_reading(one, claim, place)
+        if at_place:
+            await self._write(at_place, counted=False)
+
+    def _owns(self, generation: int, due_us: int) -> bool:
+        return generation_at(self._sender.settings.generations, due_us).number == generation
+
+    async def _finish_by_reading(self, one: _Wanted, claim: Claim, place: MessagePlace) -> None:
+        """No lane can distinguish a restamped row from the original any more. An existing row is durable: the reader
+        has it, or repair will. Otherwise the key is claimed again, unless another process has done so."""
+        if await self._is_there(place):
+            await self._note_written([(one, claim)])
+            return
+        statement = UpdateIf(
+            self._sender.settings.tables.once,
+            self._key_of(one),
+            {"place": one.proposal.to_bytes()},
+            is_("place", claim.to_bytes()),
+            attempt=self._host.uuid(),
+            ttl_s=self._window_s(),
+        )
+        outcome = await self._host.store.decide(statement)
+        if not outcome.applied:
+            raise OutcomeUnknown("Another process is claiming the once key", remedy="try again", key=one.key.decode())
+        await self._write([(one, one.proposal)])
+        one.message_id = _id_of(one.place)
+
+    async def _is_there(self, place: MessagePlace) -> bool:
+        settings = self._sender.settings
+        row = place.row
+        rows = await self._host.store.read(
+            Select(
+                settings.tables.later if row.lies_later else settings.tables.work,
+                {
+                    "queue": settings.queue,
+                    "generation": row.generation,
+                    "part": row.part(settings.part_us),
+                    "sub": row.sub,
+                    "shard": row.shard,
+                    "due": row.due,
+                },
+                ("run",),
+            )
+        )
+        return any(row.run is not None for row in rows)
+
+
+def _key(message: NewMessage) -> tuple[bytes, bytes]:
+    if message.once is None:
+        raise InvalidRequest("A message without a once key is among messages with one")
+    key = message.once.encode()
+    return slot_of(key, None if message.once_scope is None else message.once_scope.encode()), key
+
+
+def _id_of(place: MessagePlace) -> str:
+    row = place.row
+    return id_alone(row.generation, row.shard, row.sub, row.due)
+
+
+def _check_scopes(messages: Sequence[NewMessage]) -> None:
+    """A scope is one partition, and claims in it are one Paxos key: it has to stay small."""
+    keys: dict[str, set[str | None]] = {}
+    for message in messages:
+        if message.once_scope is not None:
+            keys.setdefault(message.once_scope, set()).add(message.once)
+    for scope, of_scope in keys.items():
+        if len(of_scope) > SCOPE_KEYS_MAX:
+            raise InvalidRequest(
+                "Too many once keys in one scope", remedy="use one scope per task", scope=scope, keys=len(of_scope)
+            )
+
+
+def _claimed_keys_of(rows: Iterable[Row]) -> dict[bytes, ClaimedKey]:
+    """The keys that a rejection shows. A row whose claim has just expired shows no place: it counts as free."""
+    return {row.key: ClaimedKey(row.place, row.written is not None) for row in rows if row.place is not None}
+
+
+async def _all_of(works: Sequence[Any], at_once: int) -> None:
+    """All of them, some at a time; the first error after all have ended, so that no task continues unnoticed."""
+    gate = asyncio.Semaphore(at_once)
+
+    async def through(work: Any) -> None:
+        async with gate:
+            await work
+
+    if len(works) == 1:
+        await works[0]
+        return
+    ended = await asyncio.gather(*[through(work) for work in works], return_exceptions=True)
+    for error in ended:
+        if isinstance(error, BaseException):
+            raise error

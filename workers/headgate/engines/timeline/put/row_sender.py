@@ -1,0 +1,477 @@
+"""Sends rows of a timeline queue until the outcome of each is known: written, restamped, or abandoned. The prose is
+"Put" and "Copies" in docs/internals/protocols/timeline.md; the decisions are decide_ack.py and decide_lag.py.
+
+It does not know the callers that wait for a row, nor the origin of rows: `put/producer.py`, `put/once.py` and the
+dispatcher's copies all send through it. One sender for each process and queue, since restamps, the lag and the index
+are kept for all.
+
+Invariants: a row is acknowledged only when its index row is durable too, before its due time less the clock
+difference, and by valid knowledge of the generations; a restamped row has the ids and the name of its original; at
+most `RESTAMPS_MAX` restamps are in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headgate.engines.context import Host
+from headgate.engines.packed_row import PackedRun
+from headgate.engines.summary.marks import Marks
+from headgate.engines.timeline.model.decide_flush import (
+    ROW_BYTES_MAX,
+    WRITE_ROWS_MAX,
+    PendingMessage,
+    generation_at,
+    shard_of_group,
+    share_writes,
+)
+from headgate.engines.timeline.model.layout import DAYS, SECOND_US, MessagePlace, RowPlace, day_of
+from headgate.engines.timeline.model.partitions import IndexKey, OwnParts
+from headgate.engines.timeline.model.row import (
+    RowPartition,
+    StampedRow,
+    StampTerms,
+    index_key_of,
+    one_write,
+    stamped,
+    stamped_alone,
+)
+from headgate.engines.timeline.model.row_writes import day_statement, index_statement
+from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.timeline.put.decide_ack import (
+    KnownGenerations,
+    WriteAnswer,
+    WriteOutcome,
+    all_acknowledged,
+    decide_write_outcome,
+    may_restamp,
+    with_tail,
+)
+from headgate.engines.timeline.put.decide_lag import Lag
+from headgate.engines.timeline.put.pending_write import PendingWrite, sent_of
+from headgate.engines.timeline.put.put_counts import PutCounts
+from headgate.errors import HeadgateError, Unavailable
+from headgate.store.catalogue.decide_generation import knowledge
+from headgate.store.model.statements import Insert, Write
+from headgate.store.store import OutcomeUnknown
+
+RESTAMPS_MAX = 2
+WINDOW_US_MIN = 1_000
+
+
+class CatalogueStale(Unavailable):
+    """The catalogue was not read recently enough to know the queue's generations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A message that has a place already: a retry, a dead letter, a row that repair moves, a once key's message.
+
+    `put_us` is the time of its first put, and the timestamp of its row: every writer of the copy writes the same.
+    """
+
+    payload: bytes
+    message_id: bytes
+    put_us: int
+    due_us: int
+    attributes: bytes = b""
+    group: bytes | None = None
+    attempt: int = 0
+
+    def run(self, place: MessagePlace) -> PackedRun:
+        """As a row of its own."""
+        return PackedRun(
+            due_us=[self.due_us],
+            put_us=[self.put_us],
+            payload=[self.payload],
+            attempt=[self.attempt] if self.attempt else None,
+            attributes=[self.attributes] if self.attributes else None,
+            group=[self.group] if self.group is not None else None,
+            message_id=None if self.message_id == place.to_bytes() else [self.message_id],
+        )
+
+
+class Sender:
+    """The sending side of one queue in one process."""
+
+    def __init__(self, host: Host, settings: TimelineSettings, *, read_us: int, summary: Host | None = None) -> None:
+        self.host = host
+        self.settings = settings
+        self.known = KnownGenerations(settings.generations, knowledge(read_us))
+        self.lag = Lag(settings.safety_lag_us, settings.skew_us, read_us)
+        self.parts = OwnParts(host.uuid)
+        self.marks: Marks | None = None
+        if summary is not None:
+            kept = lambda: self.settings.retention_us  # noqa: E731 - the values in force by then
+            self.marks = Marks(summary, settings.queue, part_us=settings.part_us, retention_us=kept)
+        self._counts = PutCounts(host, self.parts, lambda: self.settings, self.marks)
+        self._turn = host.rng.randrange(1 << 16)
+        self._ready_us = 0
+        self._restamps = asyncio.Semaphore(RESTAMPS_MAX)
+        self._indexing: dict[IndexKey, asyncio.Task[bool]] = {}
+
+    def settings_changed(self, settings: TimelineSettings, *, read_us: int) -> None:
+        """The result of a read of the catalogue, and the start of that read. Called at every read: it keeps knowledge
+        current. After a change, no earlier index row counts as written."""
+        if settings != self.settings:
+            self.settings = settings
+            self.lag.set_terms(settings.safety_lag_us, settings.skew_us)
+            self.parts.forget_index()
+            self._indexing = {}
+        if read_us >= self.known.promise.sent_us:
+            self.known = KnownGenerations(settings.generations, knowledge(read_us))
+
+    # ---- stamping
+
+    def next_turn(self) -> int:
+        """The shard in turn."""
+        self._turn += 1
+        return self._turn
+
+    def now_fresh_us(self) -> int:
+        """The time, if anything may be stamped now."""
+        now_us = self.host.now_us()
+        if not self.known.holds(now_us):
+            raise CatalogueStale(queue=self.settings.name, remedy="try again; check that the catalogue is readable")
+        return now_us
+
+    def ready_us(self, now_us: int, extra_us: int = 0) -> int:
+        """The due time of immediate messages: never before an earlier stamp."""
+        self._ready_us = max(self._ready_us, now_us + self.lag.in_use_us(now_us) + extra_us)
+        return self._ready_us
+
+    def place_row(self, generation: int, shard: int, due_us: int, *, now_us: int, size_bytes: int) -> RowPlace:
+        """A place of its own for a row."""
+        later = due_us - now_us > self.settings.retention_us
+        part = due_us // self.settings.part_us
+        sub = self.parts.sub_for(generation, part, later=later, size_bytes=size_bytes)
+        return RowPlace(generation, sub, shard, self.host.positions.at(due_us))
+
+    def stamp(
+        self,
+        run: PackedRun,
+        place: RowPlace,
+        *,
+        now_us: int,
+        timestamp_us: int | None = None,
+        owners: Sequence[Any] = (),
+        first: RowPlace | None = None,
+    ) -> StampedRow:
+        """A row at its place, ready to be sent."""
+        stamp_us = now_us if timestamp_us is None else timestamp_us
+        return stamped(self._stamp_terms(now_us), place, run, timestamp_us=stamp_us, owners=owners, named=first)
+
+    def stamp_alone(
+        self, generation: int, shard: int, pending_messages: Sequence[tuple[PendingMessage, int]], *, now_us: int
+    ) -> list[StampedRow]:
+        """Delayed messages, each with its time, in rows of their own."""
+        settings = self.settings
+        by_part: dict[tuple[int, bool], list[tuple[PendingMessage, int]]] = {}
+        for each in pending_messages:
+            due_us = each[1]
+            by_part.setdefault((due_us // settings.part_us, due_us - now_us > settings.retention_us), []).append(each)
+        terms, at = self._stamp_terms(now_us), self.host.positions.at
+        rows: list[StampedRow] = []
+        for (part, later), of_part in by_part.items():
+            size = sum([pending.size for pending, _ in of_part])
+            sub = self.parts.sub_for_all(generation, part, later=later, rows=len(of_part), size_bytes=size)
+            if sub is not None:
+                rows += stamped_alone(terms, RowPartition(generation, part, sub, shard), of_part, at)
+                continue
+            for each in of_part:
+                sub = self.parts.sub_for(generation, part, later=later, size_bytes=each[0].size)
+                rows += stamped_alone(terms, RowPartition(generation, part, sub, shard), [each], at)
+        return rows
+
+    def _stamp_terms(self, now_us: int) -> StampTerms:
+        return StampTerms(self.settings, now_us, self.host.last_expiry_s, self.known)
+
+    def _restamped(self, row: StampedRow, ready_us: int, now_us: int) -> StampedRow:
+        first = row.first
+        run = row.run
+        given = run.message_id or [b""] * len(run)
+        ids = [message_id or MessagePlace(first, index).to_bytes() for index, message_id in enumerate(given)]
+        run = replace(run, message_id=ids, replaces=MessagePlace(first, 0).to_bytes())
+        at = row.partition
+        place = self.place_row(at.generation, at.shard, ready_us, now_us=now_us, size_bytes=len(row.cell))
+        return self.stamp(run, place, now_us=now_us, owners=row.owners, first=first)
+
+    # ---- sending
+
+    async def land(
+        self,
+        rows: Sequence[StampedRow],
+        *,
+        acknowledged: Callable[[Sequence[StampedRow]], None],
+        given_up: Callable[[StampedRow, HeadgateError], None],
+        joint: bool = False,
+        late_is_repaired: bool = False,
+        counted: bool = True,
+    ) -> None:
+        """Send rows until the outcome of each was reported. `joint`: they hold groups, and are acknowledged together.
+
+        `late_is_repaired`: a row that can have no restamped row any more is left to repair, which finds it once it is
+        durable.
+        """
+        give_up_us = self.host.now_us() + round(self.host.store.within_s * SECOND_US)
+        pending_write = PendingWrite(list(rows), give_up_us, joint, late_is_repaired, acknowledged, given_up)
+        pending_write.begin(self.host.now_us(), self.settings.skew_us)
+        while pending_write.goes_on:
+            if WriteOutcome.RESTAMP in pending_write.fates:
+                async with self._restamps:
+                    self._restamp(pending_write)
+                    await self._round(pending_write)
+            else:
+                await self._round(pending_write)
+            pending_write.acknowledge_rows(self._counts.add if counted else _not_counted)
+
+    def _restamp(self, pending_write: PendingWrite) -> None:
+        try:
+            now_us = self.now_fresh_us()
+        except HeadgateError as error:
+            pending_write.give_up_all(error)
+            return
+        sent_us = [row.sent_us for row, fate in pending_write.pairs() if fate is WriteOutcome.RESTAMP and row.tried]
+        if sent_us:  # a place passed before its try is no evidence about this producer's writes
+            self.lag.was_too_short(max(sent_us), now_us)
+        ready_us = self.ready_us(now_us)
+        if pending_write.joint:
+            pending_write.fates = with_tail(
+                [sent_of(row) for row in pending_write.rows], pending_write.fates, ready_us
+            )
+        for place, (row, fate) in enumerate(pending_write.pairs()):
+            if fate is not WriteOutcome.RESTAMP:
+                continue
+            if may_restamp(row.partition.generation, ready_us, current=self.known, now_us=now_us):
+                pending_write.rows[place] = self._restamped(row, ready_us, now_us)
+                pending_write.rows[place].in_doubt = row.in_doubt
+                pending_write.fates[place] = WriteOutcome.AGAIN
+            elif pending_write.late_is_repaired:
+                row.late_is_repaired = True
+                pending_write.fates[place] = WriteOutcome.AGAIN
+            else:
+                pending_write.give_up(
+                    place, OutcomeUnknown("The generation of a late write has ended", queue=self.settings.name)
+                )
+
+    async def _round(self, pending_write: PendingWrite) -> None:
+        """Send the pending rows, collect the answers, and judge them."""
+        places = [place for place, fate in enumerate(pending_write.fates) if fate is WriteOutcome.AGAIN]
+        if not places:
+            return
+        rows = [pending_write.rows[place] for place in places]
+        try:
+            now_us = self.host.now_us()
+            for row in rows:
+                row.sent_us = now_us
+                row.tried = True
+            answers = await self._send(rows, self._window_s(pending_write, rows, now_us), now_us)
+            answered_us = self.host.now_us()
+        except HeadgateError as error:  # the clock: nothing may be acknowledged now (rule R1)
+            for row in rows:
+                row.in_doubt = True
+            pending_write.give_up_all(error)
+            return
+        self.lag.write_took(answered_us - now_us, answered_us)
+        if not any(answers) and all_acknowledged(
+            [row.partition.generation for row in rows],
+            [row.due_us for row in rows],
+            [row.known for row in rows],
+            sent_us=now_us,
+            now_us=answered_us,
+            skew_us=self.settings.skew_us,
+        ):
+            for place in places:
+                pending_write.fates[place] = WriteOutcome.ACKNOWLEDGED
+            return
+        for place, row, answer in zip(places, rows, answers, strict=True):
+            self._judge(pending_write, place, row, answer, answered_us)
+
+    def _judge(
+        self, pending_write: PendingWrite, place: int, row: StampedRow, answer: HeadgateError | None, now_us: int
+    ) -> None:
+        if isinstance(answer, Unavailable) and not isinstance(answer, OutcomeUnknown):
+            ended = WriteAnswer.NOTHING
+        else:
+            ended = WriteAnswer.DURABLE if answer is None else WriteAnswer.UNKNOWN
+            row.in_doubt = True
+        if ended is WriteAnswer.DURABLE and row.late_is_repaired:
+            pending_write.fates[place] = WriteOutcome.ACKNOWLEDGED
+            return
+        fate = decide_write_outcome(
+            sent_of(row),
+            ended,
+            current=self.known,
+            now_us=now_us,
+            give_up_us=pending_write.give_up_us,
+            skew_us=self.settings.skew_us,
+        )
+        if row.late_is_repaired and fate is WriteOutcome.RESTAMP:
+            fate = WriteOutcome.AGAIN
+        if pending_write.late_is_repaired and fate is WriteOutcome.GIVEN_UP and ended is WriteAnswer.DURABLE:
+            fate, row.late_is_repaired = WriteOutcome.ACKNOWLEDGED, True
+        pending_write.fates[place] = fate
+        if fate is WriteOutcome.GIVEN_UP:
+            pending_write.give_up(place, answer or OutcomeUnknown("Acknowledged too late", queue=self.settings.name))
+
+    def _window_s(self, pending_write: PendingWrite, rows: Sequence[StampedRow], now_us: int) -> float:
+        """How long to wait for the answers: until the first of the rows cannot be acknowledged any more."""
+        dues_us = [row.due_us for row in rows if not row.late_is_repaired]
+        end_us = (
+            min(pending_write.give_up_us, min(dues_us) - self.settings.skew_us)
+            if dues_us
+            else pending_write.give_up_us
+        )
+        return max(end_us - now_us, WINDOW_US_MIN) / SECOND_US
+
+    async def _send(self, rows: Sequence[StampedRow], within_s: float, now_us: int) -> list[HeadgateError | None]:
+        """Send rows and their missing index rows; returns the outcome of each row."""
+        partitions = dict.fromkeys([row.partition for row in rows])
+        missing = list(self.parts.not_indexed(map(index_key_of, partitions)))
+        if len(partitions) == 1 and not missing and _is_one_write(rows):
+            return [await self._write(one_write(rows), within_s)] * len(rows)
+        indexing = [self._index(key, now_us) for key in missing]
+        shares = share_writes([(row.partition, len(row.cell)) for row in rows])
+        writing = [self._task(self._write(one_write([rows[at] for at in share]), within_s)) for share in shares]
+        await asyncio.wait([*writing, *indexing], timeout=within_s + 0.001)
+        index_fails = any(not (task.done() and task.result()) for task in indexing)
+        answers: list[HeadgateError | None] = [None] * len(rows)
+        for share, task in zip(shares, writing, strict=True):
+            answer = task.result() if task.done() else OutcomeUnknown("A write was not answered in time")
+            if answer is None and index_fails:
+                answer = OutcomeUnknown("The write of an index row was not answered in time")
+            for at in share:
+                answers[at] = answer
+        return answers
+
+    async def _write(self, write: Write, within_s: float) -> Unavailable | None:
+        try:
+            await self.host.store.write(write, within_s=within_s)
+        except Unavailable as error:
+            return error
+        return None
+
+    def _index(self, key: IndexKey, now_us: int) -> asyncio.Task[bool]:
+        task = self._indexing.get(key)
+        if task is None:
+            last_expiry_s = self.host.last_expiry_s
+            day = IndexKey(key.generation, day_of(key.part, self.settings.part_us), DAYS)
+            rows = {key: index_statement(self.settings, key, now_us=now_us, last_expiry_s=last_expiry_s)}
+            if day not in self.parts.indexed:
+                rows[day] = day_statement(
+                    self.settings, day.generation, day.part, now_us=now_us, last_expiry_s=last_expiry_s
+                )
+            task = self._task(self._write_index(key, rows, self.parts.indexed, self._indexing))
+            self._indexing[key] = task
+        return task
+
+    async def _write_index(
+        self,
+        key: IndexKey,
+        rows: Mapping[IndexKey, Insert],
+        memory: set[IndexKey],
+        under_way: dict[IndexKey, asyncio.Task[bool]],
+    ) -> bool:
+        """The index row of a part and, unless it is known to exist, that of its day."""
+        failed = await asyncio.gather(*(self._write(each, self.host.store.within_s) for each in rows.values()))
+        memory.update(key for key, error in zip(rows, failed, strict=True) if error is None)
+        under_way.pop(key, None)
+        return not any(failed)
+
+    def _task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return asyncio.get_running_loop().create_task(work)
+
+    def expect(self, rows: Sequence[StampedRow]) -> None:
+        """The application sends these: they are counted and marked before it is known whether it did."""
+        self._counts.add(rows)
+
+    def count_cancelled(self, places: Sequence[RowPlace]) -> None:
+        """A cancelled message counts no more."""
+        self._counts.take_off(places)
+
+    # ---- copies
+
+    def fix_place(
+        self,
+        due_us: int,
+        *,
+        group: bytes | None = None,
+        extra_us: int = 0,
+        size_bytes: int = 0,
+        now_us: int | None = None,
+        turn: int | None = None,
+    ) -> MessagePlace:
+        """A place for a copy, before it is written. `extra_us` is the time needed in between. A caller that places
+        many reads the clock once, and may place them together, at one shard's `turn`."""
+        if now_us is None:
+            now_us = self.now_fresh_us()
+        lag_us = self.lag.in_use_us(now_us) + extra_us
+        ready_us = now_us + lag_us if group is None else self.ready_us(now_us, extra_us)
+        due_us = max(due_us, ready_us)
+        generation = generation_at(self.settings.generations, due_us)
+        shards = generation.shards
+        if group is not None:
+            shard = shard_of_group(group, shards)
+        else:
+            shard = (self.next_turn() if turn is None else turn) % shards
+        return MessagePlace(self.place_row(generation.number, shard, due_us, now_us=now_us, size_bytes=size_bytes), 0)
+
+    async def write_copy(self, place: MessagePlace, copy: Copy, *, late_is_repaired: bool = True) -> None:
+        """Write a copy at its fixed place, or its restamped row where that place may have been passed. Any number of
+        writes is one message. Raises Unknown; then it has to be written again."""
+        await self.write_copies([(place, copy)], late_is_repaired=late_is_repaired)
+
+    async def write_copies(
+        self, copies: Sequence[tuple[MessagePlace, Copy]], *, late_is_repaired: bool = True, counted: bool = True
+    ) -> list[tuple[MessagePlace, Copy]]:
+        """Several at once; raises the first error, if any. Returns those that are durable, but that the lane's owner
+        may no longer read, since their generation ended: they are left to repair, or put elsewhere."""
+        now_us = self.host.now_us()
+        rows = [
+            self.stamp(copy.run(place), place.row, now_us=now_us, timestamp_us=copy.put_us) for place, copy in copies
+        ]
+        errors: list[HeadgateError] = []
+        late: set[RowPlace] = set()
+        await self.land(
+            rows,
+            acknowledged=lambda rows: late.update(row.first for row in rows if row.late_is_repaired),
+            given_up=lambda row, error: errors.append(error),
+            joint=any(copy.group is not None for _, copy in copies),
+            late_is_repaired=late_is_repaired,
+            counted=counted,
+        )
+        if errors:
+            raise errors[0]
+        return [each for each in copies if each[0].row in late]
+
+    async def write_restamp(self, place: RowPlace, run: PackedRun, *, first: RowPlace) -> None:
+        """A whole row, with the ids of its messages, at its fixed place, as a restamped row of the lineage named
+        after `first`; or a further restamped row where that place may have been passed. Any number of writes gives
+        the same bytes, key and timestamp. It was acknowledged in time when this returns; else raises Unknown."""
+        now_us = self.host.now_us()
+        errors: list[HeadgateError] = []
+        await self.land(
+            [self.stamp(run, place, now_us=now_us, timestamp_us=max(run.put_us), first=first)],
+            acknowledged=lambda rows: None,
+            given_up=lambda row, error: errors.append(error),
+        )
+        if errors:
+            raise errors[0]
+
+    async def close(self) -> None:
+        """Write the owed counts; the callers wait for the sent rows."""
+        await self._counts.close()
+        if self.marks is not None:
+            await self.marks.close()
+
+
+def _is_one_write(rows: Sequence[StampedRow]) -> bool:
+    """Whether rows of one partition may go as one batch."""
+    return len(rows) == 1 or (len(rows) <= WRITE_ROWS_MAX and sum([len(row.cell) for row in rows]) <= ROW_BYTES_MAX)
+
+
+def _not_counted(rows: Sequence[StampedRow]) -> None:
+    """Another process counts them."""

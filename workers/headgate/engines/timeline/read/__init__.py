@@ -1,0 +1,1 @@
+"""How rows are read in the order of their due times."""

@@ -1,0 +1,99 @@
+"""Records the passed rows of a lane: each process that passes some writes pieces of its own (attacks A3, A4).
+
+A piece is written once. After a failure, its writer returns with the same rows and more, and overwrites it. So a
+concurrent process that passes rows needs another writer. This module does not know why a row was passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+from headgate.engines.context import Host
+from headgate.engines.lanes.rows import LaneRow
+from headgate.engines.timeline.model.layout import SECOND_US, TTL_S_MAX
+from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.timeline.read.passed_rows import decode_passed, encode_passed
+from headgate.engines.timeline.read.reading import RowContent
+from headgate.store.model.positions import position_at, time_us_of
+from headgate.store.model.statements import Batch, Insert, Plain, Select
+from headgate.store.model.types import Value
+
+HOUR_US = 3_600 * SECOND_US
+
+
+class Passing:
+    """The rows of one lane that one writer passes."""
+
+    def __init__(self, host: Host, settings: TimelineSettings, *, generation: int, shard: int, writer: UUID) -> None:
+        self.settings = settings
+        self._host = host
+        self._generation = generation
+        self._shard = shard
+        self._writer = writer
+        self._pieces: dict[int, int] = {}
+        self._stamped_us = 0
+
+    async def write(self, rows: Sequence[LaneRow]) -> dict[int, set[UUID]]:
+        """Add a piece to each part that they are in; for a restamped row, its lineage's first place to that part's.
+        Returns the additions."""
+        ids: dict[int, set[UUID]] = {}
+        messages: dict[int, int] = {}
+        for row in rows:
+            content: RowContent = row.content
+            ids.setdefault(row.where, set()).add(content.place.due)
+            messages[row.where] = messages.get(row.where, 0) + content.counted
+            if content.first != content.place.due:
+                ids.setdefault(time_us_of(content.first) // self.settings.part_us, set()).add(content.first)
+        self._stamped_us = stamp_us = max(self._stamped_us + 1, self._host.now_us())
+        by_part: dict[int, list[Plain]] = {}
+        numbers = {part: self._pieces.get(part, -1) + 1 for part in ids}
+        for part, passed in ids.items():
+            values: dict[str, Value] = {**self._key(part), "writer": self._writer, "piece": numbers[part]}
+            values |= {"ids": encode_passed(passed), "messages": messages.get(part, 0)}
+            values["up_to"] = position_at(rows[-1].order)
+            ttl_s = passed_kept_s(self.settings, part, now_us=stamp_us, last_expiry_s=self._host.last_expiry_s)
+            by_part[part] = [Insert(self.settings.tables.passed, values, timestamp_us=stamp_us, ttl_s=ttl_s)]
+        await write_by_part(self._host, by_part)
+        self._pieces |= numbers
+        return ids
+
+    async def read(self, part: int) -> set[UUID]:
+        """The rows that all writers have passed in a part."""
+        rows = await self._host.store.read(Select(self.settings.tables.passed, self._key(part), ("ids",)))
+        return set().union(*(decode_passed(row.ids) for row in rows))
+
+    def _key(self, part: int) -> dict[str, Value]:
+        return {
+            "queue": self.settings.queue,
+            "generation": self._generation,
+            "shard": self._shard,
+            "part": part,
+        }
+
+
+def kept_s(settings: TimelineSettings, part: int, *, now_us: int, last_expiry_s: int) -> int:
+    """How long a record of a part is kept: as long as any row of it."""
+    end_us = (part + 1) * settings.part_us + settings.retention_us + HOUR_US
+    ttl_s = max(end_us - now_us, HOUR_US) // SECOND_US
+    return min(ttl_s, TTL_S_MAX, last_expiry_s - now_us // SECOND_US)
+
+
+def passed_kept_s(settings: TimelineSettings, part: int, *, now_us: int, last_expiry_s: int) -> int:
+    """How long passed rows are recorded: as long as any row of the part, and until repair's last scan is over, also
+    where the retention was lowered since the rows were put."""
+    wanted_s = max(
+        kept_s(settings, part, now_us=now_us, last_expiry_s=last_expiry_s),
+        settings.check_terms.record_us // SECOND_US,
+    )
+    return min(wanted_s, TTL_S_MAX, last_expiry_s - now_us // SECOND_US)
+
+
+async def write_by_part(host: Host, by_part: dict[int, list[Plain]]) -> None:
+    """A write for each part, all at once."""
+    writes = [each[0] if len(each) == 1 else Batch(each) for each in by_part.values()]
+    if len(writes) == 1:
+        await host.store.write(writes[0])
+    else:
+        await asyncio.gather(*map(host.store.write, writes))

@@ -1,0 +1,339 @@
+"""Reads one lane of a timeline queue: slices of parts, all subs merged by due, up to the reader's own now.
+
+The prose is "Read" in docs/internals/protocols/timeline.md. Rows that need no handing out come with their bits
+settled, so that the position can pass them; nothing is left out.
+
+Invariant: the time up to which a slice reads is taken before the index and the rows are read, so that all messages
+due up to it were acknowledged, and indexed, before. So a sub that the index does not name holds nothing up to then,
+and is not read: empty lanes cost one read of the index, which they share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from headgate.engines.context import Host
+from headgate.engines.lanes.rows import ROWS_A_TURN, LaneRow
+from headgate.engines.lanes.settle_log_format import bits_of, ranges_of
+from headgate.engines.lanes.source import RowSlice as LaneSlice
+from headgate.engines.packed_row import PackedRun, memory_of, unpack
+from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, MessagePlace, RowPlace
+from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.timeline.read.part_index import PartIndex
+from headgate.engines.timeline.read.restamps import Families
+from headgate.store.model.positions import last_at, position_at, position_order, time_us_of
+from headgate.store.model.statements import Select, Slice, SliceBound
+from headgate.store.model.table import Table
+from headgate.store.model.types import Value
+
+ROWS_MIN, ROWS_MAX = 16, 1000
+LEAST_BYTES_MAX = 1024 * 1024
+"""Of each sub at least `ROWS_MIN` rows are read, or as many as fit into this: rows of many subs are merged, and a few
+of each would hardly advance the lane."""
+ROW_BYTES_MIN = 200
+ROW_MEMORY_BYTES = 200
+"""The memory of a row besides its messages."""
+MESSAGE_FREED_BYTES = 60
+"""The memory that a message frees besides its content, while others of its row are still held."""
+
+
+@dataclass(slots=True)
+class RowContent:
+    """The parts of a lane's row."""
+
+    place: RowPlace
+    run: PackedRun | None
+    """Its messages; None where there are none, or all of them are settled."""
+    first: UUID
+    """The due id of its first stamped place; its own unless it is a restamped row."""
+    counted: int
+    """The number of its messages in the put counts of its part: zero where it was cancelled, or where another row of
+    its lineage counts. Of rows in two parts both count for theirs: only the last one stamped was counted."""
+    held_bytes: int = 0
+    """The approximate memory of `run` now."""
+    _released: int = 0
+
+    def release(self, settled: int) -> int:
+        """Drop the content of messages that are settled; how many bytes that frees."""
+        run = self.run
+        if run is None:
+            return 0
+        self._released |= settled
+        if self._released == bits_of(0, len(run)):
+            self.run = None
+            freed, self.held_bytes = self.held_bytes, 0
+            return freed
+        freed = sum(_blank(run, index) for start, end in ranges_of(settled) for index in range(start, end))
+        self.held_bytes -= freed
+        return freed
+
+
+class LaneReader:
+    """The rows of one lane, in order."""
+
+    def __init__(
+        self,
+        host: Host,
+        settings: TimelineSettings,
+        index: PartIndex,
+        families: Families,
+        *,
+        generation: int,
+        shard: int,
+        purged_before_us: int,
+    ) -> None:
+        self.purged_before_us = purged_before_us
+        self.ends_at: int | None = None
+        """Nothing beyond it is read: from this order on rows move to a later generation. The first moved row that is
+        read sets it, so that nothing of a group is delivered from this lane after its moved messages (attack C2)."""
+        self.finished_up_to = 0
+        """Up to this order the moves to a later generation are finished: their copies are known to be written."""
+        self._host = host
+        self._settings = settings
+        self._index = index
+        self._families = families
+        self._generation = generation
+        self._shard = shard
+        self._row_bytes: int | None = None
+        """The size of a row, from the latest rows; None before the first."""
+
+    def settings_changed(self, settings: TimelineSettings) -> None:
+        """The result of a read of the catalogue."""
+        self._settings = settings
+
+    async def read(self, after: int, *, bytes_max: int) -> LaneSlice:
+        """The rows above a position, as far as now or the bound goes."""
+        rows = await self._read(after, bytes_max)
+        gone = next((at for at, row in enumerate(rows.rows) if self.has_gone(row)), None)
+        if gone is not None:
+            self.end_at(rows.rows[gone].order - 1)
+        end = self.ends_at
+        if end is None or rows.reached <= end:
+            return rows
+        return LaneSlice([row for row in rows.rows if row.order <= end], max(after, end), False)
+
+    def end_at(self, order: int) -> None:
+        """Read no further than that; an end is never taken back."""
+        self.ends_at = order if self.ends_at is None else min(order, self.ends_at)
+
+    async def _read(self, after: int, bytes_max: int) -> LaneSlice:
+        now_us = self._host.now_us()
+        top = position_order(last_at(now_us))
+        if self.ends_at is not None:
+            top = min(top, self.ends_at)
+        if after >= top:
+            return LaneSlice((), after, False)
+        part_us = self._settings.part_us
+        last_part = time_us_of(position_at(top)) // part_us
+        part = max(time_us_of(position_at(after)), 0) // part_us
+        rows: list[LaneRow] = []
+        left = bytes_max
+        while True:
+            rows_of_part, reached, full = await self.read_part(part, after, top, left)
+            rows += rows_of_part
+            left -= sum(row.size_bytes for row in rows_of_part)
+            if full or (left <= 0 and reached < top):
+                return LaneSlice(rows, reached, True)
+            if part >= last_part:
+                return LaneSlice(rows, top, False)
+            part = await self._index.next_part(part + 1, last_part)
+            after = position_order(last_at(part * part_us - 1))
+
+    def has_gone(self, row: LaneRow) -> bool:
+        """Whether it was moved to a later generation, and this owner has not finished it."""
+        return any(map(self._is_later, row.moved.values()))
+
+    def _is_later(self, place: bytes) -> bool:
+        return MessagePlace.from_bytes(place).row.generation > self._generation
+
+    async def read_part(self, part: int, after: int, top: int, left: int) -> tuple[list[LaneRow], int, bool]:
+        """Its rows above `after`, up to `top`, how far they are complete, and whether the bound cut them."""
+        upper = min(top, position_order(last_at((part + 1) * self._settings.part_us - 1)))
+        limit = self._rows_of_each_sub(left, subs=len(self._index.known_subs(part)))
+        slices = await self._read_subs(part, after, upper, limit)
+        cut = [position_order(rows[-1].due) for _, rows in slices if len(rows) >= limit]
+        reached = min(cut, default=upper)
+        stored = [
+            (position_order(row.due), sub, row)
+            for sub, rows in slices
+            for row in rows
+            if position_order(row.due) <= reached
+        ]
+        stored.sort(key=lambda each: each[0])
+        rows = []
+        for turn, (order, sub, row) in enumerate(stored, 1):
+            if turn % ROWS_A_TURN == 0:
+                await asyncio.sleep(0)
+            run = unpack(row.run) if row.run is not None else None
+            size = self._noted_size(row.run)
+            row_read = self._plain_row(part, order, sub, row.due, run, size) if _is_plain(row, run) else None
+            rows.append(await self._lane_row(part, order, sub, row, run, size) if row_read is None else row_read)
+        return rows, reached, bool(cut)
+
+    def _rows_of_each_sub(self, left: int, *, subs: int) -> int:
+        """As many as are expected to fit. The first read has no expectation: a row may be as large as the largest
+        message, so it reads one."""
+        if self._row_bytes is None:
+            return 1
+        least = min(ROWS_MIN, min(left, LEAST_BYTES_MAX) // self._row_bytes)
+        return max(1, least, min(ROWS_MAX, left // (self._row_bytes * max(1, subs))))
+
+    async def as_it_stands(self, part: int, sub: int, row: Any) -> LaneRow:
+        """A stored row in the lane's form: for callers that read rows otherwise, and found an unusual one."""
+        run = unpack(row.run) if row.run is not None else None
+        return await self._lane_row(part, position_order(row.due), sub, row, run, self._noted_size(row.run))
+
+    async def _read_subs(self, part: int, after: int, upper: int, limit: int) -> list[tuple[int, Sequence[Any]]]:
+        """All subs that the index names: those that it has named before need not wait for it."""
+
+        async def read(subs: Sequence[int]) -> list[tuple[int, Sequence[Any]]]:
+            rows = await asyncio.gather(*(self._read_sub(part, sub, after, upper, limit) for sub in subs))
+            return list(zip(subs, rows, strict=True))
+
+        known = self._index.known_subs(part)
+        subs, slices = await asyncio.gather(self._index.subs(part), read(known))
+        return [*slices, *await read([sub for sub in subs if sub not in known])]
+
+    async def _read_sub(self, part: int, sub: int, after: int, upper: int, limit: int) -> Sequence[Any]:
+        key: dict[str, Value] = {
+            "queue": self._settings.queue,
+            "generation": self._generation,
+            "part": part,
+            "sub": sub,
+            "shard": self._shard,
+        }
+        within = Slice("due", SliceBound(position_at(after), False), SliceBound(position_at(upper), True))
+        columns = ("due", "run", "cancelled", "moved")
+        return await self._host.store.read(Select(self._table(sub), key, columns, within=within, limit=limit))
+
+    def _table(self, sub: int) -> Table:
+        return self._settings.tables.later if sub >= LATER_SUBS_FROM else self._settings.tables.work
+
+    def _noted_size(self, cell: bytes | None) -> int:
+        size = memory_of(cell) if cell is not None else 0
+        if size:  # a large row counts at once, and is forgotten slowly: the next may be as large
+            before = self._row_bytes or size
+            self._row_bytes = max(ROW_BYTES_MIN, size, (3 * before + size) // 4)
+        return size
+
+    def _plain_row(
+        self, part: int, order: int, sub: int, due: UUID, run: PackedRun | None, size: int
+    ) -> LaneRow | None:
+        """A usual row: nothing else has to be read to classify it. None if a restamped row of it goes instead."""
+        if run is None or not self._families.choose_first(part, due):
+            return None
+        count = len(run.payload)
+        return LaneRow(
+            sub.to_bytes(2, "big") + due.bytes,
+            order,
+            count,
+            size + ROW_MEMORY_BYTES,
+            RowContent(RowPlace(self._generation, sub, self._shard, due), run, due, count, size),
+            part,
+            groups=run.group,
+            attempts=run.attempt,
+            settled=put_before(run, self.purged_before_us),
+        )
+
+    async def _lane_row(self, part: int, order: int, sub: int, row: Any, run: PackedRun | None, size: int) -> LaneRow:
+        count = len(run) if run is not None else 1
+        place = RowPlace(self._generation, sub, self._shard, row.due)
+        first = row.due
+        if run is not None and run.replaces is not None:
+            first = MessagePlace.from_bytes(run.replaces).row.due
+        settled = bits_of(0, count)
+        counted = count if run is not None and row.cancelled is None else 0
+        moved: dict[int, bytes] = {}
+        if run is not None and row.cancelled is None:
+            if not await self._families.choose(first, row.due):
+                counted = 0 if time_us_of(first) // self._settings.part_us == part else count
+            elif row.moved is None:
+                settled = await self._voided(run, row.due)
+            elif count == 1 and not (order <= self.finished_up_to and self._is_later(row.moved)):
+                settled = put_before(run, self.purged_before_us)
+                moved = {0: row.moved}
+        return LaneRow(
+            key=row_key(sub, row.due, first),
+            order=order,
+            count=count,
+            size_bytes=size + ROW_MEMORY_BYTES,
+            content=RowContent(place, run, first, counted, size),
+            where=part,
+            groups=run.group if run is not None else None,
+            attempts=run.attempt if run is not None else None,
+            settled=settled,
+            moved=moved,
+            stands_at=_stands_at(run),
+        )
+
+    async def _voided(self, run: PackedRun, due: UUID) -> int:
+        """The bits of messages that are purged, or whose first row was cancelled after they were copied."""
+        voided = put_before(run, self.purged_before_us)
+        if run.message_id is not None and len(run) == 1 and run.message_id[0]:
+            origin = MessagePlace.from_bytes(run.message_id[0]).row
+            if origin.due != due and await self._is_cancelled(origin):
+                return 1
+        return voided
+
+    async def _is_cancelled(self, origin: RowPlace) -> bool:
+        key: dict[str, Value] = {
+            "queue": self._settings.queue,
+            "generation": origin.generation,
+            "part": origin.part(self._settings.part_us),
+            "sub": origin.sub,
+            "shard": origin.shard,
+            "due": origin.due,
+        }
+        rows = await self._host.store.read(Select(self._table(origin.sub), key, ("cancelled",)))
+        return bool(rows) and rows[0].cancelled is not None
+
+
+def _blank(run: PackedRun, index: int) -> int:
+    """Drop what one message of a run holds; how many bytes that frees."""
+    freed = MESSAGE_FREED_BYTES
+    for column in (run.payload, run.attributes):
+        if isinstance(column, list):
+            freed += len(column[index])
+            column[index] = b""
+    return freed
+
+
+def _is_plain(row: Any, run: PackedRun | None) -> bool:
+    """Whether it is neither a restamped row nor a copy, neither cancelled nor moved, and exists."""
+    return (
+        run is not None
+        and run.replaces is None
+        and run.message_id is None
+        and row.cancelled is None
+        and row.moved is None
+    )
+
+
+def _stands_at(run: PackedRun | None) -> int | None:
+    """The order of the place at which its messages were first put, where that is another."""
+    given = run.message_id[0] if run is not None and run.message_id is not None else b""
+    return position_order(MessagePlace.from_bytes(given).row.due) if given else None
+
+
+def row_key(sub: int, due: UUID, first: UUID) -> bytes:
+    """A row of a part, as records name it; a restamped row's name contains its lineage, so that a new owner continues
+    with the same."""
+    own = sub.to_bytes(2, "big") + due.bytes
+    return own if due == first else own + first.bytes
+
+
+def family_of(key: bytes) -> tuple[UUID, UUID]:
+    """The due ids in a key: of the row, and of its lineage's first stamped place."""
+    due = UUID(bytes=key[2:18])
+    return due, UUID(bytes=key[18:]) if len(key) > 18 else due
+
+
+def put_before(run: PackedRun | None, time_us: int) -> int:
+    """The bits of the messages that were first put before a given time."""
+    if run is None or time_us <= 0:
+        return 0
+    return sum(1 << index for index, put_us in enumerate(run.put_us) if put_us < time_us)

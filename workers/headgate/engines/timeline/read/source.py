@@ -1,0 +1,347 @@
+"""One lane of a timeline queue, as a dispatcher works it: its rows, its records, the places of its copies.
+
+Rows come from reading.py. This module writes the owner's records under the uuid of its tenure, and builds the
+deliveries. Every write is plain, carries its own timestamp, and may be sent again (rule R4).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from headgate.engines.context import Host
+from headgate.engines.contract import Attributes, Delivery
+from headgate.engines.lanes.decide_lease import LeaseTerm
+from headgate.engines.lanes.rows import HandOut, LaneRow, Move, Why
+from headgate.engines.lanes.settle_log import Piece
+from headgate.engines.lanes.settle_log_format import Facts, decode, merge_facts
+from headgate.engines.lanes.source import RangeReservation
+from headgate.engines.lanes.source import RowSlice as LaneSlice
+from headgate.engines.packed_row import PackedRun
+from headgate.engines.receipts import receipts_of
+from headgate.engines.timeline.model.layout import PLACE_BYTES, SECOND_US, MessagePlace, id_text, row_text
+from headgate.engines.timeline.model.row_writes import id_suffix
+from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.timeline.put.row_sender import Copy, Sender
+from headgate.engines.timeline.read.ended_places import see_to_late_copy
+from headgate.engines.timeline.read.part_index import PartIndex
+from headgate.engines.timeline.read.passed_rows_log import Passing, kept_s, write_by_part
+from headgate.engines.timeline.read.reading import LaneReader, RowContent, family_of, put_before
+from headgate.engines.timeline.read.restamps import Families
+from headgate.errors import Bug, Unavailable
+from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of
+from headgate.store.model.statements import Insert, Plain, Select
+from headgate.store.model.types import Value
+
+RESTAMPS_WITHIN_US = 60 * SECOND_US
+"""A row is restamped within this time, or repair has noted its move on the first: the facts of a row include those of
+restamped rows up to this far behind it."""
+_RESERVATION = struct.Struct("<16s16s16sq")
+
+
+class DeadLetterQueueElsewhere(Unavailable):
+    """A dead letter was started to a queue that no longer takes them: it waits until that queue does again."""
+
+
+class TimelineSource:
+    """A `LaneSource` for one tenure of one lane."""
+
+    def __init__(
+        self,
+        host: Host,
+        settings: TimelineSettings,
+        sender: Sender,
+        dead_letters: Sender | None,
+        *,
+        generation: int,
+        shard: int,
+        lease_term: LeaseTerm,
+        index: PartIndex | None = None,
+    ) -> None:
+        self._host = host
+        self._settings = settings
+        self._sender = sender
+        self._dead_letters = dead_letters
+        self._generation = generation
+        self._shard = shard
+        self._writer = lease_term.lock
+        self._epoch = lease_term.epoch
+        self._stamped_us = 0
+        self._index = index or PartIndex(host, settings, generation)
+        self._passed = Passing(host, settings, generation=generation, shard=shard, writer=lease_term.lock)
+        self._families = Families(self._part_of, self._passed.read, epoch=lease_term.epoch)
+        self.reading = LaneReader(
+            host,
+            settings,
+            self._index,
+            self._families,
+            generation=generation,
+            shard=shard,
+            purged_before_us=lease_term.purged_before_us,
+        )
+
+    def settings_changed(self, settings: TimelineSettings, dead_letters: Sender | None) -> None:
+        """The result of a read of the catalogue while the lane is owned."""
+        self._settings = settings
+        self._dead_letters = dead_letters
+        self._index.settings_changed(settings)
+        self._passed.settings = settings
+        self.reading.settings_changed(settings)
+
+    # ---- orders
+
+    def order_of(self, stored: Value) -> int:
+        """A position as a number; of null, before everything."""
+        return position_order(stored) if isinstance(stored, UUID) else position_order(first_at(0))
+
+    def stored(self, order: int) -> Value:
+        """A number as the position that a lane's row keeps."""
+        return position_at(order)
+
+    def order_at(self, time_us: int) -> int:
+        """Above everything due up to that time."""
+        return position_order(last_at(time_us))
+
+    # ---- reading
+
+    async def read(self, after: int, *, bytes_max: int) -> LaneSlice:
+        """The next rows."""
+        return await self.reading.read(after, bytes_max=bytes_max)
+
+    async def known(self, after: int, up_to: int) -> Facts:
+        """The records of all owners and jobs for the parts from one position to another."""
+        part_us = self._settings.part_us
+        part = max(time_us_of(position_at(after)), 0) // part_us
+        last = (max(time_us_of(position_at(up_to)), 0) + RESTAMPS_WITHIN_US) // part_us
+        whole: Facts = {}
+        while True:
+            for row in await self._host.store.read(Select(self._settings.tables.settled, self._key(part))):
+                merge_facts(whole, decode(row.facts))
+            if part >= last:
+                break
+            part = await self._index.next_part(part + 1, last)
+        for key, facts in whole.items():
+            self._begun(key, facts.epoch)
+        return whole
+
+    def met(self, keys: Iterable[bytes]) -> None:
+        """The owner of this tenure has these rows in flight."""
+        for key in keys:
+            self._begun(key, self._epoch)
+
+    def _begun(self, key: bytes, epoch: int) -> None:
+        """The row was started, also where it is the first: that may have expired, and its restamped rows not yet."""
+        due, first = family_of(key)
+        self._families.begun(first, due, epoch=epoch)
+
+    def settled_elsewhere(self, row: LaneRow, facts: Facts) -> int:
+        """The settles of the first row of its lineage, of which it is a restamped row."""
+        content: RowContent = row.content
+        if content.first == content.place.due:
+            return 0
+        of_first = (each.settled for key, each in facts.items() if family_of(key) == (content.first, content.first))
+        return next(of_first, 0)
+
+    def purge(self, before_us: int) -> None:
+        """Rows that come from now on are settled where they were put before."""
+        self.reading.purged_before_us = before_us
+
+    def put_before(self, row: LaneRow, time_us: int) -> int:
+        """The bits of the messages of a row first put before a given time."""
+        content: RowContent = row.content
+        return put_before(content.run, time_us)
+
+    # ---- records
+
+    async def write_record(self, pieces: Sequence[Piece[Any]]) -> None:
+        """Overwrite pieces of this tenure's settle record."""
+        stamp_us = self._stamp()
+        table = self._settings.tables.settled
+        by_part: dict[int, list[Plain]] = {}
+        for piece in pieces:
+            values: dict[str, Value] = {**self._key(piece.where), "writer": self._writer, "piece": piece.number}
+            values["facts"] = piece.content
+            ttl_s = kept_s(self._settings, piece.where, now_us=stamp_us, last_expiry_s=self._host.last_expiry_s)
+            insert = Insert(table, values, timestamp_us=stamp_us, ttl_s=ttl_s)
+            by_part.setdefault(piece.where, []).append(insert)
+        await write_by_part(self._host, by_part)
+
+    async def write_passed(self, rows: Sequence[LaneRow]) -> None:
+        """Add a piece of passed rows to each part they lie in."""
+        for part, ids in (await self._passed.write(rows)).items():
+            self._families.passed(part, ids)
+
+    def _key(self, part: int) -> dict[str, Value]:
+        return {
+            "queue": self._settings.queue,
+            "generation": self._generation,
+            "shard": self._shard,
+            "part": part,
+        }
+
+    def _stamp(self) -> int:
+        """A piece that is overwritten has to win, also twice in one microsecond."""
+        self._stamped_us = max(self._stamped_us + 1, self._host.now_us())
+        return self._stamped_us
+
+    def _part_of(self, due: UUID) -> int:
+        return time_us_of(due) // self._settings.part_us
+
+    # ---- copies
+
+    def fix_place(self, move: Move) -> bytes:
+        """A place in this queue for a retry, in the other for a dead letter. The latter names its queue too, since
+        the process that finishes it has no other way to determine it."""
+        dead = self._dead_letters if move.why is Why.DEAD else None
+        if dead is None and move.why is Why.DEAD:
+            raise Bug("A dead letter has no dead-letter queue", queue=self._settings.name)
+        run = _run_of(move.row)
+        group = run.group[move.index] or None if run.group is not None else None
+        size = len(run.payload[move.index])
+        place = (dead or self._sender).fix_place(move.due_us, group=group, size_bytes=size).to_bytes()
+        return place if dead is None else place + dead.settings.queue.bytes
+
+    async def write_copy(self, move: Move) -> None:
+        """The message at the place that was fixed."""
+        if move.place is None:
+            raise Bug("A copy was written to a fixed place", reason=move.reason)
+        place, queue = move.place[:PLACE_BYTES], move.place[PLACE_BYTES:]
+        copy = copy_of(move.row, move.index)
+        if queue:
+            attributes = _with_reason(copy.attributes, self._settings.name, move)
+            copy = replace(copy, due_us=move.due_us, attributes=attributes, attempt=0)
+        elif move.why is not Why.MOVED:
+            copy = replace(copy, due_us=move.due_us, attempt=move.attempt)
+        sender = self._sender_to(queue) if queue else self._sender
+        await carry(sender, [(MessagePlace.from_bytes(place), copy)])
+
+    def _sender_to(self, queue: bytes) -> Sender:
+        if self._dead_letters is None or self._dead_letters.settings.queue.bytes != queue:
+            raise DeadLetterQueueElsewhere(queue=self._settings.name, begun_in=UUID(bytes=queue))
+        return self._dead_letters
+
+    # ---- deliveries
+
+    def deliveries(self, given: Iterable[HandOut], epoch: int) -> list[Delivery]:
+        """The deliveries for consumers. The common part of messages in one row is computed once."""
+        made: list[Delivery] = []
+        of_row: Callable[[HandOut], Delivery] | None = None
+        row: LaneRow | None = None
+        attempt = 0
+        for each in given:
+            if of_row is None or each.row is not row or each.attempt != attempt:
+                row, attempt = each.row, each.attempt
+                of_row = self._deliveries_of(row, attempt, epoch)
+            made.append(of_row(each))
+        return made
+
+    def _deliveries_of(self, row: LaneRow, attempt: int, epoch: int) -> Callable[[HandOut], Delivery]:
+        settings = self._settings
+        run = _run_of(row)
+        payloads, dues_us, puts_us, own_ids = run.payload, run.due_us, run.put_us, run.message_id
+        attributes, groups = run.attributes, run.group
+        start = row_text(row.content.place)
+        receipt = (
+            receipts_of(settings.queue, settings.receipt_key)
+            .of_row(self._generation, self._shard, epoch, attempt, row.key, count=row.count)
+            .text
+        )
+
+        def delivery(given: HandOut) -> Delivery:
+            index = given.index
+            own_id = own_ids[index] if own_ids is not None else b""
+            return Delivery(
+                id_text(own_id) if own_id else start + id_suffix(index),
+                payloads[index],
+                attributes_of(attributes[index]) if attributes is not None else {},
+                groups[index].decode() or None if groups is not None else None,
+                attempt,
+                dues_us[index],
+                puts_us[index],
+                epoch,
+                given.until_us,
+                receipt(index),
+                given.suspect,
+            )
+
+        return delivery
+
+    # ---- reservations
+
+    def decode_reservation(self, reserved: bytes) -> RangeReservation:
+        """A range that a job has reserved."""
+        return unpack_reservation(reserved)
+
+    def encode_reservation(self, reservation: RangeReservation) -> bytes:
+        """As a lane's row keeps it."""
+        return pack_reservation(
+            reservation.job, position_at(reservation.first), position_at(reservation.last), reservation.deadline_us
+        )
+
+
+def pack_reservation(job: UUID, first: UUID, last: UUID, deadline_us: int) -> bytes:
+    """As a lane's row keeps it; both positions belong to the range."""
+    return _RESERVATION.pack(job.bytes, first.bytes, last.bytes, deadline_us)
+
+
+def unpack_reservation(reserved: bytes) -> RangeReservation:
+    """The reservation in a lane's row."""
+    job, first, last, deadline_us = _RESERVATION.unpack(reserved)
+    return RangeReservation(
+        UUID(bytes=job), position_order(UUID(bytes=first)), position_order(UUID(bytes=last)), deadline_us
+    )
+
+
+def attributes_of(stored: bytes) -> Attributes:
+    """Attributes as they were given: docs/internals/formats.md."""
+    if not stored:
+        return {}
+    return {
+        name: value if isinstance(value, str) else base64.b64decode(value["binary"])
+        for name, value in json.loads(stored).items()
+    }
+
+
+def _with_reason(stored: bytes, queue: str, move: Move) -> bytes:
+    attributes = json.loads(stored) if stored else {}
+    attributes |= {"headgate.dead.queue": queue, "headgate.dead.reason": move.reason}
+    attributes["headgate.dead.attempts"] = str(move.attempt)
+    return json.dumps(attributes, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+async def carry(sender: Sender, copies: Sequence[tuple[MessagePlace, Copy]]) -> None:
+    """Write copies at the places that were fixed for them; then their originals can be passed."""
+    for place, _ in await sender.write_copies(copies):
+        await see_to_late_copy(sender, place.row)
+
+
+def copy_of(row: LaneRow, index: int = 0) -> Copy:
+    """A message as it is, to be written at another place."""
+    run = _run_of(row)
+    return Copy(
+        payload=run.payload[index],
+        message_id=_message_id(row, index),
+        put_us=run.put_us[index],
+        due_us=run.due_us[index],
+        attributes=run.attributes[index] if run.attributes is not None else b"",
+        group=run.group[index] or None if run.group is not None else None,
+        attempt=run.attempt[index] if run.attempt is not None else 0,
+    )
+
+
+def _run_of(row: LaneRow) -> PackedRun:
+    content: RowContent = row.content
+    if content.run is None:
+        raise Bug("A row without messages was delivered", key=row.key.hex())
+    return content.run
+
+
+def _message_id(row: LaneRow, index: int) -> bytes:
+    run = _run_of(row)
+    own = run.message_id[index] if run.message_id is not None else b""
+    return own or MessagePlace(row.content.place, index).to_bytes()

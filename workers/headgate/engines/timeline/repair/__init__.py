@@ -1,0 +1,1 @@
+"""The repair passes of a timeline."""

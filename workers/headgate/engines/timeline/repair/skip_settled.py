@@ -1,0 +1,77 @@
+"""Moves the position of a lane without an owner over settled rows: otherwise the settles of bulk jobs would be read
+repeatedly from the same position (docs/internals/protocols/spark.md, "Source: a stream").
+
+It is a tenure like any other, and a short one: take, read the record and then the rows, record the passed rows, and
+release the lane with its position moved. It delivers nothing, and crash suspects stay suspects.
+
+Invariants: `last` moves over rows all of whose messages are settled, none left out, and only once their ids are in
+`passed`; all of it within the lease, or the lane is left as it was.
+"""
+
+from __future__ import annotations
+
+from headgate.engines.context import Host
+from headgate.engines.lanes.rows import LaneRow
+from headgate.engines.lanes.settle_log_format import Facts, RowFacts, bits_of
+from headgate.engines.timeline.lanes.lane_taking import LaneName, lane_of
+from headgate.engines.timeline.put.row_sender import Sender
+from headgate.engines.timeline.read.source import TimelineSource
+from headgate.errors import Unavailable
+
+SLICE_BYTES = 1024 * 1024
+ROWS_MAX = 20_000
+"""Of one turn: reading them takes less than a lease lasts."""
+
+
+async def pass_over_settled(host: Host, sender: Sender, name: LaneName) -> bool:
+    """Whether the position of the lane was moved."""
+    lane = lane_of(host, sender.settings, name)
+    state = await lane.read_state()
+    if state is None or state.is_retired or state.lock is not None or state.reserved is not None:
+        return False
+    lease_term = await lane.take(state)
+    if lease_term is None:
+        return False
+    generation, shard = name
+    source = TimelineSource(
+        host, sender.settings, sender, None, generation=generation, shard=shard, lease_term=lease_term
+    )
+    last, reach = source.order_of(state.last), source.order_of(state.reach)
+    passed: list[LaneRow] = []
+    try:
+        up_to = max(reach, source.order_of(state.reserved_up_to))
+        passed = await _settled_rows(source, last, up_to)
+        if passed:
+            await source.write_passed(passed)
+        if not lease_term.may_act(host.now_us()):
+            passed = []
+    except Unavailable:
+        passed = []
+    moved_to = passed[-1].order if passed else last
+    released = await lane.release(
+        lease_term,
+        last=source.stored(moved_to) if passed else state.last,
+        reach=source.stored(max(reach, moved_to)) if passed else state.reach,
+        clean=lease_term.clean,
+    )
+    return released and bool(passed)
+
+
+async def _settled_rows(source: TimelineSource, last: int, up_to: int) -> list[LaneRow]:
+    """The rows above the position, up to the first of which something is not settled."""
+    facts = await source.known(last, up_to)
+    passed: list[LaneRow] = []
+    after, more = last, True
+    while more and len(passed) < ROWS_MAX and after < up_to:
+        piece = await source.read(after, bytes_max=SLICE_BYTES)
+        for row in piece.rows:
+            if not _is_settled(source, row, facts):
+                return passed
+            passed.append(row)
+        after, more = piece.reached, piece.more
+    return passed
+
+
+def _is_settled(source: TimelineSource, row: LaneRow, facts: Facts) -> bool:
+    settled = row.settled | facts.get(row.key, RowFacts()).settled | source.settled_elsewhere(row, facts)
+    return settled == bits_of(0, row.count)

@@ -1,0 +1,1 @@
+"""A Cassandra on this machine, for `headgate dev`."""

@@ -1,0 +1,267 @@
+"""Servers as processes: started, distinguished from strangers, ended by id, never by name.
+
+A process is known by its id and its start time, both written to a pid file. So a later command can end exactly the
+process that an earlier one started, and an id that the kernel has reused is left alone. It knows nothing of the
+servers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.errors import EnvironmentProblem
+
+_STOPPED_WITHIN_S = 30.0
+_GONE = (FileNotFoundError, ProcessLookupError)
+_PROC = Path("/proc")
+"""Linux has it; elsewhere `ps` knows the same, at a hundred times the price."""
+_ERROR_LINE = re.compile(r"\b(ERROR|FATAL|Exception|Error|error|panic|cannot|failed)\b|^[EF]\d{4} ")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A unique process: the kernel reuses ids, but not an id with the same start time."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> Identity | None:
+        """The process that runs under this id now, if any; a zombie is none, once the last of its threads has ended.
+
+        The threads of a killed process end one by one, and until the last has, its ports are taken.
+        """
+        if not _PROC.is_dir():
+            return _identity_by_ps(pid, cls)
+        try:
+            fields = _stat_fields(_PROC / str(pid))
+        except _GONE:
+            return None
+        state, threads, started = fields[0], int(fields[17]), int(fields[19])
+        return None if state in "ZX" and threads <= 1 else cls(pid, started)
+
+    def alive(self) -> bool:
+        """Whether this very process still runs."""
+        return Identity.of(self.pid) == self
+
+
+def _identity_by_ps(pid: int, made: type[Identity]) -> Identity | None:
+    """As `Identity.of`, on macOS and the BSDs. The start is known to a second there."""
+    command = ["ps", "-o", "state=,lstart=", "-p", str(pid)]
+    detail = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    state, _, started = detail.stdout.strip().partition(" ")
+    if not started or state.startswith("Z"):
+        return None
+    return made(pid, round(time.mktime(time.strptime(started.strip(), "%a %b %d %H:%M:%S %Y"))))
+
+
+def stands_still(pid: int) -> bool:
+    """Whether each of its threads is stopped, or has ended."""
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError:
+        return True
+    return all(_state(thread) in "TtZX" for thread in threads)
+
+
+def _state(thread: Path) -> str:
+    try:
+        return _stat_fields(thread)[0]
+    except _GONE:
+        return "X"
+
+
+def _stat_fields(of: Path) -> list[str]:
+    """The kernel's status of a process or a thread, from its state on: the name before may contain anything."""
+    return (of / "stat").read_text().rpartition(")")[2].split()
+
+
+def _dying_with_us() -> tuple[str, ...]:
+    """A command's first words, by which the kernel kills it when this process is gone; Linux alone can."""
+    setpriv = shutil.which("setpriv")
+    return () if setpriv is None else (setpriv, "--pdeathsig", "KILL")
+
+
+class Server:
+    """One server process: its command, its log, and its operations."""
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        log: Path,
+        pid_file: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        namespace: str | None = None,
+        ends_with_us: bool = False,
+    ) -> None:
+        self.name = name
+        self.argv = list(argv)
+        self.log = log
+        self.pid_file = pid_file
+        self.env = dict(os.environ if env is None else env)
+        self.cwd = cwd
+        self.namespace = namespace
+        self.ends_with_us = ends_with_us
+        self._child: subprocess.Popen[bytes] | None = None
+        self._identity: Identity | None = None
+
+    @property
+    def identity(self) -> Identity | None:
+        """Its identity, also when an earlier command started it."""
+        if self._identity is None and self.pid_file is not None and self.pid_file.exists():
+            pid, started = self.pid_file.read_text().split()
+            self._identity = Identity(int(pid), int(started))
+        return self._identity
+
+    @property
+    def pid(self) -> int:
+        """Its id; asking for that of a process never started is a mistake of the caller."""
+        assert self.identity is not None, f"{self.name} was not started"
+        return self.identity.pid
+
+    def start(self) -> None:
+        """Start it in a session of its own; it writes to its log and reads nothing."""
+        if self.alive():
+            return
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        argv = self.argv
+        if self.namespace is not None:
+            argv = ["nsenter", f"--net=/run/netns/{self.namespace}", *argv]
+        if self.ends_with_us:
+            argv = [*_dying_with_us(), *argv]
+        with self.log.open("ab") as log:
+            try:
+                self._child = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=self.env,
+                    cwd=self.cwd,
+                    start_new_session=True,
+                )
+            except FileNotFoundError:
+                raise EnvironmentProblem(
+                    "A program is missing",
+                    remedy=f"install it, or put it on PATH, to start {self.name}",
+                    program=argv[0],
+                ) from None
+        self._identity = Identity.of(self._child.pid)
+        if self.pid_file is not None and self._identity is not None:
+            self.pid_file.parent.mkdir(parents=True, exist_ok=True)
+            # Whole or absent: its creator may be killed at any time.
+            partial = self.pid_file.with_name(f".{self.pid_file.name}.partial")
+            partial.write_text(f"{self._identity.pid} {self._identity.started}\n")
+            partial.rename(self.pid_file)
+
+    def alive(self) -> bool:
+        """Whether it runs now."""
+        if self._child is not None:
+            self._child.poll()
+        return self.identity is not None and self.identity.alive()
+
+    def stop(self, *, grace_s: float = 10.0) -> bool:
+        """Request its end, and kill it when it has not ended within `grace_s`; whether it ended by itself."""
+        ended = True
+        if self.alive():
+            self._signal(signal.SIGCONT)
+            self._signal(signal.SIGTERM)
+            ended = wait_until(lambda: not self.alive(), timeout_s=grace_s)
+            if not ended:
+                self._signal(signal.SIGKILL)
+        self._forget()
+        return ended
+
+    def kill(self) -> None:
+        """kill -9: it cannot clean up."""
+        self._signal(signal.SIGKILL)
+        self._forget()
+
+    def pause(self) -> None:
+        """SIGSTOP: alive, and silent from now on.
+
+        The kernel stops the threads one by one, each when it next has its turn: until the last has stopped, a
+        request may still be answered.
+        """
+        self._signal(signal.SIGSTOP)
+        if not wait_until(
+            lambda: not self.alive() or stands_still(self.pid), timeout_s=_STOPPED_WITHIN_S, every_s=0.001
+        ):
+            raise EnvironmentProblem(
+                "A paused process did not resume",
+                remedy="check /proc/<pid>/task/*/stack: its threads wait for a hung disk or network mount",
+                process=self.name,
+                pid=self.pid,
+            )
+
+    def resume(self) -> None:
+        """SIGCONT: it resumes as if no time had passed."""
+        self._signal(signal.SIGCONT)
+
+    def last_error_lines(self, count: int = 5) -> str:
+        """The relevant end of its log: the last lines with an error, else the last lines."""
+        if not self.log.exists():
+            return f"(no log at {self.log})"
+        lines = [line for line in self.log.read_text(errors="replace").splitlines()[-2000:] if line.strip()]
+        errors = [line for line in lines if _ERROR_LINE.search(line)]
+        return "\n".join((errors or lines)[-count:])
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.alive():
+            os.kill(self.pid, number)
+
+    def _forget(self) -> None:
+        wait_until(lambda: not self.alive(), timeout_s=10)
+        if self.pid_file is not None:
+            self.pid_file.unlink(missing_ok=True)
+        self._identity = None
+        self._child = None
+
+
+def wait_until(holds: Callable[[], bool], *, timeout_s: float, every_s: float = 0.05) -> bool:
+    """Whether `holds()` became true within the time."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(every_s)
+    return True
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def port_taken(host: str, port: int) -> bool:
+    """Whether a process listens on it already."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return True
+    return False
+
+
+def require_program(name: str, *, remedy: str) -> str:
+    """The path of a required program, or one line with the way to get it."""
+    path = shutil.which(name)
+    if path is None:
+        raise EnvironmentProblem("A program is missing", remedy=remedy, program=name)
+    return path

@@ -1,0 +1,1 @@
+"""Repair and collection passes: used by the command line, by CronJobs and by Spark."""

@@ -1,0 +1,1 @@
+"""Handlers: how they are found, called, and how their failures are judged."""

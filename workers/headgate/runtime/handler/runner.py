@@ -1,0 +1,205 @@
+"""Runs a Python handler: async ones on the event loop, others in threads. Its exceptions become verdicts.
+
+A handler is done when every awaitable that it returned is done. An async function behind an ordinary decorator seems
+to be a sync one, runs in a thread, and returns its coroutine. The awaited part runs on the event loop.
+
+It knows neither receipts nor settles. A thread cannot be stopped: its handler reads `Context.lost`. From the time
+when a handler waits on the loop, its flights can be stopped (`Attempt.can_stop`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Awaitable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import Any, Protocol
+
+from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Context
+from headgate.runtime.handler.decide_retry import DONE, Never, Verdict, decide_retry
+from headgate.runtime.handler.failures import format_failure
+from headgate.runtime.handler.handlers import Handler
+from headgate.runtime.handler.payloads import PayloadInvalid
+
+
+class HandlerRunner(Protocol):
+    """Something that handles messages."""
+
+    batch: bool
+    """Whether it takes several at a time."""
+    can_stop: bool
+    """Whether cancelling the task that runs it stops it, from its beginning."""
+
+    wants_context: bool
+    """Whether it reads the fields of its `Context`."""
+
+    async def perform(self, attempt: Attempt) -> Verdict:
+        """Handle one. It raises nothing but its cancellation."""
+        ...
+
+    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Verdict]:
+        """Handle these; a verdict for each."""
+        ...
+
+    def drain(self) -> None:
+        """The worker is stopping: handlers that have not really started are given back."""
+        ...
+
+    async def close(self) -> None:
+        """Release its resources."""
+        ...
+
+
+class PythonPerformer:
+    """Calls a Python handler."""
+
+    def __init__(self, handler: Handler, *, threads: int, rng: Random) -> None:
+        self.batch = handler.batch
+        self.can_stop = handler.is_async
+        self.wants_context = handler.context is not None
+        self._handler = handler
+        self._rng = rng
+        self._pool = None if handler.is_async else ThreadPoolExecutor(threads, thread_name_prefix="headgate-handler")
+
+    async def perform(self, attempt: Attempt) -> Verdict:
+        """Handle one."""
+        handler = self._handler
+        try:
+            payload = handler.decode(attempt.delivery)
+            if self._pool is None and handler.context is None:
+                outcome = await handler.function(payload)
+                if outcome is not None:
+                    await _await_all(outcome)
+            else:
+                await self._call([payload], [attempt])
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            return self._judge(error, attempt)
+        return DONE
+
+    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Verdict]:
+        """Handle these."""
+        verdicts: list[Verdict] = [DONE] * len(attempts)
+        payloads: list[Any] = []
+        places: list[int] = []
+        for place, attempt in enumerate(attempts):
+            try:
+                payloads.append(self._handler.decode(attempt.delivery))
+                places.append(place)
+            except PayloadInvalid as invalid:
+                verdicts[place] = self._judge(invalid, attempt)
+        if not places:
+            return verdicts
+        failed = await self._failures(payloads, [attempts[place] for place in places])
+        for place, failure in zip(places, failed, strict=True):
+            if failure is not None:
+                verdicts[place] = self._judge(failure, attempts[place])
+        return verdicts
+
+    async def _failures(self, payloads: Sequence[Any], attempts: Sequence[Attempt]) -> Sequence[BaseException | None]:
+        """Call the handler of a batch; the failure of each message, if any. An error refers to the frame that caught
+        it, so that frame keeps no error: the batch would stay in memory until the collector comes."""
+        try:
+            return failures_of(await self._call(payloads, attempts), len(payloads))
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            return [error] * len(payloads)
+
+    def drain(self) -> None:
+        """Running handlers continue."""
+
+    async def close(self) -> None:
+        """Threads that still run are left alone; they end with the process."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _call(self, payloads: Sequence[Any], attempts: Sequence[Attempt]) -> Any:
+        """The final result of the handler."""
+        contexts = [attempt.context for attempt in attempts]
+        if self._pool is None:
+            return await _await_all(await self._handler.call(payloads, contexts))
+        variables = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        outcome = await loop.run_in_executor(self._pool, variables.run, self._in_thread, payloads, contexts)
+        if not inspect.isawaitable(outcome):
+            return outcome
+        return await _await_after_thread(outcome, attempts[0].batch or attempts, variables)
+
+    def _in_thread(self, payloads: Sequence[Any], contexts: Sequence[Context | None]) -> Any:
+        """`sys.exit` in a handler fails its message, and ends no thread of the pool."""
+        try:
+            return self._handler.call(payloads, contexts)
+        except SystemExit as error:
+            raise HandlerExited(f"the handler called sys.exit({error.code!r})") from error
+        except StopIteration as error:
+            raise RuntimeError("the handler raised StopIteration") from error
+
+    def _judge(self, error: BaseException, handler_attempt: Attempt) -> Verdict:
+        """A failure as a verdict; the cancellation of the task itself is passed on."""
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise error
+        attempt = handler_attempt.delivery.attempt
+        if isinstance(error, PayloadInvalid) and not self._handler.retry_invalid:
+            return Never(str(error), 0)
+        detail = str(error) if isinstance(error, PayloadInvalid) else format_failure(error)
+        return decide_retry(self._handler.retries, error, attempt=attempt, jitter=self._rng.random(), reason=detail)
+
+
+class HandlerExited(Exception):
+    """A handler called sys.exit."""
+
+
+async def _await_all(outcome: Any) -> Any:
+    """Await the handler's result, and the result of that."""
+    while inspect.isawaitable(outcome):
+        outcome = await outcome
+    return outcome
+
+
+async def _await_after_thread(
+    awaitable: Awaitable[Any], batch: Sequence[Attempt], variables: contextvars.Context
+) -> Any:
+    """Await on the loop the result of a handler in a thread, with the context variables that it set in that thread.
+
+    From now on the handler can be stopped. The awaited part does not start where all its messages were lost, overdue
+    or given back before the thread returned.
+    """
+    for attempt in batch:
+        attempt.can_stop = True
+    caller = asyncio.current_task()
+    if caller is not None and all(attempt.is_stopped for attempt in batch):
+        caller.cancel()
+    task = asyncio.get_running_loop().create_task(_await_without_exit(awaitable), context=variables)
+    try:
+        return await task
+    finally:
+        # A task that was cancelled before its first step has not started to await it.
+        if isinstance(awaitable, asyncio.Future):
+            awaitable.cancel()
+        elif inspect.iscoroutine(awaitable):
+            awaitable.close()
+
+
+async def _await_without_exit(awaitable: Awaitable[Any]) -> Any:
+    """`sys.exit` in a task of its own would end the event loop."""
+    try:
+        return await _await_all(awaitable)
+    except SystemExit as error:
+        raise HandlerExited(f"the handler called sys.exit({error.code!r})") from error
+
+
+class BatchAnswer(TypeError):
+    """The batch handler returned a value that is not supported."""
+
+
+def failures_of(outcomes: Any, count: int) -> Sequence[BaseException | None]:
+    """The result of a batch handler: None, or for each message None or the exception that is its failure."""
+    if outcomes is None:
+        return [None] * count
+    if not isinstance(outcomes, Sequence) or len(outcomes) != count:
+        raise BatchAnswer(f"a batch handler must return None or a list of {count} entries, one per message")
+    if not all(each is None or isinstance(each, BaseException) for each in outcomes):
+        raise BatchAnswer("a batch handler's list must hold None or an exception for each message")
+    return outcomes

@@ -1,0 +1,1 @@
+"""Crash suspects run in a child process."""

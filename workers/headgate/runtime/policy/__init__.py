@@ -1,0 +1,1 @@
+"""The decisions of a worker: pace, rate, prefetch, visibility, drain, health."""

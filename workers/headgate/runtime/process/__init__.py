@@ -1,0 +1,1 @@
+"""The worker as a process: start, drain, stop."""

@@ -1,0 +1,92 @@
+"""An SDK queue, adapted to the interface of the worker runtime.
+
+Its lanes are those of the queue's `LaneKeeper`, which shares them with the other members
+(docs/internals/protocols/balance.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.client.connection import Headgate
+from headgate.client.queue import Queue
+from headgate.engines.contract import Delivery, Settle, Settled
+from headgate.errors import Unavailable
+from headgate.runtime.worker.port import LeaseStatus
+from headgate.store.clock.clock import ClockFigures
+
+SECOND_US = 1_000_000
+
+
+class ClientQueue:
+    """One queue of a connection."""
+
+    def __init__(self, connection: Headgate, queue: Queue, *, visibility_us: int | None = None) -> None:
+        self.name = queue.name
+        self._connection = connection
+        self._queue = queue
+        settings = queue.engine.settings
+        # A visibility no longer than the trusted lease needs no record before delivery, and is extended while the
+        # message is in flight. If this process dies, the end of the lease makes the message visible earlier than 30 s
+        # would.
+        free_us = settings.lease.promise(0).silent_after_us
+        self.visibility_us = min(visibility_us or settings.visibility_us, max(free_us, SECOND_US))
+        # In a child, or behind a URL: no suspect runs in this process (docs/decisions/0007).
+        queue.engine.isolates_suspects = True
+
+    @property
+    def max_receives(self) -> int | None:
+        """As the catalogue last stated."""
+        settings = self._queue.engine.settings
+        return settings.max_receives if settings.dead_letter is not None else None
+
+    @property
+    def stops(self) -> int:
+        """Lanes of other owners that this process had to stop."""
+        return self._queue.engine.lanes.stops
+
+    def dead_loops(self) -> Sequence[str]:
+        """Of the lanes, the list of members, the catalogue and the clock."""
+        own = [reason for loop in self._queue.engine.lanes.loops if (reason := loop.why_dead()) is not None]
+        return [*own, *self._connection.dead_loops()]
+
+    @property
+    def sharers(self) -> int:
+        """Members with a share of the lanes."""
+        sharing = self._queue.engine.lanes.sharing
+        return 1 if sharing is None else sharing.sharers
+
+    async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
+        """From the lanes that this process owns."""
+        return await self._queue.receive_deliveries(limit, visibility_us=visibility_us, wait_us=wait_us)
+
+    async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
+        """Each for itself."""
+        return await self._queue.settle(settles)
+
+    def leases(self) -> Sequence[LeaseStatus]:
+        """The lanes that this process owns."""
+        try:
+            now_us = self._connection.now_us()
+        except Unavailable:
+            return []
+        return [
+            LeaseStatus(
+                f"{generation}/{shard}",
+                (now_us - held.lease_term.promise.sent_us) / SECOND_US,
+                held.lease_term.epoch,
+            )
+            for (generation, shard), held in self._queue.engine.lanes.held.items()
+        ]
+
+    def clock(self) -> ClockFigures | None:
+        """As the connection's clock last measured it."""
+        return self._connection.process_context.clock.figures()
+
+    async def leave(self) -> None:
+        """A lane in which nothing is open need not wait for the others."""
+        await self._queue.engine.lanes.leave()
+
+    async def close(self) -> None:
+        """Give all lanes back, disconnect."""
+        await self._connection.close()

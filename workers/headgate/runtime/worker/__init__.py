@@ -1,0 +1,1 @@
+"""The worker: it receives, runs handlers and settles."""

@@ -1,0 +1,156 @@
+"""The messages in flight in a worker: kept hidden while their handlers run, and released when they are lost.
+
+Each beat checks all of them once and extends in one call those near half of their visibility. A handler that takes
+too long, or whose message is lost, is cancelled where possible and notified otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from headgate.engines.contract import ExtendDelivery, Settle, Settled
+from headgate.errors import HeadgateError
+from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.policy.decide_visibility import beat_every_s, decide_beats
+
+log = logging.getLogger("headgate.worker")
+
+SECOND_US = 1_000_000
+
+
+class VisibilityKeeper:
+    """Of one worker."""
+
+    def __init__(
+        self,
+        settle: Callable[[Sequence[Settle]], Awaitable[list[Settled]]],
+        *,
+        visibility_s: float,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self.visibility_s = visibility_s
+        self.on_overdue: Callable[[Attempt], None] | None = None
+        """Called for a handler that takes too long and cannot be cancelled."""
+        self.on_lost: Callable[[Attempt], None] | None = None
+        self._settle = settle
+        self._now_s = now_s
+        self._attempts: dict[int, Attempt] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def all(self) -> list[Attempt]:
+        """The messages in flight now."""
+        return list(self._attempts.values())
+
+    def take(self, attempt: Attempt) -> None:
+        """It is in flight from now on."""
+        self._attempts[id(attempt)] = attempt
+
+    def let_go(self, attempt: Attempt) -> bool:
+        """It is no longer in flight. False if it was released before."""
+        return self._attempts.pop(id(attempt), None) is not None
+
+    # ---- keeping them hidden
+
+    async def keep_hidden(self) -> None:
+        """Until cancelled."""
+        every_s = beat_every_s(self.visibility_s)
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                await self.beat()
+            except HeadgateError as error:
+                log.warning("messages in flight could not be extended", extra={"error": str(error)})
+
+    async def beat(self) -> None:
+        """One check of all of them."""
+        attempts = self.all()
+        now_s = self._loop.time()
+        beats = decide_beats(attempts, now_s=now_s, visibility_s=self.visibility_s)
+        for place in beats.overdue:
+            attempts[place].overdue = True
+            self.stop(attempts[place])
+            if not attempts[place].can_stop and self.on_overdue is not None:
+                self.on_overdue(attempts[place])
+        for place in beats.lost:
+            self._lose(attempts[place])
+        extended = [attempts[place] for place in beats.extend]
+        if extended:
+            await self._extend(extended, self.visibility_s)
+
+    async def extend(self, attempt: Attempt, seconds: float) -> bool:
+        """Give its handler this much time from now, and hide the message at least as long."""
+        if attempt.is_stopped or id(attempt) not in self._attempts:
+            return False
+        if attempt.deadline_s < math.inf:
+            attempt.deadline_s = self._loop.time() + seconds
+        await self._extend([attempt], max(seconds, self.visibility_s))
+        return not attempt.lost
+
+    async def _extend(self, attempts: list[Attempt], seconds: float) -> None:
+        sent_s = self._loop.time()
+        visibility_us = round(seconds * SECOND_US)
+        results = await self._settle(
+            [ExtendDelivery(attempt.delivery.receipt, visibility_us) for attempt in attempts]
+        )
+        for attempt, result in zip(attempts, results, strict=True):
+            if result is Settled.DONE:
+                attempt.until_s = max(attempt.until_s, sent_s + seconds)
+            elif result is Settled.STALE and id(attempt) in self._attempts:
+                self._lose(attempt)
+
+    # ---- letting go
+
+    def _lose(self, attempt: Attempt) -> None:
+        attempt.lost = True
+        self.stop(attempt)
+        if self.on_lost is not None:
+            self.on_lost(attempt)
+
+    def stop(self, attempt: Attempt) -> None:
+        """Cancel its handler, or notify it. The other handlers of its batch continue."""
+        if attempt.context is not None:
+            attempt.context.mark_lost()
+        task = attempt.task
+        if task is not None and attempt.can_stop and all(each.is_stopped for each in attempt.batch):
+            task.cancel()
+
+    # ---- requests of a context
+
+    def of(self, attempt: Attempt) -> AttemptControl:
+        """The interface of the context of this message."""
+        return AttemptControl(self, attempt, self._loop)
+
+    def time_of_day_s(self, at_s: float) -> float:
+        """A time of the event loop's clock, in seconds since 1970."""
+        return self._now_s() + at_s - self._loop.time()
+
+
+class AttemptControl:
+    """The interface to the messages in flight for the context of one message."""
+
+    __slots__ = ("_attempt", "_keeper", "_loop")
+
+    def __init__(self, keeper: VisibilityKeeper, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
+        self._keeper = keeper
+        self._attempt = attempt
+        self._loop = loop
+
+    async def extend(self, seconds: float) -> bool:
+        """On the event loop."""
+        return await self._keeper.extend(self._attempt, seconds)
+
+    def extend_blocking(self, seconds: float) -> bool:
+        """From a thread."""
+        return asyncio.run_coroutine_threadsafe(self.extend(seconds), self._loop).result()
+
+    def deadline_s(self) -> float | None:
+        """When its handler has to be done, in seconds since 1970."""
+        at_s = self._attempt.deadline_s
+        return None if at_s == math.inf else self._keeper.time_of_day_s(at_s)

@@ -1,0 +1,1 @@
+"""The Cassandra driver, and only here."""

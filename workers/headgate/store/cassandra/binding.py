@@ -1,0 +1,425 @@
+"""A prepared shape: how its values become the driver's requests.
+
+Values are encoded in this module, by the types of the table, and passed to the driver as bytes. The driver's own
+binding looks up each column by name for each row, and costs more than all the rest of a batch. The statements of a
+batch are even passed in their wire form (`HeadgateProtocol`), where the common part of rows in one partition is
+encoded once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from cassandra import ConsistencyLevel
+from cassandra.protocol import BatchMessage, ProtocolHandler, ResultMessage
+from cassandra.query import BatchStatement, BatchType, BoundStatement, PreparedStatement
+
+from headgate.store.model.consistency import Consistency, SerialLevel
+from headgate.store.model.cql import Markers, delete_cql, insert_cql, scan_cql, select_cql, update_cql
+from headgate.store.model.metrics import ShapeMetrics
+from headgate.store.model.shapes import (
+    DeleteShape,
+    InsertShape,
+    ScanShape,
+    SelectShape,
+    ShapeBroken,
+    StatementShape,
+    UpdateShape,
+)
+from headgate.store.model.statements import Conditional, Delete, InsertIfAbsent, Plain, RowsOf, Scan, Select
+from headgate.store.model.table import Table
+from headgate.store.model.types import Value
+from headgate.store.model.wire_rows import WiredRows
+
+LEVELS = {
+    Consistency.ONE: ConsistencyLevel.ONE,
+    Consistency.LOCAL_QUORUM: ConsistencyLevel.LOCAL_QUORUM,
+    Consistency.QUORUM: ConsistencyLevel.QUORUM,
+    Consistency.EACH_QUORUM: ConsistencyLevel.EACH_QUORUM,
+    Consistency.ALL: ConsistencyLevel.ALL,
+}
+SERIAL_LEVELS = {
+    SerialLevel.LOCAL_SERIAL: ConsistencyLevel.LOCAL_SERIAL,
+    SerialLevel.SERIAL: ConsistencyLevel.SERIAL,
+}
+COMMIT_LEVELS = {
+    SerialLevel.LOCAL_SERIAL: ConsistencyLevel.LOCAL_QUORUM,
+    SerialLevel.SERIAL: ConsistencyLevel.QUORUM,
+}
+"""At which an applied LWT is learnt, so that a plain quorum read sees it."""
+
+_BIGINT = struct.Struct(">q").pack
+_INT = struct.Struct(">i").pack
+_SHORT = struct.Struct(">H").pack
+_BATCH_HEAD = struct.Struct(">BH").pack
+_BATCH_END = struct.Struct(">Hi").pack
+_FRAME = struct.Struct(">BBhBi").pack
+_COUNT = struct.Struct(">i")
+_TIMESTAMP = struct.Struct(">iq").pack
+_TIMESTAMP_TTL = struct.Struct(">iqii").pack
+_PREPARED = b"\x01"
+_NULL = b"\xff\xff\xff\xff"
+_SERIAL_FLAG, _KEYSPACE_FLAG, _TRACING_FLAG = 0x10, 0x80, 0x02
+
+Encoded = list[bytes | None]
+
+
+class _Undecoded(list[Any]):
+    """The column metadata of an answer whose rows stay undecoded."""
+
+
+class _UndecodedStatement(PreparedStatement):  # type: ignore[misc]  # the driver has no types
+    """A prepared statement whose rows are not decoded. The driver reads from its metadata how to decode them, and
+    replaces it when it prepares the text again on a node that no longer knows it."""
+
+    @property
+    def result_metadata(self) -> _Undecoded:
+        return self._result_metadata
+
+    @result_metadata.setter
+    def result_metadata(self, columns: Sequence[Any] | None) -> None:
+        self._result_metadata = _Undecoded(columns or ())
+
+
+def _undecoded(prepared: PreparedStatement) -> _UndecodedStatement:
+    return _UndecodedStatement(
+        prepared.column_metadata,
+        prepared.query_id,
+        prepared.routing_key_indexes,
+        prepared.query_string,
+        prepared.keyspace,
+        prepared.protocol_version,
+        prepared.result_metadata,
+        prepared.result_metadata_id,
+    )
+
+
+_DecodedResult: Any = ProtocolHandler.message_types_by_opcode[ResultMessage.opcode]
+
+
+class _Result(_DecodedResult):  # type: ignore[misc]  # the driver has no types
+    """An answer of the server."""
+
+    def recv_results_rows(
+        self, f: Any, protocol_version: int, user_type_map: Any, result_metadata: Any, column_encryption_policy: Any
+    ) -> None:
+        """Its rows: decoded by the driver, unless they are wanted as they came."""
+        if type(result_metadata) is not _Undecoded:
+            super().recv_results_rows(f, protocol_version, user_type_map, result_metadata, column_encryption_policy)
+            return
+        self.recv_results_metadata(f, user_type_map)
+        self.column_names = [column[2] for column in self.column_metadata or result_metadata]
+        (count,) = _COUNT.unpack(f.read(_COUNT.size))
+        self.parsed_rows = WiredRows(count, f.read())
+
+
+class Wired(list[bytes]):
+    """The statements of a batch in their wire form; the driver calls them the queries of a batch."""
+
+
+class HeadgateProtocol(ProtocolHandler):  # type: ignore[misc]  # the driver has no types
+    """The driver's protocol, except for batches whose statements are encoded already, and rows that stay encoded."""
+
+    message_types_by_opcode: ClassVar[dict[int, Any]] = {
+        **ProtocolHandler.message_types_by_opcode,
+        ResultMessage.opcode: _Result,
+    }
+
+    @classmethod
+    def encode_message(
+        cls, msg: Any, stream_id: int, protocol_version: int, compressor: Any, allow_beta_protocol_version: bool
+    ) -> bytes:
+        """The frame of a request. Protocol 5 has its compression and checksums around frames, not in them."""
+        if type(msg) is not BatchMessage or type(msg.queries) is not Wired:
+            return bytes(
+                super().encode_message(msg, stream_id, protocol_version, compressor, allow_beta_protocol_version)
+            )
+        flags = 0
+        options = b""
+        if msg.serial_consistency_level:
+            flags |= _SERIAL_FLAG
+            options += _SHORT(msg.serial_consistency_level)
+        if msg.keyspace is not None:
+            flags |= _KEYSPACE_FLAG
+            options += _SHORT(len(msg.keyspace)) + msg.keyspace.encode()
+        head = _BATCH_HEAD(msg.batch_type.value, len(msg.queries))
+        body = b"".join((head, *msg.queries, _BATCH_END(msg.consistency_level, flags), options))
+        frame_flags = _TRACING_FLAG if msg.tracing else 0
+        return _FRAME(protocol_version, frame_flags, stream_id, msg.opcode, len(body)) + body
+
+
+class _Bound(BoundStatement):  # type: ignore[misc]  # the driver has no types
+    """Encoded values: the driver's own binding never reads them, and its messages do not show them."""
+
+    raw_values = "(encoded)"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A prepared shape."""
+
+    prepared: PreparedStatement
+    undecoded: PreparedStatement
+    """The same, for rows that stay undecoded."""
+    query_id: bytes
+    encoders: tuple[Callable[[Any], bytes], ...]
+    head: int
+    """The number of values before the attempt."""
+    lead: int
+    """The number of values that are the partition key, if they come first; else 0."""
+    metrics: ShapeMetrics
+
+
+def cql_of(keyspace: str, shape: StatementShape, markers: Markers) -> str:
+    """The text to be prepared."""
+    if isinstance(shape, InsertShape):
+        return insert_cql(keyspace, shape, markers)
+    if isinstance(shape, UpdateShape):
+        return update_cql(keyspace, shape, markers)
+    if isinstance(shape, DeleteShape):
+        return delete_cql(keyspace, shape, markers)
+    if isinstance(shape, SelectShape):
+        return select_cql(keyspace, shape, markers.partitions)
+    if isinstance(shape, ScanShape):
+        return scan_cql(keyspace, shape)
+    raise ShapeBroken("Unknown kind of shape", kind=type(shape).__name__)
+
+
+def plan_of(shape: StatementShape, prepared: PreparedStatement, metrics: ShapeMetrics) -> Plan:
+    """The plan of a shape, once the server knows it."""
+    head = len(shape.to) if isinstance(shape, UpdateShape) else len(shape.value_names)
+    encoders = tuple(column.type.value.encode for column in shape.value_columns)
+    partition = shape.table.partition_names
+    lead = len(partition) if shape.value_names[: len(partition)] == partition else 0
+    return Plan(prepared, _undecoded(prepared), prepared.query_id, encoders, head, lead, metrics)
+
+
+PLAIN = _PLAIN = Markers(timestamp=True)
+PLAIN_TTL = _PLAIN_TTL = Markers(timestamp=True, ttl=True)
+_NOTHING = Markers()
+_LWT = {(ttl, attempt): Markers(ttl=ttl, attempt=attempt) for ttl in (False, True) for attempt in (False, True)}
+
+
+def plain_markers(statement: Plain) -> Markers:
+    """The extra values of a plain write."""
+    return _PLAIN if isinstance(statement, Delete) or statement.ttl_s is None else _PLAIN_TTL
+
+
+def lwt_markers(statement: Conditional, bears_attempt: bool) -> Markers:
+    """The extra values of an LWT."""
+    return _LWT[statement.ttl_s is not None, bears_attempt]
+
+
+def _encode(plan: Plan, values: Sequence[Value], shape: StatementShape) -> Encoded:
+    try:
+        return [None if value is None else encode(value) for encode, value in zip(plan.encoders, values, strict=True)]
+    except (struct.error, UnicodeEncodeError) as error:
+        raise ShapeBroken("A value does not fit its column", table=shape.table.name, cause=error) from None
+
+
+def encode_insert(plan: Plan, statement: Any) -> Encoded:
+    """Values, timestamp, time to live."""
+    encoded = _encode(plan, statement.values, statement.shape)
+    encoded.append(_BIGINT(statement.timestamp_us))
+    if statement.ttl_s is not None:
+        encoded.append(_INT(statement.ttl_s))
+    return encoded
+
+
+def encode_update(plan: Plan, statement: Any) -> Encoded:
+    """Timestamp, time to live, values."""
+    using: Encoded = [_BIGINT(statement.timestamp_us)]
+    if statement.ttl_s is not None:
+        using.append(_INT(statement.ttl_s))
+    return using + _encode(plan, statement.values, statement.shape)
+
+
+def encode_delete(plan: Plan, statement: Any) -> Encoded:
+    """Timestamp, values."""
+    return [_BIGINT(statement.timestamp_us), *_encode(plan, statement.values, statement.shape)]
+
+
+def encode_lwt(plan: Plan, statement: Conditional, bears_attempt: bool) -> Encoded:
+    """An INSERT: values, attempt, time to live. An UPDATE: time to live, the set columns, attempt, the rest."""
+    encoded = _encode(plan, statement.values, statement.shape)
+    if bears_attempt:
+        encoded.insert(plan.head, statement.attempt.bytes)
+    if statement.ttl_s is not None:
+        ttl = _INT(statement.ttl_s)
+        if isinstance(statement, InsertIfAbsent):
+            encoded.append(ttl)
+        else:
+            encoded.insert(0, ttl)
+    return encoded
+
+
+def encode_select(plan: Plan, statement: Select) -> Encoded:
+    """Values, limit."""
+    encoded = _encode(plan, statement.values, statement.shape)
+    if statement.limit is not None:
+        encoded.append(_INT(statement.limit))
+    return encoded
+
+
+def encode_scan(scan: Scan) -> Encoded:
+    """From token, to token."""
+    return [_BIGINT(scan.from_token), _BIGINT(scan.to_token)]
+
+
+def read_level(table: Table, consistency: Consistency) -> int:
+    """The level of a read; SERIAL is the table's own (rule R3)."""
+    return int(SERIAL_LEVELS[table.serial] if consistency is Consistency.SERIAL else LEVELS[consistency])
+
+
+def bound(
+    plan: Plan,
+    encoded: Encoded,
+    level: int,
+    *,
+    serial: int | None = None,
+    page: int | None = None,
+    decoded: bool = True,
+) -> Any:
+    """One statement for the driver; without a page size it is answered whole."""
+    prepared = plan.prepared if decoded else plan.undecoded
+    statement = _Bound(prepared, consistency_level=level, serial_consistency_level=serial, fetch_size=page)
+    statement.values = encoded
+    return statement
+
+
+class Wiring:
+    """The statements of one batch, one after the other."""
+
+    def __init__(self) -> None:
+        self.wired = Wired()
+        self.first: tuple[Plan, Encoded] | None = None
+        self._plan: Plan | None = None
+        self._lead: tuple[Value, ...] = ()
+        self._start = b""
+
+    def add(self, plan: Plan, encoded: Encoded) -> None:
+        """Any statement, its values encoded."""
+        if self.first is None:
+            self.first = plan, encoded
+        values = [_NULL if value is None else _INT(len(value)) + value for value in encoded]
+        self.wired.append(_start_of(plan, len(encoded)) + b"".join(values))
+
+    def add_insert(self, plan: Plan, statement: Any) -> None:
+        """A plain insert. If it goes to the partition of the one before, only the differences are encoded."""
+        values, lead, ttl_s = statement.values, plan.lead, statement.ttl_s
+        if self.first is None or not lead:
+            self.add(plan, encode_insert(plan, statement))
+            return
+        if plan is not self._plan or values[:lead] != self._lead:
+            self._plan, self._lead = plan, values[:lead]
+            count = len(values) + (1 if ttl_s is None else 2)
+            self._start = _start_of(plan, count) + _wire(plan.encoders[:lead], self._lead, plan)
+        stamp = statement.timestamp_us
+        end = _TIMESTAMP(8, stamp) if ttl_s is None else _TIMESTAMP_TTL(8, stamp, 4, ttl_s)
+        self.wired.append(self._start + _wire(plan.encoders[lead:], values[lead:], plan) + end)
+
+    def add_rows(self, plan: Plan, rows: RowsOf) -> None:
+        """Inserts into one partition."""
+        lead = len(rows.lead)
+        extra = 1 if rows.stamps[0][1] is None else 2
+        start = _start_of(plan, len(plan.encoders) + extra) + _wire(plan.encoders[:lead], rows.lead, plan)
+        encoders = plan.encoders[lead:]
+        wired, int_ = self.wired, _INT
+        stamp: tuple[int, int | None] = (0, 0)
+        end = b""
+        if self.first is None:
+            key: Encoded = [encode(value) for encode, value in zip(plan.encoders[:lead], rows.lead, strict=True)]
+            self.first = plan, key + [b""] * (len(encoders) + extra)
+        if len(encoders) == 2:  # a clustering column and a cell: the rows of messages
+            first, second = encoders
+            for (one, two), each in zip(rows.tails, rows.stamps, strict=True):
+                if each != stamp:
+                    stamp, end = each, _end_of(each)
+                one_stored, two_stored = first(one), second(two)
+                wired.append(
+                    b"".join((start, int_(len(one_stored)), one_stored, int_(len(two_stored)), two_stored, end))
+                )
+            return
+        for tail, each in zip(rows.tails, rows.stamps, strict=True):
+            if each != stamp:
+                stamp, end = each, _end_of(each)
+            wired.append(start + _wire(encoders, tail, plan) + end)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return sum(map(len, self.wired))
+
+
+def _end_of(stamp: tuple[int, int | None]) -> bytes:
+    timestamp_us, ttl_s = stamp
+    return _TIMESTAMP(8, timestamp_us) if ttl_s is None else _TIMESTAMP_TTL(8, timestamp_us, 4, ttl_s)
+
+
+def _start_of(plan: Plan, values: int) -> bytes:
+    return _PREPARED + _SHORT(len(plan.query_id)) + plan.query_id + _SHORT(values)
+
+
+def _wire(encoders: Sequence[Callable[[Any], bytes]], values: Sequence[Value], plan: Plan) -> bytes:
+    """Values in their wire form, each after its length."""
+    try:
+        return b"".join(
+            [
+                _NULL if value is None else _INT(len(stored := encode(value))) + stored
+                for encode, value in zip(encoders, values, strict=True)
+            ]
+        )
+    except (struct.error, UnicodeEncodeError) as error:
+        raise ShapeBroken("A value does not fit its column", table=plan.metrics.table, cause=error) from None
+
+
+def batch(kind: Any, wiring: Wiring, level: int, *, serial: int | None = None) -> Any:
+    """A batch for the driver, routed by its first statement."""
+    if wiring.first is None:
+        raise ShapeBroken("An empty batch")
+    statement = BatchStatement(kind, consistency_level=level, serial_consistency_level=serial)
+    statement._statements_and_parameters = wiring.wired
+    plan, encoded = wiring.first
+    first = _Bound(plan.prepared)
+    first.values = encoded
+    statement.keyspace = first.keyspace
+    statement.routing_key = first.routing_key
+    return statement
+
+
+ENCODERS: dict[str, Callable[[Plan, Any], Encoded]] = {
+    "Insert": encode_insert,
+    "Update": encode_update,
+    "Delete": encode_delete,
+}
+
+LOGGED = BatchType.LOGGED
+UNLOGGED = BatchType.UNLOGGED
+
+__all__ = [
+    "COMMIT_LEVELS",
+    "ENCODERS",
+    "LEVELS",
+    "LOGGED",
+    "PLAIN",
+    "PLAIN_TTL",
+    "SERIAL_LEVELS",
+    "UNLOGGED",
+    "Encoded",
+    "HeadgateProtocol",
+    "Plan",
+    "Wiring",
+    "batch",
+    "bound",
+    "cql_of",
+    "encode_lwt",
+    "encode_scan",
+    "encode_select",
+    "lwt_markers",
+    "plain_markers",
+    "plan_of",
+    "read_level",
+]

@@ -1,0 +1,1 @@
+"""The entries of queues and counters, and their generations."""

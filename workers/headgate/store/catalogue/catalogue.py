@@ -1,0 +1,426 @@
+"""The catalogue: read by every process, written by LWT, and each entry by its owner alone.
+
+    declared = await catalogue.declare(name, document, place=..., shards=...)
+    known = await catalogue.find(name)              # known.promise limits how long it may be used
+
+It knows no Kubernetes, no YAML and no engine. Invariants:
+
+- one name is one row, so of two creators one is rejected; a recreated resource has a fresh id;
+- a change names the id, the revision and the owner it has read, so none is lost and no other owner's entry changes;
+- the life of a creation goes one way (`MOVES`), so a late writer restores nothing;
+- an id leads to its name before the name leads to the id, so every entry found by name is also found by id.
+
+Survives lost answers: each step begins with a serial read, and is taken again when it is not known to be applied.
+Survives a crash between any two writes: an id without an entry belongs to nobody, and the next `declare` does the
+rest.
+"""
+
+from __future__ import annotations
+
+import copy
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeVar
+from uuid import UUID, uuid4
+
+from headgate.errors import Conflict
+from headgate.store.catalogue import decide_generation as decide
+from headgate.store.catalogue.decide_generation import Generations
+from headgate.store.catalogue.entry import (
+    BeingDeleted,
+    Document,
+    Entry,
+    EntryState,
+    KnownEntry,
+    Name,
+    StoragePlace,
+    encode_document,
+    entry_cells,
+    entry_of,
+    generation_cells,
+    owned_by_another,
+)
+from headgate.store.catalogue.tables import ENTRIES, EVERYTHING, IDS, NAMESPACES, TABLES_MADE
+from headgate.store.model.consistency import Consistency
+from headgate.store.model.statements import CellCondition, Decision, InsertIfAbsent, Select, UpdateIf, is_
+from headgate.store.model.types import Value
+from headgate.store.store import OutcomeUnknown, Store
+
+Done = TypeVar("Done")
+
+TRIES_MAX = 16
+RECEIPT_KEY_BYTES = 32
+RETRY_PAUSE_S = 0.02
+
+
+class StaleEntry(Conflict):
+    """Its life or its generations have changed meanwhile: read it again."""
+
+
+class AnotherCreation(Conflict):
+    """The name belongs to another creation by now, or is free."""
+
+
+class TooMuchContention(Conflict):
+    """Others kept changing the entry."""
+
+
+class Change(Enum):
+    """The result of a declaration."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The current entry, and the change made to it."""
+
+    entry: Entry
+    change: Change
+
+
+Check = Callable[[Document, Document], Document]
+"""From the existing document and the wanted one: the one to write. Raises the error for its author."""
+
+
+def take_wanted(_standing: Document, wanted: Document) -> Document:
+    """The wanted one, unchecked."""
+    return wanted
+
+
+MOVES = {
+    EntryState.MAKING: {EntryState.ACTIVE, EntryState.RETAINED, EntryState.DELETING},
+    EntryState.ACTIVE: {EntryState.RETAINED, EntryState.DELETING},
+    EntryState.RETAINED: {EntryState.DELETING},
+    EntryState.DELETING: {EntryState.RETAINED, EntryState.GONE},
+    EntryState.GONE: set[EntryState](),
+}
+"""From each state, the next states that its owner may set. A retained entry comes back by `adopt` alone."""
+
+
+class Catalogue:
+    """Entries, by name and by id. `owner` is the owner that the writes are for; without one it only reads."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        now_us: Callable[[], int],
+        owner: str = "",
+        new_uuid: Callable[[], UUID] = uuid4,
+        new_key: Callable[[], bytes] = lambda: secrets.token_bytes(RECEIPT_KEY_BYTES),
+    ) -> None:
+        self._store = store
+        self.now_us = now_us
+        self.owner = owner
+        self.new_uuid = new_uuid
+        self._new_key = new_key
+        self._namespaces: set[str] = set()
+        """Those whose row is known to exist: it is never deleted."""
+
+    def for_owner(self, owner: str) -> Catalogue:
+        """The same, writing for another owner: an operator writes for each resource in the name of its uid."""
+        other = copy.copy(self)
+        other.owner = owner
+        return other
+
+    # Reading
+
+    async def find(self, name: Name, *, consistency: Consistency = Consistency.QUORUM) -> KnownEntry | None:
+        """The entry of this name, with the age of the knowledge; None if there is none, or none any more."""
+        started_us = self.now_us()
+        rows = await self._store.read(Select(ENTRIES, name.key, consistency=consistency))
+        entry = entry_of(rows[0]) if rows else None
+        return KnownEntry(entry, started_us) if entry and entry.state is not EntryState.GONE else None
+
+    async def find_id(self, id_: UUID) -> KnownEntry | None:
+        """The entry of this creation; None when it is gone, even if its name was taken again."""
+        rows = await self._store.read(Select(IDS, {"id": id_}, consistency=Consistency.QUORUM))
+        if not rows:
+            return None
+        known = await self.find(Name(rows[0].kind, rows[0].namespace, rows[0].name))
+        return known if known and known.entry.id == id_ else None
+
+    async def list(self, namespace: str, kind: str | None = None) -> Sequence[KnownEntry]:
+        """All entries of a namespace: one partition, whole."""
+        return await self._list({"namespace": namespace, "kind": kind} if kind else {"namespace": namespace})
+
+    async def namespaces(self) -> Sequence[str]:
+        """Every namespace that has, or had, entries."""
+        rows = await self._store.read(
+            Select(NAMESPACES, {"everything": EVERYTHING}, ["namespace"], consistency=Consistency.QUORUM)
+        )
+        return [row.namespace for row in rows]
+
+    async def owned(self, prefix: str) -> Sequence[KnownEntry]:
+        """All entries whose owner's name starts with this, of all namespaces. Those of others, which may be
+        thousands, are not even decoded."""
+        namespaces = sorted(await self.namespaces())
+        return [known for each in namespaces for known in await self._list({"namespace": each}, owner=prefix)]
+
+    async def _list(self, key: Mapping[str, Value], *, owner: str = "") -> Sequence[KnownEntry]:
+        started_us = self.now_us()
+        rows = await self._store.read(Select(ENTRIES, key, consistency=Consistency.QUORUM))
+        entries = [entry_of(row) for row in rows if not owner or row.owner.startswith(owner)]
+        return [KnownEntry(entry, started_us) for entry in entries if entry.state is not EntryState.GONE]
+
+    # Writing
+
+    async def declare(
+        self, name: Name, document: Document, *, place: StoragePlace, shards: int, check: Check = take_wanted
+    ) -> Declared:
+        """Make the entry, or change its document to this one. The place and the shards are taken at creation only."""
+        made: list[UUID] = []
+
+        async def step() -> Declared | None:
+            standing = await self._read_serially(name)
+            if standing is None or standing.state is EntryState.GONE:
+                fresh = self._fresh(name, document, place, shards)
+                made.append(fresh.id)
+                return Declared(fresh, Change.CREATED) if await self._create(fresh, standing) else None
+            self._require_mine(standing)
+            wanted = check(standing.document, document)
+            if encode_document(wanted) == encode_document(standing.document):
+                return Declared(standing, Change.CREATED if standing.id in made else Change.UNCHANGED)
+            changed = replace(standing, document=wanted, revision=standing.revision + 1, changed_us=self.now_us())
+            cells = entry_cells(changed)
+            cells = {cell: cells[cell] for cell in ("document", "revision", "changed_us")}
+            applied = await self._change(standing, cells, is_("revision", standing.revision))
+            return Declared(changed, Change.UPDATED) if applied else None
+
+        return await self._until_done(name, step)
+
+    async def adopt(self, entry: Entry, document: Document, *, check: Check = take_wanted) -> Entry:
+        """Take over an entry that was read as another owner's, or as retained, with this document, if it is still so.
+
+        A retained entry is completed where parts are missing: it comes back as `making`.
+        """
+
+        async def step() -> Entry | None:
+            standing = await self._read_this(entry)
+            if standing.state is EntryState.DELETING:
+                raise BeingDeleted(resource=standing.name)
+            if standing.owner == self.owner and standing.state is not EntryState.RETAINED:
+                return standing
+            if standing.owner not in (entry.owner, self.owner):
+                raise owned_by_another(standing, self.owner)
+            adopted = replace(
+                standing,
+                owner=self.owner,
+                state=EntryState.MAKING if standing.state is EntryState.RETAINED else standing.state,
+                document=check(standing.document, document),
+                revision=standing.revision + 1,
+                changed_us=self.now_us(),
+            )
+            cells = entry_cells(adopted)
+            cells = {cell: cells[cell] for cell in ("owner", "state", "document", "revision", "changed_us")}
+            conditions = is_("revision", standing.revision), is_("state", standing.state.value)
+            return adopted if await self._change(standing, cells, *conditions) else None
+
+        return await self._until_done(entry.name, step)
+
+    async def set_state(self, entry: Entry, state: EntryState) -> Entry:
+        """Advance the life of this creation. Conflict if its name belongs to another by now, or it has advanced
+        further."""
+        untried = entry.owner == self.owner and state in MOVES[entry.state]
+
+        async def step() -> Entry | None:
+            nonlocal untried
+            standing = entry if untried else await self._read_this(entry, even_gone=state is EntryState.GONE)
+            untried = False
+            if standing.state is state:
+                return standing
+            self._require_owner(standing)
+            if state not in MOVES[standing.state]:
+                raise StaleEntry(resource=standing.name, state=standing.state.value, wanted=state.value)
+            moved = replace(standing, state=state, changed_us=self.now_us())
+            cells: dict[str, Value] = {"state": state.value, "changed_us": moved.changed_us}
+            applied = await self._change(standing, cells, is_("state", standing.state.value))
+            return moved if applied else None
+
+        return await self._until_done(entry.name, step)
+
+    async def require_state(self, entry: Entry, state: EntryState) -> None:
+        """Conflict unless this very creation is in this state, by a serial read."""
+        standing = await self._read_this(entry)
+        if standing.state is not state:
+            raise StaleEntry(resource=standing.name, state=standing.state.value, wanted=state.value)
+
+    async def announce(self, entry: Entry, number: int, shards: int, *, skew_us: int) -> Entry:
+        """Announce the generation with this number and number of shards; its rows exist (rule R6).
+
+        StaleEntry if it would have another number by now, ChangeUnderWay while another change is not over.
+        """
+
+        async def step() -> Entry | None:
+            standing = await self._read_this(entry)
+            self._require_mine(standing)
+            known = standing.generations
+            announced = decide.decide_next(known, shards, now_us=self.now_us(), skew_us=skew_us)
+            if announced is None:
+                return standing
+            if announced.number != number:
+                raise StaleEntry(resource=standing.name, generation=announced.number, wanted=number)
+            await self._move_on(standing, replace(known, next=announced))
+            return None
+
+        return await self._until_done(entry.name, step)
+
+    async def make_sure(self, entry: Entry, *, skew_us: int) -> Entry:
+        """Where a next generation is announced without a time when it is sure, write that time; from a serial read.
+
+        Any process may do this, and every process that finds it should, for any owner: it follows from the stored
+        state.
+        """
+
+        async def step() -> Entry | None:
+            standing = await self._read_this(entry)
+            announced = standing.generations.next
+            if announced is None or standing.generations.sure_us is not None:
+                return standing
+            sure_us = decide.decide_sure(announced, acknowledged_us=self.now_us(), skew_us=skew_us)
+            await self._move_on(standing, replace(standing.generations, sure_us=sure_us))
+            return None
+
+        return await self._until_done(entry.name, step)
+
+    async def turn(self, entry: Entry, *, skew_us: int) -> Entry:
+        """Confirm the announced generation, and make it the current one once nobody writes the old one.
+
+        As with `make_sure`, any process may do this: it follows from the stored state.
+        """
+
+        async def step() -> Entry | None:
+            standing = await self.make_sure(entry, skew_us=skew_us)
+            if not decide.is_over(standing.generations, now_us=self.now_us(), skew_us=skew_us):
+                return standing
+            await self._move_on(standing, decide.turned(standing.generations))
+            return None
+
+        return await self._until_done(entry.name, step)
+
+    async def retire(self, entry: Entry, number: int) -> Entry:
+        """Delete an earlier generation that holds nothing any more. Called by engines, after its last scan."""
+
+        async def step() -> Entry | None:
+            standing = await self._read_this(entry)
+            if all(window.number != number for window in standing.generations.earlier):
+                return standing
+            await self._move_on(standing, decide.retired(standing.generations, number))
+            return None
+
+        return await self._until_done(entry.name, step)
+
+    # Created tables
+
+    async def tables_made(self, keyspace: str) -> frozenset[str]:
+        """The tables that were ever made in a keyspace."""
+        rows = await self._store.read(
+            Select(TABLES_MADE, {"tables_keyspace": keyspace}, ["table_name"], consistency=Consistency.SERIAL)
+        )
+        return frozenset(row.table_name for row in rows)
+
+    async def note_tables(self, keyspace: str, names: Sequence[str]) -> None:
+        """Record their creation. After they exist: a crash in between is repaired by the next process that reads
+        it."""
+        for name in names:
+            await self._store.decide(
+                InsertIfAbsent(
+                    TABLES_MADE,
+                    {"tables_keyspace": keyspace, "table_name": name, "made_us": self.now_us()},
+                    attempt=self.new_uuid(),
+                )
+            )
+
+    # Steps
+
+    async def _until_done(self, name: Name, step: Callable[[], Awaitable[Done | None]]) -> Done:
+        """Take a step again, from its serial read, until its outcome is known."""
+        for again in range(TRIES_MAX):
+            if again:
+                await self._store.pause(RETRY_PAUSE_S * again)
+            done = await step()
+            if done is not None:
+                return done
+        raise TooMuchContention(resource=name, tries=TRIES_MAX)
+
+    async def _read_serially(self, name: Name) -> Entry | None:
+        rows = await self._store.read(Select(ENTRIES, name.key, consistency=Consistency.SERIAL))
+        return entry_of(rows[0]) if rows else None
+
+    async def _read_this(self, entry: Entry, *, even_gone: bool = False) -> Entry:
+        """This very creation, in its current state."""
+        standing = await self._read_serially(entry.name)
+        if standing is None or standing.id != entry.id or (standing.state is EntryState.GONE and not even_gone):
+            raise AnotherCreation(resource=entry.name, id=entry.id)
+        return standing
+
+    def _fresh(self, name: Name, document: Document, place: StoragePlace, shards: int) -> Entry:
+        return Entry(
+            name=name,
+            id=self.new_uuid(),
+            owner=self.owner,
+            state=EntryState.MAKING,
+            revision=1,
+            document=document,
+            place=place,
+            generations=decide.first(shards),
+            changed_us=self.now_us(),
+            receipt_key=self._new_key(),
+        )
+
+    async def _create(self, fresh: Entry, gone: Entry | None) -> bool:
+        """The namespace, then the id, then the name, which decides."""
+        if fresh.name.namespace not in self._namespaces:
+            self._namespaces.update(await self.namespaces())
+        if fresh.name.namespace not in self._namespaces:
+            namespace: dict[str, Value] = {"everything": EVERYTHING, "namespace": fresh.name.namespace}
+            await self._store.decide(InsertIfAbsent(NAMESPACES, namespace, attempt=self.new_uuid()))
+        await self._store.decide(InsertIfAbsent(IDS, {"id": fresh.id, **fresh.name.key}, attempt=self.new_uuid()))
+        if gone is not None:
+            return await self._change(gone, entry_cells(fresh), is_("state", EntryState.GONE.value))
+        return await self._applied(
+            InsertIfAbsent(ENTRIES, fresh.name.key | entry_cells(fresh), attempt=self.new_uuid())
+        )
+
+    async def _move_on(self, standing: Entry, generations: Generations) -> bool:
+        """From the generations that were read to these; refused if anybody moved them since."""
+        before, after = generation_cells(standing.generations), generation_cells(generations)
+        conditions = [is_(cell, before[cell]) for cell in ("generation", "next_generation", "sure_us", "earlier")]
+        return await self._change(standing, {**after, "changed_us": self.now_us()}, *conditions)
+
+    async def _change(self, standing: Entry, cells: dict[str, Value], *conditions: CellCondition) -> bool:
+        """Change cells of this very creation, if it still has the same owner."""
+        return await self._applied(
+            UpdateIf(
+                ENTRIES,
+                standing.name.key,
+                cells,
+                is_("id", standing.id),
+                is_("owner", standing.owner),
+                *conditions,
+                attempt=self.new_uuid(),
+            )
+        )
+
+    async def _applied(self, statement: Decision) -> bool:
+        """Whether it is known to have existed: an unsure caller takes the step again from a serial read."""
+        try:
+            return (await self._store.decide(statement)).applied
+        except OutcomeUnknown:
+            return False
+
+    def _require_owner(self, standing: Entry) -> None:
+        if standing.owner != self.owner:
+            raise owned_by_another(standing, self.owner)
+
+    def _require_mine(self, standing: Entry) -> None:
+        """And in a state in which it can be changed."""
+        if standing.owner != self.owner or standing.state is EntryState.RETAINED:
+            raise owned_by_another(standing, self.owner)
+        if standing.state is EntryState.DELETING:
+            raise BeingDeleted(resource=standing.name)

@@ -1,0 +1,1 @@
+"""The process clock, compared with the clocks of the nodes."""

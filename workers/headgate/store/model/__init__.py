@@ -1,0 +1,1 @@
+"""Tables, statements, types and positions as values."""
