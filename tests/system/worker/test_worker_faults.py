@@ -189,7 +189,7 @@ def handled_by(fleet: Workers, name: str) -> int:
 
 def last_lines(fleet: Workers, name: str) -> list[str]:
     """The last log lines of a worker, without tracebacks."""
-    return [f"{line['level']}: {line['text']}" for line in fleet.log(name)[-5:]]
+    return [f"{line['level']}: {line['message']}" for line in fleet.log(name)[-5:]]
 
 
 RIGHTS = ("SELECT", "MODIFY")
