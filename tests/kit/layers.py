@@ -81,6 +81,7 @@ DECIDERS = (
     "**/decide*.py",
     "workers/headgate/engines/**/rules*.py",
     "workers/headgate/engines/lanes/delivery_state.py",
+    "workers/headgate/engines/lanes/message_life.py",
     "workers/headgate/engines/lanes/read_budget.py",
     "workers/headgate/engines/lanes/settle_log.py",
     "workers/headgate/engines/lanes/rows.py",
