@@ -165,7 +165,7 @@ RULES = (
         "decisions are pure, so that they can be simulated, replayed and explained",
         DECIDERS,
         but=(*APPLYING, *OPERATOR_DECIDERS),
-        only=(STDLIB, *PYDANTIC, "workers/headgate/errors.py", *DECISIONS),
+        only=(STDLIB, *PYDANTIC, "workers/headgate/errors.py", "workers/headgate/engines/contract.py", *DECISIONS),
     ),
     Rule(
         "applying decisions",
