@@ -86,8 +86,8 @@ class EngineRecord(StoredRecord):
     """The settings of a queue, from its entry, for a process in this data center; refused elsewhere (rule R5)."""
     open: Callable[[Opening], Engine]
     """A queue in this process, on its event loop."""
-    inspect: Callable[[Host, Any], QueueInspector]
-    """The operator's side of a queue, by these settings."""
+    inspect: Callable[[Host, Any], QueueInspector] | None = None
+    """The operator's side of a queue, by these settings; None: the operator has nothing to follow."""
 
 
 def engine_of(resource: Resource) -> str:
@@ -111,6 +111,12 @@ def engine_record(entry: Entry) -> EngineRecord:
     if not isinstance(record, EngineRecord):
         raise Bug("The resource is not a queue", resource=entry.name)
     return record
+
+
+def is_inspected(entry: Entry) -> bool:
+    """Whether the operator can follow the queue."""
+    record = _record_of(engine_of_entry(entry), ENGINE_MODULES)
+    return isinstance(record, EngineRecord) and record.inspect is not None
 
 
 def shards_of(resource: Resource) -> int:
@@ -175,12 +181,13 @@ def _tables(engine: str, mode: str, creation: UUID, engines: Mapping[str, str]) 
     module = engines.get(engine)
     if module is None:
         return None
-    return _tables_in(module, None if mode == "shared" else creation)
+    return tables_in(module, None if mode == "shared" else creation)
 
 
 @lru_cache(TABLES_KNOWN)
-def _tables_in(module: str, creation: UUID | None) -> tuple[Table, ...]:
-    """Those of one creation, or the shared ones: the operator requests the same ones repeatedly."""
+def tables_in(module: str, creation: UUID | None) -> tuple[Table, ...]:
+    """The tables of one creation by the record of a module, or the shared ones. The operator requests the same ones
+    repeatedly."""
     record = _record(module)
     return _as_tuple(record.shared_tables() if creation is None else record.dedicated_tables(creation), module)
 
