@@ -16,7 +16,6 @@ from headgate.applying.wanted import PlacementDefaults
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.connection import Headgate
 from headgate.engines.registry import ENGINE_MODULES, tables_in
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.errors import Unavailable
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.tables import CATALOGUE_TABLES, ENTRIES
@@ -25,7 +24,7 @@ from headgate.store.model.cql import table_options
 from headgate.store.model.drift import ActualTable, columns_of
 from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Select
-from headgate.store.model.table import Table
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, Table
 from headgate.store.schema import ActualKeyspace
 from headgate.store.store import OutcomeUnknown
 from headgate.testing.simulated_store import Cluster
