@@ -66,6 +66,7 @@ class StoredRecord:
     """What applying a resource needs: tables and rows. `Any`: a tuple of tables, or a dataclass whose fields are
     tables."""
 
+    capabilities: frozenset[Capability] = frozenset()
     shared_tables: Callable[[], Any]
     """Those that all resources with `tables: shared` use."""
     dedicated_tables: Callable[[UUID], Any]
@@ -81,7 +82,6 @@ class StoredRecord:
 class EngineRecord(StoredRecord):
     """All that the other packages use of an engine."""
 
-    capabilities: frozenset[Capability]
     settings_of: Callable[[Entry, str], QueueSettings]
     """The settings of a queue, from its entry, for a process in this data center; refused elsewhere (rule R5)."""
     open: Callable[[Opening], Engine]
@@ -113,12 +113,6 @@ def engine_record(entry: Entry) -> EngineRecord:
     return record
 
 
-def is_inspected(entry: Entry) -> bool:
-    """Whether the operator can follow the queue."""
-    record = _record_of(engine_of_entry(entry), ENGINE_MODULES)
-    return isinstance(record, EngineRecord) and record.inspect is not None
-
-
 def shards_of(resource: Resource) -> int:
     """Its shards; a counter has buckets instead, which never change."""
     return 1 if isinstance(resource, CounterResource) else resource.spec.shards
@@ -137,37 +131,8 @@ def tables_of_entry(entry: Entry, *, engines: Mapping[str, str] = ENGINE_MODULES
     return _tables(engine_of_entry(entry), entry.place.tables, entry.id, engines)
 
 
-def makes_generations(engine: str, *, engines: Mapping[str, str] = ENGINE_MODULES) -> bool:
-    """Whether another number of shards makes another generation (rule R6)."""
-    record = _record_of(engine, engines)
-    return isinstance(record, EngineRecord) and Capability.GENERATIONS in record.capabilities
-
-
-def makes_lanes(engine: str, *, engines: Mapping[str, str] = ENGINE_MODULES) -> bool:
-    """Whether there have to be rows before anybody uses a generation of its shards."""
-    record = _record_of(engine, engines)
-    return record is not None and record.make_generation is not None
-
-
-async def make_generation(
-    engine: str, entry: Entry, generation: Generation, making: Making, *, engines: Mapping[str, str] = ENGINE_MODULES
-) -> None:
-    """Create the rows of a generation before it is used; nothing where its engine needs none."""
-    record = _record_of(engine, engines)
-    if record is not None and record.make_generation is not None:
-        await record.make_generation(entry, generation, making)
-
-
-async def forget_rows(
-    engine: str, entry: Entry, making: Making, *, engines: Mapping[str, str] = ENGINE_MODULES
-) -> None:
-    """Remove its rows from shared tables, but for those that expire by themselves."""
-    record = _record_of(engine, engines)
-    if record is not None and record.forget_rows is not None:
-        await record.forget_rows(entry, making)
-
-
-def _record_of(engine: str, engines: Mapping[str, str]) -> StoredRecord | None:
+def stored_record(engine: str, *, engines: Mapping[str, str] = ENGINE_MODULES) -> StoredRecord | None:
+    """The record of that name; None if this release does not support it."""
     module = engines.get(engine)
     return None if module is None else _record(module)
 
