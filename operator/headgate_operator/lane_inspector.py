@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from headgate.client.catalogue.process_context import SkewBound
 from headgate.engines.context import Host
 from headgate.engines.contract import Stats
-from headgate.engines.lanes.balance.decide_shares import LaneName, LaneObservation, Watch
+from headgate.engines.lanes.balance.decide_shares import LaneObservation, Watch
+from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.timeline.inspect.stats import stats
 from headgate.engines.timeline.lanes.lane_snapshot import LaneView, first_unsettled_us, list_lane_views
-from headgate.engines.timeline.lanes.lane_taking import lane_of
+from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.model.from_catalogue import settings_of
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.store.catalogue.entry import Entry

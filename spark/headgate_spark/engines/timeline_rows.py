@@ -31,6 +31,7 @@ from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.reading import RowContent, family_of
 from headgate.errors import InvalidRequest
+from headgate.process.live import Live
 from headgate.store.model.positions import last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.table import Table
@@ -280,7 +281,7 @@ class _Live(_Rows):
         view = await read_lane_view(self._host, self._settings, {}, *stretch.lane)
         if view is None or view.state.is_retired:
             return None
-        index = PartIndex(self._host, self._settings, stretch.generation)
+        index = PartIndex(self._host, Live(self._settings), stretch.generation)
         return view, LaneRows(self._host, self._settings, view, index)
 
     def _take_facts(self, facts: Facts) -> None:

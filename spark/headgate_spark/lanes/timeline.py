@@ -28,7 +28,7 @@ from headgate.engines.lanes.range_reserver import (
 from headgate.engines.lanes.rows import LaneRow
 from headgate.engines.lanes.settle_log_format import Facts, RowFacts
 from headgate.engines.lanes.source import RangeReservation
-from headgate.engines.timeline.lanes.lane_taking import LaneName, lane_of
+from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_list import parts_from
@@ -37,6 +37,7 @@ from headgate.engines.timeline.read.source import TimelineSource, unpack_reserva
 from headgate.engines.timeline.repair.skip_settled import pass_over_settled
 from headgate.errors import HeadgateError
 from headgate.expiry import Promise
+from headgate.process.live import Live
 from headgate.store.model.positions import first_at, position_order, time_us_of
 from headgate_spark.decide_range import ReadRange
 from headgate_spark.decide_splits import SplitStretch
@@ -101,7 +102,7 @@ class TimelineLending:
 class TimelineLane:
     """One lane, for the driver of a job."""
 
-    def __init__(self, queue: Queue, job: UUID, lane: LaneName) -> None:
+    def __init__(self, queue: Queue, job: UUID, lane: tuple[int, int]) -> None:
         self.name = f"{lane[0]}/{lane[1]}"
         self.cursor = 0
         """This run has inspected everything up to this order."""
@@ -125,7 +126,7 @@ class TimelineLane:
         lease_term = LeaseTerm(self._host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0)
         sender = self._queue.engine.producer.sender
         return TimelineSource(
-            self._host, self._settings, sender, None, generation=generation, shard=shard, lease_term=lease_term
+            self._host, sender, Live(None), generation=generation, shard=shard, lease_term=lease_term
         )
 
     async def preview(self, budget: Budget) -> Preview | None:
@@ -237,12 +238,12 @@ def _smaller(one: Budget, other: Budget) -> Budget:
     )
 
 
-def _lane_name(name: str) -> LaneName:
+def _lane_name(name: str) -> tuple[int, int]:
     generation, _, shard = name.partition("/")
     return int(generation), int(shard)
 
 
-def _row_place(lane: LaneName, key: bytes) -> RowPlace:
+def _row_place(lane: tuple[int, int], key: bytes) -> RowPlace:
     return RowPlace(lane[0], int.from_bytes(key[:2], "big"), lane[1], _due_of(key))
 
 

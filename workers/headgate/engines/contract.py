@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
+from uuid import UUID
 
 from headgate.errors import HeadgateError, OperationRefused
 
@@ -276,6 +277,18 @@ class Repaired:
         return self.waits_for_all_us is not None
 
 
+@dataclass(frozen=True, slots=True)
+class LaneOwner:
+    """The process that owns the lane of a delivery, and so can settle it."""
+
+    member: UUID
+    """As other members know it: an address may be used again by another process."""
+    address: str
+    """Where it answers calls about its lanes: "host:port"; empty where it does not."""
+    until_us: int
+    """Its lease lasts at least until then, unless it gives the lane back; 0 where that is not known."""
+
+
 class Engine(Protocol):
     """One queue, as producers, consumers and operators use it."""
 
@@ -323,4 +336,8 @@ class Engine(Protocol):
 
     async def repair(self) -> Repaired:
         """One pass over all owed work: late rows restamped, far ones moved, lanes retired."""
+        ...
+
+    async def owner_of(self, receipt: str) -> LaneOwner | None:
+        """The process that can settle a delivery; None where none is known to, or the receipt is settled anywhere."""
         ...
