@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.engines.lanes.lane_name import LaneName, decode_lane, encode_lane, format_lane
+from headgate.engines.lanes.lane_name import LaneName, decode_lane, encode_lane, format_lane, parse_lane
 
 NAMES = st.lists(st.integers(0, 2**128 - 1), max_size=5).map(tuple)
 
@@ -28,4 +28,4 @@ def test_bytes_that_are_no_name_are_refused(stored: bytes) -> None:
 
 
 def test_a_name_is_shown_as_its_numbers() -> None:
-    assert "1/12" == format_lane((1, 12))
+    assert ("1/12", (1, 12)) == (format_lane((1, 12)), parse_lane("1/12"))

@@ -41,3 +41,8 @@ def decode_lane(encoded: bytes) -> LaneName:
 def format_lane(name: LaneName) -> str:
     """As logs, figures and commands show it."""
     return "/".join(map(str, name))
+
+
+def parse_lane(text: str) -> LaneName:
+    """The output of `format_lane`."""
+    return tuple(map(int, text.split("/")))

@@ -13,19 +13,24 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from headgate.engines.context import Host
+from headgate.engines.context import Host, KnownQueue
 from headgate.engines.contract import (
+    PASS_US,
     Cancelled,
     Delivery,
+    GenerationKeeper,
+    LaneHolding,
     LaneOwner,
     MessageLocation,
     NackDelivery,
     NewMessage,
+    Ownership,
     PassEnd,
     Peeked,
     Repaired,
     Settle,
     Settled,
+    StampedPut,
     Stats,
 )
 from headgate.engines.lanes.balance.membership import Sharing
@@ -41,12 +46,13 @@ from headgate.engines.timeline.inspect.repair_status import repair_standing
 from headgate.engines.timeline.inspect.stats import stats
 from headgate.engines.timeline.lanes.timeline_lanes import TimelineLanes, delivery_terms
 from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.timeline.put.application_batch import stamp_put
 from headgate.engines.timeline.put.cancel import Cancels
 from headgate.engines.timeline.put.group_commit import DOUBT_PAUSE_S
 from headgate.engines.timeline.put.once import OncePuts
 from headgate.engines.timeline.put.producer import Producer
 from headgate.engines.timeline.put.row_sender import Sender
-from headgate.engines.timeline.repair.repair import PASS_US, GenerationKeeper, Repairer
+from headgate.engines.timeline.repair.repair import Repairer
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 from headgate.process.live import Live
 from headgate.process.supervised_loop import SupervisedLoop
@@ -94,9 +100,7 @@ class TimelineQueue:
         self._once = OncePuts(self.producer)
         self._cancels = Cancels(self.producer)
         self._lanes_max = lanes_max
-        self.isolates_suspects = False
-        """Whether the receiver runs each crash suspect in a process of its own: then they are delivered next to
-        others, and several of those that were never charged together."""
+        self._isolates_suspects = False
         self._suspects_asked = 0
         """How often a lane was asked for crash suspects."""
         self._turns = Turns()
@@ -112,6 +116,10 @@ class TimelineQueue:
         """The sending side of the dead-letter queue; None where there is none."""
         return self._dead_letters.now
 
+    def now_us(self) -> int:
+        """The time of this process, while it is trusted."""
+        return self.host.now_us()
+
     def settings_changed(
         self, settings: TimelineSettings, *, read_us: int, dead_letters: TimelineSettings | None = None
     ) -> None:
@@ -121,27 +129,29 @@ class TimelineQueue:
             self.dead_letters.settings_changed(dead_letters, read_us=read_us)
         self._update_terms()
 
-    def dead_letters_changed(
-        self, dead_letters: TimelineSettings | None, *, read_us: int, host: Host | None = None
-    ) -> None:
+    def dead_letters_changed(self, known: KnownQueue | None) -> None:
         """The result of a read of the catalogue for the dead-letter queue; None: there is none now."""
-        known = self.dead_letters
-        if known is not None and dead_letters is not None and known.settings.queue == dead_letters.queue:
-            known.settings_changed(dead_letters, read_us=read_us)
+        before = self.dead_letters
+        if before is not None and known is not None and before.settings.queue == known.settings.queue:
+            before.settings_changed(known.settings, read_us=known.read_us)
             return
         sender = None
-        if dead_letters is not None:
-            sender = Sender(host or self.host, dead_letters, read_us=read_us, summary=self._summary)
+        if known is not None:
+            sender = Sender(known.host, known.settings, read_us=known.read_us, summary=self._summary)
         self._dead_letters.set(sender)
         self._update_terms()
-        if known is not None:
+        if before is not None:
             self._closing = {each for each in self._closing if each.is_running}
-            closing = SupervisedLoop("close of a dead-letter sender", known.close, log=log)
+            closing = SupervisedLoop("close of a dead-letter sender", before.close, log=log)
             closing.start()
             self._closing.add(closing)
 
     def _update_terms(self) -> None:
         self._deliveries.set(delivery_terms(self.settings, dead_letters=self.dead_letters is not None))
+
+    async def leave(self) -> None:
+        """A lane in which nothing is in flight need not wait for the others."""
+        await self.lanes.leave()
 
     async def close(self) -> None:
         """Write pending messages, release the lanes. Receivers stop waiting."""
@@ -211,6 +221,10 @@ class TimelineQueue:
         rest = iter(await self._put_run(fit, has_key=has_key) if fit else [])
         return [refusals[index] if index in refusals else next(rest) for index in range(len(messages))]
 
+    def stamp_put(self, message: NewMessage, *, within_us: int) -> StampedPut:
+        """A message for the application's own batch."""
+        return stamp_put(self.producer, message, within_us=within_us)
+
     async def cancel(self, message_id: str) -> Cancelled:
         """Never deliver it, if that can still be promised."""
         return await self._cancels.cancel(message_id)
@@ -259,7 +273,7 @@ class TimelineQueue:
         if not held:
             return
         if any(each.delivery_state.has_suspects() or each.delivery_state.suspects_in_flight for each in held):
-            if not self.isolates_suspects:
+            if not self._isolates_suspects:
                 await self._receive_suspect(visibility_us, deliveries)
                 return
             await self._receive_suspects_isolated(limit, visibility_us, deliveries)
@@ -270,7 +284,7 @@ class TimelineQueue:
         while given and len(deliveries) < limit:
             given = 0
             for place in order:
-                if asked != self._suspects_asked and not self.isolates_suspects:
+                if asked != self._suspects_asked and not self._isolates_suspects:
                     return  # during the wait for a lane, another receiver got a crash suspect, or is about to
                 left = limit - len(deliveries)
                 got = await held[place].receive(min(share, left), visibility_us=visibility_us) if left > 0 else []
@@ -289,6 +303,10 @@ class TimelineQueue:
         await self._suspects_of_lanes(partial(self._space_together, limit), visibility_us, deliveries, together=True)
         if not deliveries:
             await self._suspects_of_lanes(self._space_for_one_isolated, visibility_us, deliveries)
+
+    def isolate_suspects(self) -> None:
+        """From now on the receiver runs each crash suspect in a process of its own."""
+        self._isolates_suspects = True
 
     async def _suspects_of_lanes(
         self, space: Callable[[int], int], visibility_us: int, deliveries: list[Delivery], *, together: bool = False
@@ -379,6 +397,19 @@ class TimelineQueue:
         """The contents of the queue, counted from small rows, and the progress of repair."""
         counted, repair = await asyncio.gather(self._count(), repair_standing(self.host, self.settings))
         return replace(counted, repair=repair)
+
+    def ownership(self) -> Ownership:
+        """The lanes of this process."""
+        lanes = self.lanes
+        return Ownership(
+            tuple(
+                LaneHolding(format_lane(name), held.lease_term.epoch, held.lease_term.promise.sent_us)
+                for name, held in lanes.held.items()
+            ),
+            sharers=1 if lanes.sharing is None else lanes.sharing.sharers,
+            stops=lanes.stops,
+            dead_loops=tuple(reason for loop in lanes.loops if (reason := loop.why_dead()) is not None),
+        )
 
     async def _count(self) -> Stats:
         return await stats(self.host, self.settings, self.lanes.held)
