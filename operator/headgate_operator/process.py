@@ -28,6 +28,7 @@ import click
 from headgate.client.catalogue.process_context import ProcessContext, open_process_context
 from headgate.engines.registry import ENGINE_MODULES
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
+from headgate.process.background_tasks import end_task, run_together, start_task
 from headgate.process.event_loop import new_loop
 from headgate.process.health_server import read_address
 from headgate.store.cassandra.settings import ConnectionSettings
@@ -46,8 +47,7 @@ from headgate_operator.names import INSPECTION_PORT
 from headgate_operator.port import ApiObject, ClusterPort, Denial
 from headgate_operator.reconciler import RECONCILERS
 from headgate_operator.sessions import SchemaOfCluster
-from headgate_operator.supervise import keep_going
-from headgate_operator.wiring import BY_KOPF, CHILDREN, OURS, RESOURCES, Operator, Ports
+from headgate_operator.wiring import BY_KOPF, CHILDREN, OURS, RESOURCES, Operator, Ports, supervised
 from headgate_operator.world import OperatorSettings
 
 log = logging.getLogger("headgate.operator")
@@ -217,9 +217,9 @@ class _Process:
         http_server = await self._open_http_server()
         inspection = await self._open_inspection()
         self._on_signals()
-        keeping = asyncio.create_task(self._leading.keep(), name="lease")
-        working = asyncio.create_task(self._lead(), name="leading")
-        stopped = asyncio.create_task(self._stopping.wait(), name="stop")
+        keeping = start_task("lease", self._leading.keep())
+        working = start_task("leading", self._lead())
+        stopped = start_task("stop", self._stopping.wait())
         try:
             done, _ = await asyncio.wait({keeping, working, stopped}, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stopped}:
@@ -229,9 +229,7 @@ class _Process:
             await self._operator.finish()
         finally:
             self._kopf.stop()
-            for task in (keeping, stopped, working):
-                task.cancel()
-            await asyncio.gather(keeping, stopped, working, return_exceptions=True)
+            await asyncio.gather(*map(end_task, (keeping, stopped, working)))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._leading.give_up(), 5)
             await self._operator.close()
@@ -243,14 +241,14 @@ class _Process:
         """Stand by until the Lease is ours; then watch and work."""
         await self._leading.taken.wait()
         let_changes_pass()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._kopf.run(BY_KOPF), name="kopf")
-            await self._kopf.is_ready.wait()
-            self._on_signals()  # kopf has put its own in their place
-            await self._operator.list_once(BY_KOPF)
-            group.create_task(self._operator.run(), name="operator")
-            group.create_task(collect_at_rest(self._operator.queue.is_idle), name="collector")
-            group.create_task(keep_going("audits", lambda: self._alive.run(self._operator.listed)), name="audits")
+        await run_together({"kopf": self._kopf.run(BY_KOPF), "work": self._work()})
+
+    async def _work(self) -> None:
+        await self._kopf.is_ready.wait()
+        self._on_signals()  # kopf has put its own in their place
+        await self._operator.list_once(BY_KOPF)
+        works = {"operator": self._operator.run(), "collector": collect_at_rest(self._operator.queue.is_idle)}
+        await run_together(works | supervised({"audits": lambda: self._alive.run(self._operator.listed)}))
 
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()

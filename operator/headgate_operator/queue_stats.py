@@ -23,6 +23,7 @@ from uuid import UUID
 from headgate.engines.summary.reading import COLUMNS, QueueFigures, combined
 from headgate.engines.summary.rows import SLICES, slice_of
 from headgate.errors import HeadgateError
+from headgate.process.background_tasks import end_task, start_task
 from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.catalogue.tables import SUMMARY
 from headgate.store.model.statements import Select
@@ -154,7 +155,7 @@ class FigureBoard:
     def _read_from(self, reached: OpenSession) -> None:
         task = self._readers.get(reached.digest)
         if task is None or task.done():
-            task = asyncio.get_running_loop().create_task(self._read(reached.digest), name="figures")
+            task = start_task("figures", self._read(reached.digest))
             self._readers[reached.digest] = task
 
     async def _read(self, digest: str) -> None:
@@ -277,7 +278,7 @@ class FigureBoard:
         if followed.background is not None and not followed.background.done():
             work.close()
             return
-        followed.background = asyncio.get_running_loop().create_task(work)
+        followed.background = start_task(f"reading of {followed.key.path}", work)
 
     async def _read_lanes(self, followed: FollowedQueue, now_us: int, stats: QueueFigures) -> None:
         """Then what was found can be judged at once."""
@@ -313,10 +314,7 @@ class FigureBoard:
         """Read no more."""
         tasks = [*self._readers.values(), *(each.background for each in self._followed.values() if each.background)]
         self._readers.clear()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*map(end_task, tasks))
 
 
 def _count_is_due(followed: FollowedQueue, stats: QueueFigures) -> bool:

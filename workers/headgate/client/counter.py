@@ -29,6 +29,7 @@ from headgate.counters.model.decide_tokens import Token
 from headgate.counters.model.settings import CounterSettings
 from headgate.counters.types.contract import CounterType, Json
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
+from headgate.process.background_tasks import start_task
 from headgate.store.catalogue.entry import Entry
 from headgate.store.clock.clock import ClockNotTrusted
 
@@ -149,7 +150,7 @@ class Counter:
         if self.ended is None:
             self.ended = why
             log.warning("counter ended", extra={"counter": self.name, "reason": str(why)})
-            self._ending = asyncio.get_running_loop().create_task(self._close())
+            self._ending = start_task("close of a counter", self._close())
 
     async def flush(self) -> None:
         """Return when all that was added before is written, or known not to be."""
@@ -158,7 +159,7 @@ class Counter:
     async def close(self) -> None:
         """Write pending updates. The connection does it when it is closed."""
         if self._ending is None:
-            self._ending = asyncio.get_running_loop().create_task(self._close())
+            self._ending = start_task("close of a counter", self._close())
         await self._ending
 
     async def _close(self) -> None:

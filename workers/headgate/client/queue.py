@@ -63,6 +63,7 @@ from headgate.engines.timeline.put.application_batch import Batched, BatchedPuts
 from headgate.engines.timeline.put.row_sender import CatalogueStale
 from headgate.engines.timeline.repair.repair import PASS_US, GenerationKeeper
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused
+from headgate.process.background_tasks import start_task
 from headgate.store.catalogue.entry import Entry
 from headgate.store.clock.clock import ClockNotTrusted
 from headgate.telemetry.spans import producer_spans
@@ -142,12 +143,12 @@ class Queue:
         if self.ended is None:
             self.ended = why
             log.warning("queue ended", extra={"queue": self.name, "reason": str(why)})
-            self._ending = asyncio.get_running_loop().create_task(self._close())
+            self._ending = start_task("close of a queue", self._close())
 
     async def close(self) -> None:
         """Write pending messages, release the lanes. The connection does it when it is closed."""
         if self._ending is None:
-            self._ending = asyncio.get_running_loop().create_task(self._close())
+            self._ending = start_task("close of a queue", self._close())
         await self._ending
 
     async def _close(self) -> None:

@@ -28,6 +28,7 @@ from headgate.counters.write.mutator import Mutator
 from headgate.counters.write.tokens import TokenWriter
 from headgate.engines.context import Host
 from headgate.errors import HeadgateError
+from headgate.process.background_tasks import BackgroundTasks, start_task
 
 STALENESS_S_MAX = 1.0
 SECOND_US = 1_000_000
@@ -67,7 +68,7 @@ class CounterHandle:
         self._collector = Collector(host, settings, self.kind, hints) if hints is not None else None
         self._cached: OrderedDict[str, tuple[int, asyncio.Future[Any]]] = OrderedDict()
         self._to_collect: dict[str, None] = {}
-        self._collecting: asyncio.Task[None] | None = None
+        self._collecting = BackgroundTasks("collection after reads")
         self._collect_from_us = 0
 
     def settings_changed(self, settings: CounterSettings) -> None:
@@ -116,7 +117,7 @@ class CounterHandle:
         """A read that started at that time or later; another starts if there is none."""
         known = self._cached.get(key)
         if known is None or known[0] < oldest_us or _failed(known[1]):
-            known = self._cached[key] = (self.host.now_us(), asyncio.ensure_future(self.read(key)))
+            known = self._cached[key] = (self.host.now_us(), start_task("cached read", self.read(key)))
             self._cached.move_to_end(key)
             if len(self._cached) > CACHED_MAX:
                 self._cached.popitem(last=False)
@@ -159,8 +160,8 @@ class CounterHandle:
         if len(self._to_collect) >= COLLECTIONS_WAITING_MAX:
             return
         self._to_collect[key] = None
-        if self._collecting is None or self._collecting.done():
-            self._collecting = asyncio.get_running_loop().create_task(self._collect_some(now_us))
+        if not self._collecting:
+            self._collecting.start(self._collect_some(now_us))
 
     async def _collect_some(self, began_us: int) -> None:
         while self._to_collect and self._collector is not None:
@@ -183,9 +184,7 @@ class CounterHandle:
     async def close(self, within_s: float = 10.0) -> None:
         """Write pending updates; writes with an unknown outcome by then are abandoned, and their callers are
         notified."""
-        if self._collecting is not None:
-            self._collecting.cancel()
-            await asyncio.gather(self._collecting, return_exceptions=True)
+        await self._collecting.stop()
         await asyncio.gather(self.mutator.close(within_s), self.tokens.close(within_s))
 
 

@@ -28,6 +28,7 @@ from headgate.counters.types.contract import CounterType
 from headgate.counters.write.memory import TOTAL, Memory, Place, Slot, SlotKey
 from headgate.engines.context import Host
 from headgate.errors import Bug, HeadgateError, InvalidRequest, OperationRefused, Unavailable
+from headgate.process.background_tasks import BackgroundTasks
 from headgate.store.model.shapes import InsertShape, insert_shape
 from headgate.store.model.statements import RowsOf, Select
 from headgate.store.model.types import Value
@@ -133,7 +134,7 @@ class Mutator:
         self._stamp_us = 0
         self._windows_forgotten_us = 0
         self._closed = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks("counter updates")
 
     def settings_changed(self, settings: CounterSettings) -> None:
         """The result of a later read of the catalogue; fixed fields stay fixed. A living mutator keeps its terms."""
@@ -178,9 +179,7 @@ class Mutator:
         self.waiting -= 1
 
     def _begin(self, buffer: _BucketBuffer) -> None:
-        task = self._loop.create_task(self._fly(buffer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._fly(buffer))
 
     async def _fly(self, buffer: _BucketBuffer) -> None:
         """One write after the other, while there is anything to write."""
@@ -455,7 +454,7 @@ class Mutator:
         """Return when nothing waits and nothing is under way."""
         while self._tasks or self.waiting:
             if self._tasks:
-                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+                await self._tasks.wait()
             else:
                 await asyncio.sleep(0)
 
@@ -468,10 +467,7 @@ class Mutator:
         except TimeoutError:
             pass
         self._closed = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.stop()
 
 
 async def trusted_now_us(host: Host) -> int:
