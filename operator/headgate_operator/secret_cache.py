@@ -10,6 +10,7 @@ thousand wait. If the answer differs, the keys of its users are queued.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import math
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.process.background_tasks import BackgroundTasks, SharedWork
+from headgate.process.background_tasks import SharedWork
 from headgate_operator.build_pod import CONNECTION_FILES, CONNECTION_KEYS
 from headgate_operator.kinds import SECRET, ObjectAddress
 from headgate_operator.port import ClusterPort, Denial, Denied
@@ -58,7 +59,6 @@ class Secrets:
         self._changed = changed
         self._read: dict[Place, tuple[float, SecretRead]] = {}
         self._reading = SharedWork[Place, SecretRead | Denied]("read of a Secret")
-        self._refreshing = BackgroundTasks("refresh of a Secret")
 
     def fork(self) -> Secrets:
         """With what was read so far, and from here on apart: what the other one reads changes nothing here."""
@@ -73,7 +73,7 @@ class Secrets:
         if age_s >= BELIEVED_S:
             return await self.read(namespace, name)
         if age_s >= FRESH_S:
-            self._refreshing.start(self._shared(place))
+            self._shared(place)
         return self._read[place][1]
 
     async def read(self, namespace: str, name: str, *, within_s: float = FRESH_S) -> SecretRead | Denied:
@@ -106,8 +106,8 @@ class Secrets:
         known = self._read.get(place)
         return math.inf if known is None else self._now_s() - known[0]
 
-    async def _shared(self, place: Place) -> SecretRead | Denied:
-        return await self._reading.run(place, lambda: self._get(place))
+    def _shared(self, place: Place) -> asyncio.Future[SecretRead | Denied]:
+        return self._reading.run(place, lambda: self._get(place))
 
     async def _get(self, place: Place) -> SecretRead | Denied:
         answer = await self._port.get(ObjectAddress(SECRET, *place))

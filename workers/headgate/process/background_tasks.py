@@ -99,13 +99,13 @@ class SharedWork(Generic[K, T]):
     def __iter__(self) -> Iterator[K]:
         return iter(self._tasks)
 
-    async def run(self, key: K, work: Callable[[], Work[T]]) -> T:
-        """Its result."""
+    def run(self, key: K, work: Callable[[], Work[T]]) -> asyncio.Future[T]:
+        """Its result, to be awaited. If nobody does, the event loop reports its error."""
         task = self._tasks.get(key)
         if task is None:
             task = self._tasks[key] = start_task(self._name, work())
             task.add_done_callback(lambda done: self._ended(key, done))
-        return await asyncio.shield(task)
+        return asyncio.shield(task)
 
     def is_current(self, key: K) -> bool:
         """For the work itself: whether later callers still wait for it, and it was not forgotten."""

@@ -22,8 +22,8 @@ from random import Random
 from types import FrameType
 
 from headgate.errors import Unavailable
-from headgate.process.event_loop import run
-from headgate.process.health_server import HealthServer
+from headgate.process.event_loop import SIGNALS, run
+from headgate.process.http_server import HttpServer, probe_routes
 from headgate.process.loop_watch import LoopWatch
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.runtime.handler.decide_retry import Backoff
@@ -45,7 +45,6 @@ from headgate.telemetry.spans import spans
 log = logging.getLogger("headgate.worker")
 
 OPEN_AGAIN = Backoff(first_s=0.5, factor=2.0, cap_s=30.0)
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_CHECK_S = 0.5
 SIGNAL_WITHIN_S = 10.0
 """A worker that drained because of a file waits this long for the signal that follows: the hook that wrote the file
@@ -114,8 +113,8 @@ class WorkerProcess:
         self._take_signals()
         watch = LoopWatch()
         watch.start()
-        health_server = HealthServer(
-            self.registry, why_not_alive=self._why_not_alive, why_not_ready=self._why_not_ready
+        health_server = HttpServer(
+            probe_routes(self.registry, why_not_alive=self._why_not_alive, why_not_ready=self._why_not_ready)
         )
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(watch.stop)
