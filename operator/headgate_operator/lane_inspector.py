@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headgate.client.catalogue.process_context import SkewBound
 from headgate.engines.context import Host
 from headgate.engines.contract import Stats
 from headgate.engines.lanes.balance.decide_shares import LaneName, LaneObservation, Watch
@@ -17,6 +16,7 @@ from headgate.engines.timeline.lanes.lane_snapshot import LaneView, first_unsett
 from headgate.engines.timeline.lanes.lane_taking import lane_of
 from headgate.engines.timeline.model.from_catalogue import settings_of
 from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.positions import position_at, time_us_of
 from headgate_operator.sessions import OpenSession
@@ -42,7 +42,7 @@ class LaneInspector:
     def __init__(self, reached: OpenSession, entry: Entry) -> None:
         self.entry = entry
         self.settings: TimelineSettings = settings_of(entry, data_center=reached.process_context.data_center)
-        self._host: Host = reached.process_context.host_of(entry.place.keyspace, SkewBound(self.settings.skew_us))
+        self._host: Host = reached.process_context.host_of(entry.place.keyspace, Live(self.settings.skew_us))
         self._watch = Watch(self.settings.lease.touch_us)
         self._observed: dict[LaneName, tuple[int, int, bool]] = {}
 

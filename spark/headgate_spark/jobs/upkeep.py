@@ -96,7 +96,7 @@ def _collector(connection: WorkerConnection, counter: Counter) -> Collector:
     hints = connection.headgate.process_context.hints
     if hints is None:
         raise OperationRefused("This connection has no Cassandra whose hint windows can be read")
-    return Collector(counter.handle.host, counter.handle.settings, counter.kind, hints)
+    return Collector(counter.handle.host, counter.handle.live, counter.kind, hints)
 
 
 async def _shared_out(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from headgate.client.catalogue.process_context import ProcessContext, SkewBound
+from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.model.times import SECOND_US, Span, span_us, time_us_from
 from headgate.client.model.values import CollectReport, build_collect_report
 from headgate.counters.collect.collector import Collector, PassReport
@@ -30,6 +30,7 @@ from headgate.counters.model.settings import CounterSettings
 from headgate.counters.types.contract import CounterType, Json
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.process.background_tasks import start_task
+from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry
 from headgate.store.clock.clock import ClockNotTrusted
 
@@ -112,7 +113,7 @@ class Counter:
         entry: Entry,
         handle: CounterHandle,
         process_context: ProcessContext,
-        bound: SkewBound,
+        bound: Live[int],
         connection_is_usable: Callable[[], None],
     ) -> None:
         self.entry = entry
@@ -139,11 +140,11 @@ class Counter:
         """Its type."""
         return self.handle.kind
 
-    def settings_changed(self, entry: Entry, settings: CounterSettings) -> None:
+    def renew(self, entry: Entry, settings: CounterSettings) -> None:
         """The result of a later read of the catalogue."""
         self.entry = entry
-        self._bound.max_skew_us = settings.skew_us
-        self.handle.settings_changed(settings)
+        self._bound.set(settings.skew_us)
+        self.handle.live.set(settings)
 
     def end(self, why: HeadgateError) -> None:
         """It is gone: every later call raises the reason."""
@@ -322,7 +323,7 @@ class Counter:
     def _collector(self) -> Collector:
         if self._hints is None:
             raise OperationRefused("This connection has no Cassandra whose hint windows can be read")
-        return Collector(self.handle.host, self.handle.settings, self.kind, self._hints)
+        return Collector(self.handle.host, self.handle.live, self.kind, self._hints)
 
     # ---- within
 
@@ -344,7 +345,7 @@ class Counter:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + PATIENCE_S
         while True:
-            await self._clock.until_trusted(max(deadline_s - loop.time(), 0.0), self._bound.max_skew_us)
+            await self._clock.until_trusted(max(deadline_s - loop.time(), 0.0), self._bound.now)
             self._require_usable()
             try:
                 return await work()

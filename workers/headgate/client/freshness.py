@@ -111,8 +111,8 @@ class Freshness:
             return error
         if self._reported.pop(queue.name, None) is not None:
             log.info("catalogue is readable again", extra={"queue": queue.name})
-        queue.bound.max_skew_us = record.settings.skew_us
-        self._process_context.clock.serve(queue.bound.max_skew_us)
+        queue.bound.set(record.settings.skew_us)
+        self._process_context.clock.serve(queue.bound.now)
         queue.record = record
         queue.engine.settings_changed(record.settings, read_us=record.read_us)
         return await self._refresh_dead_letters(queue, record)

@@ -17,7 +17,6 @@ from typing import Any, Protocol, TypeVar
 
 from headgate.client.catalogue.application_batch import WITHIN_S, Batches, BatchPut
 from headgate.client.catalogue.directory import QueueRecord
-from headgate.client.catalogue.process_context import SkewBound
 from headgate.client.message import Message
 from headgate.client.model.outgoing import Put, message_of
 from headgate.client.model.payloads import Payload
@@ -64,6 +63,7 @@ from headgate.engines.timeline.put.row_sender import CatalogueStale
 from headgate.engines.timeline.repair.repair import PASS_US, GenerationKeeper
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused
 from headgate.process.background_tasks import start_task
+from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry
 from headgate.store.clock.clock import ClockNotTrusted
 from headgate.telemetry.spans import producer_spans
@@ -126,7 +126,7 @@ class Upkeep(Protocol):
 class Queue:
     """One queue, in one process. `await connection.queue("shop/emails")` gives it."""
 
-    def __init__(self, record: QueueRecord, engine: TimelineQueue, upkeep: Upkeep, bound: SkewBound) -> None:
+    def __init__(self, record: QueueRecord, engine: TimelineQueue, upkeep: Upkeep, bound: Live[int]) -> None:
         self.record = record
         self.bound = bound
         self.engine = engine

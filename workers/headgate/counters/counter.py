@@ -29,6 +29,7 @@ from headgate.counters.write.tokens import TokenWriter
 from headgate.engines.context import Host
 from headgate.errors import HeadgateError
 from headgate.process.background_tasks import BackgroundTasks, start_task
+from headgate.process.live import Live
 
 STALENESS_S_MAX = 1.0
 SECOND_US = 1_000_000
@@ -60,23 +61,22 @@ class CounterHandle:
     ) -> None:
         """Without `hints` nothing is collected after a read: passes do it."""
         self.host = host
-        self.settings = settings
+        self.live = live = Live(settings)
+        """Its settings, for all its parts: fields that may change are set when the catalogue was read again."""
         self.kind = kind or type_of(settings.kind)
-        self.mutator = Mutator(host, settings, self.kind)
-        self.tokens = TokenWriter(host, settings, self.kind)
-        self.reader = Reader(host, settings, self.kind)
-        self._collector = Collector(host, settings, self.kind, hints) if hints is not None else None
+        self.mutator = Mutator(host, live, self.kind)
+        self.tokens = TokenWriter(host, live, self.kind)
+        self.reader = Reader(host, live, self.kind)
+        self._collector = Collector(host, live, self.kind, hints) if hints is not None else None
         self._cached: OrderedDict[str, tuple[int, asyncio.Future[Any]]] = OrderedDict()
         self._to_collect: dict[str, None] = {}
         self._collecting = BackgroundTasks("collection after reads")
         self._collect_from_us = 0
 
-    def settings_changed(self, settings: CounterSettings) -> None:
-        """The result of a later read of the catalogue; fixed fields stay fixed."""
-        self.settings = settings
-        for part in (self.mutator, self.tokens, self.reader, self._collector):
-            if part is not None:
-                part.settings_changed(settings)
+    @property
+    def settings(self) -> CounterSettings:
+        """As the catalogue was last read."""
+        return self.live.now
 
     # ---- updates
 

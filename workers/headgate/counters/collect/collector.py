@@ -37,6 +37,7 @@ from headgate.counters.read.reading import Reader
 from headgate.counters.types.contract import CounterType
 from headgate.engines.context import Host
 from headgate.errors import OperationRefused, Unavailable
+from headgate.process.live import Live
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Batch, Delete, Insert, Select, Slice, SliceBound, Update
 from headgate.store.model.types import Value
@@ -99,22 +100,20 @@ class Collector:
     """Collects one counter."""
 
     def __init__(
-        self, host: Host, settings: CounterSettings, kind: CounterType[Any, Any], hints: HintWindows
+        self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any], hints: HintWindows
     ) -> None:
         self.host = host
-        self.settings = settings
+        self.live = settings
         self.kind = kind
         self.reader = Reader(host, settings, kind)
         self.folder = Folder(host, settings, kind, self.reader)
         self._hints = hints
         self._hints_read_us: int | None = None
 
-    def settings_changed(self, settings: CounterSettings) -> None:
-        """The result of a later read of the catalogue; fixed fields stay fixed."""
-        self.settings = settings
-        self.reader.settings_changed(settings)
-        self.folder.settings_changed(settings)
-        self._hints_read_us = None
+    @property
+    def settings(self) -> CounterSettings:
+        """As the catalogue was last read; fixed fields stay fixed."""
+        return self.live.now
 
     # ---- one key
 

@@ -29,6 +29,7 @@ from headgate.counters.write.mutator import (
 from headgate.engines.context import Host
 from headgate.errors import Bug, HeadgateError, Unavailable
 from headgate.process.background_tasks import BackgroundTasks
+from headgate.process.live import Live
 from headgate.store.model.shapes import insert_shape
 from headgate.store.model.statements import Insert, RowsOf, Update, Write
 from headgate.store.model.types import Value
@@ -57,9 +58,9 @@ class _Waiting:
 class TokenWriter:
     """The updates with tokens of one counter in one process."""
 
-    def __init__(self, host: Host, settings: CounterSettings, kind: CounterType[Any, Any]) -> None:
+    def __init__(self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any]) -> None:
         self.host = host
-        self.settings = settings
+        self.live = settings
         self.kind = kind
         self._loop = asyncio.get_running_loop()
         self._buffers: dict[Place, list[_Waiting]] = {}
@@ -68,11 +69,12 @@ class TokenWriter:
         self._closed = False
         self._tasks = BackgroundTasks("updates with tokens")
         names = ("counter", "bucket", "minute", "key", "token", "state")
-        self._shape = insert_shape(settings.tables.tokens, names, False)
+        self._shape = insert_shape(self.settings.tables.tokens, names, False)
 
-    def settings_changed(self, settings: CounterSettings) -> None:
-        """The result of a later read of the catalogue; fixed fields stay fixed."""
-        self.settings = settings
+    @property
+    def settings(self) -> CounterSettings:
+        """As the catalogue was last read; fixed fields stay fixed."""
+        return self.live.now
 
     def new_token(self, name: str | None = None) -> Token:
         """A token for an update that was never sent before; keep it, and send it with each repetition."""
