@@ -244,7 +244,7 @@ class Operator:
                 if self.queue.resync_owed and not len(self.queue):
                     break
             if self.queue.resync_owed and not len(self.queue):
-                self.queue.resync_owed = False
+                self.queue.begin_resync()
                 for key in list(self.cache.keys()):
                     self.intake.resync(key)
             if not keys:

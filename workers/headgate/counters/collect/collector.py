@@ -317,12 +317,13 @@ class Collector:
                 return
 
     async def _try_key(self, run: _Run, bucket: int, key: str, folded: int | None) -> None:
+        report = run.report
         try:
             collected = await self._collect_key(bucket, key, folded)
-            run.report.collected += collected  # not before the await: others add to it meanwhile
+            report.collected += collected  # not before the await: others add to it meanwhile
             run.in_a_row = 0
         except Unavailable:
-            run.report.skipped += 1
+            report.skipped += 1
             run.in_a_row += 1
 
     # ---- the record of passes

@@ -104,6 +104,10 @@ class TimelineQueue:
         self._turns = Turns()
         self._closed = False
 
+    def isolate_suspects(self) -> None:
+        """The receiver runs each crash suspect in a process of its own: others need not wait for it."""
+        self.isolates_suspects = True
+
     def settings_changed(
         self, settings: TimelineSettings, *, read_us: int, dead_letters: TimelineSettings | None = None
     ) -> None:

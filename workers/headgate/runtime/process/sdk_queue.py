@@ -32,7 +32,7 @@ class ClientQueue:
         free_us = settings.lease.promise(0).silent_after_us
         self.visibility_us = min(visibility_us or settings.visibility_us, max(free_us, SECOND_US))
         # In a child, or behind a URL: no suspect runs in this process (docs/decisions/0007).
-        queue.engine.isolates_suspects = True
+        queue.engine.isolate_suspects()
 
     @property
     def max_receives(self) -> int | None:
