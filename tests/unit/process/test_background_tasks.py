@@ -173,12 +173,16 @@ def test_work_that_was_forgotten_knows_it_and_later_callers_start_another() -> N
 def test_a_failure_that_no_caller_is_left_to_hear_is_no_fault_of_the_loop() -> None:
     async def scenario() -> None:
         async def ask() -> None:
-            await shared.run("a", fail)
+            await shared.run("a", fail_later)
+
+        async def fail_later() -> None:
+            await asyncio.sleep(0.01)
+            await fail()
 
         shared = SharedWork[str, None]("read")
         asking = start_task("ask", ask())
         await asyncio.sleep(0)
         asking.cancel()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
 
     assert [] == reported(scenario)
