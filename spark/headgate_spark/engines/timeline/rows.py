@@ -32,6 +32,7 @@ from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.reading import RowContent, family_of
 from headgate.errors import InvalidRequest
+from headgate.process.background_tasks import start_task
 from headgate.process.live import Live
 from headgate.store.model.positions import last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
@@ -135,7 +136,7 @@ class Slices:
 
     async def read(self, stretch: SplitStretch, after: int) -> AsyncIterator[CutRows]:
         """Its rows above an order."""
-        reading: asyncio.Task[tuple[WiredRows, int]] | None = asyncio.ensure_future(self._slice(stretch, after))
+        reading: asyncio.Task[tuple[WiredRows, int]] | None = start_task("next slice", self._slice(stretch, after))
         columns = [partition_of(self.settings, stretch)[0].by_name[name] for name in COLUMNS]
         try:
             while reading is not None:
@@ -144,7 +145,7 @@ class Slices:
                 cut = CutRows(wired, columns)
                 if len(cut) >= limit:
                     self._row_bytes = max(64, len(wired.content) // len(cut))
-                    reading = asyncio.ensure_future(self._slice(stretch, position_order(cut.last_due())))
+                    reading = start_task("next slice", self._slice(stretch, position_order(cut.last_due())))
                 yield cut
         finally:
             if reading is not None:
