@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from headgate.engines.contract import Ack, DeadLetterDelivery, Delivery, NackDelivery, Settle, Settled
@@ -30,8 +29,8 @@ from headgate.engines.lanes.settle_log_format import Facts, merge_facts
 from headgate.engines.lanes.settle_log_writer import Recorder
 from headgate.engines.lanes.source import LaneSource
 from headgate.errors import Unavailable
+from headgate.process.background_tasks import start_task
 from headgate.process.live import Live
-from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.store import STORE_ERRORS
 
 log = logging.getLogger("headgate.lanes")
@@ -134,7 +133,7 @@ class Dispatcher:
         self._over = asyncio.Event()
         self._draining = False
         self._logged: set[type[Exception]] = set()
-        self._loops: list[SupervisedLoop] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
     # ---- its life
 
@@ -158,12 +157,12 @@ class Dispatcher:
         if state.reserved is not None:
             self.reservations.adopt(state.reserved, answered=state.reservation_answer is not None)
         copier = Copier(self.delivery_state, source, self.recorder, wait=self._wait_for_moves)
-        self._run("record", self.recorder.run)
-        self._run("read ahead", self._read_ahead)
-        self._run("position", self._keep_moving)
-        self._run("reservations", self.reservations.run)
-        self._run("lease", self._keep_touching)
-        self._run("copies", copier.run)
+        self._run("record", self.recorder.run())
+        self._run("read ahead", self._read_ahead())
+        self._run("position", self._keep_moving())
+        self._run("reservations", self.reservations.run())
+        self._run("lease", self._keep_touching())
+        self._run("copies", copier.run())
         return self
 
     @property
@@ -274,7 +273,7 @@ class Dispatcher:
         """Earlier generations are drained: their remaining messages for this lane are due by now."""
         self.delivery_state.open_groups_at(self.source.order_at(self.host.now_us()))
 
-    def run_beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
         """Another loop of this tenure: it ends with the tenure, and its failure ends the tenure."""
         self._run("engine's own work", work)
 
@@ -292,19 +291,18 @@ class Dispatcher:
             self.delivery_state.let_go()
             self._over.set()
             self._notify_change()
-        loops, self._loops = self._loops, []
-        for loop in loops:
-            loop.cancel()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
 
-    def _run(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        loop = SupervisedLoop(f"{name} of lane {_key_text(self.lane.key)}", partial(self._guard, work), log=log)
-        self._loops.append(loop)
-        loop.start()
+    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(start_task(f"{name} of lane {_key_text(self.lane.key)}", self._guard(work)))
 
-    async def _guard(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
         """A loop that breaks ends the tenure: the lane goes to a process whose loop works."""
         try:
-            await work()
+            await work
         except Exception as error:
             self.failure = error
             self._end(f"broken: {type(error).__name__}")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from headgate.engines.lanes.lease import Lane
 from headgate.engines.lanes.source import LaneSource
 from headgate.engines.summary.decide_figures import LaneStand
 
-Work = Callable[[], Coroutine[Any, Any, None]]
+Work = Coroutine[Any, Any, None]
 Source = TypeVar("Source", bound=LaneSource)
 
 

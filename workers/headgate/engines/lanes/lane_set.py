@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from headgate.engines.context import Host
@@ -34,6 +33,7 @@ from headgate.engines.lanes.poll_schedule import Beat
 from headgate.engines.summary.decide_figures import LaneStand
 from headgate.engines.summary.figures import OwnersFigures
 from headgate.errors import HeadgateError, Unavailable
+from headgate.process.background_tasks import start_task
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.store import STORE_ERRORS
 
@@ -82,7 +82,7 @@ class LaneSet:
         self._loop = SupervisedLoop("lanes", self._keep, log=log, queue=lanes.queue_name)
         self._leaving = False
         self._monitor = PeerMonitor(host, lanes)
-        self._handing_over: dict[LaneName, SupervisedLoop] = {}
+        self._handing_over: dict[LaneName, asyncio.Task[None]] = {}
         self._alone: dict[LaneName, tuple[Dispatcher, Any]] = {}
         """Dispatchers next to which the engine has nothing of its own yet, with their sources."""
         self._logged: set[tuple[str, LaneName | None, str]] = set()
@@ -119,8 +119,8 @@ class LaneSet:
         """Give every lane back."""
         self.wanted = 0
         self._loop.cancel()
-        for loop in self._handing_over.values():
-            loop.cancel()
+        for task in self._handing_over.values():
+            task.cancel()
         self._handing_over = {}
         if self.sharing is not None:  # first, so that others know their lanes when these are free
             await self.sharing.leave()
@@ -259,10 +259,8 @@ class LaneSet:
 
     def _begin_hand_over(self, name: LaneName) -> None:
         if name not in self._handing_over:
-            work = partial(self._hand_over, name, self.held[name])
-            loop = f"hand-over of lane {format_lane(name)} of {self._lanes.queue_name}"
-            self._handing_over[name] = SupervisedLoop(loop, work, log=log)
-            self._handing_over[name].start()
+            task = f"hand-over of lane {format_lane(name)} of {self._lanes.queue_name}"
+            self._handing_over[name] = start_task(task, self._hand_over(name, self.held[name]))
 
     async def _hand_over(self, name: LaneName, dispatcher: Dispatcher) -> None:
         """A hand-over that fails leaves the lane with its owner, which tries again if it is still in another member's

@@ -6,7 +6,6 @@ It holds lanes only while there are receives.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -54,11 +53,9 @@ from headgate.engines.timeline.put.producer import Producer
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.repair.repair import Repairer
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
+from headgate.process.background_tasks import BackgroundTasks
 from headgate.process.live import Live
-from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.store import OutcomeUnknown
-
-log = logging.getLogger("headgate.puts")
 
 LANES_MAX = 1_000
 PURGE_TRIES = 5
@@ -91,7 +88,7 @@ class TimelineQueue:
         if dead_letters is not None:  # its tables may lie in another keyspace, so on another host
             self._dead_letters.set(Sender(dead_letter_host or host, dead_letters, read_us=read_us, summary=summary))
         self._deliveries = Live(delivery_terms(settings, dead_letters=dead_letters is not None))
-        self._closing: set[SupervisedLoop] = set()
+        self._closing = BackgroundTasks("close of a dead-letter sender")
         self._changed = asyncio.Event()
         self._engine_lanes = TimelineLanes(host, self.producer.sender, self._dead_letters, self._deliveries)
         self.lanes = LaneSet(
@@ -141,10 +138,7 @@ class TimelineQueue:
         self._dead_letters.set(sender)
         self._update_terms()
         if before is not None:
-            self._closing = {each for each in self._closing if each.is_running}
-            closing = SupervisedLoop("close of a dead-letter sender", before.close, log=log)
-            closing.start()
-            self._closing.add(closing)
+            self._closing.start(before.close())
 
     def _update_terms(self) -> None:
         self._deliveries.set(delivery_terms(self.settings, dead_letters=self.dead_letters is not None))

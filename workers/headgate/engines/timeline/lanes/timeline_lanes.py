@@ -97,7 +97,7 @@ class TimelineLanes:
         settings = self._settings
         if generation is None or not is_over(generation, now_us=self._host.now_us(), skew_us=settings.skew_us):
             return None
-        return Closing(self._host, self._sender, dispatcher, source, generation=generation, shard=name[1]).run
+        return Closing(self._host, self._sender, dispatcher, source, generation=generation, shard=name[1]).run()
 
     def lanes_before(self, name: LaneName) -> list[LaneName]:
         """Those of earlier generations."""

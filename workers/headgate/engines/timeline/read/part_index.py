@@ -10,13 +10,13 @@ is over, and so after the T of each of them. A read that has started is never jo
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 
 from headgate.engines.context import Host
 from headgate.engines.timeline.model.layout import day_of, parts_of_day
 from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.process.background_tasks import SharedWork
 from headgate.process.live import Live
 from headgate.store.model.statements import Select
 from headgate.store.model.types import Value
@@ -41,7 +41,7 @@ class PartIndex:
         self._generation = generation
         self._days: OrderedDict[int, _Day] = OrderedDict()
         self._known_subs: OrderedDict[int, tuple[int, ...]] = OrderedDict()
-        self._asked: dict[int, asyncio.Task[tuple[int, ...]]] = {}
+        self._asked = SharedWork[int, tuple[int, ...]]("index of parts")
         """Reads that start when this turn is over, by part."""
 
     async def subs(self, part: int) -> tuple[int, ...]:
@@ -49,13 +49,7 @@ class PartIndex:
         day = self._days.get(day_of(part, self._settings.now.part_us))
         if day is not None and self._is_closed(part, day.read_us):
             return day.subs.get(part, ())
-        task = self._asked.get(part)
-        if task is None:
-            task = self._asked[part] = asyncio.get_running_loop().create_task(
-                self._read(part), name="headgate: parts index"
-            )
-            task.add_done_callback(_consume_error)
-        return await asyncio.shield(task)
+        return await self._asked.run(part, lambda: self._read(part))
 
     def known_subs(self, part: int) -> tuple[int, ...]:
         """The known subs of the part, though it may have others by now: index rows outlive their part."""
@@ -63,7 +57,7 @@ class PartIndex:
 
     async def _read(self, part: int) -> tuple[int, ...]:
         """Starts one turn after its first caller; from then on nobody joins it."""
-        del self._asked[part]
+        self._asked.forget(part)
         rows = await self._host.store.read(
             Select(self._settings.now.tables.parts, {**self._day_key(part), "part": part}, ["sub"])
         )
@@ -112,9 +106,3 @@ class PartIndex:
             "generation": self._generation,
             "day": day_of(part, self._settings.now.part_us),
         }
-
-
-def _consume_error(task: asyncio.Task[tuple[int, ...]]) -> None:
-    """Every waiting caller gets it; if all callers were cancelled, nobody has to."""
-    if not task.cancelled():
-        task.exception()

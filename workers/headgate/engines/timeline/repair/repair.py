@@ -40,6 +40,7 @@ from headgate.engines.timeline.read.late_rows import LateRows, PassedLane
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.passed_rows import PassedRows
 from headgate.errors import HeadgateError, Unavailable
+from headgate.process.background_tasks import start_task
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import time_us_of
 from headgate.store.model.statements import Batch, Insert, Select, Slice, SliceBound
@@ -99,7 +100,7 @@ class Repairer:
             yield None
             return
         leader = Leader(self._host, lane, state, lease_term)
-        touching = asyncio.get_running_loop().create_task(leader.keep_touching())
+        touching = start_task("lease of repair", leader.keep_touching())
         try:
             yield leader
         finally:
