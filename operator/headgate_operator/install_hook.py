@@ -9,7 +9,6 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeVar
 
 import click
@@ -76,11 +75,3 @@ def _patience_s(answer: Denied) -> float:
     if answer.denial is Denial.FORBIDDEN:
         return RIGHTS_WITHIN_S
     return 0.0 if answer.is_permanent else REACH_WITHIN_S
-
-
-def of_this_release() -> str:
-    """The version of what is installed here."""
-    try:
-        return version("headgate")
-    except PackageNotFoundError:
-        return "0.0.0"

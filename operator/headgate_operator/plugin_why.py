@@ -12,7 +12,7 @@ import yaml
 
 from headgate.api.reasons import REMEDIES
 from headgate.api.status import Reason
-from headgate.cli.showing import format_time
+from headgate.client.model.times import format_time
 
 SHOWN: Final = 5
 TRANSIENT: Final = ("Reconciling", "Stalled")

@@ -17,6 +17,7 @@ from headgate.counters.model.tables import dedicated_tables
 from headgate.counters.types.sum import Sum
 from headgate.engines.context import Host
 from headgate.errors import HeadgateError, Unavailable
+from headgate.process.live import Live
 from headgate.store.model.positions import Positions
 from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.testing.simulated_store import Cluster, SimulatedStore
@@ -228,7 +229,7 @@ class CollectorMember(Member):
 
     async def collect(self) -> PassReport:
         """One run."""
-        collector = Collector(self.host, self.life.settings, KIND, SimulatedHints(self.life.cluster))
+        collector = Collector(self.host, Live(self.life.settings), KIND, SimulatedHints(self.life.cluster))
         report = await collector.run()
         self.process.note("collected", ("shards", report.collected), ("skipped", report.skipped))
         return report

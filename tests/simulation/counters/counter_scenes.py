@@ -18,6 +18,7 @@ from headgate.counters.model.settings import CounterSettings
 from headgate.counters.model.tables import dedicated_tables
 from headgate.engines.context import Host
 from headgate.errors import HeadgateError
+from headgate.process.live import Live
 from headgate.store.model.positions import Positions
 from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.store import OutcomeUnknown
@@ -67,7 +68,7 @@ class Actor:
             CASSANDRA_4_LAST_EXPIRY_S,
         )
         self.counter = CounterHandle(self.host, scene.settings, kind=KIND)
-        self.collector = Collector(self.host, scene.settings, KIND, SimulatedHints(scene.cluster))
+        self.collector = Collector(self.host, Live(scene.settings), KIND, SimulatedHints(scene.cluster))
 
     def now_us(self) -> int:
         """Its wall clock, right or wrong."""

@@ -35,6 +35,8 @@ LIGHT = {
     "headgate.cli.exit_codes",
     "headgate.cli.main",
     "headgate.errors",
+    "headgate.process",
+    "headgate.process.version",
     "headgate.store",
     "headgate.store.connection_variables",
 }

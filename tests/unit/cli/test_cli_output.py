@@ -22,7 +22,6 @@ from headgate.cli.documents import (
     lane_document,
     location_document,
     overview_document,
-    pass_document,
     payload_fields,
     peeked_document,
     received_document,
@@ -32,6 +31,7 @@ from headgate.cli.documents import (
 from headgate.cli.exit_codes import ExitCode, exit_code_for, exit_code_of
 from headgate.cli.main import main
 from headgate.cli.output import FORMS, Output, output_option
+from headgate.cli.passes import pass_document
 from headgate.client.catalogue.directory import QueueNotFound
 from headgate.client.catalogue.overview import QueueOverview
 from headgate.client.counters import CounterNotFound

@@ -18,9 +18,10 @@ from headgate.engines.lanes.message_life import STEPS, TRANSITIONS, LifeEvent, L
 from headgate.engines.lanes.rows import DeliveryTerms, HandOut, LaneRow, Move
 from headgate.engines.lanes.settle_log_format import Moved, RowFacts, Tried
 from headgate.errors import Bug
+from headgate.process.live import Live
 
 SECOND = 1_000_000
-TERMS = DeliveryTerms(max_receives=3, hold_us_max=10 * SECOND, remembered_us=5 * SECOND)
+TERMS = Live(DeliveryTerms(max_receives=3, hold_us_max=10 * SECOND, remembered_us=5 * SECOND))
 LANES = Path(message_life.__file__).parent
 PAIRS = {(event, before) for event, moves in TRANSITIONS.items() for before in moves}
 

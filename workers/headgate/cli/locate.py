@@ -9,7 +9,7 @@ from headgate.cli.connection import run_on_queue
 from headgate.cli.documents import location_document
 from headgate.cli.exit_codes import ExitCode
 from headgate.cli.output import Output, output_option
-from headgate.cli.showing import format_time
+from headgate.client.model.times import format_time
 from headgate.engines.contract import MessageLocation, MessageState
 
 

@@ -9,7 +9,8 @@ from headgate.cli.arguments import define_command, limit_option, queue_argument,
 from headgate.cli.connection import run_on_queue
 from headgate.cli.documents import peeked_document, reason_of
 from headgate.cli.output import Output, output_option
-from headgate.cli.showing import age, payload_line, table
+from headgate.cli.showing import payload_line, table
+from headgate.client.model.times import age
 from headgate.client.queue import LIMIT_MAX, Queue
 from headgate.engines.contract import Peeked
 

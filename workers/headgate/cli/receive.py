@@ -12,8 +12,9 @@ from headgate.cli.arguments import DURATION, define_command, limit_option, queue
 from headgate.cli.connection import run_on_queue
 from headgate.cli.documents import received_document
 from headgate.cli.output import Output, output_option
-from headgate.cli.showing import age, payload_line
+from headgate.cli.showing import payload_line
 from headgate.client.message import Message
+from headgate.client.model.times import age
 from headgate.client.queue import Queue
 from headgate.engines.contract import NackDelivery, Settle
 

@@ -15,10 +15,11 @@ from headgate.cli.arguments import DURATION, define_command, namespace_option
 from headgate.cli.connection import run_connected
 from headgate.cli.documents import iso_time, overview_document, stats_document
 from headgate.cli.output import Output, output_option
-from headgate.cli.showing import age, table
+from headgate.cli.showing import table
 from headgate.cli.terminal.live import LiveScreen, is_screen_possible
 from headgate.client.catalogue.overview import QueueOverview
 from headgate.client.connection import Headgate
+from headgate.client.model.times import age
 from headgate.client.queue import PATIENCE_S
 from headgate.errors import Unavailable
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headgate.errors import InvalidRequest
+from headgate.process.background_tasks import start_task
 from headgate.telemetry.metrics import Registry, Sample
 
 PORT = 2003
@@ -128,7 +129,7 @@ class Graphite:
                     pass
             writer.close()
 
-        self._watching = asyncio.get_running_loop().create_task(until_it_ends())
+        self._watching = start_task("Graphite connection", until_it_ends())
 
     def _drop_connection(self) -> None:
         writer, self._writer = self._writer, None
