@@ -32,8 +32,8 @@ from headgate.cli.exit_codes import ExitCode, exit_code_for, exit_code_of
 from headgate.cli.main import main
 from headgate.cli.output import FORMS, Output, output_option
 from headgate.cli.passes import pass_document
-from headgate.client.catalogue.directory import QueueNotFound
 from headgate.client.catalogue.overview import QueueOverview
+from headgate.client.catalogue.queue_record import QueueNotFound
 from headgate.client.counters import CounterNotFound
 from headgate.client.message import Message
 from headgate.client.redriving import RedriveResult, SkippedMessage, SkipReason

@@ -115,7 +115,7 @@ class SyncHeadgate:
         )
 
     def counters(self, namespace: str | None = None) -> list[str]:
-        """The names of all counters, or of those in one namespace."""
+        """The names of all counters, or of those in one namespace; without deleted ones."""
         return self._running().run(self.connection.counters(namespace))
 
     def overview(self, namespace: str | None = None) -> list[QueueSummary]:
