@@ -69,7 +69,7 @@ class Catalogued(ABC, Generic[Record, Opened]):
 
     @abstractmethod
     def record_of(self, known: KnownEntry) -> Record:
-        """What a read says of a resource that is ready."""
+        """The record of a resource that is ready, from a read."""
 
     @abstractmethod
     async def renew(self, opened: Opened, record: Record) -> HeadgateError | None:
