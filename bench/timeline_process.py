@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from bench.timeline_work import Work, settings_of
 from headgate.engines.context import Host
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.model.lane_rows import make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.errors import Bug, Unavailable
 from headgate.process.event_loop import new_loop
@@ -25,7 +25,7 @@ from headgate.store.cassandra.node_clocks import CassandraTimes
 from headgate.store.cassandra.settings import read_settings
 from headgate.store.cassandra.store import CassandraStore
 from headgate.store.clock.clock import Clock
-from headgate.store.model.positions import Positions
+from headgate.store.process_positions import process_positions
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class TimelineProcess:
             now_us=self.clock.require,
             uuid=uuid.uuid4,
             rng=random.Random(),
-            positions=Positions(),
+            positions=process_positions(),
             last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S,
         )
 

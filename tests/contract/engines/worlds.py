@@ -35,6 +35,7 @@ from headgate.errors import HeadgateError
 from headgate.store.model.positions import Positions
 from headgate.store.model.rows import Row
 from headgate.store.model.statements import Scan
+from headgate.store.process_positions import process_positions
 from headgate.store.store import AttemptAnswer, Store
 from headgate.testing.simulated_store import Cluster, SimulatedStore
 from headgate.testing.world import Process
@@ -429,7 +430,9 @@ class RealPlace(Place):
     def __init__(self, name: str, store: Store, now_us: Callable[[], int]) -> None:
         self._store = MortalStore(store)
         self._loops: list[asyncio.Task[None]] = []
-        self.host = Host(name, self._store, now_us, uuid4, random.Random(), Positions(), CASSANDRA_4_LAST_EXPIRY_S)
+        self.host = Host(
+            name, self._store, now_us, uuid4, random.Random(), process_positions(), CASSANDRA_4_LAST_EXPIRY_S
+        )
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Here."""

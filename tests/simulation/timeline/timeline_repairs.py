@@ -13,7 +13,8 @@ from headgate.engines.contract import MessageLocation, Repaired
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.packed_row import PackedRun, pack
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.model.lane_rows import lane_key, make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
+from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S, DAYS, MessagePlace, RowPlace, day_of
 from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.store.model.positions import Positions, last_at

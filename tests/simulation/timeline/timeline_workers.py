@@ -12,7 +12,8 @@ from headgate.engines.contract import Ack, Delivery, NewMessage, Settled
 from headgate.engines.lanes.decide_lease import LeaseTerms
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.model.lane_rows import lane_key, make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
+from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S, MessagePlace, id_bytes
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.errors import HeadgateError, Unavailable

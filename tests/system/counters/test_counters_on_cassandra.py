@@ -30,9 +30,9 @@ from headgate.store.cassandra.schema import CassandraSchema
 from headgate.store.cassandra.settings import read_settings
 from headgate.store.cassandra.store import CassandraStore
 from headgate.store.clock.clock import Clock
-from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Select
 from headgate.store.model.table import Keyspace
+from headgate.store.process_positions import process_positions
 from headgate.store.schema import ensure
 from tests.kit.counter_invariants import CounterLedger
 
@@ -71,7 +71,7 @@ class Process:
             lambda: clock.require() - ago_us,
             uuid.uuid4,
             random.Random(),
-            Positions(),
+            process_positions(),
             CASSANDRA_4_LAST_EXPIRY_S,
         )
         self.counter = CounterHandle(self.host, settings, kind=KIND)

@@ -26,7 +26,8 @@ from headgate.engines.contract import Ack, Cancelled, NewMessage, PassEnd, Settl
 from headgate.engines.lanes.decide_lease import LeaseTerms
 from headgate.engines.packed_row import PackedRun
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.model.lane_rows import lane_key, make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
+from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S, MessagePlace, day_of, id_bytes, id_text
 from headgate.engines.timeline.model.row import index_key_of
 from headgate.engines.timeline.model.row_writes import day_statement, index_statement
@@ -38,9 +39,9 @@ from headgate.store.cassandra.schema import CassandraSchema
 from headgate.store.cassandra.settings import read_settings
 from headgate.store.cassandra.store import CassandraStore
 from headgate.store.clock.clock import Clock
-from headgate.store.model.positions import Positions
 from headgate.store.model.statements import UpdateIf, is_
 from headgate.store.model.table import Keyspace
+from headgate.store.process_positions import process_positions
 from headgate.store.schema import ensure
 
 KEYSPACE = "headgate_timeline"
@@ -65,7 +66,13 @@ async def opened(
     try:
         async with Clock(CassandraTimes(store)) as clock:
             host = Host(
-                "test", store, clock.require, uuid.uuid4, random.Random(), Positions(), CASSANDRA_4_LAST_EXPIRY_S
+                "test",
+                store,
+                clock.require,
+                uuid.uuid4,
+                random.Random(),
+                process_positions(),
+                CASSANDRA_4_LAST_EXPIRY_S,
             )
             settings = replace(settings_of(queue), **changes)
             engine = TimelineQueue(host, settings, read_us=clock.require())

@@ -33,7 +33,7 @@ from headgate.engines.contract import Ack, Cancelled, Delivery, NackDelivery, Ne
 from headgate.engines.lanes.decide_lease import LeaseTerms
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.model.lane_rows import make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.model.tables import ALL, shared_tables
@@ -45,8 +45,8 @@ from headgate.store.cassandra.store import CassandraStore
 from headgate.store.catalogue.decide_generation import NOTICE_US
 from headgate.store.clock.clock import Clock, MachineTime
 from headgate.store.clock.clock_state import Instant
-from headgate.store.model.positions import Positions
 from headgate.store.model.table import Keyspace
+from headgate.store.process_positions import process_positions
 from headgate.store.schema import ensure
 
 KEYSPACE = "headgate_timeline"
@@ -201,7 +201,9 @@ async def prepare(environment: Mapping[str, str], *orders: Order) -> None:
 
 def host_of(store: CassandraStore, clock: Clock) -> Host:
     """This process, as engines see it."""
-    return Host("test", store, clock.require, uuid.uuid4, random.Random(), Positions(), CASSANDRA_4_LAST_EXPIRY_S)
+    return Host(
+        "test", store, clock.require, uuid.uuid4, random.Random(), process_positions(), CASSANDRA_4_LAST_EXPIRY_S
+    )
 
 
 @dataclass(frozen=True)

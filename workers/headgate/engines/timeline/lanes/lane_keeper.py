@@ -23,10 +23,10 @@ from headgate.engines.summary.decide_figures import LaneStand
 from headgate.engines.summary.figures import OwnersFigures
 from headgate.engines.timeline.lanes.decide_retire import is_over, lanes_before
 from headgate.engines.timeline.lanes.lane_taking import InCommon, LaneName, dispatch_terms, lane_of, take_up
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.lanes.next_due import lane_status, next_due_us
 from headgate.engines.timeline.lanes.retire_lane import Closing
 from headgate.engines.timeline.lanes.watching import Watching
-from headgate.engines.timeline.model.lane_rows import make_lanes
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.part_index import PartIndex
