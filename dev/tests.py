@@ -88,7 +88,7 @@ def run(name: str, command: Sequence[str], report: Report) -> None:
 
 def quiet_environment() -> dict[str, str]:
     """Ours, so that tests find the tree, and the same seed of hashing for all workers."""
-    return {**os.environ, "PYTHONPATH": "workers:.", "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, "PYTHONPATH": "workers:operator:spark:.", "PYTHONUNBUFFERED": "1"}
 
 
 class ColdBuilds:
@@ -144,6 +144,7 @@ def lint(report: Report) -> None:
     run("ruff", [str(BIN / "ruff"), "check", "."], report)
     run("ruff format", [str(BIN / "ruff"), "format", "--check", "--quiet", "."], report)
     run("mypy", [str(BIN / "mypy")], report)
+    run("imports", [str(BIN / "lint-imports"), "--no-cache", "--no-logo"], report)
     run("generated files", [str(BIN / "python"), "-m", "headgate.api.generate", "--check"], report)
     run("generated files of the chart", [str(BIN / "python"), "-m", "dev.chart_files", "--check"], report)
 
