@@ -202,6 +202,7 @@ def test_rows_that_land_below_the_position_are_restamped_once(connection_variabl
     asyncio.run(work())
 
 
+@pytest.mark.slow
 def test_lanes_of_a_killed_process_are_taken_over_and_nothing_is_lost(
     connection_variables: dict[str, str], tmp_path: Path
 ) -> None:
