@@ -47,9 +47,12 @@ def pushes(tree: Mapping[str, str]) -> Iterator[str]:
                     owner = owner.value
                 if isinstance(owner, ast.Attribute):
                     yield f"{path}:{node.lineno}: {ast.unparse(node)}"
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                if node.name == "settings_changed" and not path.startswith(SETTINGS_OF_A_QUEUE):
-                    yield f"{path}:{node.lineno}: {node.name}"
+            elif (
+                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                and node.name == "settings_changed"
+                and not path.startswith(SETTINGS_OF_A_QUEUE)
+            ):
+                yield f"{path}:{node.lineno}: {node.name}"
 
 
 def test_background_work_is_started_in_one_place() -> None:
