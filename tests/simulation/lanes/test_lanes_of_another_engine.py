@@ -1,5 +1,5 @@
 """Lanes, dispatchers and members serve an engine that is not timeline: one whose lanes are consumer groups of extents
-named by uuids, and whose orders are numbers that tell no time.
+named by uuids, and whose orders are no times.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class LogLanes:
     def source(self, name: LaneName, lease_term: LeaseTerm) -> LogSource:
         return LogSource(self._log, name)
 
-    def beside(self, name: LaneName, dispatcher: Dispatcher, source: LogSource) -> Work | None:
+    def engine_work(self, name: LaneName, dispatcher: Dispatcher, source: LogSource) -> Work | None:
         return None
 
     def lanes_before(self, name: LaneName) -> list[LaneName]:

@@ -92,7 +92,7 @@ class TimelineLanes:
             index=index,
         )
 
-    def beside(self, name: LaneName, dispatcher: Dispatcher, source: TimelineSource) -> Work | None:
+    def engine_work(self, name: LaneName, dispatcher: Dispatcher, source: TimelineSource) -> Work | None:
         """The owner of a lane of a generation that is no longer written closes it."""
         generation = self._generation(name)
         settings = self._settings
