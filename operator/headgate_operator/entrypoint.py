@@ -9,7 +9,7 @@ import sys
 
 import click
 
-from headgate.cli.extras import ExtraMissing, require_extra
+from headgate.command_line.extras import ExtraMissing, require_extra
 
 EXIT_FAILED = 1
 

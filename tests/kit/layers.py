@@ -121,7 +121,7 @@ OPERATOR_DECIDERS = tuple(
     )
 )  # fmt: skip
 
-CLUSTER_PORT = tuple(f"operator/headgate_operator/{name}.py" for name in ("kinds", "port", "rate_limit", "requests"))
+CLUSTER_PORT = tuple(f"operator/headgate_operator/{name}.py" for name in ("kinds", "port", "requests"))
 SIMULATED_CLUSTER = "tests/kit/simulated_cluster/**"
 
 RULES = (
