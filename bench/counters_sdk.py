@@ -15,16 +15,14 @@ from headgate.counters.counter import CounterHandle
 from headgate.process.live import Live
 from headgate.store.catalogue.decide_generation import first
 from headgate.store.catalogue.entry import Entry, EntryState, Name, StoragePlace
+from tests.kit.process import context_on
 
 
 async def connected(process: TimelineProcess) -> Headgate:
     """A connection of the SDK on this process's resources, which the process closes itself."""
 
     async def process_context() -> ProcessContext:
-        host = process.host
-        return ProcessContext(
-            host.name, lambda _: host.store, KEYSPACE, "", process.clock, host.last_expiry_s, _nothing
-        )
+        return context_on(process.host, KEYSPACE, process.clock, _nothing, data_center="")
 
     return await Headgate(process_context).open()
 

@@ -15,7 +15,6 @@ from functools import partial
 from random import Random
 from uuid import UUID
 
-from headgate.engines.context import Host
 from headgate.engines.contract import (
     Ack,
     Cancelled,
@@ -46,13 +45,12 @@ from headgate.errors import HeadgateError
 from headgate.expiry import Promise
 from headgate.process.live import Live
 from headgate.store.clock.clock import Clock
-from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Batch
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.testing.simulated_store import Cluster, SimulatedStore
 from headgate.testing.simulated_store.store import SimulatedTime
 from headgate.testing.world import Process, ProcessState, World
 from tests.kit.invariants import Ledger
+from tests.kit.process import simulated_host
 from tests.simulation.timeline.timeline_plan import Plan
 from tests.simulation.timeline.timeline_puts import SECOND, SETTINGS
 
@@ -164,15 +162,7 @@ class Member:
                 except HeadgateError:
                     continue
                 break
-        host = Host(
-            self.actor,
-            self.store,
-            self.now_us,
-            self.process.uuid,
-            self.process.rng,
-            Positions(lambda: self.process.rng.getrandbits(56)),
-            CASSANDRA_4_LAST_EXPIRY_S,
-        )
+        host = simulated_host(self.process, self.store, name=self.actor, now_us=self.now_us)
         sharing = Sharing(host, settings.queue) if self.life.plan.has("sharing") else None
         self.engine = TimelineQueue(host, settings, read_us=self.now_us(), dead_letters=self.dead, sharing=sharing)
         self.process.start(self._keep_fresh(self.engine))

@@ -18,11 +18,11 @@ from headgate.client.catalogue.queue_record import (
     QueueRecreated,
     QueueRetained,
 )
-from headgate.client.model.times import SECOND_US
 from headgate.client.queue import Queue
 from headgate.engines.context import Opening
 from headgate.engines.registry import engine_record
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
+from headgate.expiry import SECOND_US
 from headgate.process.live import Live
 from headgate.store.catalogue.decide_generation import knowledge
 from headgate.store.catalogue.entry import Entry, KnownEntry, Name

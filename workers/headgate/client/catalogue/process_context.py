@@ -24,6 +24,7 @@ from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.clock.clock import ClockFigures
 from headgate.store.model.positions import Positions
 from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
+from headgate.store.process_positions import process_positions
 from headgate.store.store import Store
 
 
@@ -71,7 +72,7 @@ class ProcessContext:
     close: Callable[[], Awaitable[None]]
     new_uuid: Callable[[], UUID] = uuid4
     rng: Random = field(default_factory=Random)
-    positions: Positions = field(default_factory=Positions)
+    positions: Positions = field(default_factory=process_positions)
     batches: Batches | None = None
     """The facts about batches that the application builds and sends itself."""
     hints: HintWindows | None = None

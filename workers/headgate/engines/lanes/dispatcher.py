@@ -273,7 +273,7 @@ class Dispatcher:
         """Earlier generations are drained: their remaining messages for this lane are due by now."""
         self.delivery_state.open_groups_at(self.source.order_at(self.host.now_us()))
 
-    def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_engine_work(self, work: Coroutine[Any, Any, None]) -> None:
         """Another loop of this tenure: it ends with the tenure, and its failure ends the tenure."""
         self._run("engine's own work", work)
 

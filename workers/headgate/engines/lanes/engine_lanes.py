@@ -59,13 +59,13 @@ class EngineLanes(Protocol[Source]):
         """The rows of a lane for the length of a tenure."""
         ...
 
-    def beside(self, name: LaneName, dispatcher: Dispatcher, source: Source) -> Work | None:
+    def engine_work(self, name: LaneName, dispatcher: Dispatcher, source: Source) -> Work | None:
         """Work of the engine's own that starts now next to a dispatcher, and ends with its tenure; None while there
         is none yet. It may leave the lane for good."""
         ...
 
     def lanes_before(self, name: LaneName) -> list[LaneName]:
-        """The lanes that have to be retired before this one hands out groups, the first to be retired first."""
+        """The lanes that have to be retired before this one delivers groups, the first to be retired first."""
         ...
 
     async def first_due_us(self, name: LaneName, state: LaneState) -> int | None:

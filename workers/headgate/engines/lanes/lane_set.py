@@ -83,7 +83,7 @@ class LaneSet:
         self._leaving = False
         self._monitor = PeerMonitor(host, lanes)
         self._handing_over: dict[LaneName, asyncio.Task[None]] = {}
-        self._alone: dict[LaneName, tuple[Dispatcher, Any]] = {}
+        self._without_work: dict[LaneName, tuple[Dispatcher, Any]] = {}
         """Dispatchers next to which the engine has nothing of its own yet, with their sources."""
         self._logged: set[tuple[str, LaneName | None, str]] = set()
         self._pauses = _Pauses()
@@ -135,7 +135,7 @@ class LaneSet:
             await self.sharing.until_known(CHECK_EVERY_S)
         while True:
             self._drop_ended()
-            await self._run_step(self._start_beside)
+            await self._run_step(self._start_engine_work)
             await self._run_step(self._give_back)
             await self._run_step(self._stop_dual_owners)
             await self._run_step(self._take_free)
@@ -163,7 +163,9 @@ class LaneSet:
                     self.retired.add(name)
                 elif dispatcher.ended == RenewalResult.STOPPED.value:
                     self._stopped(name, "event loop made no progress for half a minute")
-        self._alone = {name: each for name, each in self._alone.items() if self.held.get(name) is each[0]}
+        self._without_work = {
+            name: each for name, each in self._without_work.items() if self.held.get(name) is each[0]
+        }
 
     def _stopped(self, name: LaneName, why: str) -> None:
         self.stops += 1
@@ -211,7 +213,7 @@ class LaneSet:
             changed=self._changed,
         )
         if taken is not None:
-            self.held[name], _ = self._alone[name] = taken
+            self.held[name], _ = self._without_work[name] = taken
             if self.sharing is not None:
                 self.sharing.took(name, self._lanes.names())
 
@@ -341,13 +343,13 @@ class LaneSet:
 
     # ---- next to the dispatchers
 
-    async def _start_beside(self) -> None:
+    async def _start_engine_work(self) -> None:
         """The engine's own work, where there is some by now."""
-        for name, (dispatcher, source) in list(self._alone.items()):
-            work = self._lanes.beside(name, dispatcher, source)
+        for name, (dispatcher, source) in list(self._without_work.items()):
+            work = self._lanes.engine_work(name, dispatcher, source)
             if work is not None:
-                del self._alone[name]
-                dispatcher.run_beside(work)
+                del self._without_work[name]
+                dispatcher.run_engine_work(work)
 
     def _not_retired_before(self, name: LaneName) -> list[LaneName]:
         return [each for each in self._lanes.lanes_before(name) if each not in self.retired]

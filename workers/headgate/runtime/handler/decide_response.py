@@ -12,7 +12,8 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from headgate.engines.contract import Ack, DeadLetterDelivery, Delivery, NackDelivery, Settle
-from headgate.runtime.handler.decide_retry import DELAY_S_MAX, SECOND_US, Backoff, bounded_reason, delay_after
+from headgate.expiry import SECOND_US
+from headgate.runtime.handler.decide_retry import DELAY_S_MAX, Backoff, bounded_reason, delay_after
 
 BUSY = (429, 503)
 REJECT_HEADER = "Headgate-Reject"

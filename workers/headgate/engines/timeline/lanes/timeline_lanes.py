@@ -15,9 +15,10 @@ from headgate.engines.lanes.rows import DeliveryTerms
 from headgate.engines.summary.decide_figures import LaneStand
 from headgate.engines.timeline.lanes.decide_retire import is_over, lanes_before
 from headgate.engines.timeline.lanes.lane_snapshot import LaneView, first_unsettled_us
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.lanes.next_due import lane_status, next_due_us
 from headgate.engines.timeline.lanes.retire_lane import Closing
-from headgate.engines.timeline.model.lane_rows import lane_key, make_lanes
+from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.part_index import PartIndex
@@ -91,7 +92,7 @@ class TimelineLanes:
             index=index,
         )
 
-    def beside(self, name: LaneName, dispatcher: Dispatcher, source: TimelineSource) -> Work | None:
+    def engine_work(self, name: LaneName, dispatcher: Dispatcher, source: TimelineSource) -> Work | None:
         """The owner of a lane of a generation that is no longer written closes it."""
         generation = self._generation(name)
         settings = self._settings

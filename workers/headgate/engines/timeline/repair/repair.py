@@ -21,6 +21,7 @@ from headgate.engines.contract import PASS_US, GenerationKeeper, PassEnd, Repair
 from headgate.engines.lanes.decide_lease import LaneState, LeaseTerm, ends_lease_term
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.timeline.lanes.decide_retire import is_over
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.lanes.retire_lane import FreeLane, close_free_lane
 from headgate.engines.timeline.lanes.timeline_lanes import lane_of, lanes_with
 from headgate.engines.timeline.model.decide_repair import (
@@ -31,7 +32,6 @@ from headgate.engines.timeline.model.decide_repair import (
     cursors_moved,
     decide_next_stretch,
 )
-from headgate.engines.timeline.model.lane_rows import make_lanes
 from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, SECOND_US, RowPlace
 from headgate.engines.timeline.model.repair_report import LateRowOutcome, RepairPassReport
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
