@@ -15,11 +15,11 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner
 
-from headgate.cli import connection as cli_connection
 from headgate.cli import stats as cli_stats
 from headgate.cli.main import main
 from headgate.client.connection import Headgate
 from headgate.client.queue import Queue
+from headgate.command_line import connection as cli_connection
 from headgate.engines.context import Host
 from headgate.engines.contract import Capability, Engine, NewMessage, NotSupported, Stats
 from headgate.engines.registry import ENGINE_MODULES, stored_record
