@@ -61,7 +61,7 @@ RULES = (
     Rule(
         "standard library",
         ("headgate", "headgate.errors", "headgate.local", "headgate.local.*", "dev.servers", "dev.servers.*"),
-        STANDARD | {"testcontainers"},
+        STANDARD | {"testcontainers", "cryptography"},  # where a function asks for them
         # These run within the environment: fixtures, and the queue of `headgate dev`.
         but=(
             "dev.servers.fixtures", "headgate.local.first_*", "headgate.local.stack", "headgate.local.pod_template",

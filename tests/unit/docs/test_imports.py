@@ -58,6 +58,7 @@ WRONG = [
     ("kopf", "headgate_operator.api_server", "kopf"),
     ("pyspark", "headgate.client.queue", "pyspark"),
     ("containers", "dev.servers.docker_engine", "testcontainers"),
+    ("certificates", "dev.servers.network", "cryptography"),
     ("yaml", "headgate.api.queues", "yaml"),
     ("terminal", "headgate.cli.put", "rich"),
 ]
