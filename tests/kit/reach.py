@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 
 import grimp
 
-DOORS = frozenset({
+IMPURE = frozenset({
     "asyncio", "concurrent", "contextvars", "ftplib", "http", "logging", "multiprocessing", "os", "pathlib", "random",
     "secrets", "select", "selectors", "shutil", "signal", "smtplib", "socket", "socketserver", "sqlite3", "ssl",
     "subprocess", "tempfile", "threading", "time", "urllib",
@@ -55,7 +55,7 @@ RULES = (
                 "plan_offline", "plan_projection", "plan_text", "port", "rbac", "strategic_merge", "world",
             )),
         ),
-        STANDARD - DOORS | VALUES,
+        STANDARD - IMPURE | VALUES,
         but=("headgate.api.loader*", "headgate.api.generate*"),
     ),
     Rule(
