@@ -41,12 +41,12 @@ def test_a_server_is_known_by_its_names_to_a_client_that_trusts_the_authority(tm
     server.verify_mode = ssl.CERT_REQUIRED
     client = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
     client.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    assert "client" in shake_hands(server, client, "localhost")
+    assert "client" in connect(server, client, "localhost")
     with pytest.raises(ssl.SSLCertVerificationError, match="elsewhere"):
-        shake_hands(server, client, "elsewhere.example")
+        connect(server, client, "elsewhere.example")
 
 
-def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> str:
+def connect(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> str:
     """The name in the certificate that the client showed, after a handshake in memory."""
     pipes = [ssl.MemoryBIO() for _ in range(2)]
     ends = [
