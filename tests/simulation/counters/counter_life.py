@@ -16,6 +16,7 @@ from headgate.counters.model.settings import CounterSettings
 from headgate.counters.model.tables import dedicated_tables
 from headgate.counters.types.sum import Sum
 from headgate.errors import HeadgateError, Unavailable
+from headgate.process.live import Live
 from headgate.testing.simulated_store import Cluster, SimulatedStore
 from headgate.testing.world import Process, ProcessState, World
 from tests.kit.counter_invariants import CounterLedger, UpdateTale
@@ -218,7 +219,7 @@ class CollectorMember(Member):
 
     async def collect(self) -> PassReport:
         """One run."""
-        collector = Collector(self.host, self.life.settings, KIND, SimulatedHints(self.life.cluster))
+        collector = Collector(self.host, Live(self.life.settings), KIND, SimulatedHints(self.life.cluster))
         report = await collector.run()
         self.process.note("collected", ("shards", report.collected), ("skipped", report.skipped))
         return report

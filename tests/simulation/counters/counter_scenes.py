@@ -17,6 +17,7 @@ from headgate.counters.model.decide_shards import TALLY, bucket_of
 from headgate.counters.model.settings import CounterSettings
 from headgate.counters.model.tables import dedicated_tables
 from headgate.errors import HeadgateError
+from headgate.process.live import Live
 from headgate.store.store import OutcomeUnknown
 from headgate.testing.simulated_store import Cluster, Settings, SimulatedStore
 from headgate.testing.world import World
@@ -57,7 +58,7 @@ class Actor:
         self.store = SimulatedStore(scene.cluster, self.process)
         self.host = simulated_host(self.process, self.store)
         self.counter = CounterHandle(self.host, scene.settings, kind=KIND)
-        self.collector = Collector(self.host, scene.settings, KIND, SimulatedHints(scene.cluster))
+        self.collector = Collector(self.host, Live(scene.settings), KIND, SimulatedHints(scene.cluster))
 
     def now_us(self) -> int:
         """Its wall clock, right or wrong."""

@@ -22,6 +22,7 @@ from headgate.counters.model.decide_shards import TALLY
 from headgate.counters.model.settings import CounterSettings
 from headgate.counters.model.tables import ALL, shared_tables
 from headgate.counters.types.sum import Sum
+from headgate.process.live import Live
 from headgate.store.cassandra.hints import CassandraHintWindows
 from headgate.store.cassandra.schema import CassandraSchema
 from headgate.store.cassandra.settings import read_settings
@@ -62,7 +63,7 @@ class Process:
         self.store, self.host = real.store, real.host
         self.settings = settings
         self.counter = CounterHandle(self.host, settings, kind=KIND)
-        self.collector = Collector(self.host, settings, KIND, CassandraHintWindows(real.store))
+        self.collector = Collector(self.host, Live(settings), KIND, CassandraHintWindows(real.store))
 
     async def mutators_of(self, key: str) -> list[bytes]:
         """The rows of a key."""
@@ -191,13 +192,13 @@ def test_nothing_is_collected_while_the_hint_window_of_the_server_is_too_long(
             windows = await CassandraHintWindows(now.store).read()
             (window_us,) = windows.values()
             assert window_us == SECOND  # as the test server is set
-            now.collector.settings_changed(replace(now.settings, gc_after_us=window_us + now.settings.skew_us))
+            now.collector.live.set(replace(now.settings, gc_after_us=window_us + now.settings.skew_us))
             report = await now.collector.run()
             assert report.refused is not None
             assert "gc.after" in report.refused
             assert "\n" not in report.refused
             assert len(await now.mutators_of("home")) == 2
-            now.collector.settings_changed(replace(now.settings, gc_after_us=window_us + now.settings.skew_us + 1))
+            now.collector.live.set(replace(now.settings, gc_after_us=window_us + now.settings.skew_us + 1))
             report = await now.collector.run()
             assert (report.refused, report.collected) == (None, 2)
             assert await now.counter.read("home") == 3

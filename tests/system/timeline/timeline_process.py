@@ -29,6 +29,7 @@ from typing import Any
 import headgate
 from headgate.engines.contract import Ack, Cancelled, Delivery, NackDelivery, NewMessage, Repaired, Settle
 from headgate.engines.lanes.decide_lease import LeaseTerms
+from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.make_lanes import make_lanes
@@ -340,18 +341,17 @@ class Consuming:
         self._engine = engine
         self._order = order
         self._ended = ended
-        self._epochs: dict[tuple[int, int], int] = {}
-        self._reported_end: set[tuple[tuple[int, int], int]] = set()
+        self._epochs: dict[LaneName, int] = {}
+        self._reported_end: set[tuple[LaneName, int]] = set()
         self._holds = False
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._hold)
-        report_engine = engine.lanes.on_change
+        report_engine = engine._changed.set
 
         def changed() -> None:
             self._print_lanes()
-            if report_engine is not None:
-                report_engine()
+            report_engine()
 
-        engine.lanes.on_change = changed
+        engine._changed.set = changed  # type: ignore[method-assign]
 
     async def run(self) -> None:
         """Until it is asked to end."""
@@ -379,7 +379,7 @@ class Consuming:
         receipt = read_receipt(delivery.receipt, queue=settings.queue, secret=settings.receipt_key)
         facts = asdict(delivery)
         facts.update(id=facts.pop("message_id"), payload=delivery.payload.decode(), clock_us=clock_us)
-        return {**facts, "visibility_us": visibility_us, "lane": [receipt.generation, receipt.shard]}
+        return {**facts, "visibility_us": visibility_us, "lane": list(receipt.lane)}
 
     async def _settle(self, result: Sequence[Delivery]) -> None:
         settles = [self._settle_of(each) for each in result]

@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
 from headgate.client.queue import Queue
 from headgate.engines.context import Host
+from headgate.engines.lanes.lane_name import parse_lane
+from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.lane_snapshot import list_lane_views
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.read.part_list import parts_from
-from headgate.engines.timeline.repair.skip_settled import pass_over_settled
 from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Value
@@ -31,8 +32,8 @@ from headgate_spark.decide_splits import (
     ranges_to_probe,
     weigh,
 )
-from headgate_spark.engines.contract import EngineScan, ScanRequest
-from headgate_spark.engines.timeline_rows import partition_of, read_picked, read_split
+from headgate_spark.engines.contract import ScanRequest
+from headgate_spark.engines.timeline.rows import partition_of, read_picked, read_split
 from headgate_spark.jobs.decide_batch import Pick
 from headgate_spark.options import LIVE
 
@@ -61,31 +62,26 @@ class TimelineScan:
 
     async def plan(self, queue: Queue, request: ScanRequest) -> Sequence[Any]:
         """Splits of stretches."""
-        planning = _Planning(queue.engine.host, queue.engine.settings, request)
+        engine = engine_of(queue)
+        planning = _Planning(engine.host, engine.settings, request)
         return await planning.plan()
 
     def read(self, queue: Queue, request: ScanRequest, split: Any) -> AsyncIterator[pa.RecordBatch]:
         """The messages of one split, in the order of each part's subs."""
-        return read_split(queue.engine.host, queue.engine.settings, request, split, now_us=queue.now_us())
+        engine = engine_of(queue)
+        return read_split(engine.host, engine.settings, request, split, now_us=queue.now_us())
 
     def read_picked(
         self, queue: Queue, request: ScanRequest, lane: str, picks: Sequence[Pick]
     ) -> AsyncIterator[pa.RecordBatch]:
         """Rows by their keys."""
-        return read_picked(queue.engine.host, queue.engine.settings, request, lane_name(lane), picks)
-
-    async def pass_over(self, queue: Queue, lane: str) -> None:
-        """Take the lane for a short time, if it is free."""
-        await pass_over_settled(queue.engine.host, queue.engine.producer.sender, lane_name(lane))
+        engine = engine_of(queue)
+        return read_picked(engine.host, engine.settings, request, parse_lane(lane), picks)
 
 
-SCAN: EngineScan = TimelineScan()
-
-
-def lane_name(text: str) -> tuple[int, int]:
-    """Generation and shard, of `generation/shard`."""
-    generation, _, shard = text.partition("/")
-    return int(generation), int(shard)
+def engine_of(queue: Queue) -> TimelineQueue:
+    """The registry leads queues of this engine alone here."""
+    return cast(TimelineQueue, queue.engine)
 
 
 class _Planning:

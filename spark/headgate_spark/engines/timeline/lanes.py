@@ -17,18 +17,18 @@ from headgate.client.queue import Queue
 from headgate.engines.context import Host
 from headgate.engines.contract import Settled
 from headgate.engines.lanes.decide_lease import LeaseTerm
+from headgate.engines.lanes.lane_name import LaneName, format_lane, parse_lane
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.lanes.range_reserver import (
     GrantedReservation,
     RangeReserver,
-    RangeTaken,
     ReservedRange,
     ReservedRow,
 )
 from headgate.engines.lanes.rows import LaneRow
 from headgate.engines.lanes.settle_log_format import Facts, RowFacts
 from headgate.engines.lanes.source import RangeReservation
-from headgate.engines.timeline.lanes.lane_taking import LaneName, lane_of
+from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_list import parts_from
@@ -37,24 +37,20 @@ from headgate.engines.timeline.read.source import TimelineSource, unpack_reserva
 from headgate.engines.timeline.repair.skip_settled import pass_over_settled
 from headgate.errors import HeadgateError
 from headgate.expiry import Promise
+from headgate.process.live import Live
 from headgate.store.model.positions import first_at, position_order, time_us_of
 from headgate_spark.decide_range import ReadRange
 from headgate_spark.decide_splits import SplitStretch
-from headgate_spark.engines.contract import ScanRequest
-from headgate_spark.engines.timeline_rows import read_split
+from headgate_spark.engines.contract import Budget, HistorySplit, Preview, ScanRequest
+from headgate_spark.engines.timeline.rows import read_split
+from headgate_spark.engines.timeline.scan import engine_of
 from headgate_spark.jobs.decide_batch import BatchPlan, Pick, RangePlan, Spot
-from headgate_spark.lanes.contract import Budget, HistorySplit, Preview
 from headgate_spark.options import HISTORY
 
 SLICE_BYTES = 1024 * 1024
 OWNED = Budget(messages_max=20_000, bytes_max=3 * 1024 * 1024, rows_max=4_000)
 """The maximum of one reservation of a lane that has an owner: reserved rows count as read ahead for it, and as
 holes."""
-
-
-def lending_of(queue: Queue, job: UUID) -> TimelineLending:
-    """The driver's side of a job on this queue."""
-    return TimelineLending(queue, job)
 
 
 class TimelineLending:
@@ -69,7 +65,7 @@ class TimelineLending:
         first = 0 if from_us is None else position_order(first_at(from_us))
         last = position_order(first_at(until_us)) - 1
         lanes = []
-        for generation in self._queue.engine.settings.generations:
+        for generation in engine_of(self._queue).settings.generations:
             for shard in range(generation.shards):
                 lane = TimelineLane(self._queue, self._job, (generation.number, shard))
                 state = await lane.lane.read_state()
@@ -81,7 +77,7 @@ class TimelineLending:
 
     async def lane(self, name: str) -> TimelineLane:
         """One of them."""
-        return TimelineLane(self._queue, self._job, _lane_name(name))
+        return TimelineLane(self._queue, self._job, parse_lane(name))
 
     async def settle_again(self, plan: RangePlan, masks: Mapping[int, int], deadline_us: int) -> Settled:
         """Reserve the span of the picks, and settle their live messages."""
@@ -102,7 +98,7 @@ class TimelineLane:
     """One lane, for the driver of a job."""
 
     def __init__(self, queue: Queue, job: UUID, lane: LaneName) -> None:
-        self.name = f"{lane[0]}/{lane[1]}"
+        self.name = format_lane(lane)
         self.cursor = 0
         """This run has inspected everything up to this order."""
         self.until = 0
@@ -113,19 +109,19 @@ class TimelineLane:
 
     @property
     def _host(self) -> Host:
-        return self._queue.engine.host
+        return engine_of(self._queue).host
 
     @property
     def _settings(self) -> TimelineSettings:
-        return self._queue.engine.settings
+        return engine_of(self._queue).settings
 
     def source(self) -> TimelineSource:
         """A source with a writer of its own: two that settle never share one."""
         generation, shard = self._at
         lease_term = LeaseTerm(self._host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0)
-        sender = self._queue.engine.producer.sender
+        sender = engine_of(self._queue).producer.sender
         return TimelineSource(
-            self._host, self._settings, sender, None, generation=generation, shard=shard, lease_term=lease_term
+            self._host, sender, Live(None), generation=generation, shard=shard, lease_term=lease_term
         )
 
     async def preview(self, budget: Budget) -> Preview | None:
@@ -212,7 +208,7 @@ class TimelineLane:
 
     async def pass_over(self) -> None:
         """A short tenure, where nobody has one."""
-        await pass_over_settled(self._host, self._queue.engine.producer.sender, self._at)
+        await pass_over_settled(self._host, engine_of(self._queue).producer.sender, self._at)
 
 
 def _reserved_row(pick: Pick, mask: int) -> ReservedRow:
@@ -237,11 +233,6 @@ def _smaller(one: Budget, other: Budget) -> Budget:
     )
 
 
-def _lane_name(name: str) -> LaneName:
-    generation, _, shard = name.partition("/")
-    return int(generation), int(shard)
-
-
 def _row_place(lane: LaneName, key: bytes) -> RowPlace:
     return RowPlace(lane[0], int.from_bytes(key[:2], "big"), lane[1], _due_of(key))
 
@@ -257,15 +248,10 @@ def _order_of(key: bytes) -> int:
 def rows_by_id(plan: BatchPlan) -> dict[bytes, Spot]:
     """An id begins with the place of the row that it was first put into."""
     return {
-        MessagePlace(_row_place(_lane_name(one.lane), pick.key), 0).to_bytes()[:-2]: (r, p)
+        MessagePlace(_row_place(parse_lane(one.lane), pick.key), 0).to_bytes()[:-2]: (r, p)
         for r, one in enumerate(plan.ranges)
         for p, pick in enumerate(one.picks)
     }
-
-
-def history_of(queue: Queue) -> TimelineHistory:
-    """The history of this queue."""
-    return TimelineHistory(queue)
 
 
 class TimelineHistory:
@@ -276,7 +262,8 @@ class TimelineHistory:
 
     async def splits(self, from_us: int, until_us: int) -> Sequence[HistorySplit]:
         """One for each lane and part that holds something: planning reads the index of the range's days alone."""
-        settings, host = self._queue.engine.settings, self._queue.engine.host
+        engine = engine_of(self._queue)
+        settings, host = engine.settings, engine.host
         history_splits = []
         for generation in settings.generations:
             async for part, subs in parts_from(host, settings, generation.number, from_us // settings.part_us):
@@ -291,11 +278,9 @@ class TimelineHistory:
     def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
         """All messages put there and not cancelled."""
         after, up_to = (position_order(first_at(time_us)) - 1 for time_us in (split.from_us, split.until_us))
-        lane, engine = _lane_name(split.lane), self._queue.engine
-        stretches = [SplitStretch(*lane, split.where, sub, after, up_to, 0.0) for sub in split.subs]
+        engine = engine_of(self._queue)
+        generation, shard = parse_lane(split.lane)
+        stretches = [SplitStretch(generation, shard, split.where, sub, after, up_to, 0.0) for sub in split.subs]
         request = ScanRequest(HISTORY, ReadRange(), tuple(columns), 0)
         now_us = self._queue.now_us()
         return read_split(engine.host, engine.settings, request, stretches, now_us=now_us, cancelled_too=False)
-
-
-__all__ = ["RangeTaken", "history_of", "lending_of", "rows_by_id"]
