@@ -24,7 +24,7 @@ from headgate.engines.contract import QueueInspector
 from headgate.engines.registry import engine_record
 from headgate.engines.summary.reading import COLUMNS, QueueFigures, combined
 from headgate.engines.summary.rows import SLICES, slice_of
-from headgate.errors import HeadgateError
+from headgate.errors import Bug, HeadgateError
 from headgate.process.background_tasks import end_task, start_task
 from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry, EntryState
@@ -357,4 +357,6 @@ def _plain(figures: QueueLoad) -> tuple[Any, ...]:
 def _inspector_of(reached: OpenSession, entry: Entry) -> QueueInspector:
     record, process = engine_record(entry), reached.process_context
     settings = record.settings_of(entry, process.data_center)
+    if record.inspect is None:
+        raise Bug("The engine of the queue has no inspector", queue=entry.name)
     return record.inspect(process.host_of(entry.place.keyspace, Live(settings.skew_us)), settings)

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from headgate.client.catalogue.process_context import ProcessContext, ReliableClock
 from headgate.counters.model.decide_hints import HintWindows
 from headgate.engines.context import Host
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.cassandra.node_clocks import CassandraTimes
 from headgate.store.cassandra.settings import read_settings
 from headgate.store.cassandra.store import CassandraStore
 from headgate.store.clock.clock import Clock
 from headgate.store.model.positions import LOW_BITS, Positions
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.process_positions import process_positions
 from headgate.store.store import Store
 from headgate.testing.world import Process

@@ -18,12 +18,12 @@ from headgate.client.catalogue.application_batch import Batches
 from headgate.counters.model.decide_hints import HintWindows
 from headgate.engines.context import Host
 from headgate.engines.lanes.read_budget import ReadBudget
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
 from headgate.process.live import Live
 from headgate.store.cassandra.settings import ConnectionSettings
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.clock.clock import ClockFigures
 from headgate.store.model.positions import Positions
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
 from headgate.store.process_positions import process_positions
 from headgate.store.store import Store
 
