@@ -14,9 +14,9 @@ import click
 
 from headgate.errors import OperationRefused, Unavailable
 from headgate.process.version import read_version
-from headgate_operator.decide_crds import CrdStep, Document, decide_crd, definitions
+from headgate_operator.decide_crds import CrdStep, decide_crd, definitions
 from headgate_operator.install_hook import cluster_options, request_until_answered, run_to_its_end
-from headgate_operator.kinds import CRD, ObjectAddress
+from headgate_operator.kinds import CRD, Document, ObjectAddress
 from headgate_operator.names import MANAGER
 from headgate_operator.port import ApiObject, ClusterPort, Denied
 

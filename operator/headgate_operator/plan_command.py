@@ -13,10 +13,10 @@ from headgate.api.parse import Resource
 from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
 from headgate.api.versions import document_of
-from headgate.cli.arguments import define_command, files_of, files_option
-from headgate.cli.exit_codes import ExitCode
-from headgate.cli.output import Output, output_option
-from headgate.cli.validate import resource_name
+from headgate.command_line.arguments import define_command, files_of, files_option
+from headgate.command_line.exit_codes import ExitCode
+from headgate.command_line.output import Output, output_option
+from headgate.command_line.showing import resource_name
 from headgate.errors import InvalidRequest
 from headgate.process.version import read_version
 from headgate_operator.decide_dead_letters import named_by

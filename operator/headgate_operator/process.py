@@ -24,6 +24,7 @@ from typing import Any, Final
 import click
 
 from headgate.client.catalogue.process_context import ProcessContext, open_process_context
+from headgate.command_line.exit_codes import exit_code_of
 from headgate.engines.registry import ENGINE_MODULES
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
 from headgate.process.background_tasks import end_task, run_together, start_task
@@ -49,8 +50,6 @@ from headgate_operator.world import OperatorSettings
 
 log = logging.getLogger("headgate.operator")
 
-EXIT_SPEC: Final = 2
-EXIT_FAILED: Final = 1
 MAX_SKEW_US: Final = 500_000
 REACH_WITHIN_S: Final = 30.0
 REACH_AGAIN_S: Final = 1.0
@@ -127,7 +126,7 @@ def main(**options: Any) -> None:
             raise
         for line in str(error).splitlines():
             click.echo(line, err=True)
-        sys.exit(EXIT_SPEC if isinstance(error, InvalidRequest) else EXIT_FAILED)
+        sys.exit(exit_code_of(error))
 
 
 def _error_to_report(ended: Exception) -> HeadgateError | None:

@@ -16,18 +16,17 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from headgate.process.background_tasks import SharedWork
 from headgate_operator.build_pod import CONNECTION_FILES, CONNECTION_KEYS
-from headgate_operator.kinds import SECRET, ObjectAddress
+from headgate_operator.kinds import SECRET, Document, ObjectAddress
 from headgate_operator.port import ClusterPort, Denial, Denied
 
 FRESH_S: Final = 20.0
 BELIEVED_S: Final = 60.0
 KEPT_MAX: Final = 5_000
 
-Document = Mapping[str, Any]
 Place = tuple[str, str]
 """Namespace and name."""
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
-from headgate.cli.arguments import (
+from headgate.command_line.arguments import (
     DURATION,
     NAME_METAVAR,
     Group,
@@ -27,10 +27,10 @@ from headgate.cli.arguments import (
     queue_argument,
     target_option,
 )
-from headgate.cli.connection import connection_options, read_environment
-from headgate.cli.exit_codes import ExitCode, exit_code_for, exit_code_of
-from headgate.cli.output import Output, output_option
-from headgate.cli.passes import PassTarget, schedule_option, show_pass
+from headgate.command_line.connection import connection_options, read_environment
+from headgate.command_line.exit_codes import ExitCode, exit_code_for, exit_code_of
+from headgate.command_line.output import Output, output_option
+from headgate.command_line.passes import PassTarget, schedule_option, show_pass
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
 from headgate_spark.jobs.request import (
     BATCH_MESSAGES,

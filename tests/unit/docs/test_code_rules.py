@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-ROOM = "workers/headgate/process/background_tasks.py"
-OTHER_STARTERS = {
+STARTER = "workers/headgate/process/background_tasks.py"
+OTHERS = {
     "workers/headgate/testing/world/process.py": "starts a simulated process, on a loop that does not run yet",
 }
 STARTING = {"create_task", "ensure_future"}
@@ -57,7 +57,7 @@ def pushes(tree: Mapping[str, str]) -> Iterator[str]:
 
 def test_background_work_is_started_in_one_place() -> None:
     tree = shipped()
-    assert {ROOM, *OTHER_STARTERS} == {each.rpartition(":")[0] for each in starts(tree)}
+    assert {STARTER, *OTHERS} == {each.rpartition(":")[0] for each in starts(tree)}
 
 
 def test_a_task_that_is_started_elsewhere_is_found() -> None:
@@ -72,15 +72,15 @@ def test_a_task_that_is_started_elsewhere_is_found() -> None:
 
 
 def test_every_started_task_has_a_name() -> None:
-    calls = [node for node in ast.walk(ast.parse(Path(ROOM).read_text())) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(ast.parse(Path(STARTER).read_text())) if isinstance(node, ast.Call)]
     tasks = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in STARTING]
     assert tasks
     assert all("name" in {each.arg for each in call.keywords} for call in tasks)
 
 
 def test_no_object_sets_the_state_of_another() -> None:
-    found = [each for each in pushes(shipped()) if each.partition(":")[0] not in SETTERS]
-    assert [] == found
+    violations = [each for each in pushes(shipped()) if each.partition(":")[0] not in SETTERS]
+    assert [] == violations
 
 
 def test_an_object_that_sets_the_state_of_another_is_found() -> None:
@@ -98,7 +98,7 @@ class Worker:
     def settings_changed(self, settings):
         self.keeper.settings_changed(settings)
 """
-    found = [each.partition(":")[2] for each in pushes({"a.py": source})]
+    lines_pushed = [each.partition(":")[2] for each in pushes({"a.py": source})]
     lines = ["5: self.keeper.on_lost", "6: queue.bound.max_skew_us", "7: self.run.moved"]
     lines += ["8: self.held[0].on_lost", "9: self.run.moved"]
-    assert sorted([*lines, "12: settings_changed"]) == sorted(found)
+    assert sorted([*lines, "12: settings_changed"]) == sorted(lines_pushed)

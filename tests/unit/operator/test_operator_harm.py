@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
+from headgate.command_line.exit_codes import ExitCode
 from headgate.engines.contract import LaneReport
 from headgate.errors import Unavailable
 from headgate.process.supervised_loop import CALM_S, PAUSE_S_MIN
@@ -249,5 +250,5 @@ def test_what_ended_tasks_that_run_together_is_one_line_and_a_bug_is_none(monkey
 
     report, bug = ended_by(Unavailable("The kopf framework has ended by itself")), ended_by(KeyError("a bug"))
     lines = report.output.strip().splitlines()
-    assert (process.EXIT_FAILED, ["The kopf framework has ended by itself"]) == (report.exit_code, lines)
+    assert (ExitCode.FAILED, ["The kopf framework has ended by itself"]) == (report.exit_code, lines)
     assert isinstance(bug.exception, ExceptionGroup)

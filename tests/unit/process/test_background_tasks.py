@@ -1,4 +1,4 @@
-"""Background work has a name, and each way to start it says what a failure does."""
+"""Background work has a name, and the way it is started decides what a failure does."""
 
 from __future__ import annotations
 
@@ -154,18 +154,18 @@ def test_a_cancelled_caller_leaves_the_work_to_the_others() -> None:
 
 def test_work_that_was_forgotten_knows_it_and_later_callers_start_another() -> None:
     async def scenario() -> None:
-        seen: list[bool] = []
+        current: list[bool] = []
 
         async def read() -> None:
             await asyncio.sleep(0)
-            seen.append(shared.is_current("a"))
+            current.append(shared.is_current("a"))
 
         shared = SharedWork[str, None]("read")
         first = shared.run("a", read)
         await asyncio.sleep(0)
         shared.forget("a")
         await asyncio.gather(first, shared.run("a", read))
-        assert [False, True] == seen
+        assert [False, True] == current
 
     asyncio.run(scenario())
 

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from headgate.cli.connection import connection_options
-from headgate.cli.exit_codes import exit_code_of
+from headgate.command_line.connection import connection_options
+from headgate.command_line.exit_codes import exit_code_of
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
 from headgate.process.version import read_version
 

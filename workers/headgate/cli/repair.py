@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from headgate.cli.arguments import NAME_METAVAR, complete_queue, define_command, namespace_option
-from headgate.cli.output import Output, output_option
-from headgate.cli.passes import PassTarget, run_passes, schedule_option
+from headgate.command_line.arguments import NAME_METAVAR, complete_queue, define_command, namespace_option
+from headgate.command_line.output import Output, output_option
+from headgate.command_line.passes import PassTarget, run_passes, schedule_option
 
 
 @define_command("repair")

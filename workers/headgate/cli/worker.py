@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from headgate.cli.arguments import DURATION, RATE, define_command, queue_argument
-from headgate.cli.connection import read_environment
-from headgate.cli.extras import require_extra
+from headgate.command_line.arguments import DURATION, RATE, define_command, queue_argument
+from headgate.command_line.connection import read_environment
+from headgate.command_line.extras import require_extra
 from headgate.errors import InvalidRequest
 from headgate.process.version import read_version
 from headgate.telemetry.logs import FORMATS, LEVELS

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from headgate.client.catalogue.process_context import ProcessContext
-from headgate.client.model.times import SECOND_US, Span, span_us, time_us_from
+from headgate.client.model.times import Span, span_us, time_us_from
 from headgate.client.model.values import CollectReport, build_collect_report
 from headgate.counters.collect.collector import Collector, PassReport
 from headgate.counters.counter import STALENESS_S_MAX, CounterHandle
@@ -29,6 +29,7 @@ from headgate.counters.model.decide_tokens import Token
 from headgate.counters.model.settings import CounterSettings
 from headgate.counters.types.contract import CounterType, Json
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
+from headgate.expiry import SECOND_US
 from headgate.process.background_tasks import start_task
 from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry

@@ -21,9 +21,9 @@ from headgate.client.catalogue.directory import (
     QueueRecreated,
 )
 from headgate.client.catalogue.process_context import ProcessContext
-from headgate.client.model.times import SECOND_US
 from headgate.client.queue import Queue
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
+from headgate.expiry import SECOND_US
 from headgate.process.background_tasks import SharedWork
 from headgate.store.catalogue.decide_generation import knowledge
 from headgate.store.catalogue.entry import Name

@@ -21,7 +21,7 @@ from headgate.client.message import Message
 from headgate.client.model.outgoing import Put, message_of
 from headgate.client.model.payloads import Payload
 from headgate.client.model.settle_commands import SettleCommand, build_settles
-from headgate.client.model.times import SECOND_US, Span, datetime_of, span_us, time_us_from
+from headgate.client.model.times import Span, datetime_of, span_us, time_us_from
 from headgate.client.model.values import (
     MessageStatus,
     PeekedMessage,
@@ -63,6 +63,7 @@ from headgate.engines.contract import (
 )
 from headgate.engines.contract import NewMessage as Sent
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused
+from headgate.expiry import SECOND_US
 from headgate.process.background_tasks import start_task
 from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry

@@ -28,11 +28,11 @@ from headgate.counters.write.mutator import Mutator
 from headgate.counters.write.tokens import TokenWriter
 from headgate.engines.context import Host
 from headgate.errors import HeadgateError
+from headgate.expiry import SECOND_US
 from headgate.process.background_tasks import BackgroundTasks, start_task
 from headgate.process.live import Live
 
 STALENESS_S_MAX = 1.0
-SECOND_US = 1_000_000
 CACHED_MAX = 10_000
 READS_AT_ONCE = 32
 COLLECTIONS_WAITING_MAX = 1_000

@@ -34,12 +34,13 @@ async def collect_counter(connection: Headgate, name: str, collect: MakePass = C
     does."""
     counter = await connection.counter(name)
     report = await collect(counter)
-    await write_result(connection, counter.entry.id, await _result(counter, report, connection.now_us()))
+    result = await _result(counter, report, connection.now_us())
+    missed = await write_result(connection, counter.entry.id, result)
     if report.refused is not None:
-        return PassOutcome(report.refused, (report.refused,))
+        return PassOutcome(report.refused, (report.refused,)).add(missed)
     owed_us = None if report.full else await _overdue_us(counter, connection.now_us())
     problem = f"no pass has read every key for {age(owed_us)}: fix the replicas that do not answer"
-    return PassOutcome(_format_report(report), () if owed_us is None else (problem,))
+    return PassOutcome(_format_report(report), () if owed_us is None else (problem,)).add(missed)
 
 
 async def _result(counter: Counter, report: PassReport, now_us: int) -> CollectionResult:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import sample
 from typing import Any
 from uuid import UUID
@@ -84,6 +84,10 @@ class PassOutcome:
     message: str
     problems: tuple[str, ...] = ()
 
+    def add(self, fact: str | None) -> PassOutcome:
+        """With one more fact in its message, if there is one."""
+        return self if fact is None else replace(self, message=f"{self.message}; {fact}")
+
 
 async def record_failure(
     connection: Headgate, entry: Entry, work: Callable[[], Awaitable[PassOutcome]]
@@ -92,17 +96,20 @@ async def record_failure(
     try:
         return await work()
     except HeadgateError as error:
-        await write_result(connection, entry.id, Failure(connection.now_us(), str(error)))
+        missed = await write_result(connection, entry.id, Failure(connection.now_us(), str(error)))
+        if missed is not None:
+            log.warning("result of a pass not recorded", extra={"error": missed})
         raise
 
 
-async def write_result(connection: Headgate, id_: UUID, result: Result) -> None:
-    """Record a pass. A failed write is no failure of the pass: the next one writes its own."""
+async def write_result(connection: Headgate, id_: UUID, result: Result) -> str | None:
+    """Record a pass; returns why not, if so. That is no failure of the pass: the next one writes its own."""
     process_context = connection.process_context
     try:
         await write_pass_result(process_context.store_in(process_context.keyspace), id_, result)
     except HeadgateError as error:
-        log.warning("result of a pass not recorded: %s", error)
+        return f"not recorded: {error}"
+    return None
 
 
 async def pass_over_all(

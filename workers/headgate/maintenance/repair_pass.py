@@ -38,7 +38,7 @@ async def repair_queue(connection: Headgate, name: str) -> PassOutcome:
             owed_us=done.owed_us or 0,
             waits_for_all_us=done.waits_for_all_us or 0,
         )
-        await write_result(connection, queue.entry.id, result)
+        outcome = outcome.add(await write_result(connection, queue.entry.id, result))
     return outcome
 
 

@@ -3,8 +3,8 @@
 What happens when work fails is part of how it is started:
 
 - `SupervisedLoop` (supervised_loop.py): the error is logged once, and the work starts again after a pause.
-- `BackgroundTasks`: nobody waits for the work. Its owner is told by `failed`, or the event loop reports a bug.
-- `SharedWork`: the error is raised to all who wait for the work.
+- `BackgroundTasks`: nobody waits for the work. `failed` gets the error, or the event loop reports a bug.
+- `SharedWork`: the error is raised to all waiting callers.
 - `run_together`: the error ends the other works too, and is raised.
 - `start_task`: the caller waits for the task itself.
 """
@@ -123,4 +123,4 @@ class SharedWork(Generic[K, T]):
         if self._tasks.get(key) is task:
             del self._tasks[key]
         if not task.cancelled():
-            task.exception()  # retrieved: where all callers were cancelled, nobody is left to whom it matters
+            task.exception()  # retrieved: where all callers were cancelled, it matters to none

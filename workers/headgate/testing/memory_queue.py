@@ -27,10 +27,9 @@ from headgate.engines.contract import (
     Stats,
 )
 from headgate.errors import HeadgateError
+from headgate.expiry import SECOND_US
 from headgate.runtime.worker.port import LeaseStatus
 from headgate.store.clock.clock import ClockFigures
-
-SECOND_US = 1_000_000
 
 
 @dataclass

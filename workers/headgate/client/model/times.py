@@ -6,8 +6,8 @@ import math
 from datetime import UTC, datetime, timedelta
 
 from headgate.errors import InvalidRequest
+from headgate.expiry import SECOND_US
 
-SECOND_US = 1_000_000
 SPAN_S_MAX = 100 * 366 * 86_400
 
 Span = timedelta | float

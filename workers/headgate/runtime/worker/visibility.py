@@ -14,12 +14,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from headgate.engines.contract import ExtendDelivery, Settle, Settled
 from headgate.errors import HeadgateError
+from headgate.expiry import SECOND_US
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.policy.decide_visibility import beat_every_s, decide_beats
 
 log = logging.getLogger("headgate.worker")
-
-SECOND_US = 1_000_000
 
 
 class VisibilityKeeper:

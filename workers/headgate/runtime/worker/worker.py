@@ -20,6 +20,7 @@ from random import Random
 
 from headgate.engines.contract import Ack, DeadLetterDelivery, Delivery, NackDelivery, Settle, Settled
 from headgate.errors import HeadgateError, Unavailable
+from headgate.expiry import SECOND_US
 from headgate.process.background_tasks import BackgroundTasks, start_task
 from headgate.process.pacing import ExponentialPause, TokenBucket
 from headgate.runtime.handler.attempt import Attempt
@@ -37,7 +38,6 @@ from headgate.telemetry.spans import Spans
 
 log = logging.getLogger("headgate.worker")
 
-SECOND_US = 1_000_000
 WAIT_S = 1.0
 """A receive waits this long for its first message, which bounds the delay before the worker notices that it is to
 end."""

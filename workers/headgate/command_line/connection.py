@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.command_line.exit_codes import ExitCode
 from headgate.store.connection_variables import PREFIX, prefixed
 
 if TYPE_CHECKING:

@@ -35,3 +35,8 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
         return "  ".join(made).rstrip()
 
     return [line(heads), *map(line, cells)]
+
+
+def resource_name(kind: str, namespace: str, name: str) -> str:
+    """A resource of either kind, for `-o name`: `queue/shop/emails`."""
+    return f"{kind.lower()}/{namespace}/{name}"

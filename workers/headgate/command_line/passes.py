@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from headgate.api.cron import RULE_TEXT, accepts
-from headgate.cli.connection import run_connected
-from headgate.cli.exit_codes import exit_code_for
-from headgate.cli.output import Output
 from headgate.client.connection import Headgate
+from headgate.command_line.connection import run_connected
+from headgate.command_line.exit_codes import exit_code_for
+from headgate.command_line.output import Output
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.maintenance.pass_groups import PassGroup, PassOutcome, in_words, pass_over_all, record_failure
 from headgate.store.catalogue.entry import Entry
