@@ -1,4 +1,4 @@
-"""A message on a lane: the table of its states and events, and the deliveries that must agree with it after any events."""
+"""A message on a lane: the table of its states and events, and the queues and facts that agree with it after any."""
 
 from __future__ import annotations
 
@@ -183,8 +183,8 @@ class Scene:
     def check(self) -> None:
         """Each state has its place in the queues, timers and facts, and each place its state."""
         deliveries = self.deliveries
-        queued = Counter((id(state), index) for queue in (deliveries._again, deliveries._suspects, deliveries._suspects_alone)
-                         for state, index in queue if state.states[index] == LifeState.READY)  # fmt: skip
+        lined_up = (*deliveries._again, *deliveries._suspects, *deliveries._suspects_alone)
+        queued = Counter((id(state), index) for state, index in lined_up if state.states[index] == LifeState.READY)
         queued.update(
             (id(state), index)
             for state, first in deliveries._unread
