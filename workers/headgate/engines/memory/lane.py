@@ -252,7 +252,7 @@ class MemoryLane:
                     continue
                 break
             if self.dead_letters is not None and message.attempt >= self.settings.max_receives:
-                self._bury(message, "received too often", now_us)
+                self._bury(message, "received too often", self.dead_letters, now_us)
                 continue
             suspects += message.is_suspect
             deliveries.append(self._deliver(message, now_us + visibility_us, epoch))
@@ -309,7 +309,7 @@ class MemoryLane:
                 message.attempt -= 1
                 self._again(message, delay_us, now_us)
             case DeadLetterDelivery(reason=reason) if self.dead_letters is not None:
-                self._bury(message, reason, now_us)
+                self._bury(message, reason, self.dead_letters, now_us)
             case (
                 NackDelivery(delay_us=delay_us, reason=reason) | DeadLetterDelivery(delay_us=delay_us, reason=reason)
             ):
@@ -317,7 +317,7 @@ class MemoryLane:
 
     def _fail(self, message: _Message, delay_us: int, reason: str, now_us: int) -> None:
         if self.dead_letters is not None and message.attempt >= self.settings.max_receives:
-            self._bury(message, reason, now_us)
+            self._bury(message, reason, self.dead_letters, now_us)
         else:
             self._again(message, delay_us, now_us)
 
@@ -330,9 +330,8 @@ class MemoryLane:
         else:
             self._line_up(message, now_us)
 
-    def _bury(self, message: _Message, reason: str, now_us: int) -> None:
+    def _bury(self, message: _Message, reason: str, dead_letters: MemoryLane, now_us: int) -> None:
         """Move it to the dead-letter queue, under the same id."""
-        assert self.dead_letters is not None
         self._end(message, MessageState.DEAD, now_us)
         attributes = {
             **message.attributes,
@@ -341,7 +340,7 @@ class MemoryLane:
             "headgate.dead.attempts": str(message.attempt),
         }
         dead = NewMessage(message.payload, None, attributes, message.group)
-        self.dead_letters._add(dead, now_us, message.put_us, now_us, message_id=message.id)
+        dead_letters._add(dead, now_us, message.put_us, now_us, message_id=message.id)
 
     def _end(self, message: _Message, state: MessageState, now_us: int) -> None:
         """It is not live any more; the next of its group may be ready."""
