@@ -76,7 +76,7 @@ async def _history(queue: Queue, parts: int) -> int:
     while given := await queue.receive(1_000, wait=QUIET_S):
         await queue.ack(given)
         settled += len(given)
-    await queue.engine.lanes.leave()
+    await queue.engine.leave()
     if settled != parts * PUT_A_PART:
         raise Bug("part of the history was not settled", queue=queue.name, settled=settled)
     return settled

@@ -127,13 +127,13 @@ class QueueStreamReader(DataSourceStreamReader):
         if ranges or self._latest is None:
             # the first of a reader is a new one in any case, so that Spark commits the batch that was done before a
             # restart
-            self._latest = BatchOffset(queue.engine.host.now_us(), tuple(ranges))
+            self._latest = BatchOffset(queue.engine.now_us(), tuple(ranges))
             self._out = self._latest if ranges else None
         return self._latest
 
     async def _reserve(self, queue: Queue) -> list[RangePlan]:
         """A range of each lane that has something, until the bound is reached; another lane is first each time."""
-        now_us = queue.engine.host.now_us()
+        now_us = queue.engine.now_us()
         lending = module_of(queue).lending_of(queue, self._job)
         lanes: Sequence[ReservableLane] = await lending.lanes(from_us=None, until_us=now_us)
         first = self._turn % max(len(lanes), 1)
@@ -183,7 +183,7 @@ class QueueStreamReader(DataSourceStreamReader):
         if how is Settled.DONE:
             await lane.give_back(plan)
         else:
-            deadline_us = queue.engine.host.now_us() + self._options.visibility_us
+            deadline_us = queue.engine.now_us() + self._options.visibility_us
             how = await lending.settle_again(plan, masks, deadline_us)
         if how is not Settled.DONE:
             raise NotSettled(lane=plan.lane, how=how.value)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
 from headgate.client.queue import Queue
 from headgate.engines.context import Host
+from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.lane_snapshot import list_lane_views
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.read.part_list import parts_from
@@ -61,25 +62,34 @@ class TimelineScan:
 
     async def plan(self, queue: Queue, request: ScanRequest) -> Sequence[Any]:
         """Splits of stretches."""
-        planning = _Planning(queue.engine.host, queue.engine.settings, request)
+        engine = engine_of(queue)
+        planning = _Planning(engine.host, engine.settings, request)
         return await planning.plan()
 
     def read(self, queue: Queue, request: ScanRequest, split: Any) -> AsyncIterator[pa.RecordBatch]:
         """The messages of one split, in the order of each part's subs."""
-        return read_split(queue.engine.host, queue.engine.settings, request, split, now_us=queue.now_us())
+        engine = engine_of(queue)
+        return read_split(engine.host, engine.settings, request, split, now_us=queue.now_us())
 
     def read_picked(
         self, queue: Queue, request: ScanRequest, lane: str, picks: Sequence[Pick]
     ) -> AsyncIterator[pa.RecordBatch]:
         """Rows by their keys."""
-        return read_picked(queue.engine.host, queue.engine.settings, request, lane_name(lane), picks)
+        engine = engine_of(queue)
+        return read_picked(engine.host, engine.settings, request, lane_name(lane), picks)
 
     async def pass_over(self, queue: Queue, lane: str) -> None:
         """Take the lane for a short time, if it is free."""
-        await pass_over_settled(queue.engine.host, queue.engine.producer.sender, lane_name(lane))
+        engine = engine_of(queue)
+        await pass_over_settled(engine.host, engine.producer.sender, lane_name(lane))
 
 
 SCAN: EngineScan = TimelineScan()
+
+
+def engine_of(queue: Queue) -> TimelineQueue:
+    """The registry leads queues of this engine alone here."""
+    return cast(TimelineQueue, queue.engine)
 
 
 def lane_name(text: str) -> tuple[int, int]:

@@ -41,6 +41,7 @@ from headgate.store.model.positions import first_at, position_order, time_us_of
 from headgate_spark.decide_range import ReadRange
 from headgate_spark.decide_splits import SplitStretch
 from headgate_spark.engines.contract import ScanRequest
+from headgate_spark.engines.timeline import engine_of
 from headgate_spark.engines.timeline_rows import read_split
 from headgate_spark.jobs.decide_batch import BatchPlan, Pick, RangePlan, Spot
 from headgate_spark.lanes.contract import Budget, HistorySplit, Preview
@@ -69,7 +70,7 @@ class TimelineLending:
         first = 0 if from_us is None else position_order(first_at(from_us))
         last = position_order(first_at(until_us)) - 1
         lanes = []
-        for generation in self._queue.engine.settings.generations:
+        for generation in engine_of(self._queue).settings.generations:
             for shard in range(generation.shards):
                 lane = TimelineLane(self._queue, self._job, (generation.number, shard))
                 state = await lane.lane.read_state()
@@ -113,17 +114,17 @@ class TimelineLane:
 
     @property
     def _host(self) -> Host:
-        return self._queue.engine.host
+        return engine_of(self._queue).host
 
     @property
     def _settings(self) -> TimelineSettings:
-        return self._queue.engine.settings
+        return engine_of(self._queue).settings
 
     def source(self) -> TimelineSource:
         """A source with a writer of its own: two that settle never share one."""
         generation, shard = self._at
         lease_term = LeaseTerm(self._host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0)
-        sender = self._queue.engine.producer.sender
+        sender = engine_of(self._queue).producer.sender
         return TimelineSource(
             self._host, self._settings, sender, None, generation=generation, shard=shard, lease_term=lease_term
         )
@@ -212,7 +213,7 @@ class TimelineLane:
 
     async def pass_over(self) -> None:
         """A short tenure, where nobody has one."""
-        await pass_over_settled(self._host, self._queue.engine.producer.sender, self._at)
+        await pass_over_settled(self._host, engine_of(self._queue).producer.sender, self._at)
 
 
 def _reserved_row(pick: Pick, mask: int) -> ReservedRow:
@@ -276,7 +277,8 @@ class TimelineHistory:
 
     async def splits(self, from_us: int, until_us: int) -> Sequence[HistorySplit]:
         """One for each lane and part that holds something: planning reads the index of the range's days alone."""
-        settings, host = self._queue.engine.settings, self._queue.engine.host
+        engine = engine_of(self._queue)
+        settings, host = engine.settings, engine.host
         history_splits = []
         for generation in settings.generations:
             async for part, subs in parts_from(host, settings, generation.number, from_us // settings.part_us):
@@ -291,7 +293,7 @@ class TimelineHistory:
     def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
         """All messages put there and not cancelled."""
         after, up_to = (position_order(first_at(time_us)) - 1 for time_us in (split.from_us, split.until_us))
-        lane, engine = _lane_name(split.lane), self._queue.engine
+        lane, engine = _lane_name(split.lane), engine_of(self._queue)
         stretches = [SplitStretch(*lane, split.where, sub, after, up_to, 0.0) for sub in split.subs]
         request = ScanRequest(HISTORY, ReadRange(), tuple(columns), 0)
         now_us = self._queue.now_us()

@@ -38,7 +38,7 @@ from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.lane_taking import lane_of
 from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S, MessagePlace, id_text
 from headgate.engines.timeline.model.settings import TimelineSettings
-from headgate.engines.timeline.put.application_batch import BatchedPuts
+from headgate.engines.timeline.put.application_batch import stamp_put
 from headgate.engines.timeline.read.reading import RowContent, family_of
 from headgate.engines.timeline.read.source import TimelineSource
 from headgate.errors import HeadgateError
@@ -432,9 +432,8 @@ class Putter(Member):
 
     async def _batch(self, engine: TimelineQueue, message: NewMessage) -> None:
         """A message in the application's own logged batch: durable when that is, and late if it is late."""
-        puts = BatchedPuts(engine.producer)
         try:
-            batched = puts.stamp(message, within_us=SECOND)
+            batched = stamp_put(engine.producer, message, within_us=SECOND)
         except HeadgateError as error:
             self.process.note("cannot stamp", error.message)
             return

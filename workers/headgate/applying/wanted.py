@@ -8,7 +8,7 @@ from typing import Any
 
 from headgate.api.parse import Resource, ResourceInvalid, check_resource
 from headgate.api.versions import Document, carry_unknown, document_of, known_part
-from headgate.engines.registry import GENERATIONAL, engine_of, shards_of
+from headgate.engines.registry import engine_of, makes_generations, shards_of
 from headgate.store.catalogue.entry import Name, StoragePlace
 from headgate.store.model.table import Keyspace
 from headgate.store.schema import default_replication
@@ -42,7 +42,7 @@ class Wanted:
     @property
     def makes_generations(self) -> bool:
         """Whether another number of shards is a matter of rule R6."""
-        return engine_of(self.resource) in GENERATIONAL
+        return makes_generations(engine_of(self.resource))
 
     @property
     def label(self) -> str:
