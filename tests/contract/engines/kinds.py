@@ -139,7 +139,9 @@ class MemoryKind:
         dead = _memory(dead_letter_queue, terms) if dead_letter_queue is not None else None
         server = self._servers[asyncio.get_running_loop()]
         engine = MemoryQueue(server, settings, name=host.name, dead_letters=dead)
-        return Opened(engine, engine.close, lambda: engine.settings_changed(settings, dead), engine.crash)
+        return Opened(
+            engine, engine.close, lambda: engine.settings_changed(settings, read_us=host.now_us()), engine.crash
+        )
 
 
 def _memory(queue: UUID, terms: Terms) -> MemorySettings:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from headgate.engines.context import KnownQueue
 from headgate.engines.contract import (
+    PASS_US,
     Cancelled,
     Delivery,
+    GenerationKeeper,
+    LaneHolding,
     MessageLocation,
     NewMessage,
+    NotSupported,
+    Ownership,
     PassEnd,
     Peeked,
     Repaired,
     Settle,
     Settled,
+    StampedPut,
     Stats,
 )
 from headgate.engines.memory.server import MemoryServer
@@ -26,27 +33,36 @@ class MemoryQueue:
     """One queue, for one connection, which is a consumer from its first receive on."""
 
     def __init__(
-        self,
-        server: MemoryServer,
-        settings: MemorySettings,
-        *,
-        name: str,
-        dead_letters: MemorySettings | None = None,
+        self, server: MemoryServer, settings: MemorySettings, *, name: str, dead_letters: MemorySettings | None = None
     ) -> None:
         self._server = server
         self._name = name
         self._epoch = 0
-        self._closed = False
-        self.isolates_suspects = False
-        """Whether the receiver runs each crash suspect in a process of its own."""
-        self.settings_changed(settings, dead_letters)
-
-    def settings_changed(self, settings: MemorySettings, dead_letters: MemorySettings | None) -> None:
-        """The result of a read of the catalogue."""
+        self._closed = self._leaving = False
+        self._isolates_suspects = False
         self.settings = settings
+        with server.step():
+            self._lane = server.lane(settings)
+            self._lane.dead_letters = None if dead_letters is None else server.lane(dead_letters)
+
+    def now_us(self) -> int:
+        """The time of the address."""
+        return self._server.now_us()
+
+    # ---- life
+
+    def settings_changed(self, settings: MemorySettings, *, read_us: int) -> None:
+        """The result of a read of the catalogue, which is never out of date here."""
+        self.settings = self._lane.settings = settings
+
+    def dead_letters_changed(self, known: KnownQueue | None) -> None:
+        """The same for the dead-letter queue."""
         with self._server.step():
-            self._lane = self._server.lane(settings)
-            self._lane.dead_letters = None if dead_letters is None else self._server.lane(dead_letters)
+            self._lane.dead_letters = None if known is None else self._server.lane(known.settings)
+
+    async def leave(self) -> None:
+        """Receive nothing more. Messages in flight can be settled."""
+        self._leaving = True
 
     async def close(self) -> None:
         """Receivers stop waiting. Receipts are stale; messages in flight stay hidden as promised."""
@@ -94,6 +110,10 @@ class MemoryQueue:
         if self._closed:
             raise OperationRefused("The producer is closed", queue=self.settings.name)
 
+    def stamp_put(self, message: NewMessage, *, within_us: int) -> StampedPut:
+        """Refused: there is no Cassandra that could execute a batch."""
+        raise NotSupported("A queue in memory has no batches", queue=self.settings.name)
+
     async def cancel(self, message_id: str) -> Cancelled:
         """Never deliver it, if it is not due soon."""
         with self._server.step() as now_us:
@@ -122,7 +142,7 @@ class MemoryQueue:
 
     def _receive_now(self, limit: int, visibility_us: int | None) -> list[Delivery]:
         with self._server.step(changes=False) as now_us:
-            if self._closed:
+            if self._closed or self._leaving:
                 return []
             self._epoch = self._epoch or self._lane.add_consumer(self._name)
             return self._lane.hand_out(
@@ -130,8 +150,12 @@ class MemoryQueue:
                 visibility_us=self.settings.visibility_us if visibility_us is None else visibility_us,
                 now_us=now_us,
                 epoch=self._epoch,
-                isolates_suspects=self.isolates_suspects,
+                isolates_suspects=self._isolates_suspects,
             )
+
+    def isolate_suspects(self) -> None:
+        """From now on the receiver runs each crash suspect in a process of its own."""
+        self._isolates_suspects = True
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
         """Each for itself, in order."""
@@ -156,11 +180,16 @@ class MemoryQueue:
         with self._server.step(changes=False) as now_us:
             return self._lane.count(now_us, epoch=self._epoch)
 
+    def ownership(self) -> Ownership:
+        """One lane, which all consumers share."""
+        holdings = (LaneHolding("1/0", self._epoch, self.now_us()),) if self._epoch else ()
+        return Ownership(holdings, sharers=max(1, len(self._lane.consumers)))
+
     async def purge(self, before_us: int | None = None) -> int:
         """End all messages put before that time, or before now; returns that time."""
         with self._server.step() as now_us:
             return self._lane.purge(before_us, now_us)
 
-    async def repair(self) -> Repaired:
+    async def repair(self, *, keeper: GenerationKeeper | None = None, within_us: int = PASS_US) -> Repaired:
         """Nothing is ever owed."""
         return Repaired(PassEnd.DONE)

@@ -31,10 +31,10 @@ class _Held(NamedTuple):
 
 
 class MemoryReplica:
-    """The tables of one keyspace."""
+    """The tables of all keyspaces: their rows are apart by the ids of their resources."""
 
     def __init__(self, now_us: Callable[[], int]) -> None:
-        self._now_us = now_us
+        self.now_us = now_us
         self._tables: dict[str, dict[bytes, _Held]] = {}
         self._lock = threading.Lock()
         self._ballot_us = 0
@@ -43,7 +43,7 @@ class MemoryReplica:
     def run(self, statement: Write | Decision | Select) -> AttemptAnswer:
         """The answer to a statement, which takes effect at once."""
         with self._lock:
-            now_us = self._now_us()
+            now_us = self.now_us()
             now_s = now_us // 1_000_000
             if isinstance(statement, Select):
                 command = command_of(statement, now_s, 0)
@@ -91,7 +91,7 @@ class MemoryReplica:
     def scan(self, scan: Scan) -> list[Row]:
         """All rows of a scan, in the order of their partitions."""
         with self._lock:
-            now_s = self._now_us() // 1_000_000
+            now_s = self.now_us() // 1_000_000
             cut = Cut(EVERYTHING, False, None, now_s, now_s)
             held = [
                 (each.token, key, each)
@@ -109,16 +109,16 @@ class MemoryStore(Store):
     """The statements of one connection."""
 
     def __init__(self, replica: MemoryReplica) -> None:
-        self._replica = replica
+        self.replica = replica
 
     async def attempt(self, statement: Write | Decision | Select, within_s: float) -> AttemptAnswer:
         """At once; others run in between, as they would while a server answers."""
         await asyncio.sleep(0)
-        return self._replica.run(statement)
+        return self.replica.run(statement)
 
     async def scan(self, scan: Scan) -> AsyncIterator[Row]:
         """In one page."""
-        for row in self._replica.scan(scan):
+        for row in self.replica.scan(scan):
             yield row
 
     def monotonic_s(self) -> float:
