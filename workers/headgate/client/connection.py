@@ -101,14 +101,12 @@ class Headgate:
         return self
 
     def _begin(self, process_context: ProcessContext) -> _Open:
-        directory = Directory(
-            process_context.catalogue(), data_center=process_context.data_center, namespace=self._namespace
-        )
+        directory = Directory(process_context, namespace=self._namespace)
         freshness = Freshness(process_context, directory, self._queues.values())
         loop = asyncio.get_running_loop()
         keeper = SupervisedLoop("catalogue", freshness.run, log=log)
         keeper.start()
-        overview = Overview(process_context.store_in(process_context.keyspace), directory.ids)
+        overview = Overview(process_context, directory.ids)
         counters = Counters(process_context, namespace=self._namespace, require_usable=self.require_usable)
         return _Open(process_context, directory, freshness, overview, counters, Home(loop), keeper)
 
@@ -242,7 +240,8 @@ class Headgate:
             None if dead is None else dead.known_to(process_context, bound),
             catalogue=process_context.host_of(process_context.keyspace, bound),
         )
-        return Queue(record, engine_record(record.entry).open(opening), self, bound)
+        engine = engine_record(record.entry, engines=process_context.engines).open(opening)
+        return Queue(record, engine, self, bound)
 
     def generations_of(self, queue: Queue) -> CatalogueGenerations:
         """Repair's updates to the catalogue."""
@@ -260,7 +259,7 @@ class Headgate:
 
 
 def connect(
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | str | None = None,
     *,
     namespace: str = NAMESPACE,
     name: str | None = None,
@@ -270,13 +269,18 @@ def connect(
 ) -> Headgate:
     """A connection by the environment: HEADGATE_CONTACT_POINTS, HEADGATE_USERNAME and the rest (docs/python.md).
 
+    `connect("memory://")` needs no Cassandra: its queues and counters are in the memory of this process, and are gone
+    when the last connection to this address is closed. Other text is taken as `contact_points`.
+
     An option of the same name (`contact_points=["10.0.0.1"]`, `username=...`) goes before its variable.
     `namespace` is that of queues and counters whose name has none; `name` is this process's, for people.
     `session` is an open `cassandra.cluster.Session` of yours: the connection uses it, changes no setting of it, and
     leaves it open. Of the environment and the options only the keyspace, the data centre and the cluster name count
     then.
     """
-    given = os.environ if environment is None else environment
+    given: Mapping[str, str] = os.environ if environment is None or isinstance(environment, str) else environment
+    if isinstance(environment, str):
+        options["contact_points"] = environment
     settings = read_settings(given, options) if session is None else read_session_settings(session, given, options)
     max_skew_us = span_us(max_clock_skew, "max_clock_skew")
 

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
+from headgate.client.catalogue.process_context import ProcessContext
 from headgate.engines.summary.reading import QueueFigures, read_summary
-from headgate.store.store import Store
 
 NAMES_KEPT_US = 15_000_000
 UNKNOWN_KEPT_US = 2_000_000
@@ -43,15 +43,19 @@ class QueueOverview:
 class Overview:
     """The reads of one connection."""
 
-    def __init__(self, store: Store, names: Callable[[], Awaitable[dict[UUID, str]]]) -> None:
-        self._store = store
+    def __init__(self, process_context: ProcessContext, names: Callable[[], Awaitable[dict[UUID, str]]]) -> None:
+        self._store = process_context.store_in(process_context.keyspace)
+        self._read_figures = process_context.read_figures
         self._read_names = names
         self._names: dict[UUID, str] = {}
         self._named_us: int | None = None
 
     async def read(self, namespace: str | None, *, now_us: int) -> list[QueueOverview]:
         """One read, including queues without figures in the summary. By name."""
-        summaries = await read_summary(self._store, now_us=now_us)
+        if self._read_figures is not None:
+            summaries = self._read_figures()
+        else:
+            summaries = await read_summary(self._store, now_us=now_us)
         if self._names_are_old(now_us, summaries.keys() <= self._names.keys()):
             self._names = await self._read_names()
             self._named_us = now_us

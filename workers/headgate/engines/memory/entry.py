@@ -14,22 +14,23 @@ from headgate.engines.memory.settings import settings_of
 from headgate.engines.registry import EngineRecord
 from headgate.store.memory.store import MemoryReplica, MemoryStore
 from headgate.store.model.table import Table
+from headgate.store.store import Store
 
 _servers: WeakKeyDictionary[MemoryReplica, MemoryServer] = WeakKeyDictionary()
 
 
-def server_of(host: Host) -> MemoryServer:
+def server_of(store: Store) -> MemoryServer:
     """The messages live as long as the catalogue of their queues, which all connections to one address share."""
-    if not isinstance(host.store, MemoryStore):
+    if not isinstance(store, MemoryStore):
         raise NotSupported("The engine in memory needs a store in memory", remedy="connect to memory://")
-    return _servers.setdefault(host.store.replica, MemoryServer(host.store.replica.now_us))
+    return _servers.setdefault(store.replica, MemoryServer(store.replica.now_us))
 
 
 def open_queue(opening: Opening) -> MemoryQueue:
     """A queue of the address."""
     known, dead = opening.queue, opening.dead_letters
     return MemoryQueue(
-        server_of(known.host),
+        server_of(known.host.store),
         known.settings,
         name=known.host.name,
         dead_letters=None if dead is None else dead.settings,

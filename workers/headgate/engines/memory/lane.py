@@ -421,7 +421,7 @@ class MemoryLane:
             hidden_until_us=message.hidden_until_us,
         )
 
-    def count(self, now_us: int, *, epoch: int) -> Stats:
+    def count(self, now_us: int, *, epoch: int = 0) -> Stats:
         """Each live message once; for the consumer of that epoch, if it is one."""
         visibilities = [_visibility(message, now_us) for message in self.messages.values()]
         due = [message.place[0] for message in self.messages.values() if message.place[0] <= now_us]

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from uuid import UUID
 
+from headgate.engines.contract import Stats
 from headgate.engines.memory.lane import MemoryLane
 from headgate.engines.memory.settings import SECOND_US, MemorySettings
 
@@ -41,6 +42,11 @@ class MemoryServer:
             lane = self._lanes[settings.queue] = MemoryLane(settings, self._set_timer, self._numbers)
         lane.settings = settings
         return lane
+
+    def count(self) -> dict[UUID, tuple[Stats, int]]:
+        """The contents of every queue, and the number of its consumers."""
+        with self.step(changes=False) as now_us:
+            return {queue: (lane.count(now_us), len(lane.consumers)) for queue, lane in self._lanes.items()}
 
     def now_us(self) -> int:
         """Never backwards."""

@@ -27,6 +27,7 @@ MOUNTED = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
 """The file names in SSL_DIRECTORY, where a Secret is mounted: existing files count as named."""
 NATIVE_PORT = 9042
 KEYSPACE = "headgate"
+MEMORY = "memory://"
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(%[A-Za-z0-9._-]+)?")
 _KEYSPACE = re.compile(r"[a-z][a-z0-9_]{0,47}")
@@ -76,6 +77,8 @@ class ConnectionSettings:
     keyspace: str = KEYSPACE
     cluster_name: str | None = None
     """Checked when it is set, so that a copied address does not lead to another cluster."""
+    memory: str | None = None
+    """The address of queues in this process's memory; then there is no Cassandra."""
 
     def __repr__(self) -> str:
         """Without the password: settings end up in logs."""
@@ -106,7 +109,9 @@ def read_settings(environment: Mapping[str, str], options: ConnectionOptions | N
     InvalidConnectionSettings has all faults, each by the name that its user gave."""
     given = {name: _as_text(name, value) for name, value in (options or {}).items() if value is not None}
     names = {**variable_names(environment), **{name.upper(): name for name in given}}
-    return _read(_Given.of({**environment, **given}, names, missing=PREFIX))
+    settings = _Given.of({**environment, **given}, names, missing=PREFIX)
+    address = settings.get("CONTACT_POINTS")
+    return ConnectionSettings((), memory=address) if address.startswith(MEMORY) else _read(settings)
 
 
 WITH_SESSION = ("keyspace", "data_center", "cluster_name")
