@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -19,9 +19,7 @@ from typing import Any, Unpack
 from headgate.api.parse import Resource, parse_resource
 from headgate.applying.apply import Applied, Applier
 from headgate.applying.wanted import PlacementDefaults
-from headgate.client.catalogue.memory_context import DATA_CENTER, KEYSPACE, MemoryAddress, memory_at
 from headgate.client.sync.background import BackgroundLoop
-from headgate.engines.registry import MEMORY_ENGINES
 from headgate.errors import InvalidRequest, OperationRefused
 from headgate.store.cassandra.settings import (
     ConnectionOptions,
@@ -32,8 +30,6 @@ from headgate.store.cassandra.settings import (
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.clock.clock import Clock, ClockNotTrusted
 from headgate.store.clock.clock_state import Bounds
-from headgate.store.model.drift import ActualTable
-from headgate.store.schema import ActualKeyspace
 
 OWNER = "headgate"
 OWNER_LENGTH_MAX = 63
@@ -192,7 +188,9 @@ async def open_applier(
     """A connection that may find no keyspace yet, its clock and its applier; and a way to work that waits while the
     clock is in doubt. A repeated call does the remaining steps."""
     if settings.memory is not None:
-        yield build_memory_applier(memory_at(settings.memory), owner, adopting=adopting), _at_once
+        from headgate.applying.memory_applier import apply_at_once, build_memory_applier
+
+        yield build_memory_applier(settings.memory, owner, adopting=adopting), apply_at_once
         return
     from headgate.store.cassandra.node_clocks import CassandraTimes
     from headgate.store.cassandra.schema import CassandraSchema
@@ -219,45 +217,6 @@ async def open_applier(
             yield Applier(schema, catalogue, store.in_keyspace, surroundings, adopting=adopting), patiently
     finally:
         await store.close()
-
-
-async def _at_once(work: Callable[[], Awaitable[Any]]) -> Any:
-    return await work()
-
-
-def build_memory_applier(memory: MemoryAddress, owner: str, *, adopting: bool = False) -> Applier:
-    """The applier of `memory://`: an entry of the catalogue is all that a resource needs there."""
-    store_in = memory.context(OWNER, lambda: None).store_in
-    surroundings = PlacementDefaults(KEYSPACE, DATA_CENTER, 1)
-    return Applier(
-        NoSchema(), memory.catalogue(owner), store_in, surroundings, engines=MEMORY_ENGINES, adopting=adopting
-    )
-
-
-class NoSchema:
-    """The schema of a store whose tables exist by themselves. `SchemaPort` of `memory://`."""
-
-    async def read_keyspace(self, name: str) -> ActualKeyspace | None:
-        """Any."""
-        return ActualKeyspace(name, "NetworkTopologyStrategy", {DATA_CENTER: 1})
-
-    async def read_tables(self, keyspace: str) -> Mapping[str, ActualTable]:
-        """None that anybody has to look at."""
-        return {}
-
-    async def count_tables(self) -> int:
-        """None."""
-        return 0
-
-    async def nodes_in(self, data_center: str) -> int:
-        """This process."""
-        return 1
-
-    async def change(self, cql: str) -> None:
-        """Nothing to do."""
-
-    async def agree(self, keyspace: str, tables: Collection[str]) -> None:
-        """At once."""
 
 
 def _result(applied: Applied) -> ApplyResult:

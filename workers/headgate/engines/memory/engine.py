@@ -61,8 +61,9 @@ class MemoryQueue:
             self._lane.dead_letters = None if known is None else self._server.lane(known.settings)
 
     async def leave(self) -> None:
-        """Receive nothing more. Messages in flight can be settled."""
-        self._leaving = True
+        """Receivers stop waiting, and get nothing more. Messages in flight can be settled."""
+        with self._server.step():
+            self._leaving = True
 
     async def close(self) -> None:
         """Receivers stop waiting. Receipts are stale; messages in flight stay hidden as promised."""
@@ -73,7 +74,7 @@ class MemoryQueue:
         self._end(crashed=True)
 
     def _end(self, *, crashed: bool = False) -> None:
-        self._closed = True
+        self._closed = self._leaving = True
         with self._server.step():
             self._lane.remove_consumer(self._epoch, crashed=crashed)
             self._epoch = 0
@@ -136,13 +137,13 @@ class MemoryQueue:
                 changed.clear()
                 deliveries = self._receive_now(limit, visibility_us)
                 left_s = deadline_s - loop.time()
-                if deliveries or self._closed or left_s <= 0:
+                if deliveries or self._leaving or left_s <= 0:
                     return deliveries
                 await self._server.wait(changed, left_s)
 
     def _receive_now(self, limit: int, visibility_us: int | None) -> list[Delivery]:
         with self._server.step(changes=False) as now_us:
-            if self._closed or self._leaving:
+            if self._leaving:
                 return []
             self._epoch = self._epoch or self._lane.add_consumer(self._name)
             return self._lane.hand_out(

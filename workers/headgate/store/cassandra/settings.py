@@ -16,6 +16,7 @@ from typing import Any, TypedDict
 
 from headgate.errors import InvalidRequest
 from headgate.store.connection_variables import (
+    MEMORY,
     PREFIX,
     VARIABLES,
     connection_variables,
@@ -27,7 +28,6 @@ MOUNTED = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
 """The file names in SSL_DIRECTORY, where a Secret is mounted: existing files count as named."""
 NATIVE_PORT = 9042
 KEYSPACE = "headgate"
-MEMORY = "memory://"
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(%[A-Za-z0-9._-]+)?")
 _KEYSPACE = re.compile(r"[a-z][a-z0-9_]{0,47}")
