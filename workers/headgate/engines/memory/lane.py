@@ -211,7 +211,7 @@ class MemoryLane:
         if message.delivery:
             self._fail(message, 0, "not settled within its visibility", now_us)
         elif message.expires_us <= now_us:
-            self._end(message, MessageState.NOT_FOUND, now_us)
+            self.end(message, MessageState.NOT_FOUND, now_us)
         else:
             self._line_up(message, now_us)
 
@@ -301,7 +301,7 @@ class MemoryLane:
     def _settle(self, message: _Message, settle: Settle, now_us: int) -> None:
         match settle:
             case Ack():
-                self._end(message, MessageState.SETTLED, now_us)
+                self.end(message, MessageState.SETTLED, now_us)
             case ExtendDelivery(visibility_us=visibility_us):
                 message.hidden_until_us = now_us + visibility_us
                 self._set_timer(message, message.hidden_until_us)
@@ -326,13 +326,13 @@ class MemoryLane:
         message.delivery = 0
         message.hidden_until_us = now_us + delay_us
         if message.expires_us <= now_us:
-            self._end(message, MessageState.NOT_FOUND, now_us)
+            self.end(message, MessageState.NOT_FOUND, now_us)
         else:
             self._line_up(message, now_us)
 
     def _bury(self, message: _Message, reason: str, dead_letters: MemoryLane, now_us: int) -> None:
         """Move it to the dead-letter queue, under the same id."""
-        self._end(message, MessageState.DEAD, now_us)
+        self.end(message, MessageState.DEAD, now_us)
         attributes = {
             **message.attributes,
             "headgate.dead.queue": self.settings.name,
@@ -342,7 +342,7 @@ class MemoryLane:
         dead = NewMessage(message.payload, None, attributes, message.group)
         dead_letters._add(dead, now_us, message.put_us, now_us, message_id=message.id)
 
-    def _end(self, message: _Message, state: MessageState, now_us: int) -> None:
+    def end(self, message: _Message, state: MessageState, now_us: int) -> None:
         """It is not live any more; the next of its group may be ready."""
         del self.messages[message.id]
         self.in_flight.pop(message.id, None)
@@ -367,7 +367,7 @@ class MemoryLane:
         fail there."""
         message = self._cancellable(message_id, now_us)
         if message is not None:
-            self._end(message, MessageState.CANCELLED, now_us)
+            self.end(message, MessageState.CANCELLED, now_us)
         return Cancelled.CANCELLED if self._ended.get(message_id) is MessageState.CANCELLED else Cancelled.TOO_LATE
 
     def reschedule(self, message_id: str, due_us: int, now_us: int) -> tuple[Cancelled, str | None]:
@@ -376,7 +376,7 @@ class MemoryLane:
         message = self._cancellable(message_id, now_us)
         if message is None:
             return Cancelled.TOO_LATE, None
-        self._end(message, MessageState.CANCELLED, now_us)
+        self.end(message, MessageState.CANCELLED, now_us)
         again = NewMessage(message.payload, due_us, message.attributes, message.group)
         return Cancelled.CANCELLED, self._add(again, due_us, message.put_us, now_us, attempt=message.attempt)
 
@@ -391,7 +391,7 @@ class MemoryLane:
         before_us = max(now_us, self._last_put_us) if before_us is None else min(before_us, now_us)
         for message in list(self.messages.values()):
             if message.put_us <= before_us:
-                self._end(message, MessageState.PURGED, now_us)
+                self.end(message, MessageState.PURGED, now_us)
         return before_us
 
     # ---- reading

@@ -11,6 +11,7 @@ from headgate.errors import Bug
 from headgate.store.catalogue.entry import Entry
 
 SECOND_US = 1_000_000
+DAY_US = 86_400 * SECOND_US
 MS_US = 1_000
 
 
