@@ -43,7 +43,7 @@ from headgate.engines.contract import (
     Stats,
     Visibility,
 )
-from headgate.engines.memory.settings import SECOND_US, MemorySettings
+from headgate.engines.memory.settings import SECOND_US, STALE_MIN, MemorySettings
 from headgate.engines.receipts import receipts_of
 from headgate.errors import InvalidRequest, OperationRefused
 from headgate.store.model.statements import TTL_S_MAX
@@ -97,12 +97,12 @@ class MemoryLane:
     consumers: dict[int, str] = field(default_factory=dict)
     """The names of those that receive, by their epochs. A consumer settles what it received itself."""
     size_bytes: int = 0
-    _ready: list[tuple[tuple[int, int], str]] = field(default_factory=list)
+    ready: list[tuple[tuple[int, int], str]] = field(default_factory=list)
     """A heap; messages that have left this state are still in it."""
-    _groups: dict[str, list[tuple[tuple[int, int], str]]] = field(default_factory=dict)
-    _once: dict[tuple[str | None, str], tuple[int, str]] = field(default_factory=dict)
+    groups: dict[str, list[tuple[tuple[int, int], str]]] = field(default_factory=dict)
+    once: dict[tuple[str | None, str], tuple[int, str]] = field(default_factory=dict)
     """The end of each key's window, and the id of its message; the oldest key first."""
-    _ended: dict[str, MessageState] = field(default_factory=dict)
+    ended: dict[str, MessageState] = field(default_factory=dict)
     _last_put_us: int = 0
     _last_epoch: int = 0
 
@@ -141,8 +141,8 @@ class MemoryLane:
         The time of a call's put is its own, so that a purge separates what was put before it from what comes after.
         """
         self._last_put_us = put_us = max(now_us, self._last_put_us + 1)
-        while self._once and next(iter(self._once.values()))[0] <= now_us:
-            del self._once[next(iter(self._once))]
+        while self.once and next(iter(self.once.values()))[0] <= now_us:
+            del self.once[next(iter(self.once))]
         return [self._put_once(message, put_us, now_us) for message in messages]
 
     def _put_once(self, message: NewMessage, put_us: int, now_us: int) -> str:
@@ -150,10 +150,10 @@ class MemoryLane:
         if message.once is None:
             return self._add(message, due_us, put_us, now_us)
         key = (message.once_scope, message.once)
-        ends_us, message_id = self._once.get(key, (0, ""))
+        ends_us, message_id = self.once.get(key, (0, ""))
         if ends_us <= now_us:
             message_id = self._add(message, due_us, put_us, now_us)
-            self._once[key] = (now_us + self.settings.once_window_us, message_id)
+            self.once[key] = (now_us + self.settings.once_window_us, message_id)
         return message_id
 
     def _add(
@@ -183,7 +183,7 @@ class MemoryLane:
         self.messages[added.id] = added
         self.size_bytes += len(added.payload)
         if added.group is not None:
-            insort(self._groups.setdefault(added.group, []), (added.place, added.id))
+            insort(self.groups.setdefault(added.group, []), (added.place, added.id))
         self._line_up(added, now_us)
         return added.id
 
@@ -192,8 +192,8 @@ class MemoryLane:
         if message.hidden_until_us > now_us:
             self._set_timer(message, min(message.hidden_until_us, message.expires_us))
             return
-        if message.group is None or self._groups[message.group][0][1] == message.id:
-            heapq.heappush(self._ready, (message.place, message.id))
+        if message.group is None or self.groups[message.group][0][1] == message.id:
+            heapq.heappush(self.ready, (message.place, message.id))
         self._set_timer(message, message.expires_us)
 
     def _set_timer(self, message: _Message, at_us: int) -> None:
@@ -241,8 +241,8 @@ class MemoryLane:
         waiting: list[tuple[tuple[int, int], str]] = []
         in_flight = [each for each in self.in_flight.values() if each.epoch == epoch]
         suspects = sum(each.is_suspect for each in in_flight)
-        while self._ready and len(deliveries) < limit and (isolates_suspects or not suspects):
-            entry = heapq.heappop(self._ready)
+        while self.ready and len(deliveries) < limit and (isolates_suspects or not suspects):
+            entry = heapq.heappop(self.ready)
             message = self.messages.get(entry[1])
             if message is None or message.place != entry[0] or message.delivery or message.hidden_until_us > now_us:
                 continue
@@ -252,12 +252,12 @@ class MemoryLane:
                     continue
                 break
             if self.dead_letters is not None and message.attempt >= self.settings.max_receives:
-                self._bury(message, "received too often", self.dead_letters, now_us)
+                self._move_to_dead_letters(message, "received too often", self.dead_letters, now_us)
                 continue
             suspects += message.is_suspect
             deliveries.append(self._deliver(message, now_us + visibility_us, epoch))
         for entry in waiting:
-            heapq.heappush(self._ready, entry)
+            heapq.heappush(self.ready, entry)
         return deliveries
 
     def _deliver(self, message: _Message, until_us: int, epoch: int) -> Delivery:
@@ -309,7 +309,7 @@ class MemoryLane:
                 message.attempt -= 1
                 self._again(message, delay_us, now_us)
             case DeadLetterDelivery(reason=reason) if self.dead_letters is not None:
-                self._bury(message, reason, self.dead_letters, now_us)
+                self._move_to_dead_letters(message, reason, self.dead_letters, now_us)
             case (
                 NackDelivery(delay_us=delay_us, reason=reason) | DeadLetterDelivery(delay_us=delay_us, reason=reason)
             ):
@@ -317,7 +317,7 @@ class MemoryLane:
 
     def _fail(self, message: _Message, delay_us: int, reason: str, now_us: int) -> None:
         if self.dead_letters is not None and message.attempt >= self.settings.max_receives:
-            self._bury(message, reason, self.dead_letters, now_us)
+            self._move_to_dead_letters(message, reason, self.dead_letters, now_us)
         else:
             self._again(message, delay_us, now_us)
 
@@ -330,7 +330,7 @@ class MemoryLane:
         else:
             self._line_up(message, now_us)
 
-    def _bury(self, message: _Message, reason: str, dead_letters: MemoryLane, now_us: int) -> None:
+    def _move_to_dead_letters(self, message: _Message, reason: str, dead_letters: MemoryLane, now_us: int) -> None:
         """Move it to the dead-letter queue, under the same id."""
         self.end(message, MessageState.DEAD, now_us)
         attributes = {
@@ -348,15 +348,18 @@ class MemoryLane:
         self.in_flight.pop(message.id, None)
         self.size_bytes -= len(message.payload)
         if state is not MessageState.NOT_FOUND:
-            self._ended[message.id] = state
-            if len(self._ended) > ENDED_MAX:
-                del self._ended[next(iter(self._ended))]
+            self.ended[message.id] = state
+            if len(self.ended) > ENDED_MAX:
+                del self.ended[next(iter(self.ended))]
+        if len(self.ready) > 2 * len(self.messages) + STALE_MIN:
+            self.ready = [entry for entry in self.ready if entry[1] in self.messages]
+            heapq.heapify(self.ready)
         if message.group is not None:
-            line = self._groups[message.group]
+            line = self.groups[message.group]
             at = bisect_left(line, (message.place, message.id))
             del line[at]
             if not line:
-                del self._groups[message.group]
+                del self.groups[message.group]
             elif at == 0:
                 self._line_up(self.messages[line[0][1]], now_us)
 
@@ -368,7 +371,7 @@ class MemoryLane:
         message = self._cancellable(message_id, now_us)
         if message is not None:
             self.end(message, MessageState.CANCELLED, now_us)
-        return Cancelled.CANCELLED if self._ended.get(message_id) is MessageState.CANCELLED else Cancelled.TOO_LATE
+        return Cancelled.CANCELLED if self.ended.get(message_id) is MessageState.CANCELLED else Cancelled.TOO_LATE
 
     def reschedule(self, message_id: str, due_us: int, now_us: int) -> tuple[Cancelled, str | None]:
         """Cancel it, and put it for another time, under another id. It keeps the time of its put."""
@@ -407,7 +410,7 @@ class MemoryLane:
         """Its state; its places are its due time, and the time of its next attempt."""
         message = self.messages.get(_checked_id(message_id))
         if message is None:
-            return MessageLocation(message_id, self._ended.get(message_id, MessageState.NOT_FOUND), ())
+            return MessageLocation(message_id, self.ended.get(message_id, MessageState.NOT_FOUND), ())
         state = MessageState.IN_FLIGHT if message.delivery else MessageState.WAITING
         times = [message.place[0]]
         if not message.delivery and message.hidden_until_us != message.place[0]:

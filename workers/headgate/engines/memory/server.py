@@ -1,7 +1,7 @@
 """What stands for the server of `memory://`: all queues of one address, their clock and their timers.
 
 The clock is an argument, and waiting is asyncio's, so hours pass at once on an event loop with virtual time. Nothing
-runs in the background: whoever calls first after a time does what is due by then. Several event loops of one process
+runs in the background: the first call after a time does what is due by then. Several event loops of one process
 may use it (those of the blocking SDK run in threads of their own), so each step holds a lock.
 """
 
@@ -17,10 +17,9 @@ from uuid import UUID
 
 from headgate.engines.contract import Stats
 from headgate.engines.memory.lane import MemoryLane
-from headgate.engines.memory.settings import SECOND_US, MemorySettings
+from headgate.engines.memory.settings import SECOND_US, STALE_MIN, MemorySettings
 
 WAIT_S_MIN, WAIT_S_MAX = 0.005, 1.0
-STALE_TIMERS_MIN = 1_000
 
 
 class MemoryServer:
@@ -30,7 +29,7 @@ class MemoryServer:
         self._clock_us = now_us
         self._now_us = 0
         self._lanes: dict[UUID, MemoryLane] = {}
-        self._timers: list[tuple[int, int, MemoryLane, str]] = []
+        self.timers: list[tuple[int, int, MemoryLane, str]] = []
         self._numbers = count(1)
         self._lock = threading.Lock()
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
@@ -66,25 +65,25 @@ class MemoryServer:
     # ---- timers
 
     def _set_timer(self, lane: MemoryLane, message_id: str, at_us: int) -> None:
-        heapq.heappush(self._timers, (at_us, next(self._numbers), lane, message_id))
+        heapq.heappush(self.timers, (at_us, next(self._numbers), lane, message_id))
 
     def _run_timers(self, now_us: int) -> bool:
         """Whether there was any. A message has one valid timer; the others are dropped when their time comes, or when
         they are the most."""
         live = sum(len(lane.messages) for lane in self._lanes.values())
-        if len(self._timers) > 2 * live + STALE_TIMERS_MIN:
-            self._timers = [each for each in self._timers if each[2].is_timer_valid(each[3], each[0])]
-            heapq.heapify(self._timers)
+        if len(self.timers) > 2 * live + STALE_MIN:
+            self.timers = [each for each in self.timers if each[2].is_timer_valid(each[3], each[0])]
+            heapq.heapify(self.timers)
         ran = False
-        while self._timers and (self._timers[0][0] <= now_us or not self._is_next_valid()):
-            at_us, _, lane, message_id = heapq.heappop(self._timers)
+        while self.timers and (self.timers[0][0] <= now_us or not self._is_next_valid()):
+            at_us, _, lane, message_id = heapq.heappop(self.timers)
             if lane.is_timer_valid(message_id, at_us):
                 lane.wake(message_id, now_us)
                 ran = True
         return ran
 
     def _is_next_valid(self) -> bool:
-        at_us, _, lane, message_id = self._timers[0]
+        at_us, _, lane, message_id = self.timers[0]
         return lane.is_timer_valid(message_id, at_us)
 
     # ---- receivers that wait
@@ -101,8 +100,8 @@ class MemoryServer:
 
     async def wait(self, changed: asyncio.Event, within_s: float) -> None:
         """Until it is set, or the next timer is due; no longer than that."""
-        if self._timers:
-            within_s = min(within_s, max((self._timers[0][0] - self._now_us) / SECOND_US, WAIT_S_MIN))
+        if self.timers:
+            within_s = min(within_s, max((self.timers[0][0] - self._now_us) / SECOND_US, WAIT_S_MIN))
         with suppress(TimeoutError):
             async with asyncio.timeout(min(within_s, WAIT_S_MAX)):
                 await changed.wait()

@@ -13,6 +13,8 @@ from headgate.store.catalogue.entry import Entry
 SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
 MS_US = 1_000
+STALE_MIN = 1_000
+"""Heaps of messages and timers are cleaned when this many of their entries, and more than half of them, are stale."""
 
 
 @dataclass(frozen=True)
