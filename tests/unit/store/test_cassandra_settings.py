@@ -120,10 +120,3 @@ def test_a_server_with_certificates_takes_no_connection_without_tls() -> None:
 
 def test_a_path_with_odd_letters_stays_well_formed_in_the_logging_configuration() -> None:
     assert "<file>/a&amp;b&lt;c/system.log</file>" in logback_xml(Path("/a&b<c/system.log"))
-
-
-def test_an_address_in_memory_has_no_servers_and_is_not_for_the_operator() -> None:
-    settings = read_settings({"HEADGATE_CONTACT_POINTS": "memory://orders", "HEADGATE_USERNAME": "alone"})
-    assert ("memory://orders", ()) == (settings.memory, settings.contact_points)
-    with pytest.raises(InvalidConnectionSettings, match="memory"):
-        read_secret_settings({"CONTACT_POINTS": "memory://orders"})
