@@ -70,8 +70,8 @@ class _Message:
     hidden_until_us: int
     """Until its due time, or its next attempt; of a delivery, the end of its visibility."""
     attempt: int = 0
-    delivery: int = 0
-    """The number of the open delivery; 0: none is open."""
+    deliveries: int = 0
+    """All of them, also those that were not charged: a receipt names one."""
     epoch: int = 0
     is_suspect: bool = False
     timer_us: int = 0
@@ -157,14 +157,7 @@ class MemoryLane:
         return message_id
 
     def _add(
-        self,
-        message: NewMessage,
-        due_us: int,
-        put_us: int,
-        now_us: int,
-        *,
-        message_id: str | None = None,
-        attempt: int = 0,
+        self, message: NewMessage, due_us: int, put_us: int, now_us: int, *, message_id: str | None = None
     ) -> str:
         number = next(self.numbers)
         starts_us = max(due_us, now_us)
@@ -178,7 +171,6 @@ class MemoryLane:
             put_us,
             expires_us=starts_us + self.settings.retention_us,
             hidden_until_us=starts_us,
-            attempt=attempt,
         )
         self.messages[added.id] = added
         self.size_bytes += len(added.payload)
@@ -208,7 +200,7 @@ class MemoryLane:
     def wake(self, message_id: str, now_us: int) -> None:
         """The time of a valid timer has come: a delay, a visibility or the retention is over."""
         message = self.messages[message_id]
-        if message.delivery:
+        if message_id in self.in_flight:
             self._fail(message, 0, "not settled within its visibility", now_us)
         elif message.expires_us <= now_us:
             self.end(message, MessageState.NOT_FOUND, now_us)
@@ -244,7 +236,7 @@ class MemoryLane:
         while self.ready and len(deliveries) < limit and (isolates_suspects or not suspects):
             entry = heapq.heappop(self.ready)
             message = self.messages.get(entry[1])
-            if message is None or message.place != entry[0] or message.delivery or message.hidden_until_us > now_us:
+            if message is None or message.id in self.in_flight or message.hidden_until_us > now_us:
                 continue
             if message.is_suspect and (suspects or (not isolates_suspects and (in_flight or deliveries))):
                 waiting.append(entry)
@@ -262,7 +254,7 @@ class MemoryLane:
 
     def _deliver(self, message: _Message, until_us: int, epoch: int) -> Delivery:
         message.attempt += 1
-        message.delivery = next(self.numbers)
+        message.deliveries += 1
         message.epoch = epoch
         message.hidden_until_us = until_us
         self.in_flight[message.id] = message
@@ -271,14 +263,14 @@ class MemoryLane:
         return Delivery(
             message_id=message.id,
             payload=message.payload,
-            attributes=message.attributes,
+            attributes=dict(message.attributes),
             group=message.group,
             attempt=message.attempt,
             due_us=message.due_us,
             put_us=message.put_us,
             epoch=epoch,
             visible_until_us=until_us,
-            receipt=receipts.of_row(0, 0, epoch, message.delivery, message.id.encode(), count=1).text(0),
+            receipt=receipts.of_row(0, 0, epoch, message.deliveries, message.id.encode(), count=1).text(0),
             suspect=message.is_suspect,
         )
 
@@ -291,7 +283,7 @@ class MemoryLane:
         outcomes: list[Settled] = []
         for settle, receipt in zip(settles, receipts, strict=True):
             message = self.in_flight.get(receipt.key.decode())
-            if message is None or (receipt.epoch, receipt.attempt) != (epoch, message.delivery):
+            if message is None or (receipt.epoch, receipt.attempt) != (epoch, message.deliveries):
                 outcomes.append(Settled.STALE)
                 continue
             self._settle(message, settle, now_us)
@@ -323,7 +315,6 @@ class MemoryLane:
 
     def _again(self, message: _Message, delay_us: int, now_us: int) -> None:
         del self.in_flight[message.id]
-        message.delivery = 0
         message.hidden_until_us = now_us + delay_us
         if message.expires_us <= now_us:
             self.end(message, MessageState.NOT_FOUND, now_us)
@@ -381,7 +372,7 @@ class MemoryLane:
             return Cancelled.TOO_LATE, None
         self.end(message, MessageState.CANCELLED, now_us)
         again = NewMessage(message.payload, due_us, message.attributes, message.group)
-        return Cancelled.CANCELLED, self._add(again, due_us, message.put_us, now_us, attempt=message.attempt)
+        return Cancelled.CANCELLED, self._add(again, due_us, message.put_us, now_us)
 
     def _cancellable(self, message_id: str, now_us: int) -> _Message | None:
         message = self.messages.get(_checked_id(message_id))
@@ -411,13 +402,13 @@ class MemoryLane:
         message = self.messages.get(_checked_id(message_id))
         if message is None:
             return MessageLocation(message_id, self.ended.get(message_id, MessageState.NOT_FOUND), ())
-        state = MessageState.IN_FLIGHT if message.delivery else MessageState.WAITING
+        is_in_flight = message_id in self.in_flight
         times = [message.place[0]]
-        if not message.delivery and message.hidden_until_us != message.place[0]:
+        if not is_in_flight and message.hidden_until_us != message.place[0]:
             times.append(message.hidden_until_us)
         return MessageLocation(
             message_id,
-            state,
+            MessageState.IN_FLIGHT if is_in_flight else MessageState.WAITING,
             tuple(f"due {at_us / SECOND_US:.3f}" for at_us in times),
             due_us=message.due_us,
             attempt=message.attempt,
