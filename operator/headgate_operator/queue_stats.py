@@ -25,7 +25,7 @@ from headgate.engines.contract import QueueInspector
 from headgate.engines.registry import engine_record
 from headgate.engines.summary.reading import COLUMNS, QueueFigures, combined
 from headgate.engines.summary.rows import SLICES, slice_of
-from headgate.errors import HeadgateError
+from headgate.errors import Bug, HeadgateError
 from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.catalogue.tables import SUMMARY
 from headgate.store.model.statements import Select
@@ -359,4 +359,6 @@ def _plain(figures: QueueLoad) -> tuple[Any, ...]:
 def _inspector_of(reached: OpenSession, entry: Entry) -> QueueInspector:
     record, process = engine_record(entry), reached.process_context
     settings = record.settings_of(entry, process.data_center)
+    if record.inspect is None:
+        raise Bug("The engine of the queue has no inspector", queue=entry.name)
     return record.inspect(process.host_of(entry.place.keyspace, SkewBound(settings.skew_us)), settings)

@@ -19,7 +19,7 @@ from uuid import UUID
 from headgate.api.parse import Resource, check_resource
 from headgate.api.queues import QueueResource
 from headgate.api.rules import Fault
-from headgate.engines.registry import ENGINE_MODULES, engine_of
+from headgate.engines.registry import EngineRecord, engine_of_entry, stored_record
 from headgate.store.catalogue.entry import Entry
 from headgate_operator import job_groups
 from headgate_operator.bulk_runs import JobReport, job_ids_of, runs_of
@@ -417,9 +417,8 @@ def followed_entry(present: PresentResource | None, view: StoreView, store: Stor
     entry = view.entry
     if present is None or entry is None or entry.owner != store.owner(present.meta.uid):
         return None
-    resource = _valid(present)
-    is_inspected = isinstance(resource, QueueResource) and engine_of(resource) in ENGINE_MODULES
-    return entry if is_inspected else None
+    record = stored_record(engine_of_entry(entry)) if _valid(present) is not None else None
+    return entry if isinstance(record, EngineRecord) and record.inspect is not None else None
 
 
 def child_name(document: Document) -> ChildName:

@@ -30,11 +30,11 @@ from headgate.engines.contract import (
     Settled,
     Stats,
 )
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.errors import HeadgateError
 from headgate.store.model.positions import Positions
 from headgate.store.model.rows import Row
 from headgate.store.model.statements import Scan
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.store import AttemptAnswer, Store
 from headgate.testing.simulated_store import Cluster, SimulatedStore
 from headgate.testing.world import Process

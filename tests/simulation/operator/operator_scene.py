@@ -16,13 +16,13 @@ import yaml
 
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.engines.registry import ENGINE_MODULES
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.cassandra.settings import ConnectionSettings
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Entry, Name
 from headgate.store.clock.clock import Clock
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import Positions
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.testing.simulated_store import Cluster, SimulatedStore
 from headgate.testing.simulated_store.store import SimulatedTime
 from headgate.testing.world import Process, ProcessState, World

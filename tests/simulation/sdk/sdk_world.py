@@ -15,9 +15,7 @@ from headgate.applying.apply import Applied, Applier
 from headgate.applying.wanted import PlacementDefaults
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.connection import Headgate
-from headgate.counters.model import tables as counters
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
-from headgate.engines.timeline.model.tables import dedicated_tables, shared_tables
+from headgate.engines.registry import ENGINE_MODULES, tables_in
 from headgate.errors import Unavailable
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.tables import CATALOGUE_TABLES, ENTRIES
@@ -26,7 +24,7 @@ from headgate.store.model.cql import table_options
 from headgate.store.model.drift import ActualTable, columns_of
 from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Select
-from headgate.store.model.table import Table
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, Table
 from headgate.store.schema import ActualKeyspace
 from headgate.store.store import OutcomeUnknown
 from headgate.testing.simulated_store import Cluster
@@ -84,13 +82,9 @@ class Schema:
 
 
 def _declared(name: str) -> Table:
-    known: list[Any] = [*CATALOGUE_TABLES, *vars(shared_tables()).values(), *vars(counters.shared_tables()).values()]
-    if name.startswith("q_"):
-        known += vars(dedicated_tables(UUID(name[2:34]))).values()
-    if name.startswith("c_"):
-        known += vars(counters.dedicated_tables(UUID(name[2:34]))).values()
-    result: Table = next(table for table in known if table.name == name)
-    return result
+    creation = UUID(name[2:34]) if name.startswith(("q_", "c_")) else None
+    of_engines = (table for module in ENGINE_MODULES.values() for table in tables_in(module, creation))
+    return next(table for table in (*CATALOGUE_TABLES, *of_engines) if table.name == name)
 
 
 def _matches(table: Table) -> ActualTable:

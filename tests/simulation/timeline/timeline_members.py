@@ -36,7 +36,7 @@ from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.lane_taking import lane_of
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S, MessagePlace, id_text
+from headgate.engines.timeline.model.layout import MessagePlace, id_text
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.put.application_batch import stamp_put
 from headgate.engines.timeline.read.reading import RowContent, family_of
@@ -46,6 +46,7 @@ from headgate.expiry import Promise
 from headgate.store.clock.clock import Clock
 from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Batch
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.testing.simulated_store import Cluster, SimulatedStore
 from headgate.testing.simulated_store.store import SimulatedTime
 from headgate.testing.world import Process, ProcessState, World

@@ -40,6 +40,7 @@ from headgate.client.queue import (
     require_process,
 )
 from headgate.engines.context import Opening
+from headgate.engines.contract import Stats
 from headgate.engines.registry import engine_record
 from headgate.errors import OperationRefused
 from headgate.process.supervised_loop import SupervisedLoop
@@ -106,7 +107,7 @@ class Headgate:
         loop = asyncio.get_running_loop()
         keeper = SupervisedLoop("catalogue", freshness.run, log=log)
         keeper.start()
-        overview = Overview(process_context, directory.ids)
+        overview = Overview(process_context, directory.ids, self._read_stats)
         counters = Counters(process_context, namespace=self._namespace, require_usable=self.require_usable)
         return _Open(process_context, directory, freshness, overview, counters, Home(loop), keeper)
 
@@ -220,6 +221,9 @@ class Headgate:
         self.require_usable()
         known = self._known()
         return await known.overview.read(namespace, now_us=self.now_us())
+
+    async def _read_stats(self, name: str) -> Stats:
+        return await (await self.queue(name)).read_stats()
 
     async def refresh(self) -> None:
         """Read the catalogue for all open queues and counters, which also happens every 15 s by itself. Changes that

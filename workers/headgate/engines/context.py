@@ -29,7 +29,7 @@ class Host:
     rng: Random
     positions: Positions
     last_expiry_s: int
-    """The last second at which the server can let a cell expire (layout.py)."""
+    """The last second at which the server can let a cell expire (store/model/table.py)."""
     read_budget: ReadBudget = field(default_factory=ReadBudget)
     """Shared by all lanes of the process, whatever their queue."""
 

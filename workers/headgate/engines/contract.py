@@ -405,7 +405,11 @@ class Ownership:
 
 
 class Engine(Protocol):
-    """One queue in one process, as the SDK, the worker runtime and bulk jobs use it."""
+    """One queue in one process, as the SDK, the worker runtime and bulk jobs use it.
+
+    An engine may inherit from it: a member with a body is for an engine without the capability, without lanes,
+    without dead letters or without repair.
+    """
 
     @property
     def settings(self) -> QueueSettings:
@@ -425,12 +429,12 @@ class Engine(Protocol):
 
     def dead_letters_changed(self, known: KnownQueue | None) -> None:
         """The same for the dead-letter queue; None: there is none now."""
-        ...
+        return
 
     async def leave(self) -> None:
         """Acquire no more lanes, and hand each lane over as soon as nothing of it is in flight; until then it can be
         settled."""
-        ...
+        return
 
     async def close(self) -> None:
         """Write pending messages, release the lanes. Receivers stop waiting."""
@@ -452,7 +456,7 @@ class Engine(Protocol):
 
     def stamp_put(self, message: NewMessage, *, within_us: int) -> StampedPut:
         """A message for a batch of the application that is answered within this time (OUTBOX)."""
-        ...
+        raise NotSupported(queue=self.settings.name)
 
     async def receive(self, limit: int, *, visibility_us: int | None = None, wait_us: int = 0) -> list[Delivery]:
         """Up to `limit` messages; waits at most `wait_us` for the first."""
@@ -461,7 +465,7 @@ class Engine(Protocol):
     def isolate_suspects(self) -> None:
         """From now on the receiver runs each crash suspect in a process of its own: suspects are delivered next to
         other messages, and several of those that were never charged together."""
-        ...
+        return
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
         """Durable when it returns, each for itself, in order."""
@@ -469,11 +473,11 @@ class Engine(Protocol):
 
     async def cancel(self, message_id: str) -> Cancelled:
         """Never deliver it, if that can still be promised (CANCEL)."""
-        ...
+        raise NotSupported(queue=self.settings.name)
 
     async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
         """Deliver it at another time; returns the id under which it continues (CANCEL)."""
-        ...
+        raise NotSupported(queue=self.settings.name)
 
     # ---- inspection
 
@@ -492,7 +496,7 @@ class Engine(Protocol):
 
     def ownership(self) -> Ownership:
         """The lanes of this process, without a request."""
-        ...
+        return Ownership()
 
     # ---- the whole queue
 
@@ -503,7 +507,7 @@ class Engine(Protocol):
     async def repair(self, *, keeper: GenerationKeeper | None = None, within_us: int = PASS_US) -> Repaired:
         """One pass over all owed work: late rows restamped, far ones moved, lanes retired. `keeper` is the access to
         the catalogue, for callers that have it: without it no generation is advanced."""
-        ...
+        return Repaired(PassEnd.DONE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ class StoredRecord:
     """What applying a resource needs: tables and rows. `Any`: a tuple of tables, or a dataclass whose fields are
     tables."""
 
+    capabilities: frozenset[Capability] = frozenset()
     shared_tables: Callable[[], Any]
     """Those that all resources with `tables: shared` use."""
     dedicated_tables: Callable[[UUID], Any]
@@ -84,13 +85,12 @@ class StoredRecord:
 class EngineRecord(StoredRecord):
     """All that the other packages use of an engine."""
 
-    capabilities: frozenset[Capability]
     settings_of: Callable[[Entry, str], QueueSettings]
     """The settings of a queue, from its entry, for a process in this data center; refused elsewhere (rule R5)."""
     open: Callable[[Opening], Engine]
     """A queue in this process, on its event loop."""
-    inspect: Callable[[Host, Any], QueueInspector]
-    """The operator's side of a queue, by these settings."""
+    inspect: Callable[[Host, Any], QueueInspector] | None = None
+    """The operator's side of a queue, by these settings; None: the operator has nothing to follow."""
 
 
 def engine_of(resource: Resource) -> str:
@@ -134,37 +134,8 @@ def tables_of_entry(entry: Entry, *, engines: Mapping[str, str] = ENGINE_MODULES
     return _tables(engine_of_entry(entry), entry.place.tables, entry.id, engines)
 
 
-def makes_generations(engine: str, *, engines: Mapping[str, str] = ENGINE_MODULES) -> bool:
-    """Whether another number of shards makes another generation (rule R6)."""
-    record = _record_of(engine, engines)
-    return isinstance(record, EngineRecord) and Capability.GENERATIONS in record.capabilities
-
-
-def makes_lanes(engine: str, *, engines: Mapping[str, str] = ENGINE_MODULES) -> bool:
-    """Whether there have to be rows before anybody uses a generation of its shards."""
-    record = _record_of(engine, engines)
-    return record is not None and record.make_generation is not None
-
-
-async def make_generation(
-    engine: str, entry: Entry, generation: Generation, making: Making, *, engines: Mapping[str, str] = ENGINE_MODULES
-) -> None:
-    """Create the rows of a generation before it is used; nothing where its engine needs none."""
-    record = _record_of(engine, engines)
-    if record is not None and record.make_generation is not None:
-        await record.make_generation(entry, generation, making)
-
-
-async def forget_rows(
-    engine: str, entry: Entry, making: Making, *, engines: Mapping[str, str] = ENGINE_MODULES
-) -> None:
-    """Remove its rows from shared tables, but for those that expire by themselves."""
-    record = _record_of(engine, engines)
-    if record is not None and record.forget_rows is not None:
-        await record.forget_rows(entry, making)
-
-
-def _record_of(engine: str, engines: Mapping[str, str]) -> StoredRecord | None:
+def stored_record(engine: str, *, engines: Mapping[str, str] = ENGINE_MODULES) -> StoredRecord | None:
+    """The record of that name; None if this release does not support it."""
     module = engines.get(engine)
     return None if module is None else _record(module)
 
@@ -178,12 +149,13 @@ def _tables(engine: str, mode: str, creation: UUID, engines: Mapping[str, str]) 
     module = engines.get(engine)
     if module is None:
         return None
-    return _tables_in(module, None if mode == "shared" else creation)
+    return tables_in(module, None if mode == "shared" else creation)
 
 
 @lru_cache(TABLES_KNOWN)
-def _tables_in(module: str, creation: UUID | None) -> tuple[Table, ...]:
-    """Those of one creation, or the shared ones: the operator requests the same ones repeatedly."""
+def tables_in(module: str, creation: UUID | None) -> tuple[Table, ...]:
+    """The tables of one creation by the record of a module, or the shared ones. The operator requests the same ones
+    repeatedly."""
     record = _record(module)
     return _as_tuple(record.shared_tables() if creation is None else record.dedicated_tables(creation), module)
 

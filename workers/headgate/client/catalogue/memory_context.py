@@ -11,13 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from headgate.api.parse import parse_resource
+from headgate.api.versions import document_of
 from headgate.client.catalogue.process_context import ProcessContext
-from headgate.engines.memory.entry import server_of
 from headgate.engines.registry import MEMORY_ENGINES
-from headgate.engines.summary.reading import QueueFigures
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import EntryState, Name, StoragePlace
 from headgate.store.clock.clock import ClockFigures
@@ -94,18 +92,6 @@ class MemoryAddress:
         async def create_queue(wanted: Name) -> bool:
             return await _create_at_first_use(self.catalogue(FIRST_USE), wanted)
 
-        def read_figures() -> dict[Any, QueueFigures]:
-            return {
-                queue: QueueFigures(
-                    backlog=stats.backlog,
-                    in_flight=stats.in_flight,
-                    oldest_us=stats.oldest_due_us,
-                    workers=workers,
-                    lanes=1,
-                )
-                for queue, (stats, workers) in server_of(store).count().items()
-            }
-
         return ProcessContext(
             name=name,
             store_in=lambda _keyspace: store,
@@ -117,7 +103,7 @@ class MemoryAddress:
             hints=NoHints(),
             engines=MEMORY_ENGINES,
             create_queue=create_queue,
-            read_figures=read_figures,
+            has_summary=False,
         )
 
 
@@ -131,15 +117,18 @@ async def _create_at_first_use(catalogue: Catalogue, wanted: Name) -> bool:
     if wanted.name.endswith("-dead"):
         specs = {wanted.name: {}}
     for name, spec in specs.items():
-        document = {
-            "apiVersion": "headgate.io/v1beta1",
-            "kind": "Queue",
-            "metadata": {"name": name, "namespace": wanted.namespace},
-            "spec": {"engine": "timeline", **spec},
-        }
-        parse_resource(document)
+        resource = parse_resource(
+            {
+                "apiVersion": "headgate.io/v1beta1",
+                "kind": "Queue",
+                "metadata": {"name": name, "namespace": wanted.namespace},
+                "spec": spec,
+            }
+        )
         place = StoragePlace(DATA_CENTER, KEYSPACE, "shared")
-        declared = await catalogue.declare(Name(wanted.kind, wanted.namespace, name), document, place=place, shards=1)
+        declared = await catalogue.declare(
+            Name(wanted.kind, wanted.namespace, name), document_of(resource), place=place, shards=1
+        )
         await catalogue.set_state(declared.entry, EntryState.ACTIVE)
     return True
 

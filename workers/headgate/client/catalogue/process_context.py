@@ -19,13 +19,12 @@ from headgate.counters.model.decide_hints import HintWindows
 from headgate.engines.context import Host
 from headgate.engines.lanes.read_budget import ReadBudget
 from headgate.engines.registry import ENGINE_MODULES
-from headgate.engines.summary.reading import QueueFigures
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
 from headgate.store.cassandra.settings import ConnectionSettings
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Name
 from headgate.store.clock.clock import ClockFigures
 from headgate.store.model.positions import Positions
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
 from headgate.store.store import Store
 
 
@@ -91,8 +90,8 @@ class ProcessContext:
     """The modules of the engines (engines/registry.py)."""
     create_queue: Callable[[Name], Awaitable[bool]] | None = None
     """Creates a queue that does not exist, if that is wanted here; whether it has."""
-    read_figures: Callable[[], dict[UUID, QueueFigures]] | None = None
-    """The figures of all queues, where there is no summary to read."""
+    has_summary: bool = True
+    """Whether engines report their figures to the summary; else each queue is asked for its own."""
 
     def catalogue(self) -> Catalogue:
         """For reads, and for the writes that any process may make."""

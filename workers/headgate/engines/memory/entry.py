@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from headgate.engines.context import Host, Opening
-from headgate.engines.contract import Capability, NotSupported, QueueInspector
+from headgate.engines.context import Opening
+from headgate.engines.contract import Capability, NotSupported
 from headgate.engines.memory.engine import MemoryQueue
 from headgate.engines.memory.server import MemoryServer
 from headgate.engines.memory.settings import settings_of
@@ -37,10 +36,6 @@ def open_queue(opening: Opening) -> MemoryQueue:
     )
 
 
-def _inspect(_host: Host, _settings: Any) -> QueueInspector:
-    raise NotSupported("No operator reaches a queue in memory")
-
-
 def _no_tables(_creation: UUID | None = None) -> tuple[Table, ...]:
     return ()
 
@@ -51,5 +46,4 @@ RECORD = EngineRecord(
     dedicated_tables=_no_tables,
     settings_of=settings_of,
     open=open_queue,
-    inspect=_inspect,
 )

@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from uuid import UUID
 
-from headgate.engines.contract import Stats
 from headgate.engines.memory.lane import MemoryLane
 from headgate.engines.memory.settings import SECOND_US, STALE_MIN, MemorySettings
 
@@ -41,11 +40,6 @@ class MemoryServer:
             lane = self._lanes[settings.queue] = MemoryLane(settings, self._set_timer, self._numbers)
         lane.settings = settings
         return lane
-
-    def count(self) -> dict[UUID, tuple[Stats, int]]:
-        """The contents of every queue, and the number of its consumers."""
-        with self.step(changes=False) as now_us:
-            return {queue: (lane.count(now_us), len(lane.consumers)) for queue, lane in self._lanes.items()}
 
     def now_us(self) -> int:
         """Never backwards."""

@@ -13,12 +13,12 @@ from headgate.engines.timeline.inspect.inspector import TimelineInspector
 from headgate.engines.timeline.model.cleanup import forget_rows
 from headgate.engines.timeline.model.from_catalogue import settings_of
 from headgate.engines.timeline.model.lane_rows import make_lanes
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.engines.timeline.model.settings import GenerationSettings as Lanes
 from headgate.engines.timeline.model.tables import dedicated_tables, shared_tables
 from headgate.store.catalogue.decide_generation import Generation
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.positions import Positions
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 
 REPAIR = Lanes(0, 1)
 """Repair's own lane, by which one process repairs a queue at a time (docs/internals/protocols/repair.md)."""

@@ -17,9 +17,9 @@ from headgate.client.queue import Queue
 from headgate.engines.context import Host
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.lane_snapshot import list_lane_views
+from headgate.engines.timeline.model.lane_rows import parse_lane
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.read.part_list import parts_from
-from headgate.engines.timeline.repair.skip_settled import pass_over_settled
 from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Value
@@ -32,8 +32,8 @@ from headgate_spark.decide_splits import (
     ranges_to_probe,
     weigh,
 )
-from headgate_spark.engines.contract import EngineScan, ScanRequest
-from headgate_spark.engines.timeline_rows import partition_of, read_picked, read_split
+from headgate_spark.engines.contract import ScanRequest
+from headgate_spark.engines.timeline.rows import partition_of, read_picked, read_split
 from headgate_spark.jobs.decide_batch import Pick
 from headgate_spark.options import LIVE
 
@@ -76,26 +76,12 @@ class TimelineScan:
     ) -> AsyncIterator[pa.RecordBatch]:
         """Rows by their keys."""
         engine = engine_of(queue)
-        return read_picked(engine.host, engine.settings, request, lane_name(lane), picks)
-
-    async def pass_over(self, queue: Queue, lane: str) -> None:
-        """Take the lane for a short time, if it is free."""
-        engine = engine_of(queue)
-        await pass_over_settled(engine.host, engine.producer.sender, lane_name(lane))
-
-
-SCAN: EngineScan = TimelineScan()
+        return read_picked(engine.host, engine.settings, request, parse_lane(lane), picks)
 
 
 def engine_of(queue: Queue) -> TimelineQueue:
     """The registry leads queues of this engine alone here."""
     return cast(TimelineQueue, queue.engine)
-
-
-def lane_name(text: str) -> tuple[int, int]:
-    """Generation and shard, of `generation/shard`."""
-    generation, _, shard = text.partition("/")
-    return int(generation), int(shard)
 
 
 class _Planning:

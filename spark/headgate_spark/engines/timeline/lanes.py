@@ -21,7 +21,6 @@ from headgate.engines.lanes.lease import Lane
 from headgate.engines.lanes.range_reserver import (
     GrantedReservation,
     RangeReserver,
-    RangeTaken,
     ReservedRange,
     ReservedRow,
 )
@@ -29,6 +28,7 @@ from headgate.engines.lanes.rows import LaneRow
 from headgate.engines.lanes.settle_log_format import Facts, RowFacts
 from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.timeline.lanes.lane_taking import LaneName, lane_of
+from headgate.engines.timeline.model.lane_rows import format_lane, parse_lane
 from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_list import parts_from
@@ -40,22 +40,16 @@ from headgate.expiry import Promise
 from headgate.store.model.positions import first_at, position_order, time_us_of
 from headgate_spark.decide_range import ReadRange
 from headgate_spark.decide_splits import SplitStretch
-from headgate_spark.engines.contract import ScanRequest
-from headgate_spark.engines.timeline import engine_of
-from headgate_spark.engines.timeline_rows import read_split
+from headgate_spark.engines.contract import Budget, HistorySplit, Preview, ScanRequest
+from headgate_spark.engines.timeline.rows import read_split
+from headgate_spark.engines.timeline.scan import engine_of
 from headgate_spark.jobs.decide_batch import BatchPlan, Pick, RangePlan, Spot
-from headgate_spark.lanes.contract import Budget, HistorySplit, Preview
 from headgate_spark.options import HISTORY
 
 SLICE_BYTES = 1024 * 1024
 OWNED = Budget(messages_max=20_000, bytes_max=3 * 1024 * 1024, rows_max=4_000)
 """The maximum of one reservation of a lane that has an owner: reserved rows count as read ahead for it, and as
 holes."""
-
-
-def lending_of(queue: Queue, job: UUID) -> TimelineLending:
-    """The driver's side of a job on this queue."""
-    return TimelineLending(queue, job)
 
 
 class TimelineLending:
@@ -82,7 +76,7 @@ class TimelineLending:
 
     async def lane(self, name: str) -> TimelineLane:
         """One of them."""
-        return TimelineLane(self._queue, self._job, _lane_name(name))
+        return TimelineLane(self._queue, self._job, parse_lane(name))
 
     async def settle_again(self, plan: RangePlan, masks: Mapping[int, int], deadline_us: int) -> Settled:
         """Reserve the span of the picks, and settle their live messages."""
@@ -103,7 +97,7 @@ class TimelineLane:
     """One lane, for the driver of a job."""
 
     def __init__(self, queue: Queue, job: UUID, lane: LaneName) -> None:
-        self.name = f"{lane[0]}/{lane[1]}"
+        self.name = format_lane(lane)
         self.cursor = 0
         """This run has inspected everything up to this order."""
         self.until = 0
@@ -238,11 +232,6 @@ def _smaller(one: Budget, other: Budget) -> Budget:
     )
 
 
-def _lane_name(name: str) -> LaneName:
-    generation, _, shard = name.partition("/")
-    return int(generation), int(shard)
-
-
 def _row_place(lane: LaneName, key: bytes) -> RowPlace:
     return RowPlace(lane[0], int.from_bytes(key[:2], "big"), lane[1], _due_of(key))
 
@@ -258,15 +247,10 @@ def _order_of(key: bytes) -> int:
 def rows_by_id(plan: BatchPlan) -> dict[bytes, Spot]:
     """An id begins with the place of the row that it was first put into."""
     return {
-        MessagePlace(_row_place(_lane_name(one.lane), pick.key), 0).to_bytes()[:-2]: (r, p)
+        MessagePlace(_row_place(parse_lane(one.lane), pick.key), 0).to_bytes()[:-2]: (r, p)
         for r, one in enumerate(plan.ranges)
         for p, pick in enumerate(one.picks)
     }
-
-
-def history_of(queue: Queue) -> TimelineHistory:
-    """The history of this queue."""
-    return TimelineHistory(queue)
 
 
 class TimelineHistory:
@@ -293,11 +277,8 @@ class TimelineHistory:
     def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
         """All messages put there and not cancelled."""
         after, up_to = (position_order(first_at(time_us)) - 1 for time_us in (split.from_us, split.until_us))
-        lane, engine = _lane_name(split.lane), engine_of(self._queue)
+        lane, engine = parse_lane(split.lane), engine_of(self._queue)
         stretches = [SplitStretch(*lane, split.where, sub, after, up_to, 0.0) for sub in split.subs]
         request = ScanRequest(HISTORY, ReadRange(), tuple(columns), 0)
         now_us = self._queue.now_us()
         return read_split(engine.host, engine.settings, request, stretches, now_us=now_us, cancelled_too=False)
-
-
-__all__ = ["RangeTaken", "history_of", "lending_of", "rows_by_id"]
