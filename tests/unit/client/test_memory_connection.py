@@ -77,8 +77,8 @@ def test_connections_share_an_address_until_the_last_is_closed() -> None:
             await message.nack()
             await one.close()
             assert 1 == (await (await other.queue("shop/emails")).stats()).backlog
-            async with headgate.connect("memory://orders") as apart:
-                assert [] == await apart.queues()
+            async with headgate.connect("memory://orders") as separate:
+                assert [] == await separate.queues()
         async with headgate.connect("memory://") as p:
             assert [] == await p.queues()
 
@@ -186,7 +186,7 @@ def test_a_worker_handles_retries_and_dead_letters() -> None:
 
 
 def test_connections_of_several_threads_share_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "WAIT_S_MAX", 600.0)  # a receiver that nobody wakes would not look by itself
+    monkeypatch.setattr(server, "WAIT_S_MAX", 600.0)  # a receiver that nobody wakes does not check by itself
     with headgate.connect_sync("memory://") as one, headgate.connect_sync("memory://") as other:
         q = one.queue("shop/emails")
         putting = threading.Timer(0.05, lambda: other.queue("shop/emails").put(b"from a thread"))

@@ -166,8 +166,8 @@ def test_a_receiver_wakes_when_a_timer_of_another_queue_gives_it_a_dead_letter()
         queue = MemoryQueue(server, source, name="worker", dead_letters=dead)
         await queue.put([NewMessage(b"a")])
         await queue.receive(1, visibility_us=5 * SECOND_US)
-        (letter,) = await MemoryQueue(server, dead, name="digger").receive(1, wait_us=60 * SECOND_US)
-        assert (b"a", 5) == (letter.payload, round(loop_s()))
+        (dead_letter,) = await MemoryQueue(server, dead, name="digger").receive(1, wait_us=60 * SECOND_US)
+        assert (b"a", 5) == (dead_letter.payload, round(loop_s()))
 
     in_virtual_time(scenario)
 
