@@ -9,16 +9,16 @@ from random import SystemRandom
 from headgate.engines.context import Host, Opening
 from headgate.engines.contract import Capability, Engine, QueueInspector
 from headgate.engines.registry import EngineRecord, Making
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.cleanup import forget_rows
 from headgate.engines.timeline.model.from_catalogue import settings_of
-from headgate.engines.timeline.model.lane_rows import make_lanes
 from headgate.engines.timeline.model.settings import GenerationSettings as Lanes
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.model.tables import dedicated_tables, shared_tables
 from headgate.store.catalogue.decide_generation import Generation
 from headgate.store.catalogue.entry import Entry
-from headgate.store.model.positions import Positions
 from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.store.process_positions import process_positions
 
 REPAIR = Lanes(0, 1)
 """Repair's own lane, by which one process repairs a queue at a time (docs/internals/protocols/repair.md)."""
@@ -52,7 +52,13 @@ async def make_generation(entry: Entry, generation: Generation, making: Making) 
     """Its lanes, and repair's. They start a minute before their creation or before their generation, so that an owner
     reads everything that is put into them."""
     host = Host(
-        "apply", making.store, making.now_us, making.new_uuid, SystemRandom(), Positions(), CASSANDRA_4_LAST_EXPIRY_S
+        "apply",
+        making.store,
+        making.now_us,
+        making.new_uuid,
+        SystemRandom(),
+        process_positions(),
+        CASSANDRA_4_LAST_EXPIRY_S,
     )
     settings = settings_of(entry, entry.place.data_center)
     await make_lanes(host, settings, REPAIR)
