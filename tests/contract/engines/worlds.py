@@ -203,6 +203,8 @@ class Member:
     def kill(self) -> None:
         """As kill -9."""
         self.is_dead = True
+        assert self._opened is not None
+        self._opened.crash()
         self.place.kill()
 
     async def close(self) -> None:

@@ -15,7 +15,6 @@ from headgate.engines.contract import QueueSettings
 from headgate.engines.registry import engine_record
 from headgate.errors import Conflict, InvalidRequest, NotFound, OperationRefused, Unavailable
 from headgate.process.live import Live
-from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Entry, EntryState, KnownEntry, Name
 
 KIND = "Queue"
@@ -60,9 +59,11 @@ class QueueRecord:
 class Directory:
     """Finds queues for one process."""
 
-    def __init__(self, catalogue: Catalogue, *, data_center: str, namespace: str) -> None:
-        self._catalogue = catalogue
-        self._data_center = data_center
+    def __init__(self, process_context: ProcessContext, *, namespace: str) -> None:
+        self._catalogue = process_context.catalogue()
+        self._data_center = process_context.data_center
+        self._engines = process_context.engines
+        self._create = process_context.create_queue
         self._namespace = namespace
 
     def name_of(self, text: str) -> Name:
@@ -75,6 +76,8 @@ class Directory:
     async def find(self, name: Name) -> QueueRecord:
         """The queue, ready to use; else the reason and the remedy."""
         known = await self._catalogue.find(name)
+        if known is None and self._create is not None and await self._create(name):
+            known = await self._catalogue.find(name)
         if known is None:
             raise await self._unknown(name)
         return self._usable(known)
@@ -113,7 +116,7 @@ class Directory:
             raise QueueDeleted("The queue is being deleted", queue=_shown(entry.name))
         if entry.state is EntryState.RETAINED:
             raise QueueRetained(queue=_shown(entry.name), remedy=ADOPT)
-        record = engine_record(entry)
+        record = engine_record(entry, engines=self._engines)
         if entry.state is EntryState.MAKING:
             raise QueueNotReady(queue=_shown(entry.name), remedy="apply it again, or wait for the operator")
         return QueueRecord(entry, record.settings_of(entry, self._data_center), known.read_started_us)

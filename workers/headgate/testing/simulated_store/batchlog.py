@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from headgate.store.memory.mutations import Mutation, mutations_of
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Batch
 from headgate.testing.simulated_store.answers import Answers
 from headgate.testing.simulated_store.coordinator import require, wait_for_all
-from headgate.testing.simulated_store.mutations import Mutation, mutations_of
 from headgate.testing.simulated_store.replica import LoggedBatch
 from headgate.testing.simulated_store.topology import ReplicaGroup
 

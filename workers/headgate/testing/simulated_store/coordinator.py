@@ -14,13 +14,13 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from headgate.store.memory.mutations import Mutation, Part, mutations_of
+from headgate.store.memory.partition import Image, images_agree, merge_images, missing_from
+from headgate.store.memory.selections import StoredCommand, command_of, selected_rows
 from headgate.store.model.consistency import Consistency, SerialLevel
 from headgate.store.model.statements import Batch, Plain, Select
 from headgate.store.store import NotEnoughReplicas, OutcomeUnknown
 from headgate.testing.simulated_store.answers import Answers
-from headgate.testing.simulated_store.mutations import Mutation, Part, mutations_of
-from headgate.testing.simulated_store.partition import Image, images_agree, merge_images, missing_from
-from headgate.testing.simulated_store.selections import StoredCommand, command_of, selected_rows
 from headgate.testing.simulated_store.topology import ReplicaGroup
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headgate.testing.simulated_store.mutations import Mutation
+from headgate.store.memory.mutations import Mutation
 from headgate.testing.simulated_store.replica import Hint
 
 if TYPE_CHECKING:

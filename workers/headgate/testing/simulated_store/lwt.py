@@ -15,16 +15,16 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headgate.store.memory.conditions import Question, holds, question_of, refusal_rows
+from headgate.store.memory.mutations import Mutation, Part, decided_update, restamped
+from headgate.store.memory.selections import command_of
 from headgate.store.model.consistency import SerialLevel
 from headgate.store.model.statements import Decision, Select
 from headgate.store.model.table import Table
 from headgate.store.store import AttemptAnswer, NotEnoughReplicas, OutcomeUnknown
 from headgate.testing.simulated_store.answers import Answers, Votes
-from headgate.testing.simulated_store.conditions import Question, holds, question_of, refusal_rows
 from headgate.testing.simulated_store.coordinator import plain_consistency, require
-from headgate.testing.simulated_store.mutations import Mutation, Part, decided_update, restamped
 from headgate.testing.simulated_store.paxos import NO_BALLOT, Ballot, PaxosPromise, Proposal, highest, summary_of
-from headgate.testing.simulated_store.selections import command_of
 from headgate.testing.simulated_store.topology import ReplicaGroup, majority
 
 if TYPE_CHECKING:

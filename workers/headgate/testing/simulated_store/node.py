@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.errors import HeadgateError
 from headgate.process.background_tasks import start_task
+from headgate.store.memory.mutations import Mutation
+from headgate.store.memory.selections import StoredCommand
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Batch, BatchIf, InsertIfAbsent, Select, Statement, UpdateIf
 from headgate.store.store import AttemptAnswer, Overloaded
@@ -20,11 +22,9 @@ from headgate.testing.simulated_store.batchlog import Batchlog
 from headgate.testing.simulated_store.coordinator import SimulatedCoordinator
 from headgate.testing.simulated_store.hints import Hints
 from headgate.testing.simulated_store.lwt import Deciding
-from headgate.testing.simulated_store.mutations import Mutation
 from headgate.testing.simulated_store.paxos import Ballot, Proposal
 from headgate.testing.simulated_store.replica import LoggedBatch, Replica
 from headgate.testing.simulated_store.scanning import RangeCommand, Scanning
-from headgate.testing.simulated_store.selections import StoredCommand
 from headgate.testing.world.process import Process
 
 if TYPE_CHECKING:

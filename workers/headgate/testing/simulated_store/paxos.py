@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from headgate.testing.simulated_store.mutations import Mutation
+from headgate.store.memory.mutations import Mutation
 
 Ballot = tuple[int, int]
 NO_BALLOT: Ballot = (0, 0)

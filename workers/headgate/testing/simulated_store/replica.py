@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from headgate.store.memory.mutations import Mutation
+from headgate.store.memory.partition import EMPTY, Image, SimulatedPartition
+from headgate.store.memory.selections import StoredCommand
 from headgate.store.model.types import Value
-from headgate.testing.simulated_store.mutations import Mutation
-from headgate.testing.simulated_store.partition import EMPTY, Image, SimulatedPartition
 from headgate.testing.simulated_store.paxos import Acceptor
-from headgate.testing.simulated_store.selections import StoredCommand
 
 
 class Hint(NamedTuple):

@@ -9,15 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headgate.store.model.rows import rows_of
-from headgate.store.model.shapes import ScanShape
+from headgate.store.memory.partition import EMPTY, EVERYTHING, Cut, Image, merge_images
+from headgate.store.memory.selections import scanned_rows
 from headgate.store.model.statements import Scan
-from headgate.store.model.table import Table
 from headgate.store.model.types import Value
 from headgate.testing.simulated_store.answers import Answers
 from headgate.testing.simulated_store.coordinator import require
-from headgate.testing.simulated_store.partition import EMPTY, EVERYTHING, Cut, Image, merge_images
-from headgate.testing.simulated_store.selections import has_live_static, live_rows, shown_values
 from headgate.testing.simulated_store.topology import ReplicaGroup
 
 if TYPE_CHECKING:
@@ -112,17 +109,5 @@ class Scanning:
             replicas = self._cluster.topology.replicas(place[0])
             partitions = [replies[name].partitions.get(place) for name in replicas if name in replies]
             image = merge_images([entry[1] if entry is not None else EMPTY for entry in partitions], False)
-            rows += _keys_of(shape, values[place], image, cut.now_s)
+            rows += scanned_rows(shape, values[place], image, cut.now_s)
         return Page(rows, end)
-
-
-def _keys_of(shape: ScanShape, values: tuple[Value, ...], image: Image, now_s: int) -> list[Any]:
-    table: Table = shape.table
-    live = live_rows(image, now_s, None)
-    if not live and has_live_static(image, now_s):
-        live = [None]
-    if set(shape.columns) == set(table.partition_names):
-        live = live[:1]
-    return rows_of(
-        shape.columns, [shown_values(table, shape.columns, values, image.static, row, now_s) for row in live]
-    )

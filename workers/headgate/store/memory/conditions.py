@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.errors import Bug
+from headgate.store.memory.keys import order_key, partition_key, token_of
+from headgate.store.memory.mutations import has_row, row_key
+from headgate.store.memory.partition import EVERYTHING, Cut, Image
+from headgate.store.memory.rows import OrderKey, Row
+from headgate.store.memory.selections import StoredCommand, has_live_static, shown_values
 from headgate.store.model.rows import rows_of
 from headgate.store.model.shapes import ComparisonOperator
 from headgate.store.model.statements import BatchIf, Conditional, Decision, InsertIfAbsent, partition_of
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
-from headgate.testing.simulated_store.keys import order_key, partition_key, token_of
-from headgate.testing.simulated_store.mutations import has_row, row_key
-from headgate.testing.simulated_store.partition import EVERYTHING, Cut, Image
-from headgate.testing.simulated_store.rows import OrderKey, Row
-from headgate.testing.simulated_store.selections import StoredCommand, has_live_static, shown_values
 
 _COMPARE: dict[ComparisonOperator, Callable[[Any, Any], bool]] = {
     ComparisonOperator.BELOW: operator.lt,

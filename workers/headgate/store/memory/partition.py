@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from headgate.testing.simulated_store.cells import Deletion, later
-from headgate.testing.simulated_store.rows import OrderKey, Row, merge_rows, oldest_end_s, purged_row, shadowed
+from headgate.store.memory.cells import Deletion, later
+from headgate.store.memory.rows import OrderKey, Row, merge_rows, oldest_end_s, purged_row, shadowed
 
 
 class Span(NamedTuple):

@@ -11,6 +11,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from headgate.store.memory.cells import (
+    EXPIRING,
+    LIVE,
+    Cell,
+    Deletion,
+    expiring_cell,
+    live_cell,
+    tombstone_cell,
+)
+from headgate.store.memory.keys import clustering_orders, order_key, partition_key, token_of
+from headgate.store.memory.partition import EVERYTHING, PartitionUpdate, Span
+from headgate.store.memory.rows import Row, merge_rows
 from headgate.store.model import statements
 from headgate.store.model.shapes import DeleteShape, InsertShape, SliceForm, UpdateShape
 from headgate.store.model.statements import (
@@ -26,18 +38,6 @@ from headgate.store.model.statements import (
 )
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
-from headgate.testing.simulated_store.cells import (
-    EXPIRING,
-    LIVE,
-    Cell,
-    Deletion,
-    expiring_cell,
-    live_cell,
-    tombstone_cell,
-)
-from headgate.testing.simulated_store.keys import clustering_orders, order_key, partition_key, token_of
-from headgate.testing.simulated_store.partition import EVERYTHING, PartitionUpdate, Span
-from headgate.testing.simulated_store.rows import Row, merge_rows
 
 SHAPES_REMEMBERED = 4096
 

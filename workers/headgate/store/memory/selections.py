@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from headgate.store.memory.keys import order_key, partition_key, token_of
+from headgate.store.memory.mutations import span_of
+from headgate.store.memory.partition import EVERYTHING, Cut, Image
+from headgate.store.memory.rows import Row
 from headgate.store.model.rows import rows_of
-from headgate.store.model.shapes import SelectShape
+from headgate.store.model.shapes import ScanShape, SelectShape
 from headgate.store.model.statements import Select
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
-from headgate.testing.simulated_store.keys import order_key, partition_key, token_of
-from headgate.testing.simulated_store.mutations import span_of
-from headgate.testing.simulated_store.partition import EVERYTHING, Cut, Image
-from headgate.testing.simulated_store.rows import Row
 
 NEVER_PURGED = -(2**62)
 
@@ -128,3 +128,16 @@ def shown_values(
         else:
             shown.append(static.value(name, now_s) if static is not None else None)
     return shown
+
+
+def scanned_rows(shape: ScanShape, values: tuple[Value, ...], image: Image, now_s: int) -> list[Any]:
+    """The keys of one partition, as a scan returns them."""
+    table = shape.table
+    live = live_rows(image, now_s, None)
+    if not live and has_live_static(image, now_s):
+        live = [None]
+    if set(shape.columns) == set(table.partition_names):
+        live = live[:1]
+    return rows_of(
+        shape.columns, [shown_values(table, shape.columns, values, image.static, row, now_s) for row in live]
+    )

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, total_ordering
 from typing import Any
 
+from headgate.store.memory.rows import OrderKey
 from headgate.store.model.table import Column, Table
 from headgate.store.model.types import Type, Value
-from headgate.testing.simulated_store.rows import OrderKey
 
 KEYS_REMEMBERED = 65536
 

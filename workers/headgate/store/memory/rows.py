@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from headgate.store.memory.cells import LIVE, Cell, Deletion, later, purged, reconcile
 from headgate.store.model.types import Value
-from headgate.testing.simulated_store.cells import LIVE, Cell, Deletion, later, purged, reconcile
 
 OrderKey = tuple[Any, ...]
 """The clustering key of a row as something that sorts as Cassandra sorts it."""
