@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from headgate.engines.contract import NewMessage
-from headgate.engines.timeline.model.decide_flush import shard_of_group
+from headgate.engines.timeline.model.decide_place import shard_of_group
 from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
 from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.engines.timeline.put.once import CLAIMED_AT_ONCE_MAX

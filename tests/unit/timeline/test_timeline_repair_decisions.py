@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headgate.engines.contract import PassEnd
 from headgate.engines.timeline.inspect.repair_status import due_stretches
-from headgate.engines.timeline.model.decide_flush import shard_of_group
+from headgate.engines.timeline.model.decide_place import shard_of_group
 from headgate.engines.timeline.model.decide_repair import (
     CHECKS,
     EVERYTHING,

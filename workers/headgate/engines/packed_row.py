@@ -7,16 +7,20 @@ fails its checksum, or is of a later version, is rejected whole with the reason.
 
 from __future__ import annotations
 
+import base64
+import json
 import struct
 import sys
 import zlib
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 
 import lz4.block
 
+from headgate.engines.contract import Attributes
 from headgate.errors import HeadgateError, InvalidRequest
 
 VERSION = 1
@@ -265,3 +269,46 @@ def _split(column: tuple[int, memoryview], count: int) -> list[bytes]:
     if len(offsets) != count + 1 or offsets[-1] != len(data):
         raise RowBroken("A stored row has offsets beyond its data", messages=count)
     return [data[start:end] for start, end in pairwise(offsets)]
+
+
+# ---- attributes
+
+KNOWN_TYPE_LENGTH_MAX = 128
+
+
+def attribute_bytes(attributes: Attributes) -> bytes:
+    """Attributes of a message, for its column."""
+    if not attributes:
+        return b""
+    if len(attributes) == 1:
+        content_type = attributes.get("content-type")
+        if type(content_type) is str and len(content_type) <= KNOWN_TYPE_LENGTH_MAX:
+            return _of_content_type(content_type)
+    return _encode_attributes(attributes)
+
+
+@lru_cache(64)
+def _of_content_type(content_type: str) -> bytes:
+    """Most messages have this attribute and no other, and few different values of it."""
+    return _encode_attributes({"content-type": content_type})
+
+
+def _encode_attributes(attributes: Attributes) -> bytes:
+    stored = {
+        name: value if isinstance(value, str) else {"binary": base64.b64encode(value).decode()}
+        for name, value in attributes.items()
+    }
+    return _json(stored).encode()
+
+
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def attributes_of(stored: bytes) -> Attributes:
+    """Attributes as they were given."""
+    if not stored:
+        return {}
+    return {
+        name: value if isinstance(value, str) else base64.b64decode(value["binary"])
+        for name, value in json.loads(stored).items()
+    }

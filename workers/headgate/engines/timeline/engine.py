@@ -42,9 +42,8 @@ from headgate.engines.timeline.lanes.lane_taking import LaneName
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.put.cancel import Cancels
-from headgate.engines.timeline.put.group_commit import DOUBT_PAUSE_S
 from headgate.engines.timeline.put.once import OncePuts
-from headgate.engines.timeline.put.producer import Producer
+from headgate.engines.timeline.put.producer import DOUBT_PAUSE_S, Producer
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.repair.repair import PASS_US, GenerationKeeper, Repairer
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable

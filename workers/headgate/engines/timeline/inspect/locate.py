@@ -16,7 +16,7 @@ from headgate.engines.contract import MessageLocation, MessageState
 from headgate.engines.lanes.settle_log_format import RowFacts
 from headgate.engines.packed_row import PackedRun, unpack
 from headgate.engines.timeline.lanes.lane_snapshot import Held, LaneView, read_facts, read_lane_view, read_passed
-from headgate.engines.timeline.model.decide_flush import shard_of_group
+from headgate.engines.timeline.model.decide_place import shard_of_group
 from headgate.engines.timeline.model.layout import PLACE_BYTES, SECOND_US, MessagePlace, RowPlace, id_bytes, id_text
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.reading import family_of, row_key

@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.engines.contract import NewMessage
+from headgate.engines.packed_row import attribute_bytes
 from headgate.engines.timeline.model.layout import day_of, id_text
+from headgate.engines.timeline.model.partitions import day_statement, index_statement
 from headgate.engines.timeline.model.row import index_key_of
-from headgate.engines.timeline.model.row_writes import day_statement, index_statement
-from headgate.engines.timeline.put.producer import Producer, attribute_bytes
-from headgate.engines.timeline.put.row_sender import CatalogueStale, Copy
+from headgate.engines.timeline.put.copies import Copy
+from headgate.engines.timeline.put.producer import Producer
+from headgate.engines.timeline.put.row_sender import CatalogueStale
 from headgate.errors import Conflict, InvalidRequest
 from headgate.expiry import Promise
 from headgate.store.model.statements import Insert

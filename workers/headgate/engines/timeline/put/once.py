@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.engines.contract import NewMessage
-from headgate.engines.timeline.model.decide_flush import generation_at
-from headgate.engines.timeline.model.layout import SECOND_US, MessagePlace, id_text
-from headgate.engines.timeline.model.row_writes import id_alone
-from headgate.engines.timeline.put.decide_lag import LatencyWindow
+from headgate.engines.packed_row import attribute_bytes
+from headgate.engines.timeline.model.decide_place import generation_at
+from headgate.engines.timeline.model.layout import SECOND_US, MessagePlace, id_alone, id_text
+from headgate.engines.timeline.put.copies import Copy, write_copies
+from headgate.engines.timeline.put.decide_ack import LatencyWindow
 from headgate.engines.timeline.put.decide_once import (
     Claim,
     ClaimedKey,
@@ -31,8 +32,7 @@ from headgate.engines.timeline.put.decide_once import (
     slot_of,
     sort_standings,
 )
-from headgate.engines.timeline.put.producer import Producer, attribute_bytes
-from headgate.engines.timeline.put.row_sender import Copy
+from headgate.engines.timeline.put.producer import Producer
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 from headgate.store.model.positions import time_us_of
 from headgate.store.model.rows import Row
@@ -189,7 +189,7 @@ class OncePuts:
         """Make the messages of claims durable, each at its place or in a restamped row that names it; then note it. A
         process that finishes another's claim does not count them: the other does, or has."""
         copies = [self._copy(one, claim) for one, claim in claims]
-        await self._sender.write_copies(copies, late_is_repaired=False, counted=counted)
+        await write_copies(self._sender, copies, late_is_repaired=False, counted=counted)
         await self._note_written(claims)
 
     def _copy(self, one: _Wanted, claim: Claim) -> tuple[MessagePlace, Copy]:
