@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 from headgate.errors import HeadgateError, OperationRefused
+from headgate.store.model.deadline import Deadline
 
 Attributes = Mapping[str, str | bytes]
 
@@ -279,11 +280,17 @@ class Repaired:
 class Engine(Protocol):
     """One queue, as producers, consumers and operators use it."""
 
-    def put(self, messages: Sequence[NewMessage]) -> Awaitable[list[str]]:
-        """Durable at LOCAL_QUORUM when it returns; the ids, in order. For a once key that is taken, its first id."""
+    def put(self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None) -> Awaitable[list[str]]:
+        """Durable at LOCAL_QUORUM when it returns; the ids, in order. For a once key that is taken, its first id.
+
+        At the deadline it raises: NotSent if nothing was sent, and then nothing will be; else OutcomeUnknown. Any
+        other error means that nothing was stored.
+        """
         ...
 
-    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
+    async def put_each(
+        self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None
+    ) -> list[str | HeadgateError]:
         """As `put`, with an outcome for each message: its id, or why it is not known to be durable. It raises for no
         message."""
         ...

@@ -29,6 +29,7 @@ from headgate.engines.contract import (
 from headgate.errors import HeadgateError
 from headgate.runtime.worker.port import LeaseStatus
 from headgate.store.clock.clock import ClockFigures
+from headgate.store.model.deadline import Deadline
 
 SECOND_US = 1_000_000
 
@@ -85,11 +86,13 @@ class MemoryQueue:
 
     # ---- putting
 
-    async def put(self, messages: Sequence[NewMessage]) -> list[str]:
+    async def put(self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None) -> list[str]:
         """Their ids."""
         return [self.put_now(message) for message in messages]
 
-    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
+    async def put_each(
+        self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None
+    ) -> list[str | HeadgateError]:
         """Of each its id, or its error."""
         outcomes: list[str | HeadgateError] = []
         for message in messages:

@@ -61,7 +61,7 @@ class Call:
 
     def expire(self) -> None:
         """Its time is up."""
-        fail(self.future, _unknown() if any(self._is_sent) else not_sent())
+        fail(self.future, outcome_unknown() if any(self._is_sent) else not_sent())
 
 
 class EachCall(Call):
@@ -83,7 +83,7 @@ class EachCall(Call):
     def expire(self) -> None:
         """Its time is up, for the messages that have no outcome yet."""
         for index, is_sent in enumerate(self._is_sent):
-            self.fail(_unknown() if is_sent else not_sent(), index, 1)
+            self.fail(outcome_unknown() if is_sent else not_sent(), index, 1)
 
 
 def fail(future: asyncio.Future[Any], error: HeadgateError) -> None:
@@ -99,7 +99,8 @@ def not_sent() -> NotSent:
     return NotSent("The time limit ended before the message was sent", remedy="put it again, or allow more time")
 
 
-def _unknown() -> OutcomeUnknown:
+def outcome_unknown() -> OutcomeUnknown:
+    """The time limit of a caller ended after its message was sent."""
     return OutcomeUnknown(
         "The time limit ended before the write was answered",
         remedy="put it again with the same once key, or where a second message does no harm",
