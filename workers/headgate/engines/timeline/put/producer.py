@@ -82,6 +82,8 @@ class Producer:
         self._in_flight = dict.fromkeys(_Kind, 0)
         self._is_flush_due = False
         """Whether a check is already scheduled in this turn of the loop."""
+        self._has_deadlines = False
+        """Whether a caller has ever had one; most producers have none, and look for none."""
         self._closed = False
         self._set_limits(settings)
 
@@ -102,19 +104,28 @@ class Producer:
         """The hot path: a single message without a group or a once key, with its waiting caller. None if it is of
         another kind or cannot be kept, or if there is no capacity or no trusted time now; then nothing was done, and
         `put` reports the reason."""
-        if message.group is not None or message.once is not None or not self._takes_alone or self._buffer.is_full:
+        plain, buffer = self._plain, self._buffer
+        if (
+            message.group is not None
+            or message.once is not None
+            or not self._takes_alone
+            or buffer.callers_waiting  # as `buffer.is_full`, without a call
+            or plain.size_bytes + buffer.pending_bytes >= buffer.bytes_max
+        ):
             return None
-        payload = message.payload
-        attributes = attribute_bytes(message.attributes) if message.attributes else b""
-        size = len(payload) + len(attributes)
+        payload, attributes = message.payload, b""
+        size = len(payload)
+        if message.attributes:
+            attributes = attribute_bytes(message.attributes)
+            size += len(attributes)
         due_us = message.due_us
         if size > self._bytes_max or (due_us is not None and not self._may_be_due(due_us)):
             return None
         future: asyncio.Future[Ids] = self._create_future()
         if due_us is None:
-            self._plain.add(payload, attributes, size, future)
+            plain.add(payload, attributes, size, future)
         else:
-            self._buffer.add((PendingMessage(payload, due_us, attributes, None, future),))
+            buffer.add((PendingMessage(payload, due_us, attributes, None, future),))
         if not self._is_flush_due:
             self._flush_soon()
         return future
@@ -140,6 +151,7 @@ class Producer:
             raise not_sent()
         if not messages:
             return []
+        self._has_deadlines = self._has_deadlines or deadline is not None
         call = kind(self._create_future(), len(messages), deadline)
         if self._at_once and not any(
             [message.due_us is not None or message.group is not None for message in messages]  # noqa: C419 - half the time
@@ -158,8 +170,11 @@ class Producer:
 
     def _add_plain(self, call: Call, messages: Sequence[NewMessage]) -> None:
         payloads = [message.payload for message in messages]
-        attributes = [attribute_bytes(message.attributes) if message.attributes else b"" for message in messages]
-        sizes = [len(payload) + len(stored) for payload, stored in zip(payloads, attributes, strict=True)]
+        attributes: list[bytes] = []
+        sizes = [len(payload) for payload in payloads]
+        if any([message.attributes for message in messages]):  # noqa: C419 - half the time
+            attributes = [attribute_bytes(message.attributes) for message in messages]
+            sizes = [size + len(stored) for size, stored in zip(sizes, attributes, strict=True)]
         if max(sizes) > self._bytes_max:
             raise _too_large(max(sizes), self._bytes_max)
         self._plain.add_all(payloads, attributes, sum(sizes), call)
@@ -279,7 +294,7 @@ class Producer:
         while plain.payloads and (first or plain.fills_a_row) and self._may_write_more():
             now_us = self.sender.now_fresh_us()
             ready_us = self.sender.ready_us(now_us)
-            payloads, attributes, owners = plain.take_row()
+            payloads, attributes, owners, size = plain.take_row()
             if not payloads:
                 return
             try:
@@ -288,7 +303,6 @@ class Producer:
                 generation = generation_at(terms.generations, ready_us)
                 shard = shard_in_turn(terms, generation.shards, ready_us)
                 run = PackedRun([now_us] * count, [now_us] * count, payloads, attributes=column(attributes))
-                size = sum(map(len, payloads)) + sum(map(len, attributes))
                 place = self.sender.place_row(generation.number, shard, ready_us, now_us=now_us, size_bytes=size)
                 row = self.sender.stamp(run, place, now_us=now_us, owners=owners)
             except HeadgateError as error:
@@ -353,14 +367,15 @@ class Producer:
         task.add_done_callback(self._tasks.discard)
 
     def _within_s(self, rows: Sequence[StampedRow]) -> float | None:
-        """They are sent for as long as the last of their callers waits; None: as long as the store usually tries."""
+        """They are sent until the last of their callers has left; None: one has no deadline, so as long as the store
+        usually tries."""
+        if not self._has_deadlines:
+            return None
         deadlines = [deadline for row in rows for deadline in mark_sent(row.owners)]
         ends_s = [deadline.at_s for deadline in deadlines if deadline is not None]
-        if not ends_s:
+        if not ends_s or len(ends_s) < sum([len(row.owners) for row in rows]):
             return None
-        left_s = max(ends_s) - self._loop.time()
-        has_others = len(ends_s) < sum([len(row.owners) for row in rows])
-        return max(left_s, self.sender.host.store.within_s) if has_others else left_s
+        return max(ends_s) - self._loop.time()
 
     async def _write(
         self, rows: Sequence[StampedRow], kind: _Kind, groups: Iterable[bytes], within_s: float | None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from headgate.engines.timeline.model.row import ROW_BYTES_MAX, ROW_MESSAGES_MAX, PendingMessage, run_length
 from headgate.errors import HeadgateError
@@ -157,36 +157,55 @@ def mark_sent(owners: Iterable[Owner]) -> list[Deadline | None]:
 # ---- messages
 
 
+class PlainRow(NamedTuple):
+    """The columns of a row of the plainest messages: attributes of none, or of each. Empty if nobody waits."""
+
+    payloads: list[bytes]
+    attributes: list[bytes]
+    owners: list[Owner]
+    size_bytes: int
+
+
 class PlainBuffer:
     """The buffer of the plainest messages, as columns: payloads, attributes as they are stored, callers."""
 
     def __init__(self) -> None:
         self.payloads: list[bytes] = []
         self._attributes: list[bytes] = []
+        """Shorter than the payloads, where the last of them have none: then they cost nothing."""
         self._owners: list[Owner] = []
         self.size_bytes = 0
 
     def add(self, payload: bytes, attributes: bytes, size: int, owner: Owner) -> None:
         """One message of this size."""
+        if attributes:
+            self._fill_up()
+            self._attributes.append(attributes)
         self.payloads.append(payload)
-        self._attributes.append(attributes)
         self._owners.append(owner)
         self.size_bytes += size
 
     def add_all(self, payloads: list[bytes], attributes: list[bytes], size: int, call: Call) -> None:
-        """The messages of one call, of this size together."""
+        """The messages of one call, of this size together; attributes of none, or of each of them."""
+        if attributes:
+            self._fill_up()
+            self._attributes += attributes
         self._owners.append((call, 0, len(payloads)))
         self.payloads += payloads
-        self._attributes += attributes
         self.size_bytes += size
+
+    def _fill_up(self) -> None:
+        missing = len(self.payloads) - len(self._attributes)
+        if missing:
+            self._attributes += [b""] * missing
 
     @property
     def fills_a_row(self) -> bool:
         """Whether more waits than one row holds."""
         return len(self.payloads) >= ROW_MESSAGES_MAX or self.size_bytes >= ROW_BYTES_MAX
 
-    def take_row(self) -> tuple[list[bytes], list[bytes], list[Owner]]:
-        """As much as one row holds, from the front: payloads, attributes, callers. All are empty if nobody waits."""
+    def take_row(self) -> PlainRow:
+        """As much as one row holds, from the front."""
         if any(
             [  # noqa: C419 - half the time
                 owner[0].future.done() if type(owner) is tuple else owner.done()  # type: ignore[union-attr]
@@ -194,24 +213,28 @@ class PlainBuffer:
             ]
         ):
             self._drop_left()
+        if self._attributes:
+            self._fill_up()
         if len(self.payloads) <= ROW_MESSAGES_MAX and self.size_bytes <= ROW_BYTES_MAX:
             return self._take_all()
         sizes = [len(payload) for payload in self.payloads[: ROW_MESSAGES_MAX + 1]]
-        sizes = [size + len(attributes) for size, attributes in zip(sizes, self._attributes, strict=False)]
+        if self._attributes:
+            sizes = [size + len(stored) for size, stored in zip(sizes, self._attributes, strict=False)]
         count = run_length(sizes)
-        payloads, self.payloads = self.payloads[:count], self.payloads[count:]
-        attributes, self._attributes = self._attributes[:count], self._attributes[count:]
-        self.size_bytes -= sum(sizes[:count])
-        return payloads, attributes, self._cut_owners(count)
+        size = sum(sizes[:count])
+        row = PlainRow(self.payloads[:count], self._attributes[:count], self._cut_owners(count), size)
+        self.payloads, self._attributes = self.payloads[count:], self._attributes[count:]
+        self.size_bytes -= size
+        return row
 
     def take_all_owners(self) -> list[Owner]:
         """All waiting callers; nothing is left."""
-        return self._take_all()[2]
+        return self._take_all().owners
 
-    def _take_all(self) -> tuple[list[bytes], list[bytes], list[Owner]]:
-        taken = self.payloads, self._attributes, self._owners
+    def _take_all(self) -> PlainRow:
+        row = PlainRow(self.payloads, self._attributes, self._owners, self.size_bytes)
         self.payloads, self._attributes, self._owners, self.size_bytes = [], [], [], 0
-        return taken
+        return row
 
     def _cut_owners(self, count: int) -> list[Owner]:
         left = count
@@ -232,6 +255,7 @@ class PlainBuffer:
 
     def _drop_left(self) -> None:
         """A caller that left before its message was sent gets nothing written."""
+        self._fill_up()
         payloads: list[bytes] = []
         attributes: list[bytes] = []
         owners: list[Owner] = []
@@ -342,8 +366,9 @@ class PutBuffer:
         self.plain = PlainBuffer()
         self.pending: deque[PendingMessage] = deque()
         self.groups = GroupLines()
-        self._pending_bytes = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.pending_bytes = 0
+        self.bytes_max = WAITING_BYTES_MAX
+        self.callers_waiting: deque[asyncio.Future[None]] = deque()
 
     @property
     def is_empty(self) -> bool:
@@ -353,12 +378,12 @@ class PutBuffer:
     @property
     def is_full(self) -> bool:
         """Whether a caller has to wait for space."""
-        return bool(self._waiting) or self.plain.size_bytes + self._pending_bytes >= WAITING_BYTES_MAX
+        return bool(self.callers_waiting) or not self._has_space
 
     def add(self, messages: Iterable[PendingMessage]) -> None:
         """Messages join their buffer; those of a group its line."""
         for pending in messages:
-            self._pending_bytes += pending.size
+            self.pending_bytes += pending.size
             if pending.group is None:
                 self.pending.append(pending)
             else:
@@ -369,7 +394,7 @@ class PutBuffer:
         taken: list[PendingMessage] = []
         while self.pending and len(taken) < count_max:
             pending = self.pending.popleft()
-            self._pending_bytes -= pending.size
+            self.pending_bytes -= pending.size
             if not has_left(pending.owner):
                 taken.append(pending)
         return taken
@@ -377,14 +402,14 @@ class PutBuffer:
     def take_groups(self, messages_max: int, bytes_max: int) -> list[PendingMessage]:
         """Messages of free groups."""
         taken, size = self.groups.take(messages_max, bytes_max)
-        self._pending_bytes -= size
+        self.pending_bytes -= size
         return taken
 
     def take_all_owners(self) -> list[Owner | Turn]:
         """All waiting callers; nothing is left."""
         waiting = (*self.pending, *self.groups.take_all())
         self.pending.clear()
-        self._pending_bytes = 0
+        self.pending_bytes = 0
         others = [each.owner if isinstance(each, PendingMessage) else each for each in waiting]
         return [*self.plain.take_all_owners(), *others]
 
@@ -394,7 +419,7 @@ class PutBuffer:
             async with asyncio.timeout_at(None if deadline is None else deadline.at_s):
                 while self.is_full:
                     turn = asyncio.get_running_loop().create_future()
-                    self._waiting.append(turn)
+                    self.callers_waiting.append(turn)
                     try:
                         await turn
                     except asyncio.CancelledError:
@@ -408,12 +433,12 @@ class PutBuffer:
 
     @property
     def _has_space(self) -> bool:
-        return self.plain.size_bytes + self._pending_bytes < WAITING_BYTES_MAX
+        return self.plain.size_bytes + self.pending_bytes < self.bytes_max
 
     def release_callers(self) -> None:
         """The buffer may have become emptier: the first waiting caller may continue."""
-        while self._waiting and (self._waiting[0].done() or self._has_space):
-            turn = self._waiting.popleft()
+        while self.callers_waiting and (self.callers_waiting[0].done() or self._has_space):
+            turn = self.callers_waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
                 return
