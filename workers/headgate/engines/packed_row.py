@@ -15,7 +15,6 @@ import zlib
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate, pairwise
 
 import lz4.block
@@ -273,24 +272,16 @@ def _split(column: tuple[int, memoryview], count: int) -> list[bytes]:
 
 # ---- attributes
 
-KNOWN_TYPE_LENGTH_MAX = 128
-
 
 def attribute_bytes(attributes: Attributes) -> bytes:
     """Attributes of a message, for its column."""
     if not attributes:
         return b""
     if len(attributes) == 1:
-        content_type = attributes.get("content-type")
-        if type(content_type) is str and len(content_type) <= KNOWN_TYPE_LENGTH_MAX:
-            return _of_content_type(content_type)
+        stored = _OF_CONTENT_TYPE.get(attributes.get("content-type"))
+        if stored is not None:
+            return stored
     return _encode_attributes(attributes)
-
-
-@lru_cache(64)
-def _of_content_type(content_type: str) -> bytes:
-    """Most messages have this attribute and no other, and few different values of it."""
-    return _encode_attributes({"content-type": content_type})
 
 
 def _encode_attributes(attributes: Attributes) -> bytes:
@@ -302,6 +293,10 @@ def _encode_attributes(attributes: Attributes) -> bytes:
 
 
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_OF_CONTENT_TYPE: dict[str | bytes | None, bytes] = {
+    each: _encode_attributes({"content-type": each}) for each in ("application/json", "text/plain; charset=utf-8")
+}
+"""Most messages have one of these and no other attribute."""
 
 
 def attributes_of(stored: bytes) -> Attributes:

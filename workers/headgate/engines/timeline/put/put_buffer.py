@@ -179,7 +179,8 @@ class PlainBuffer:
     def add(self, payload: bytes, attributes: bytes, size: int, owner: Owner) -> None:
         """One message of this size."""
         if attributes:
-            self._fill_up()
+            if len(self._attributes) < len(self.payloads):
+                self._fill_up()
             self._attributes.append(attributes)
         self.payloads.append(payload)
         self._owners.append(owner)
