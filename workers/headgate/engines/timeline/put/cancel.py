@@ -145,7 +145,7 @@ class Cancels:
         if in_time and failed is not None:
             raise failed
         if in_time and not placed.was_cancelled:
-            self._sender.count_cancelled(placed.places)
+            self._sender.records.take_off(placed.places)
         return _Ending.PROMISED if in_time else _Ending.SENT
 
     def _promise(self, places: tuple[RowPlace, ...] | list[RowPlace], now_us: int) -> Promise:

@@ -73,8 +73,8 @@ class Sender:
         if summary is not None:
             kept = lambda: self.settings.retention_us  # noqa: E731 - the values in force by then
             self.marks = Marks(summary, settings.queue, part_us=settings.part_us, retention_us=kept)
-        self._records = PartRecords(host, lambda: self.settings, self.marks)
-        self.parts = self._records.parts
+        self.records = PartRecords(host, lambda: self.settings, self.marks)
+        self.parts = self.records.parts
         self._turn = host.rng.randrange(1 << 16)
         self._ready_us = 0
         self._restamps = asyncio.Semaphore(RESTAMPS_MAX)
@@ -85,7 +85,7 @@ class Sender:
         if settings != self.settings:
             self.settings = settings
             self.lag.set_terms(settings.safety_lag_us, settings.skew_us)
-            self._records.forget_index()
+            self.records.forget_index()
         if read_us >= self.known.promise.sent_us:
             self.known = KnownGenerations(settings.generations, knowledge(read_us))
 
@@ -194,7 +194,7 @@ class Sender:
                 await self._round(pending_write)
             acknowledged, given_up = pending_write.take_ended()
             if acknowledged and counted:
-                self._records.add(acknowledged)
+                self.records.add(acknowledged)
             if acknowledged or given_up:
                 yield acknowledged, given_up
 
@@ -300,7 +300,7 @@ class Sender:
     async def _send(self, rows: Sequence[StampedRow], within_s: float, now_us: int) -> list[HeadgateError | None]:
         """Send rows and their missing index rows; returns the outcome of each row."""
         partitions = list(dict.fromkeys([row.partition for row in rows]))
-        indexing = self._records.index(partitions, now_us)
+        indexing = self.records.index(partitions, now_us)
         if len(partitions) == 1 and not indexing and is_one_write(rows):
             return [await self._write(one_write(rows), within_s)] * len(rows)
         shares = share_writes([(row.partition, len(row.cell)) for row in rows])
@@ -323,14 +323,6 @@ class Sender:
         except Unavailable as error:
             return error
         return None
-
-    def expect(self, rows: Sequence[StampedRow]) -> None:
-        """The application sends these: they are counted and marked before it is known whether it did."""
-        self._records.add(rows)
-
-    def count_cancelled(self, places: Sequence[RowPlace]) -> None:
-        """A cancelled message counts no more."""
-        self._records.take_off(places)
 
     # ---- copies
 
@@ -361,7 +353,7 @@ class Sender:
 
     async def close(self) -> None:
         """Write the owed counts; the callers wait for the sent rows."""
-        await self._records.close()
+        await self.records.close()
         if self.marks is not None:
             await self.marks.close()
 
