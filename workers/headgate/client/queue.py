@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar
 
 from headgate.client.catalogue.application_batch import WITHIN_S, Batches, BatchPut
 from headgate.client.catalogue.directory import QueueRecord
@@ -295,7 +295,7 @@ class Queue:
         if not messages:
             return []
         outcomes = await self.engine.put_each(messages, deadline=deadline)
-        limit = deadline or deadline_of(PATIENCE_S)
+        limit = deadline or _patience()
         while unsent := _unsent_of(outcomes):
             if deadline is None and _is_over(limit):
                 break
@@ -504,7 +504,7 @@ class Queue:
 
     async def _try_again(self, work: Callable[[], Awaitable[T]], deadline: Deadline | None = None) -> T:
         """Nothing of it was sent, or it would have ended otherwise: once all is fit again it is done as if new."""
-        limit = deadline or deadline_of(PATIENCE_S)
+        limit = deadline or _patience()
         while True:
             await self._freshen(limit, deadline)
             try:
@@ -527,15 +527,15 @@ class Queue:
         return f"Queue({self.name})"
 
 
-@overload
-def deadline_of(limit: Deadline | Span) -> Deadline: ...
-@overload
-def deadline_of(limit: Deadline | Span | None) -> Deadline | None: ...
 def deadline_of(limit: Deadline | Span | None) -> Deadline | None:
-    """The deadline of a call that begins now and may take this long."""
+    """The deadline of a call that begins now and may take this long; None: it has none."""
     if limit is None or isinstance(limit, Deadline):
         return limit
     return Deadline.after(span_us(limit, "timeout") / SECOND_US, now_s=asyncio.get_running_loop().time())
+
+
+def _patience() -> Deadline:
+    return Deadline.after(PATIENCE_S, now_s=asyncio.get_running_loop().time())
 
 
 def _is_over(limit: Deadline) -> bool:

@@ -125,7 +125,7 @@ class SyncHeadgate:
         return background
 
 
-async def _deadline_of(limit: Span) -> Deadline:
+async def _deadline_of(limit: Span | None) -> Deadline | None:
     """On the clock of the connection's loop, which another thread cannot read."""
     return deadline_of(limit)
 
@@ -172,7 +172,7 @@ class SyncQueue:
         """As `Queue.put_many`. An iterable is read in the calling thread, an async iterable in the connection's."""
         if isinstance(messages, AsyncIterable):
             return self._background.run(self.queue.put_many(messages, timeout=timeout))
-        deadline = None if timeout is None else self._background.run(_deadline_of(timeout))
+        deadline = self._background.run(_deadline_of(timeout))
         return collect_outcomes_waiting(self._put_chunks(messages, deadline))
 
     def put_each(self, messages: Iterable[Put | Payload], *, timeout: Span | None = None) -> Iterator[PutResult]:
