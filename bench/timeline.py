@@ -81,7 +81,7 @@ BARE_JOB: Job = {"kind": RequestKind.BATCH.value, "rows": 100, "in_flight": 16, 
 
 
 FORMS = ((Form.TYPED, Form.BYTES), (Form.DICTS, Form.ENCODED))
-"""Each is compared with the other, which does the same without the SDK's part."""
+"""Each is compared with the other, which does the same without the part of the SDK."""
 AS_BYTES = Target(Side.AT_LEAST, 0.9)
 
 
@@ -224,8 +224,8 @@ class _Bench:
                 take(name)
             rounds = self._take(f"single puts ({part})", names, take)
         figures: list[Figure] = []
-        for form, beside in FORMS:
-            of_form = figures_of(rounds, PUT_METRICS, form, beside, case=_case("single put", form, USUAL))
+        for form, baseline in FORMS:
+            of_form = figures_of(rounds, PUT_METRICS, form, baseline, case=_case("single put", form, USUAL))
             for figure in of_form:
                 promised = AS_BYTES if figure.metric == ROWS_PER_CLIENT_CPU_S.name else None
                 figures.append(replace(figure, target=promised))

@@ -44,7 +44,7 @@ class Do(StrEnum):
 
 
 class Form(StrEnum):
-    """What a caller of single puts passes, and who encodes it."""
+    """The payload of a single put, and its encoder."""
 
     BYTES = "bytes"
     TYPED = "bytes with a content type"

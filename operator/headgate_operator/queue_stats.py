@@ -20,13 +20,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
+from headgate.engines.contract import QueueInspector
+from headgate.engines.registry import engine_record
 from headgate.engines.summary.reading import COLUMNS, QueueFigures, combined
 from headgate.engines.summary.rows import SLICES, slice_of
-from headgate.errors import HeadgateError
+from headgate.errors import Bug, HeadgateError
+from headgate.process.background_tasks import end_task, start_task
+from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.catalogue.tables import SUMMARY
 from headgate.store.model.statements import Select
-from headgate_operator.lane_inspector import LaneInspector
 from headgate_operator.names import Key
 from headgate_operator.sessions import OpenSession, Sessions
 from headgate_operator.work_queue import Class
@@ -64,7 +67,7 @@ class FollowedQueue:
     key: Key
     digest: str
     entry: Entry
-    inspector: LaneInspector
+    inspector: QueueInspector
     figures: QueueLoad | None = None
     read_us: int = 0
     """When it was read last; `figures` may be older."""
@@ -110,10 +113,10 @@ class FigureBoard:
         if known is not None and known.entry == entry and known.digest == reached.digest:
             return
         if known is not None and (known.entry.id, known.digest) == (entry.id, reached.digest):
-            known.entry, known.inspector = entry, LaneInspector(reached, entry)
+            known.entry, known.inspector = entry, _inspector_of(reached, entry)
             return
         self.forget(key)
-        followed = FollowedQueue(key, reached.digest, entry, LaneInspector(reached, entry))
+        followed = FollowedQueue(key, reached.digest, entry, _inspector_of(reached, entry))
         self._followed[key] = followed
         self._slices.setdefault((reached.digest, slice_of(entry.id)), {})[entry.id] = followed
         self._read_from(reached)
@@ -154,7 +157,7 @@ class FigureBoard:
     def _read_from(self, reached: OpenSession) -> None:
         task = self._readers.get(reached.digest)
         if task is None or task.done():
-            task = asyncio.get_running_loop().create_task(self._read(reached.digest), name="figures")
+            task = start_task("figures", self._read(reached.digest))
             self._readers[reached.digest] = task
 
     async def _read(self, digest: str) -> None:
@@ -277,7 +280,7 @@ class FigureBoard:
         if followed.background is not None and not followed.background.done():
             work.close()
             return
-        followed.background = asyncio.get_running_loop().create_task(work)
+        followed.background = start_task(f"reading of {followed.key.path}", work)
 
     async def _read_lanes(self, followed: FollowedQueue, now_us: int, stats: QueueFigures) -> None:
         """Then what was found can be judged at once."""
@@ -313,10 +316,7 @@ class FigureBoard:
         """Read no more."""
         tasks = [*self._readers.values(), *(each.background for each in self._followed.values() if each.background)]
         self._readers.clear()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*map(end_task, tasks))
 
 
 def _count_is_due(followed: FollowedQueue, stats: QueueFigures) -> bool:
@@ -352,3 +352,11 @@ def _plain(figures: QueueLoad) -> tuple[Any, ...]:
         figures.backlog, figures.counted, figures.in_flight, figures.rate, figures.owners, figures.leased,
         figures.held, later, waits,
     )  # fmt: skip
+
+
+def _inspector_of(reached: OpenSession, entry: Entry) -> QueueInspector:
+    record, process = engine_record(entry), reached.process_context
+    settings = record.settings_of(entry, process.data_center)
+    if record.inspect is None:
+        raise Bug("The engine of the queue has no inspector", queue=entry.name)
+    return record.inspect(process.host_of(entry.place.keyspace, Live(settings.skew_us)), settings)

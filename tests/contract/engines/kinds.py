@@ -14,7 +14,7 @@ from headgate.engines.context import Host
 from headgate.engines.contract import Engine
 from headgate.engines.lanes.decide_lease import LeaseTerms
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.model.lane_rows import make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.model.tables import ALL as TIMELINE_TABLES
 from headgate.engines.timeline.model.tables import shared_tables

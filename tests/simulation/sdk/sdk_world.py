@@ -15,16 +15,13 @@ from headgate.applying.apply import Applied, Applier
 from headgate.applying.wanted import PlacementDefaults
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.connection import Headgate
-from headgate.counters.model import tables as counters
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
-from headgate.engines.timeline.model.tables import dedicated_tables, shared_tables
+from headgate.engines.registry import ENGINE_MODULES, tables_in
 from headgate.errors import Unavailable
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.tables import CATALOGUE_TABLES, ENTRIES
 from headgate.store.clock.clock import Clock
 from headgate.store.model.cql import table_options
 from headgate.store.model.drift import ActualTable, columns_of
-from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Select
 from headgate.store.model.table import Table
 from headgate.store.schema import ActualKeyspace
@@ -32,6 +29,7 @@ from headgate.store.store import OutcomeUnknown
 from headgate.testing.simulated_store import Cluster
 from headgate.testing.simulated_store.store import SimulatedTime
 from headgate.testing.world import Process, World
+from tests.kit.process import context_on, simulated_host
 from tests.simulation.timeline.timeline_puts import GatedStore
 
 KEYSPACE = "headgate"
@@ -84,13 +82,9 @@ class Schema:
 
 
 def _declared(name: str) -> Table:
-    known: list[Any] = [*CATALOGUE_TABLES, *vars(shared_tables()).values(), *vars(counters.shared_tables()).values()]
-    if name.startswith("q_"):
-        known += vars(dedicated_tables(UUID(name[2:34]))).values()
-    if name.startswith("c_"):
-        known += vars(counters.dedicated_tables(UUID(name[2:34]))).values()
-    result: Table = next(table for table in known if table.name == name)
-    return result
+    creation = UUID(name[2:34]) if name.startswith(("q_", "c_")) else None
+    of_engines = (table for module in ENGINE_MODULES.values() for table in tables_in(module, creation))
+    return next(table for table in (*CATALOGUE_TABLES, *of_engines) if table.name == name)
 
 
 def _matches(table: Table) -> ActualTable:
@@ -159,19 +153,7 @@ class Shop:
                 await clock.__aexit__(None, None, None)
                 await store.close()
 
-            return ProcessContext(
-                name=name,
-                store_in=lambda keyspace: store,
-                keyspace=KEYSPACE,
-                data_center="dc1",
-                clock=clock,
-                last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S,
-                close=close,
-                new_uuid=process.uuid,
-                rng=process.rng,
-                positions=Positions(lambda: process.rng.getrandbits(56)),
-                hints=hints,
-            )
+            return context_on(simulated_host(process, store), KEYSPACE, clock, close, hints=hints)
 
         program = Program(process, store, Headgate(process_context), hints=hints)
         store.gate = program.gate

@@ -19,7 +19,7 @@ from tests.simulation.timeline.timeline_puts import Client, Queue, simulate
 ENGINE = Path(engine.__file__).parent
 ROUTE = {"model/row.py", "put/decide_ack.py", "put/producer.py", "put/put_buffer.py", "put/row_sender.py"}
 """Each holds the message in one of its forms."""
-BESIDE = {"model/decide_place.py", "model/layout.py", "model/partitions.py", "put/part_records.py"}
+CONSULTED = {"model/decide_place.py", "model/layout.py", "model/partitions.py", "put/part_records.py"}
 """Asked for a place, an id, an index row or a count; they never hold a message."""
 
 
@@ -41,7 +41,7 @@ def test_a_put_crosses_five_files_of_the_engine() -> None:
             sys.setprofile(None)
 
     simulate(scenario)
-    assert ROUTE | BESIDE == files
+    assert ROUTE | CONSULTED == files
 
 
 def cells_of(client: Client) -> list[bytes]:

@@ -26,7 +26,7 @@ from headgate.client.catalogue.directory import Directory, QueueRecord
 from headgate.client.catalogue.generations import CatalogueGenerations
 from headgate.client.catalogue.loop_affinity import Home
 from headgate.client.catalogue.overview import Overview, QueueOverview
-from headgate.client.catalogue.process_context import ProcessContext, SkewBound, open_process_context, process_name
+from headgate.client.catalogue.process_context import ProcessContext, open_process_context, process_name
 from headgate.client.counter import Counter
 from headgate.client.counters import Counters
 from headgate.client.freshness import Freshness
@@ -39,9 +39,10 @@ from headgate.client.queue import (
     WrongEventLoop,
     require_process,
 )
-from headgate.engines.lanes.balance.membership import Sharing
-from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.context import Opening
+from headgate.engines.registry import engine_record
 from headgate.errors import OperationRefused
+from headgate.process.live import Live
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.cassandra.settings import (
     ConnectionOptions,
@@ -235,18 +236,14 @@ class Headgate:
 
     def _opened(self, record: QueueRecord, dead: QueueRecord | None) -> Queue:
         process_context = self._known().process_context
-        bound = SkewBound(record.settings.skew_us)
-        process_context.clock.serve(bound.max_skew_us)
-        engine = TimelineQueue(
-            process_context.host_of(record.entry.place.keyspace, bound),
-            record.settings,
-            read_us=record.read_us,
-            dead_letters=None if dead is None else dead.settings,
-            dead_letter_host=None if dead is None else process_context.host_of(dead.entry.place.keyspace, bound),
-            sharing=Sharing(process_context.host_of(process_context.keyspace, bound), record.settings.queue),
-            summary=process_context.host_of(process_context.keyspace, bound),
+        bound = Live(record.settings.skew_us)
+        process_context.clock.serve(bound.now)
+        opening = Opening(
+            record.known_to(process_context, bound),
+            None if dead is None else dead.known_to(process_context, bound),
+            catalogue=process_context.host_of(process_context.keyspace, bound),
         )
-        return Queue(record, engine, self, bound)
+        return Queue(record, engine_record(record.entry).open(opening), self, bound)
 
     def generations_of(self, queue: Queue) -> CatalogueGenerations:
         """Repair's updates to the catalogue."""

@@ -17,12 +17,11 @@ from typing import Any, Protocol, TypeVar
 
 from headgate.client.catalogue.application_batch import WITHIN_S, Batches, BatchPut
 from headgate.client.catalogue.directory import QueueRecord
-from headgate.client.catalogue.process_context import SkewBound
 from headgate.client.message import Message
 from headgate.client.model.outgoing import Put, build_message, build_plain_message, message_of
 from headgate.client.model.payloads import Payload
 from headgate.client.model.settle_commands import SettleCommand, build_settles
-from headgate.client.model.times import SECOND_US, Span, datetime_of, span_us, time_us_from
+from headgate.client.model.times import Span, datetime_of, span_us, time_us_from
 from headgate.client.model.values import (
     MessageStatus,
     PeekedMessage,
@@ -47,22 +46,26 @@ from headgate.client.put_many import (
 )
 from headgate.client.redriving import Filter, RedriveResult, redrive
 from headgate.engines.contract import (
+    PASS_US,
     Ack,
     Attributes,
     Cancelled,
+    CatalogueStale,
     Delivery,
+    Engine,
+    GenerationKeeper,
     MessageLocation,
     Peeked,
     Repaired,
     Settled,
+    StampedPut,
     Stats,
 )
 from headgate.engines.contract import NewMessage as Sent
-from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.put.application_batch import Batched, BatchedPuts
-from headgate.engines.timeline.put.row_sender import CatalogueStale
-from headgate.engines.timeline.repair.repair import PASS_US, GenerationKeeper
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
+from headgate.expiry import SECOND_US
+from headgate.process.background_tasks import start_task
+from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry
 from headgate.store.clock.clock import ClockNotTrusted
 from headgate.store.model.deadline import Deadline
@@ -127,7 +130,7 @@ class Upkeep(Protocol):
 class Queue:
     """One queue, in one process. `await connection.queue("shop/emails")` gives it."""
 
-    def __init__(self, record: QueueRecord, engine: TimelineQueue, upkeep: Upkeep, bound: SkewBound) -> None:
+    def __init__(self, record: QueueRecord, engine: Engine, upkeep: Upkeep, bound: Live[int]) -> None:
         self.record = record
         self.bound = bound
         self.engine = engine
@@ -144,12 +147,12 @@ class Queue:
         if self.ended is None:
             self.ended = why
             log.warning("queue ended", extra={"queue": self.name, "reason": str(why)})
-            self._ending = asyncio.get_running_loop().create_task(self._close())
+            self._ending = start_task("close of a queue", self._close())
 
     async def close(self) -> None:
         """Write pending messages, release the lanes. The connection does it when it is closed."""
         if self._ending is None:
-            self._ending = asyncio.get_running_loop().create_task(self._close())
+            self._ending = start_task("close of a queue", self._close())
         await self._ending
 
     async def _close(self) -> None:
@@ -340,15 +343,14 @@ class Queue:
         put = message
         if not isinstance(put, Put):
             put = Put(message, delay, deliver_at, group, attributes=attributes or {})
-        puts = BatchedPuts(self.engine.producer)
         await batches.learn(batch, tables)
 
-        async def stamp() -> Batched:
-            return puts.stamp(message_of(put, self.now_us()), within_us=within_us)
+        async def stamp() -> StampedPut:
+            return self.engine.stamp_put(message_of(put, self.now_us()), within_us=within_us)
 
-        batched = await self._tried(stamp)
-        batches.add(batch, self.entry.place.keyspace, batched.statements)
-        return BatchPut(batch, batched, puts=puts, batches=batches, usable=self._require_usable)
+        stamped = await self._tried(stamp)
+        batches.add(batch, self.entry.place.keyspace, stamped.statements)
+        return BatchPut(batch, stamped, batches=batches, usable=self._require_usable)
 
     async def cancel(self, message_id: str) -> bool:
         """Whether the message will never be delivered. False: it is too late, the message may have been delivered.

@@ -27,11 +27,10 @@ from headgate.engines.contract import (
     Stats,
 )
 from headgate.errors import HeadgateError
+from headgate.expiry import SECOND_US
 from headgate.runtime.worker.port import LeaseStatus
 from headgate.store.clock.clock import ClockFigures
 from headgate.store.model.deadline import Deadline
-
-SECOND_US = 1_000_000
 
 
 @dataclass

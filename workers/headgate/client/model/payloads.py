@@ -58,8 +58,8 @@ def _convert_value(value: Any) -> Any:
 
 
 def _json_encoder() -> Callable[[Any], str]:
-    """The encoder of the standard library. It prepares itself anew for each value, which takes longer than to encode
-    a small one; here it is prepared once, where the interpreter has that part."""
+    """The encoder of the standard library. It prepares itself again for each value, which takes longer than to
+    encode a small one. Here it is prepared once, where the interpreter has that part."""
     prepare = getattr(json.encoder, "c_make_encoder", None)
     if prepare is None:
         return json.JSONEncoder(

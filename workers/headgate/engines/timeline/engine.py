@@ -12,41 +12,48 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from headgate.engines.context import Host
+from headgate.engines.context import Host, KnownQueue
 from headgate.engines.contract import (
+    PASS_US,
     Cancelled,
     Delivery,
+    GenerationKeeper,
+    LaneHolding,
+    LaneOwner,
     MessageLocation,
     NackDelivery,
     NewMessage,
+    Ownership,
     PassEnd,
     Peeked,
     Repaired,
     Settle,
     Settled,
+    StampedPut,
     Stats,
 )
 from headgate.engines.lanes.balance.membership import Sharing
 from headgate.engines.lanes.dispatcher import SettleRequest
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.lane_name import LaneName, format_lane
+from headgate.engines.lanes.lane_set import LaneSet
 from headgate.engines.lanes.round_robin import Turns
 from headgate.engines.receipts import receipts_of
-from headgate.engines.summary.figures import OwnersFigures
 from headgate.engines.timeline.inspect.locate import Finder
 from headgate.engines.timeline.inspect.peek import peek
 from headgate.engines.timeline.inspect.remark_waiting import mark_what_waits
 from headgate.engines.timeline.inspect.repair_status import repair_standing
 from headgate.engines.timeline.inspect.stats import stats
-from headgate.engines.timeline.lanes.lane_keeper import LaneKeeper
-from headgate.engines.timeline.lanes.lane_taking import LaneName
-from headgate.engines.timeline.model.lane_rows import lane_key
+from headgate.engines.timeline.lanes.timeline_lanes import TimelineLanes, delivery_terms
 from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.timeline.put.application_batch import stamp_put
 from headgate.engines.timeline.put.cancel import Cancels
 from headgate.engines.timeline.put.once import OncePuts
 from headgate.engines.timeline.put.producer import DOUBT_PAUSE_S, Producer
 from headgate.engines.timeline.put.row_sender import Sender
-from headgate.engines.timeline.repair.repair import PASS_US, GenerationKeeper, Repairer
+from headgate.engines.timeline.repair.repair import Repairer
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
+from headgate.process.background_tasks import BackgroundTasks
+from headgate.process.live import Live
 from headgate.store.model.deadline import Deadline
 from headgate.store.store import NotSent, OutcomeUnknown
 
@@ -72,69 +79,78 @@ class TimelineQueue:
         summary: Host | None = None,
     ) -> None:
         self.host = host
-        self.settings = settings
         self._summary = summary
         """This process with the store of the catalogue's keyspace, which contains the summary; None: nothing is
         reported."""
         self.producer = Producer(host, settings, read_us=read_us, summary=summary)
         self._put_alone = self.producer.put_alone
-        self.dead_letters: Sender | None = None
+        self._dead_letters: Live[Sender | None] = Live(None)
         if dead_letters is not None:  # its tables may lie in another keyspace, so on another host
-            self.dead_letters = Sender(dead_letter_host or host, dead_letters, read_us=read_us, summary=summary)
-        self._closing: set[asyncio.Task[None]] = set()
-        self.lanes = LaneKeeper(host, settings, self.producer.sender, self.dead_letters, sharing=sharing)
-        self.lanes.on_change = self._notify_change
-        if summary is not None:
-            self.lanes.summary = OwnersFigures(
-                summary,
-                settings.queue,
-                stands=self.lanes.stands,
-                lanes=self.lanes.count_open,
-                count=self._count,
-            )
+            self._dead_letters.set(Sender(dead_letter_host or host, dead_letters, read_us=read_us, summary=summary))
+        self._deliveries = Live(delivery_terms(settings, dead_letters=dead_letters is not None))
+        self._closing = BackgroundTasks("close of a dead-letter sender")
+        self._changed = asyncio.Event()
+        self._engine_lanes = TimelineLanes(host, self.producer.sender, self._dead_letters, self._deliveries)
+        self.lanes = LaneSet(
+            host, self._engine_lanes, changed=self._changed, sharing=sharing, summary=summary, count=self._count
+        )
         self._once = OncePuts(self.producer)
         self._cancels = Cancels(self.producer)
         self._lanes_max = lanes_max
-        self.isolates_suspects = False
-        """Whether the receiver runs each crash suspect in a process of its own: then they are delivered next to
-        others, and several of those that were never charged together."""
+        self._isolates_suspects = False
         self._suspects_asked = 0
         """How often a lane was asked for crash suspects."""
-        self._changed = asyncio.Event()
         self._turns = Turns()
         self._closed = False
+
+    @property
+    def settings(self) -> TimelineSettings:
+        """Those in force."""
+        return self.producer.sender.settings
+
+    @property
+    def dead_letters(self) -> Sender | None:
+        """The sending side of the dead-letter queue; None where there is none."""
+        return self._dead_letters.now
+
+    def now_us(self) -> int:
+        """The time of this process, while it is trusted."""
+        return self.host.now_us()
 
     def settings_changed(
         self, settings: TimelineSettings, *, read_us: int, dead_letters: TimelineSettings | None = None
     ) -> None:
         """The result of a read of the catalogue, and its start; called at every read."""
-        self.settings = settings
         self.producer.settings_changed(settings, read_us=read_us)
         if self.dead_letters is not None and dead_letters is not None:
             self.dead_letters.settings_changed(dead_letters, read_us=read_us)
-        self.lanes.settings_changed(settings, self.dead_letters)
+        self._update_terms()
 
-    def dead_letters_changed(
-        self, dead_letters: TimelineSettings | None, *, read_us: int, host: Host | None = None
-    ) -> None:
+    def dead_letters_changed(self, known: KnownQueue | None) -> None:
         """The result of a read of the catalogue for the dead-letter queue; None: there is none now."""
-        known = self.dead_letters
-        if known is not None and dead_letters is not None and known.settings.queue == dead_letters.queue:
-            known.settings_changed(dead_letters, read_us=read_us)
+        before = self.dead_letters
+        if before is not None and known is not None and before.settings.queue == known.settings.queue:
+            before.settings_changed(known.settings, read_us=known.read_us)
             return
-        self.dead_letters = None
-        if dead_letters is not None:
-            self.dead_letters = Sender(host or self.host, dead_letters, read_us=read_us, summary=self._summary)
-        self.lanes.settings_changed(self.settings, self.dead_letters)
+        sender = None
         if known is not None:
-            closing = asyncio.get_running_loop().create_task(known.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            sender = Sender(known.host, known.settings, read_us=known.read_us, summary=self._summary)
+        self._dead_letters.set(sender)
+        self._update_terms()
+        if before is not None:
+            self._closing.start(before.close())
+
+    def _update_terms(self) -> None:
+        self._deliveries.set(delivery_terms(self.settings, dead_letters=self.dead_letters is not None))
+
+    async def leave(self) -> None:
+        """A lane in which nothing is in flight need not wait for the others."""
+        await self.lanes.leave()
 
     async def close(self) -> None:
         """Write pending messages, release the lanes. Receivers stop waiting."""
         self._closed = True
-        self._notify_change()
+        self._changed.set()
         await self.producer.close()
         await self.lanes.close()
         if self.dead_letters is not None:
@@ -209,6 +225,10 @@ class TimelineQueue:
         rest = iter(await self._put_run(fit, deadline, has_key=has_key) if fit else [])
         return [refusals[index] if index in refusals else next(rest) for index in range(len(messages))]
 
+    def stamp_put(self, message: NewMessage, *, within_us: int) -> StampedPut:
+        """A message for the application's own batch."""
+        return stamp_put(self.producer, message, within_us=within_us)
+
     async def cancel(self, message_id: str) -> Cancelled:
         """Never deliver it, if that can still be promised."""
         return await self._cancels.cancel(message_id)
@@ -257,7 +277,7 @@ class TimelineQueue:
         if not held:
             return
         if any(each.delivery_state.has_suspects() or each.delivery_state.suspects_in_flight for each in held):
-            if not self.isolates_suspects:
+            if not self._isolates_suspects:
                 await self._receive_suspect(visibility_us, deliveries)
                 return
             await self._receive_suspects_isolated(limit, visibility_us, deliveries)
@@ -268,7 +288,7 @@ class TimelineQueue:
         while given and len(deliveries) < limit:
             given = 0
             for place in order:
-                if asked != self._suspects_asked and not self.isolates_suspects:
+                if asked != self._suspects_asked and not self._isolates_suspects:
                     return  # during the wait for a lane, another receiver got a crash suspect, or is about to
                 left = limit - len(deliveries)
                 got = await held[place].receive(min(share, left), visibility_us=visibility_us) if left > 0 else []
@@ -287,6 +307,10 @@ class TimelineQueue:
         await self._suspects_of_lanes(partial(self._space_together, limit), visibility_us, deliveries, together=True)
         if not deliveries:
             await self._suspects_of_lanes(self._space_for_one_isolated, visibility_us, deliveries)
+
+    def isolate_suspects(self) -> None:
+        """From now on the receiver runs each crash suspect in a process of its own."""
+        self._isolates_suspects = True
 
     async def _suspects_of_lanes(
         self, space: Callable[[int], int], visibility_us: int, deliveries: list[Delivery], *, together: bool = False
@@ -322,9 +346,6 @@ class TimelineQueue:
         next_us = min((each.delivery_state.next_timer_us for each in self.lanes.held.values()), default=2**62)
         return max(0.005, min(1.0, (next_us - self.host.now_us()) / 1_000_000))
 
-    def _notify_change(self) -> None:
-        self._changed.set()
-
     # ---- settling
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
@@ -348,7 +369,7 @@ class TimelineQueue:
         read = receipts_of(self.settings.queue, self.settings.receipt_key).read
         for place, settle in enumerate(settles):
             row, index = read(settle.receipt)
-            places, requests = by_lane.setdefault((row.generation, row.shard), ([], []))
+            places, requests = by_lane.setdefault(row.lane, ([], []))
             places.append(place)
             requests.append(SettleRequest(row.key, index, row.attempt, row.epoch, settle))
         return by_lane
@@ -365,6 +386,11 @@ class TimelineQueue:
         dispatcher = self.lanes.held.get(name)
         return [Settled.STALE] * len(requests) if dispatcher is None else await dispatcher.settle(requests)
 
+    async def owner_of(self, receipt: str) -> LaneOwner | None:
+        """The process that can settle a delivery."""
+        row, _ = receipts_of(self.settings.queue, self.settings.receipt_key).read(receipt)
+        return await self.lanes.owner_of(row.lane)
+
     # ---- inspection
 
     async def peek(self, limit: int, *, from_us: int | None = None) -> list[Peeked]:
@@ -375,6 +401,19 @@ class TimelineQueue:
         """The contents of the queue, counted from small rows, and the progress of repair."""
         counted, repair = await asyncio.gather(self._count(), repair_standing(self.host, self.settings))
         return replace(counted, repair=repair)
+
+    def ownership(self) -> Ownership:
+        """The lanes of this process."""
+        lanes = self.lanes
+        return Ownership(
+            tuple(
+                LaneHolding(format_lane(name), held.lease_term.epoch, held.lease_term.promise.sent_us)
+                for name, held in lanes.held.items()
+            ),
+            sharers=1 if lanes.sharing is None else lanes.sharing.sharers,
+            stops=lanes.stops,
+            dead_loops=tuple(reason for loop in lanes.loops if (reason := loop.why_dead()) is not None),
+        )
 
     async def _count(self) -> Stats:
         return await stats(self.host, self.settings, self.lanes.held)
@@ -396,12 +435,7 @@ class TimelineQueue:
         """
         now_us = self.host.now_us()
         before_us = now_us if before_us is None else min(before_us, now_us)
-        names = [
-            (generation.number, shard)
-            for generation in self.settings.generations
-            for shard in range(generation.shards)
-        ]
-        await asyncio.gather(*(self._purge_lane(*name, before_us) for name in names))
+        await asyncio.gather(*(self._purge_lane(name, before_us) for name in self._engine_lanes.names()))
         return before_us
 
     async def repair(self, *, keeper: GenerationKeeper | None = None, within_us: int = PASS_US) -> Repaired:
@@ -417,9 +451,8 @@ class TimelineQueue:
                 done = replace(done, problems=(*done.problems, f"the backlog mark could not be written: {error}"))
         return done
 
-    async def _purge_lane(self, generation: int, shard: int, before_us: int) -> None:
-        settings = self.settings
-        lane = Lane(self.host, settings.tables.lanes, lane_key(settings, generation, shard), settings.lease)
+    async def _purge_lane(self, name: LaneName, before_us: int) -> None:
+        lane = self._engine_lanes.lane(name)
         state = await lane.read_state()
         for _ in range(PURGE_TRIES):
             if state is None or state.purged_before_us >= before_us:
@@ -427,13 +460,15 @@ class TimelineQueue:
             await lane.purge(before_us)  # its answer may be lost, and then another may have come between: check
             state = await lane.read_state()
         else:
-            raise OutcomeUnknown("A purge may not have reached every lane", remedy="purge again", shard=shard)
+            raise OutcomeUnknown(
+                "A purge may not have reached every lane", remedy="purge again", lane=format_lane(name)
+            )
         touched_us = state.touched_us if state is not None else 0
         while state is not None and state.lock is not None and state.touched_us <= touched_us:
-            await asyncio.sleep(settings.lease.touch_us / 4_000_000)
+            await asyncio.sleep(lane.terms.touch_us / 4_000_000)
             state = await lane.read_state()
 
 
 def _is_doubt(error: object) -> bool:
-    """Whether it says that nothing can be put now, rather than that a time limit ended."""
+    """Whether nothing can be put now, and the reason is not that a time limit ended."""
     return isinstance(error, Unavailable) and not isinstance(error, NotSent | OutcomeUnknown)

@@ -15,7 +15,7 @@ class Deadline:
 
     @classmethod
     def after(cls, timeout_s: float, *, now_s: float) -> Deadline:
-        """So long from now on."""
+        """The end of a timeout that begins now."""
         return cls(now_s + timeout_s)
 
     def left_s(self, now_s: float) -> float:

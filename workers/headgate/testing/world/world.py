@@ -40,8 +40,7 @@ class World:
         self, seed: int = 0, *, weather: Weather | None = None, shuffled: bool = False, until_s: float = UNTIL_S
     ) -> None:
         self.seed = seed
-        self.loop = VirtualLoop(self.rng("loop"), shuffled=shuffled, until_s=until_s)
-        self.loop.report = self._report
+        self.loop = VirtualLoop(self.rng("loop"), shuffled=shuffled, until_s=until_s, report=self._report)
         self.loop.set_exception_handler(self._unhandled)
         self.history = History(self.loop.time)
         self.network = Network(self.loop, self.history, self.rng("network"), weather or Weather())

@@ -39,6 +39,6 @@ def generation_at(generations: Iterable[WrittenGeneration], due_us: int) -> Writ
     return latest
 
 
-def shard_of_group(group: bytes, shards: int) -> int:
+def decide_shard(group: bytes, shards: int) -> int:
     """The shard of a group: the same from every process, with any hash seed."""
     return int.from_bytes(blake2b(group, digest_size=8).digest(), "big") % shards

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from headgate.engines.packed_row import PackedRun, pack, pack_alone, unpack
-from headgate.engines.timeline.model.decide_place import WrittenGeneration, generation_at, shard_of_group
+from headgate.engines.timeline.model.decide_place import WrittenGeneration, decide_shard, generation_at
 from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, SECOND_US, RowPlace, ttl_s_kept
 from headgate.engines.timeline.model.partitions import IndexKey
 from headgate.engines.timeline.model.settings import TimelineSettings
@@ -116,7 +116,7 @@ def decide_grouped_rows(messages: Sequence[PendingMessage], terms: FlushTerms) -
     by_shard: dict[int, list[PendingMessage]] = {}
     ready_in = generation_at(terms.generations, terms.ready_us)
     for pending in messages:
-        by_shard.setdefault(shard_of_group(pending.group or b"", ready_in.shards), []).append(pending)
+        by_shard.setdefault(decide_shard(pending.group or b"", ready_in.shards), []).append(pending)
     return [_plan_shard(shard, of_shard, terms, ready_in) for shard, of_shard in by_shard.items()]
 
 
@@ -127,7 +127,7 @@ def _plan_shard(
     plans = [RowPlan(ready_in.number, shard, terms.ready_us, run) for run in _runs(ready)]
     for pending, due_us in later:
         generation = generation_at(terms.generations, due_us)
-        shard_then = shard_of_group(pending.group or b"", generation.shards)
+        shard_then = decide_shard(pending.group or b"", generation.shards)
         plans.append(RowPlan(generation.number, shard_then, due_us, (pending,)))
     return plans
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from headgate.engines.context import Host
 from headgate.engines.summary.marks import Marks
@@ -25,6 +26,7 @@ from headgate.engines.timeline.model.partitions import (
 from headgate.engines.timeline.model.row import RowPartition, StampedRow, index_key_of
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.errors import HeadgateError, Unavailable
+from headgate.process.background_tasks import SharedWork
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.model.statements import Insert
 from headgate.store.store import STORE_ERRORS
@@ -43,7 +45,7 @@ class PartRecords:
         self._host = host
         self._settings = settings
         self._marks = marks
-        self._indexing: dict[IndexKey, asyncio.Task[bool]] = {}
+        self._indexing: SharedWork[IndexKey, bool] = SharedWork("index rows")
         self._writing = SupervisedLoop("put counts", self._write_later, log=log)
         self._closing = False
 
@@ -52,37 +54,22 @@ class PartRecords:
     def forget_index(self) -> None:
         """The catalogue changed: no earlier index row counts as written."""
         self.parts.forget_index()
-        self._indexing = {}
+        self._indexing = SharedWork("index rows")
 
-    def index(self, partitions: Sequence[RowPartition], now_us: int) -> list[asyncio.Task[bool]]:
+    def index(self, partitions: Sequence[RowPartition], now_us: int) -> list[asyncio.Future[bool]]:
         """The writes of index rows that these partitions lack, under way: each returns whether it is durable."""
-        return [self._index(key, now_us) for key in self.parts.not_indexed(map(index_key_of, partitions))]
+        missing = self.parts.not_indexed(map(index_key_of, partitions))
+        return [self._indexing.run(key, partial(self._index, key, self.parts.indexed, now_us)) for key in missing]
 
-    def _index(self, key: IndexKey, now_us: int) -> asyncio.Task[bool]:
-        task = self._indexing.get(key)
-        if task is None:
-            settings, last_expiry_s = self._settings(), self._host.last_expiry_s
-            day = IndexKey(key.generation, day_of(key.part, settings.part_us), DAYS)
-            rows = {key: index_statement(settings, key, now_us=now_us, last_expiry_s=last_expiry_s)}
-            if day not in self.parts.indexed:
-                rows[day] = day_statement(
-                    settings, day.generation, day.part, now_us=now_us, last_expiry_s=last_expiry_s
-                )
-            work = self._write_index(key, rows, self.parts.indexed, self._indexing)
-            task = self._indexing[key] = asyncio.get_running_loop().create_task(work)
-        return task
-
-    async def _write_index(
-        self,
-        key: IndexKey,
-        rows: Mapping[IndexKey, Insert],
-        memory: set[IndexKey],
-        under_way: dict[IndexKey, asyncio.Task[bool]],
-    ) -> bool:
+    async def _index(self, key: IndexKey, memory: set[IndexKey], now_us: int) -> bool:
         """The index row of a part and, unless it is known to exist, that of its day."""
+        settings, last_expiry_s = self._settings(), self._host.last_expiry_s
+        day = IndexKey(key.generation, day_of(key.part, settings.part_us), DAYS)
+        rows = {key: index_statement(settings, key, now_us=now_us, last_expiry_s=last_expiry_s)}
+        if day not in memory:
+            rows[day] = day_statement(settings, day.generation, day.part, now_us=now_us, last_expiry_s=last_expiry_s)
         written = await asyncio.gather(*(self._write_row(each) for each in rows.values()))
         memory.update(key for key, done in zip(rows, written, strict=True) if done)
-        under_way.pop(key, None)
         return all(written)
 
     async def _write_row(self, row: Insert) -> bool:

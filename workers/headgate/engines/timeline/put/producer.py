@@ -50,6 +50,7 @@ from headgate.engines.timeline.put.put_buffer import (
 )
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.errors import Bug, HeadgateError, InvalidRequest, OperationRefused, Unavailable
+from headgate.process.background_tasks import BackgroundTasks
 from headgate.store.model.deadline import Deadline
 from headgate.store.store import OutcomeUnknown
 
@@ -78,12 +79,12 @@ class Producer:
         self._plain = self._buffer.plain
         self._loop = asyncio.get_running_loop()
         self._create_future = self._loop.create_future
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._writes = BackgroundTasks("timeline flush")
         self._in_flight = dict.fromkeys(_Kind, 0)
         self._is_flush_due = False
         """Whether a check is already scheduled in this turn of the loop."""
         self._has_deadlines = False
-        """Whether a caller has ever had one; most producers have none, and look for none."""
+        """Whether a caller has ever had one. Most producers have none."""
         self._closed = False
         self._set_limits(settings)
 
@@ -362,9 +363,7 @@ class Producer:
 
     def _launch(self, rows: Sequence[StampedRow], kind: _Kind, groups: Iterable[bytes] = ()) -> None:
         self._in_flight[kind] += 1
-        task = self._loop.create_task(self._write(rows, kind, groups, self._within_s(rows)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._writes.start(self._write(rows, kind, groups, self._within_s(rows)))
 
     def _within_s(self, rows: Sequence[StampedRow]) -> float | None:
         """They are sent until the last of their callers has left; None: one has no deadline, so as long as the store
@@ -406,12 +405,10 @@ class Producer:
     async def close(self) -> None:
         """Take nothing more, write pending messages, and wait for those in flight."""
         self._closed, self._takes_alone = True, False
-        while self._tasks or not self._buffer.is_empty:
+        while self._writes or not self._buffer.is_empty:
             self._flush_soon()
-            if self._tasks:
-                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-            else:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await self._writes.wait()
         await self.sender.close()
 
 

@@ -17,9 +17,10 @@ from dataclasses import replace
 from typing import Any
 
 from headgate.engines.context import Host
+from headgate.engines.contract import CatalogueStale
 from headgate.engines.packed_row import PackedRun
 from headgate.engines.summary.marks import Marks
-from headgate.engines.timeline.model.decide_place import generation_at, shard_of_group
+from headgate.engines.timeline.model.decide_place import decide_shard, generation_at
 from headgate.engines.timeline.model.layout import SECOND_US, MessagePlace, RowPlace
 from headgate.engines.timeline.model.row import (
     PendingMessage,
@@ -46,6 +47,8 @@ from headgate.engines.timeline.put.decide_ack import (
 )
 from headgate.engines.timeline.put.part_records import PartRecords
 from headgate.errors import HeadgateError, Unavailable
+from headgate.process.background_tasks import start_task
+from headgate.process.live import Live
 from headgate.store.catalogue.decide_generation import knowledge
 from headgate.store.model.statements import Write
 from headgate.store.store import OutcomeUnknown
@@ -57,16 +60,13 @@ Landed = tuple[Sequence[StampedRow], Sequence[tuple[StampedRow, HeadgateError]]]
 """Rows that are acknowledged, and rows that were given up, each with the reason."""
 
 
-class CatalogueStale(Unavailable):
-    """The catalogue was not read recently enough to know the queue's generations."""
-
-
 class Sender:
     """The sending side of one queue in one process."""
 
     def __init__(self, host: Host, settings: TimelineSettings, *, read_us: int, summary: Host | None = None) -> None:
         self.host = host
-        self.settings = settings
+        self.live = Live(settings)
+        """The settings in force, for everything that reads them at use."""
         self.known = KnownGenerations(settings.generations, knowledge(read_us))
         self.lag = Lag(settings.safety_lag_us, settings.skew_us, read_us)
         self.marks: Marks | None = None
@@ -79,11 +79,16 @@ class Sender:
         self._ready_us = 0
         self._restamps = asyncio.Semaphore(RESTAMPS_MAX)
 
+    @property
+    def settings(self) -> TimelineSettings:
+        """Those in force."""
+        return self.live.now
+
     def settings_changed(self, settings: TimelineSettings, *, read_us: int) -> None:
         """The result of a read of the catalogue, and the start of that read. Called at every read: it keeps knowledge
         current. After a change, no earlier index row counts as written."""
         if settings != self.settings:
-            self.settings = settings
+            self.live.set(settings)
             self.lag.set_terms(settings.safety_lag_us, settings.skew_us)
             self.records.forget_index()
         if read_us >= self.known.promise.sent_us:
@@ -304,9 +309,10 @@ class Sender:
         if len(partitions) == 1 and not indexing and is_one_write(rows):
             return [await self._write(one_write(rows), within_s)] * len(rows)
         shares = share_writes([(row.partition, len(row.cell)) for row in rows])
-        create_task = asyncio.get_running_loop().create_task
-        writing = [create_task(self._write(one_write([rows[at] for at in share]), within_s)) for share in shares]
-        await asyncio.wait([*writing, *indexing], timeout=within_s + 0.001)
+        writes = [one_write([rows[at] for at in share]) for share in shares]
+        writing = [start_task("timeline write", self._write(write, within_s)) for write in writes]
+        under_way: list[asyncio.Future[Any]] = [*writing, *indexing]
+        await asyncio.wait(under_way, timeout=within_s + 0.001)
         index_fails = any(not (task.done() and task.result()) for task in indexing)
         answers: list[HeadgateError | None] = [None] * len(rows)
         for share, task in zip(shares, writing, strict=True):
@@ -346,7 +352,7 @@ class Sender:
         generation = generation_at(self.settings.generations, due_us)
         shards = generation.shards
         if group is not None:
-            shard = shard_of_group(group, shards)
+            shard = decide_shard(group, shards)
         else:
             shard = (self.next_turn() if turn is None else turn) % shards
         return MessagePlace(self.place_row(generation.number, shard, due_us, now_us=now_us, size_bytes=size_bytes), 0)

@@ -19,7 +19,7 @@ from headgate.engines.context import Host
 from headgate.engines.lanes.decide_lease import LaneState
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.packed_row import PackedRun, unpack
-from headgate.engines.timeline.model.decide_place import generation_at, shard_of_group
+from headgate.engines.timeline.model.decide_place import decide_shard, generation_at
 from headgate.engines.timeline.model.decide_repair import (
     CheckTerms,
     Fixed,
@@ -170,7 +170,7 @@ class LateRows:
         if where is Where.NOW:
             group = next(filter(None, late.run.group or ()), None)
             turn = self._sender.next_turn() % generation.shards
-            shard = turn if group is None else shard_of_group(group, generation.shards)
+            shard = turn if group is None else decide_shard(group, generation.shards)
         size = sum(map(len, late.run.payload))
         return self._sender.place_row(generation.number, shard, due_us, now_us=now_us, size_bytes=size)
 
