@@ -20,6 +20,7 @@ from headgate.client.sync.blocking import SyncQueue
 from headgate.engines.contract import NewMessage
 from headgate.errors import HeadgateError
 from headgate.store.clock.clock import ClockNotTrusted
+from headgate.store.model.deadline import Deadline
 from headgate.store.store import OutcomeUnknown
 from tests.kit.worker_queue import FaultyQueue
 
@@ -38,7 +39,9 @@ class Engine(FaultyQueue):
         self.in_flight_max = 0
         self.sizes: list[int] = []
 
-    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
+    async def put_each(
+        self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None
+    ) -> list[str | HeadgateError]:
         self.sizes.append(len(messages))
         self.in_flight += 1
         self.in_flight_max = max(self.in_flight, self.in_flight_max)
@@ -60,7 +63,9 @@ class Engine(FaultyQueue):
 class Forgetful(Engine):
     """Keeps nothing."""
 
-    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
+    async def put_each(
+        self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None
+    ) -> list[str | HeadgateError]:
         await asyncio.sleep(0)
         return ["id"] * len(messages)
 
@@ -305,7 +310,9 @@ def test_a_chunk_with_a_group_is_put_alone() -> None:
 
 def test_a_put_that_is_cancelled_leaves_no_task_behind() -> None:
     class Slow(Engine):
-        async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
+        async def put_each(
+            self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None
+        ) -> list[str | HeadgateError]:
             await asyncio.sleep(3600)
             raise AssertionError
 

@@ -20,6 +20,7 @@ from headgate.client.queue import Queue
 from headgate.client.sync.background import BackgroundLoop
 from headgate.engines.contract import Delivery, NewMessage
 from headgate.errors import HeadgateError, InvalidRequest
+from headgate.store.model.deadline import Deadline
 from headgate.store.store import OutcomeUnknown
 from headgate.telemetry.spans import Spans, spans
 from headgate.telemetry.tracing import current_trace, read_trace, with_trace
@@ -100,7 +101,7 @@ class KeptQueue(FaultyQueue):
         self.put_local: list[NewMessage] = []
         self.refuse_with: HeadgateError | None = None
 
-    async def put(self, messages: Sequence[NewMessage]) -> list[str]:
+    async def put(self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None) -> list[str]:
         if self.refuse_with is not None:
             raise self.refuse_with
         self.put_local += messages

@@ -41,12 +41,13 @@ from headgate.client.put_many import (
     read_chunks,
     results_of,
 )
-from headgate.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue
+from headgate.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue, deadline_of
 from headgate.client.redriving import Filter, RedriveResult
 from headgate.client.sync.background import BackgroundLoop, close_at_end, was_closed
 from headgate.client.sync.blocking_counter import SyncCounter
 from headgate.engines.contract import Attributes, Settled
 from headgate.store.cassandra.settings import ConnectionOptions
+from headgate.store.model.deadline import Deadline
 
 
 class SyncHeadgate:
@@ -124,6 +125,11 @@ class SyncHeadgate:
         return background
 
 
+async def _deadline_of(limit: Span | None) -> Deadline | None:
+    """On the clock of the connection's loop, which another thread cannot read."""
+    return deadline_of(limit)
+
+
 class SyncQueue:
     """One queue, whose calls block."""
 
@@ -146,6 +152,7 @@ class SyncQueue:
         once: str | None = None,
         once_scope: str | None = None,
         attributes: Attributes | None = None,
+        timeout: Span | None = None,
     ) -> str:
         """As `Queue.put`."""
         return self._background.run(
@@ -157,24 +164,26 @@ class SyncQueue:
                 once=once,
                 once_scope=once_scope,
                 attributes=attributes,
+                timeout=timeout,
             )
         )
 
-    def put_many(self, messages: Source) -> list[str]:
+    def put_many(self, messages: Source, *, timeout: Span | None = None) -> list[str]:
         """As `Queue.put_many`. An iterable is read in the calling thread, an async iterable in the connection's."""
         if isinstance(messages, AsyncIterable):
-            return self._background.run(self.queue.put_many(messages))
-        return collect_outcomes_waiting(self._put_chunks(messages))
+            return self._background.run(self.queue.put_many(messages, timeout=timeout))
+        deadline = self._background.run(_deadline_of(timeout))
+        return collect_outcomes_waiting(self._put_chunks(messages, deadline))
 
-    def put_each(self, messages: Iterable[Put | Payload]) -> Iterator[PutResult]:
+    def put_each(self, messages: Iterable[Put | Payload], *, timeout: Span | None = None) -> Iterator[PutResult]:
         """As `Queue.put_each`, of an iterable, which is read in the calling thread."""
-        for chunk, outcomes in self._put_chunks(messages):
+        for chunk, outcomes in self._put_chunks(messages, timeout):
             yield from results_of(chunk, outcomes)
 
-    def _put_chunks(self, messages: Iterable[Put | Payload]) -> Iterator[Piece]:
+    def _put_chunks(self, messages: Iterable[Put | Payload], limit: Deadline | Span | None) -> Iterator[Piece]:
         background = self._background
         chunks = read_chunks(messages, self.queue.now_us)
-        return put_chunks_waiting(chunks, lambda chunk: background.begin(self.queue.put_chunk(chunk)))
+        return put_chunks_waiting(chunks, lambda chunk: background.begin(self.queue.put_chunk(chunk, limit)))
 
     def add_to_batch(
         self,
