@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headgate import settle
     from headgate.applying.call import ApplyOutcome, ApplyReport, ApplyResult, apply, apply_sync
     from headgate.client.catalogue.application_batch import BatchPut
-    from headgate.client.catalogue.directory import (
+    from headgate.client.catalogue.queue_record import (
         QueueDeleted,
         QueueNotFound,
         QueueNotReady,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from headgate.client.connection import Headgate, NotConnected, connect
     from headgate.client.counter import CachedValue, Counter, CounterState, TypesDiffer
     from headgate.client.counters import CounterDeleted, CounterNotFound, CounterNotReady, CounterRecreated
-    from headgate.client.freshness import CatalogueUnreadable
     from headgate.client.message import Message, Received
     from headgate.client.model.outgoing import Put
     from headgate.client.model.payloads import PayloadUnfit, PayloadUnreadable
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     )
     from headgate.client.put_many import PutFailure, PutManyFailed, PutResult
     from headgate.client.queue import ConnectionClosed, Queue, WrongEventLoop, WrongProcess
+    from headgate.client.queues import CatalogueUnreadable
     from headgate.client.redriving import RedriveResult, SkippedMessage, SkipReason
     from headgate.client.sync.background import WouldDeadlock
     from headgate.client.sync.blocking import SyncBatchPut, SyncHeadgate, SyncMessage, SyncQueue, connect_sync
@@ -84,8 +84,8 @@ _NAMES = {
     "headgate.client.connection": "NotConnected Headgate connect",
     "headgate.client.counter": "CachedValue Counter CounterState TypesDiffer",
     "headgate.client.counters": "CounterDeleted CounterRecreated CounterNotReady CounterNotFound",
-    "headgate.client.catalogue.directory": "QueueDeleted QueueRecreated QueueNotReady QueueNotFound",
-    "headgate.client.freshness": "CatalogueUnreadable",
+    "headgate.client.catalogue.queue_record": "QueueDeleted QueueRecreated QueueNotReady QueueNotFound",
+    "headgate.client.queues": "CatalogueUnreadable",
     "headgate.client.message": "Message Received",
     "headgate.client.model.outgoing": "Put",
     "headgate.client.model.payloads": "PayloadUnfit PayloadUnreadable",

@@ -303,6 +303,26 @@ def test_a_counter_that_was_deleted_or_recreated_reports_it_and_can_be_opened_ag
     simulate(scenario)
 
 
+def test_a_counter_that_is_being_deleted_is_not_listed_and_its_entry_is_shown() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(counter_text())
+        program = shop.program("web")
+        await opened(program)
+
+        async def delete() -> None:
+            catalogue = Catalogue(program.store, now_us=program.connection.now_us, owner="cli/test")
+            known = await catalogue.find(Name("Counter", "shop", "page-views"))
+            assert known is not None
+            await catalogue.set_state(known.entry, EntryState.DELETING)
+
+        assert [VIEWS] == await program.process.start(program.connection.counters())
+        await program.process.start(delete())
+        assert [] == await program.process.start(program.connection.counters())
+        assert 1 == len(await program.process.start(program.connection.counter_entries()))
+
+    simulate(scenario)
+
+
 def test_closing_writes_what_waits_and_then_refuses() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(counter_text())

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-
 from headgate.client.freshness import CatalogueUnreadable
+
 from headgate.client.put_many import PutManyFailed
 from headgate.errors import InvalidRequest
 from headgate.store.store import NotSent, OutcomeUnknown

@@ -21,7 +21,7 @@ from headgate.applying.decide_steps import (
     decide_removal,
 )
 from headgate.applying.perform_steps import StepPerformer
-from headgate.client.catalogue.directory import QueueRetained
+from headgate.client.catalogue.queue_record import QueueRetained
 from headgate.client.counter import Counter
 from headgate.client.counters import CounterRetained
 from headgate.client.queue import Queue

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 import headgate
 from dev.servers.cassandra.serving import Serving
 from headgate import HeadgateError, Put, RescheduleOutcome, Settled, settle
-from headgate.client.catalogue.directory import QueueDeleted, QueueNotFound
+from headgate.client.catalogue.queue_record import QueueDeleted, QueueNotFound
 from headgate.engines.contract import MessageState, PassEnd
 from headgate.local.cassandra.connection import read_connection
 from headgate.store.catalogue.catalogue import Catalogue

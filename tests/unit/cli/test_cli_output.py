@@ -27,8 +27,8 @@ from headgate.cli.documents import (
     stats_document,
 )
 from headgate.cli.main import main
-from headgate.client.catalogue.directory import QueueNotFound
 from headgate.client.catalogue.overview import QueueOverview
+from headgate.client.catalogue.queue_record import QueueNotFound
 from headgate.client.counters import CounterNotFound
 from headgate.client.message import Message
 from headgate.client.redriving import RedriveResult, SkippedMessage, SkipReason

@@ -9,6 +9,7 @@ from importlib import import_module
 import pytest
 
 import headgate
+from headgate.engines.contract import DeadLetterDelivery, Delivery
 from headgate.runtime.handler.decide_retry import Reject, decide_retry
 
 PUBLIC_MODULES = ("headgate", "headgate.settle", "headgate.runtime")
@@ -24,10 +25,11 @@ def run_python(program: str) -> str:
 
 def test_reject_is_what_a_handler_raises() -> None:
     assert Reject is headgate.Reject
-    verdict = decide_retry(
-        headgate.RetryPolicy(), headgate.Reject("no address"), attempt=1, jitter=0, reason="no address"
+    delivery = Delivery("m1", b"", {}, None, 1, 0, 0, 1, 0, "r")
+    settle = decide_retry(
+        headgate.RetryPolicy(), headgate.Reject("no address"), delivery, jitter=0, reason="no address"
     )
-    assert "Never" == type(verdict).__name__
+    assert DeadLetterDelivery("r", "no address") == settle
 
 
 @pytest.mark.parametrize("name", sorted(FOR_HANDLERS))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from dev.mutants import read_mutants
 from tests.kit import attacks_table
-from tests.kit.generated_tables import PAGE, in_page, tables
+from tests.kit.generated_tables import in_page, tables
 
 PROTOCOLS = ("catalogue", "lanes", "store", "timeline")
 
@@ -22,10 +23,10 @@ def test_a_missing_test_and_an_unknown_number_are_found() -> None:
     assert "Z1: no such attack" in attacks_table.faults({"Z1": ["tests/x.py::test_attack_Z1_y"]})
 
 
-@pytest.mark.parametrize("name", ["attacks", "breakages"])
-def test_a_table_of_the_page_is_what_it_is_made_from(name: str) -> None:
-    expected = tables()[name]
-    result = in_page(PAGE.read_text(encoding="utf-8"), name)
+@pytest.mark.parametrize(("page", "name"), [(page, name) for page, of_page in tables().items() for name in of_page])
+def test_a_table_of_a_page_is_what_it_is_made_from(page: Path, name: str) -> None:
+    expected = tables()[page][name]
+    result = in_page(page.read_text(encoding="utf-8"), name)
     assert expected == result, "generate it again: .venv/bin/python -m tests.kit.generated_tables --write"
 
 

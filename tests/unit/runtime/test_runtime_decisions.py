@@ -10,19 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.engines.contract import Ack, DeadLetterDelivery, Delivery, NackDelivery, Settle
 from headgate.errors import InvalidRequest
 from headgate.process.pacing import TokenBucket
 from headgate.runtime.handler.decide_response import Response, decide_response, retry_after_s
 from headgate.runtime.handler.decide_retry import (
-    DONE,
     REJECT,
-    Again,
     Backoff,
-    Never,
     Reject,
     Retry,
     RetryPolicy,
-    Verdict,
     bounded_reason,
     decide_retry,
     delay_after,
@@ -56,29 +53,34 @@ def test_a_backoff_that_cannot_be_is_refused(wrong: tuple[float, float, float]) 
         Backoff(*wrong)
 
 
-def judged(error: BaseException, attempt: int = 1) -> Verdict:
+def delivered(attempt: int) -> Delivery:
+    """That delivery of a message."""
+    return Delivery("m1", b"", {}, None, attempt, 0, 0, 1, 0, "r")
+
+
+def judged(error: BaseException, attempt: int = 1) -> Settle:
     """With everything drawn at its bound."""
     policy = RetryPolicy(
         Backoff(1, 2, 100), {LookupError: Backoff(50, 1, 50), KeyError: REJECT, ConnectionError: Backoff(0, 1, 0)}
     )
-    return decide_retry(policy, error, attempt=attempt, jitter=1.0, reason="why")
+    return decide_retry(policy, error, delivered(attempt), jitter=1.0, reason="why")
 
 
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (ValueError(), Again(4 * SECOND, "why")),
-        (IndexError(), Again(50 * SECOND, "why")),
-        (KeyError(), Never("why", 4 * SECOND)),
-        (BrokenPipeError(), Again(0, "why")),
-        (Retry(after=3), Again(3 * SECOND, "why")),
-        (Retry(after=timedelta(minutes=2)), Again(120 * SECOND, "why")),
-        (Retry(), Again(4 * SECOND, "why")),
-        (Reject("no"), Never("why", 4 * SECOND)),
-        (SystemExit(3), Again(4 * SECOND, "why")),
+        (ValueError(), NackDelivery("r", 4 * SECOND, "why")),
+        (IndexError(), NackDelivery("r", 50 * SECOND, "why")),
+        (KeyError(), DeadLetterDelivery("r", "why", 4 * SECOND)),
+        (BrokenPipeError(), NackDelivery("r", 0, "why")),
+        (Retry(after=3), NackDelivery("r", 3 * SECOND, "why")),
+        (Retry(after=timedelta(minutes=2)), NackDelivery("r", 120 * SECOND, "why")),
+        (Retry(), NackDelivery("r", 4 * SECOND, "why")),
+        (Reject("no"), DeadLetterDelivery("r", "why", 4 * SECOND)),
+        (SystemExit(3), NackDelivery("r", 4 * SECOND, "why")),
     ],
 )
-def test_the_most_specific_entry_of_the_table_counts(error: BaseException, verdict: Verdict) -> None:
+def test_the_most_specific_entry_of_the_table_counts(error: BaseException, verdict: Settle) -> None:
     assert verdict == judged(error, attempt=3)
 
 
@@ -104,16 +106,16 @@ def test_of_a_long_traceback_the_end_is_kept() -> None:
 # ---- answers over HTTP
 
 
-def answered(status: int, **more: str) -> Verdict:
+def answered(status: int, **more: str) -> Settle:
     """With everything drawn at its bound, at half past noon on a day in 2026."""
     response = Response(status, **more)
     now_s = 1_794_918_600.0  # Tue, 17 Nov 2026 12:30:00 GMT
-    return decide_response(response, attempt=2, jitter=1.0, now_s=now_s, backoff=Backoff(1, 2, 100))
+    return decide_response(response, delivered(2), jitter=1.0, now_s=now_s, backoff=Backoff(1, 2, 100))
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 def test_2xx_is_done_whatever_the_headers_state(status: int) -> None:
-    assert DONE == answered(status, reject="no", retry_after="7")
+    assert Ack("r") == answered(status, reject="no", retry_after="7")
 
 
 @pytest.mark.parametrize(
@@ -137,11 +139,11 @@ def test_429_and_503_state_when_and_anything_else_is_a_failure(
     status: int, retry_after: str | None, delay_s: float
 ) -> None:
     verdict = answered(status, **({"retry_after": retry_after} if retry_after is not None else {}))
-    assert Again(round(delay_s * SECOND), f"the handler answered {status}") == verdict
+    assert NackDelivery("r", round(delay_s * SECOND), f"the handler answered {status}") == verdict
 
 
 def test_a_handler_may_reject() -> None:
-    assert Never("rejected: gone\nbody", 2 * SECOND) == answered(410, reject="gone", body="body")
+    assert DeadLetterDelivery("r", "rejected: gone\nbody", 2 * SECOND) == answered(410, reject="gone", body="body")
 
 
 @given(st.text(max_size=40))

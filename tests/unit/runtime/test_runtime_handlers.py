@@ -13,11 +13,10 @@ from pydantic import BaseModel
 
 from headgate.client.message import Message, Received
 from headgate.client.sync.blocking import SyncMessage
-from headgate.engines.contract import Delivery
+from headgate.engines.contract import Delivery, NackDelivery
 from headgate.errors import InvalidRequest
 from headgate.runtime import Context, RetryPolicy, handler
 from headgate.runtime.handler.attempt import Attempt
-from headgate.runtime.handler.decide_retry import Again
 from headgate.runtime.handler.handlers import Handler, HandlerUnusable, load_handler, understand
 from headgate.runtime.handler.payloads import PayloadInvalid
 from headgate.runtime.handler.runner import PythonPerformer
@@ -216,7 +215,7 @@ def test_the_traceback_of_a_failure_begins_with_the_handler(function: Callable[.
             await performer.close()
 
     verdict = asyncio.run(perform())
-    assert isinstance(verdict, Again)
+    assert isinstance(verdict, NackDelivery)
     lines = verdict.reason.splitlines()
     assert ("ValueError: no such person", "Traceback (most recent call last):") == (lines[0], lines[1])
     assert f"in {function.__name__}" in lines[2]

@@ -22,40 +22,36 @@ from types import TracebackType
 from typing import Any, Unpack
 
 from headgate.client.catalogue.application_batch import Batches
-from headgate.client.catalogue.directory import Directory, QueueRecord
 from headgate.client.catalogue.generations import CatalogueGenerations
 from headgate.client.catalogue.loop_affinity import Home
 from headgate.client.catalogue.overview import Overview, QueueOverview
 from headgate.client.catalogue.process_context import ProcessContext, open_process_context, process_name
 from headgate.client.counter import Counter
 from headgate.client.counters import Counters
-from headgate.client.freshness import Freshness
 from headgate.client.model.times import Span, span_us
 from headgate.client.model.values import QueueSummary, build_summary
 from headgate.client.queue import (
-    PATIENCE_S,
     ConnectionClosed,
     Queue,
     WrongEventLoop,
     require_process,
 )
-from headgate.engines.context import Opening
+from headgate.client.queues import RETRY_EVERY_S, Queues
 from headgate.engines.contract import Stats
-from headgate.engines.registry import engine_record
-from headgate.errors import OperationRefused
-from headgate.process.live import Live
+from headgate.errors import HeadgateError, OperationRefused
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.cassandra.settings import (
     ConnectionOptions,
     read_session_settings,
     read_settings,
 )
-from headgate.store.catalogue.entry import Entry, Name
+from headgate.store.catalogue.entry import Entry
 
 log = logging.getLogger("headgate.client")
 
 NAMESPACE = "default"
 SKEW_S = 0.5
+REFRESH_EVERY_S = 15.0
 
 
 class NotConnected(OperationRefused):
@@ -67,8 +63,7 @@ class _Open:
     """The parts of an open connection."""
 
     process_context: ProcessContext
-    directory: Directory
-    freshness: Freshness
+    queues: Queues
     overview: Overview
     counters: Counters
     home: Home
@@ -86,7 +81,6 @@ class Headgate:
         self._namespace = namespace
         self._pid = os.getpid()
         self._now: _Open | None = None
-        self._queues: dict[Name, Queue] = {}
         self._opening = asyncio.Lock()
         self._closed = False
 
@@ -103,14 +97,12 @@ class Headgate:
         return self
 
     def _begin(self, process_context: ProcessContext) -> _Open:
-        directory = Directory(process_context, namespace=self._namespace)
-        freshness = Freshness(process_context, directory, self._queues.values())
-        loop = asyncio.get_running_loop()
-        keeper = SupervisedLoop("catalogue", freshness.run, log=log)
+        queues = Queues(process_context, self, namespace=self._namespace)
+        counters = Counters(process_context, self, namespace=self._namespace)
+        keeper = SupervisedLoop("catalogue", self._keep_current, log=log)
         keeper.start()
-        overview = Overview(process_context, directory.ids, self._read_stats)
-        counters = Counters(process_context, namespace=self._namespace, require_usable=self.require_usable)
-        return _Open(process_context, directory, freshness, overview, counters, Home(loop), keeper)
+        overview = Overview(process_context, queues.ids, self._read_stats)
+        return _Open(process_context, queues, overview, counters, Home(asyncio.get_running_loop()), keeper)
 
     async def close(self) -> None:
         """Write pending messages, release lanes, disconnect. `async with` does it."""
@@ -120,9 +112,8 @@ class Headgate:
         require_process(self._pid)
         self._closed = True
         await self._now.keeper.stop()
-        await self._now.freshness.stop()
         try:
-            await asyncio.gather(self._now.counters.close(), *(each.close() for each in self._queues.values()))
+            await asyncio.gather(self._now.counters.close(), self._now.queues.close())
         finally:
             await self._now.process_context.close()
 
@@ -170,25 +161,12 @@ class Headgate:
     async def queue(self, name: str) -> Queue:
         """The queue of that name (`namespace/name`); the same object each time, until it was deleted."""
         self.require_usable()
-        known = self._known()
-        wanted = known.directory.name_of(name)
-        async with self._opening:
-            standing = self._queues.get(wanted)
-            if standing is not None and standing.ended is None:
-                return standing
-            await known.process_context.clock.until_trusted(PATIENCE_S)  # it may not be ready shortly after the start
-            record = await known.directory.find(wanted)
-            dead = await known.freshness.find_dead_letters(record)
-            self.require_usable()
-            if standing is not None:
-                await standing.close()
-            self._queues[wanted] = opened = self._opened(record, dead)
-            return opened
+        return await self._known().queues.open(name)
 
     async def queues(self, namespace: str | None = None) -> list[str]:
         """The names of all queues, or of those in one namespace; without deleted ones."""
         self.require_usable()
-        return await self._known().directory.names(namespace)
+        return await self._known().queues.names(namespace)
 
     # ---- counters
 
@@ -201,7 +179,7 @@ class Headgate:
         return await self._known().counters.open(name, memory_bytes=memory_bytes)
 
     async def counters(self, namespace: str | None = None) -> list[str]:
-        """The names of all counters, or of those in one namespace."""
+        """The names of all counters, or of those in one namespace; without deleted ones."""
         self.require_usable()
         return await self._known().counters.names(namespace)
 
@@ -231,22 +209,19 @@ class Headgate:
         were applied before are in force in this process when this returns. Raises the first failure.
         """
         self.require_usable()
-        known = self._known()
-        failures = [*await known.freshness.refresh_all(), *await known.counters.refresh_all()]
+        failures = await self._refresh_all()
         if failures:
             raise failures[0]
 
-    def _opened(self, record: QueueRecord, dead: QueueRecord | None) -> Queue:
-        process_context = self._known().process_context
-        bound = Live(record.settings.skew_us)
-        process_context.clock.serve(bound.now)
-        opening = Opening(
-            record.known_to(process_context, bound),
-            None if dead is None else dead.known_to(process_context, bound),
-            catalogue=process_context.host_of(process_context.keyspace, bound),
-        )
-        engine = engine_record(record.entry, engines=process_context.engines).open(opening)
-        return Queue(record, engine, self, bound)
+    async def _refresh_all(self) -> list[HeadgateError]:
+        known = self._known()
+        of_queues, of_counters = await asyncio.gather(known.queues.refresh_all(), known.counters.refresh_all())
+        return [*of_queues, *of_counters]
+
+    async def _keep_current(self) -> None:
+        while True:
+            failures = await self._refresh_all()
+            await asyncio.sleep(RETRY_EVERY_S if failures else REFRESH_EVERY_S)
 
     def generations_of(self, queue: Queue) -> CatalogueGenerations:
         """Repair's updates to the catalogue."""
@@ -255,7 +230,7 @@ class Headgate:
 
     async def freshen(self, queue: Queue, within_s: float) -> None:
         """Return when the clock and the knowledge of the queue are current; else raise the reason."""
-        await self._known().freshness.freshen(queue, within_s)
+        await self._known().queues.freshen(queue, within_s)
 
     def _known(self) -> _Open:
         if self._now is None:

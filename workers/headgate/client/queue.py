@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from headgate.client.catalogue.application_batch import WITHIN_S, Batches, BatchPut
-from headgate.client.catalogue.directory import QueueRecord
+from headgate.client.catalogue.queue_record import QueueRecord
 from headgate.client.message import Message
 from headgate.client.model.outgoing import Put, build_message, build_plain_message, message_of
 from headgate.client.model.payloads import Payload

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headgate.client.catalogue.directory import QueueDeleted, QueueNotFound
+from headgate.client.catalogue.queue_record import QueueDeleted, QueueNotFound
 from headgate.client.message import Message, Received
 from headgate.client.model.outgoing import Put
 from headgate.engines.contract import Ack, MessageState, NackDelivery, Settle

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +19,8 @@ from headgate.errors import Bug, OperationRefused
 T = TypeVar("T")
 
 ENDING_WITHIN_S = 20.0
+PAGE = 500
+"""The number of elements that one call fetches from an async iterator."""
 
 
 class WouldDeadlock(OperationRefused):
@@ -56,6 +58,19 @@ class BackgroundLoop:
             raise
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
+    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """The result of a function that has to run on the loop."""
+
+        async def called() -> T:
+            return function(*arguments)
+
+        return self.run(called())
+
+    def iterate(self, iterator: AsyncIterator[T]) -> Iterator[T]:
+        """What an async iterator yields, fetched in pages."""
+        while page := self.run(_next_page(iterator)):
+            yield from page
+
     def stop(self) -> None:
         """End the loop and its thread."""
         if os.getpid() != self._pid or self._loop.is_closed():
@@ -78,6 +93,15 @@ class BackgroundLoop:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
+
+
+async def _next_page(iterator: AsyncIterator[T]) -> list[T]:
+    page: list[T] = []
+    async for each in iterator:
+        page.append(each)
+        if len(page) == PAGE:
+            break
+    return page
 
 
 class Closer(Protocol):

@@ -6,13 +6,13 @@ loop.
         q.put({"to": "you"})
 
 It decides nothing: every call is one of `Headgate` or `Queue`, run on a loop in the background. Any thread may call,
-and concurrent puts share a write.
+and concurrent puts share a write. Most calls are generated from those (dev/sync_sdk.py); the rest is written by hand.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Unpack
@@ -96,27 +96,35 @@ class SyncHeadgate:
     ) -> None:
         self.close()
 
+    # ---- generated from `Headgate` by `python -m dev.sync_sdk`
+
     def queue(self, name: str) -> SyncQueue:
-        """The queue of that name (`namespace/name`)."""
-        background = self._running()
-        return SyncQueue(background.run(self.connection.queue(name)), self)
+        """The queue of that name (`namespace/name`); the same object each time, until it was deleted."""
+        return SyncQueue(self._running().run(self.connection.queue(name)), self)
 
     def queues(self, namespace: str | None = None) -> list[str]:
-        """As `Headgate.queues`."""
+        """The names of all queues, or of those in one namespace; without deleted ones."""
         return self._running().run(self.connection.queues(namespace))
 
     def counter(self, name: str, *, memory_bytes: int | None = None) -> SyncCounter:
-        """As `Headgate.counter`."""
-        background = self._running()
-        return SyncCounter(background.run(self.connection.counter(name, memory_bytes=memory_bytes)), self._running)
+        """The counter of that name (`namespace/name`); the same object each time, until it was deleted.
+
+        `memory_bytes` is the maximum memory of its states in this process. Default: 64 MiB. Beyond that, keys without
+        recent updates are evicted, and read back when they are updated."""
+        return SyncCounter(
+            self._running().run(self.connection.counter(name, memory_bytes=memory_bytes)), self._running
+        )
 
     def counters(self, namespace: str | None = None) -> list[str]:
-        """The names of all counters, or of those in one namespace."""
+        """The names of all counters, or of those in one namespace; without deleted ones."""
         return self._running().run(self.connection.counters(namespace))
 
     def overview(self, namespace: str | None = None) -> list[QueueSummary]:
-        """As `Headgate.overview`."""
+        """The figures of all queues, or of those in one namespace: from the summary, in a few small reads.
+        `Queue.stats()` is exact, and costs more."""
         return self._running().run(self.connection.overview(namespace))
+
+    # ---- end of what is generated from `Headgate`
 
     def _running(self) -> BackgroundLoop:
         background = self._background
@@ -142,32 +150,6 @@ class SyncQueue:
         """`namespace/name`."""
         return self.queue.name
 
-    def put(
-        self,
-        payload: Payload,
-        *,
-        delay: Span | None = None,
-        deliver_at: datetime | None = None,
-        group: str | None = None,
-        once: str | None = None,
-        once_scope: str | None = None,
-        attributes: Attributes | None = None,
-        timeout: Span | None = None,
-    ) -> str:
-        """As `Queue.put`."""
-        return self._background.run(
-            self.queue.put(
-                payload,
-                delay=delay,
-                deliver_at=deliver_at,
-                group=group,
-                once=once,
-                once_scope=once_scope,
-                attributes=attributes,
-                timeout=timeout,
-            )
-        )
-
     def put_many(self, messages: Source, *, timeout: Span | None = None) -> list[str]:
         """As `Queue.put_many`. An iterable is read in the calling thread, an async iterable in the connection's."""
         if isinstance(messages, AsyncIterable):
@@ -185,6 +167,46 @@ class SyncQueue:
         chunks = read_chunks(messages, self.queue.now_us)
         return put_chunks_waiting(chunks, lambda chunk: background.begin(self.queue.put_chunk(chunk, limit)))
 
+    def __iter__(self) -> Iterator[SyncMessage]:
+        """Messages one by one, forever."""
+        while True:
+            yield from self.receive(1, wait=ITERATION_WAIT_S)
+
+    # ---- generated from `Queue` by `python -m dev.sync_sdk`
+
+    def put(
+        self,
+        payload: Payload,
+        *,
+        delay: Span | None = None,
+        deliver_at: datetime | None = None,
+        group: str | None = None,
+        once: str | None = None,
+        once_scope: str | None = None,
+        attributes: Attributes | None = None,
+        timeout: Span | None = None,
+    ) -> str:
+        """Put one message, and return its id: durable on a quorum of the home data centre by then.
+
+        Bytes are unchanged. A string, a model, a dataclass, or any other value that pydantic writes as JSON is
+        encoded, and `content-type` names the form. Messages of one group come one after the other. The same `once`
+        key creates one message within onceWindow.
+
+        After `timeout` it raises NotSent if the message was not sent, and then it will not be; else OutcomeUnknown.
+        Any other error means that the message is not stored."""
+        return self._background.run(
+            self.queue.put(
+                payload,
+                delay=delay,
+                deliver_at=deliver_at,
+                group=group,
+                once=once,
+                once_scope=once_scope,
+                attributes=attributes,
+                timeout=timeout,
+            )
+        )
+
     def add_to_batch(
         self,
         batch: Any,
@@ -197,69 +219,79 @@ class SyncQueue:
         within: Span = WITHIN_S,
         tables: Iterable[str] = (),
     ) -> SyncBatchPut:
-        """As `Queue.add_to_batch`."""
-        put = self._background.run(
-            self.queue.add_to_batch(
-                batch,
-                message,
-                delay=delay,
-                deliver_at=deliver_at,
-                group=group,
-                attributes=attributes,
-                within=within,
-                tables=tables,
-            )
+        """Add a message to a LOGGED batch of the application (a BatchStatement of the driver), which the application
+        sends: its write and the message happen together or not at all, as with a transactional outbox. The message
+        cannot have a once key. `within` is the time until the batch is answered. `tables` names tables
+        (`shop.orders`) that the batch does not show. Call `check()` of the result right before you send the batch: it
+        raises if the batch must not be sent."""
+        return SyncBatchPut(
+            self._background.run(
+                self.queue.add_to_batch(
+                    batch,
+                    message,
+                    delay=delay,
+                    deliver_at=deliver_at,
+                    group=group,
+                    attributes=attributes,
+                    within=within,
+                    tables=tables,
+                )
+            ),
+            self._connection,
         )
-        return SyncBatchPut(put, self._connection)
+
+    def cancel(self, message_id: str) -> bool:
+        """Whether the message will never be delivered. False: it is too late, the message may have been delivered.
+
+        A message can be cancelled until about a second before it is due (the queue's safety lag and the bound on
+        clocks), so one that was put without a delay cannot. A second cancel of one message returns True again."""
+        return self._background.run(self.queue.cancel(message_id))
+
+    def reschedule(
+        self, message_id: str, *, delay: Span | None = None, deliver_at: datetime | None = None
+    ) -> RescheduleResult:
+        """Deliver the message at another time: the outcome, and the id that the message has from now on."""
+        return self._background.run(self.queue.reschedule(message_id, delay=delay, deliver_at=deliver_at))
 
     def receive(
         self, limit: int = LIMIT, *, wait: Span = WAIT_S, visibility: Span | None = None
     ) -> list[SyncMessage]:
-        """As `Queue.receive`."""
-        messages = self._background.run(self.queue.receive(limit, wait=wait, visibility=visibility))
-        return [SyncMessage(each, self._connection) for each in messages]
-
-    def __iter__(self) -> Iterator[SyncMessage]:
-        """Messages one by one, forever."""
-        while True:
-            yield from self.receive(1, wait=ITERATION_WAIT_S)
+        """Up to `limit` messages, waiting at most `wait` for the first. From the first call on this process shares
+        the queue's lanes; closing the connection gives them back."""
+        return [
+            SyncMessage(each, self._connection)
+            for each in self._background.run(self.queue.receive(limit, wait=wait, visibility=visibility))
+        ]
 
     def settle(self, commands: Sequence[SettleCommand]) -> list[Settled]:
-        """As `Queue.settle`."""
+        """Settle by receipts with the commands of `headgate.settle`: each by itself, durable when the call returns.
+        The outcomes are in the order of the commands."""
         return self._background.run(self.queue.settle(commands))
 
     def ack(self, messages: Iterable[SyncMessage]) -> list[Settled]:
         """These are done; how each ended, in order."""
         return self._background.run(self.queue.ack([each.message for each in messages]))
 
-    def cancel(self, message_id: str) -> bool:
-        """As `Queue.cancel`."""
-        return self._background.run(self.queue.cancel(message_id))
-
-    def reschedule(
-        self, message_id: str, *, delay: Span | None = None, deliver_at: datetime | None = None
-    ) -> RescheduleResult:
-        """As `Queue.reschedule`."""
-        return self._background.run(self.queue.reschedule(message_id, delay=delay, deliver_at=deliver_at))
-
     def peek(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[PeekedMessage]:
-        """As `Queue.peek`."""
+        """Live messages in the order in which they are due, also delayed ones, without receiving them. The first is
+        the oldest that is not settled, or the first that is due at `since` or later."""
         return self._background.run(self.queue.peek(limit, since=since))
 
     def stats(self) -> QueueStats:
-        """As `Queue.stats`."""
+        """The number of messages that are ready, in flight and delayed, and the state of each lane."""
         return self._background.run(self.queue.stats())
 
     def where(self, message_id: str) -> MessageStatus:
-        """As `Queue.where`."""
+        """The state of a message, and the places where it is stored."""
         return self._background.run(self.queue.where(message_id))
 
     def repair(self, *, within: Span = REPAIR_S) -> RepairReport:
-        """As `Queue.repair`."""
+        """One pass of repair: it rewrites late writes, and completes and leaves generations. Repeating it is
+        harmless. While another process repairs the queue, the call returns at once with that outcome."""
         return self._background.run(self.queue.repair(within=within))
 
     def purge(self, *, before: datetime | None = None) -> datetime:
-        """As `Queue.purge`."""
+        """Settle all messages that were put before a given time, or before now; returns that time."""
         return self._background.run(self.queue.purge(before=before))
 
     def redrive(
@@ -269,9 +301,16 @@ class SyncQueue:
         matching: Filter | None = None,
         to: str | None = None,
         limit: int | None = None,
+        on_moved: Callable[[int], None] | None = None,
     ) -> RedriveResult:
-        """As `Queue.redrive`."""
-        return self._background.run(self.queue.redrive(ids=ids, matching=matching, to=to, limit=limit))
+        """Move the messages of this dead-letter queue back into their source queues, each once: all that is in it
+        now, these ids, those that `matching` accepts, or up to `limit`. `to` names another target; `on_moved` is
+        called with the number of messages of each step."""
+        return self._background.run(
+            self.queue.redrive(ids=ids, matching=matching, to=to, limit=limit, on_moved=on_moved)
+        )
+
+    # ---- end of what is generated from `Queue`
 
     @property
     def _background(self) -> BackgroundLoop:
@@ -292,11 +331,7 @@ class SyncBatchPut:
 
     def check(self) -> None:
         """As `BatchPut.check`."""
-
-        async def check() -> None:
-            self._put.check()
-
-        self._connection._running().run(check())
+        self._connection._running().call(self._put.check)
 
 
 class SyncMessage(Received):
@@ -313,8 +348,11 @@ class SyncMessage(Received):
         self.message = message
         self._connection = connection
 
+    # ---- generated from `Message` by `python -m dev.sync_sdk`
+
     def ack(self) -> None:
-        """It is done."""
+        """Acknowledge it. StaleReceipt if another delivery was recorded since, Unknown if the outcome cannot be
+        determined."""
         self._connection._running().run(self.message.ack())
 
     def nack(self, delay: Span = 0, *, reason: str = "") -> None:
@@ -328,6 +366,8 @@ class SyncMessage(Received):
     def extend(self, visibility: Span) -> None:
         """It takes longer: keep it hidden this long from now."""
         self._connection._running().run(self.message.extend(visibility))
+
+    # ---- end of what is generated from `Message`
 
     def __enter__(self) -> SyncMessage:
         return self

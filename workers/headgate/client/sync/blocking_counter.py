@@ -3,7 +3,7 @@ write."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -13,8 +13,6 @@ from headgate.client.model.values import CollectReport
 from headgate.client.sync.background import BackgroundLoop
 from headgate.counters.counter import STALENESS_S_MAX
 from headgate.counters.types.contract import Json
-
-SCANNED_AT_ONCE = 500
 
 
 class SyncCounter:
@@ -29,70 +27,69 @@ class SyncCounter:
         """`namespace/name`."""
         return self.counter.name
 
+    # ---- generated from `Counter` by `python -m dev.sync_sdk`
+
+    def flush(self) -> None:
+        """Return when all that was added before is written, or known not to be."""
+        self._running().run(self.counter.flush())
+
     def add(self, key: str, *arguments: Json, token: str | None = None) -> None:
-        """As `Counter.add`."""
+        """Add to a key what its type takes; counted on a quorum of the home data centre when it returns.
+
+        `Unknown` means that it may have been counted. With a token (`token()`) the update is retried for a while and
+        counted once. You can repeat it too, with the same token, from any process, within `tokenWindow`."""
         self._running().run(self.counter.add(key, *arguments, token=token))
 
     def remove(self, key: str, *elements: Json, token: str | None = None) -> None:
-        """As `Counter.remove`."""
+        """Of a set: remove elements."""
         self._running().run(self.counter.remove(key, *elements, token=token))
 
     def set(self, key: str, value: Json, *, token: str | None = None) -> None:
-        """As `Counter.set`."""
+        """Of a register: overwrite the current value."""
         self._running().run(self.counter.set(key, value, token=token))
 
     def update(self, verb: str, key: str, *arguments: Json, token: str | None = None) -> None:
-        """As `Counter.update`."""
+        """Any update, by a verb of the type."""
         self._running().run(self.counter.update(verb, key, *arguments, token=token))
 
     def token(self, name: str | None = None) -> str:
-        """As `Counter.token`."""
-
-        async def made() -> str:
-            return self.counter.token(name)
-
-        return self._running().run(made())
+        """A token for an update that was never sent before. Keep it, and pass it on with the update: the same token
+        counts once. With a name of your own, keep the whole token all the same: it also holds the time."""
+        return self._running().call(self.counter.token, name)
 
     def value(
         self, key: str, *, since: datetime | None = None, until: datetime | None = None, **question: Any
     ) -> Any:
-        """As `Counter.value`."""
+        """The value of a key: it includes all updates acknowledged before the call. A key without updates has the
+        neutral value.
+
+        With `since` or `until`: the updates of that time, by whole windows of the counter's finest grain (from the
+        one that contains `since` up to the last one before `until`). `question` depends on the type: ranks=(0.5,
+        0.99) for quantiles, limit=20 for topk."""
         return self._running().run(self.counter.value(key, since=since, until=until, **question))
 
     def cached(self, key: str, *, staleness: Span = STALENESS_S_MAX, **question: Any) -> CachedValue:
-        """As `Counter.cached`."""
+        """The value with its age, as this process read it within this time. Default and maximum: one second."""
         return self._running().run(self.counter.cached(key, staleness=staleness, **question))
 
     def values(self, keys: Iterable[str], **question: Any) -> dict[str, Any]:
-        """As `Counter.values`."""
+        """The values of many keys."""
         return self._running().run(self.counter.values(keys, **question))
 
     def state(self, key: str, *, since: datetime | None = None, until: datetime | None = None) -> CounterState:
-        """As `Counter.state`."""
+        """The state of the key, to combine with others: audiences by `&`, `|` and `-`, all types by `|`."""
         return self._running().run(self.counter.state(key, since=since, until=until))
 
     def scan(self) -> Iterator[tuple[str, CounterState]]:
-        """As `Counter.scan`."""
-        scanning = self.counter.scan()
-        while some := self._running().run(_next_of(scanning)):
-            yield from some
+        """Every key and its state, one page in memory at a time; not a consistent snapshot."""
+        return self._running().iterate(self.counter.scan())
 
     def collect(self) -> CollectReport:
-        """As `Counter.collect`."""
+        """One pass of the collector over all keys, or the rest of the pass that is running. Repeating it is harmless,
+        also in several processes. A key for which not all replicas answer is skipped and counted."""
         return self._running().run(self.counter.collect())
 
-    def flush(self) -> None:
-        """As `Counter.flush`."""
-        self._running().run(self.counter.flush())
+    # ---- end of what is generated from `Counter`
 
     def __repr__(self) -> str:
         return f"SyncCounter({self.name})"
-
-
-async def _next_of(scanning: AsyncIterator[tuple[str, CounterState]]) -> list[tuple[str, CounterState]]:
-    page: list[tuple[str, CounterState]] = []
-    async for each in scanning:
-        page.append(each)
-        if len(page) == SCANNED_AT_ONCE:
-            break
-    return page

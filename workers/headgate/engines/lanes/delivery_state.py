@@ -1,14 +1,14 @@
-"""The books of one lane: which messages are ready, in flight, held or settled, and up to where everything is settled.
+"""The state of one lane during one tenure: the states of its messages, and the queues, timers and facts of each.
 
-A pure state machine. Rows, deliveries and settles go in with their times; deliveries, facts to make durable and
-copies to write come out. It does no I/O, knows no engine and no table; `lanes/dispatcher.py` is the loop around it,
-docs/internals/protocols/dispatcher.md the prose. Keep the states in both in step.
+Rows, deliveries and settles go in with their times; deliveries, facts to make durable and copies to write come out.
+It does no I/O and knows no engine and no table; `lanes/dispatcher.py` is the loop around it. The states, and the
+events that change them, are in `message_life.py`; docs/internals/protocols/dispatcher.md explains the rest.
 
 Invariants:
-- each message of a row that was added is in exactly one state: unread, ready, in flight, held, moving, settled;
-- at most one delivery of a message is open, and only that one settles it;
-- of a group at most one message is in flight or held, and those before it in the lane are settled;
-- the position is below the lowest message whose settling is not durable.
+- each message of a row that was added is in exactly one state of `LifeState`;
+- a ready message is in one queue, a held one has one timer, an open delivery has one entry in `handed_out`;
+- of a group at most one message is not blocked, and those before it in the lane are settled;
+- the position is below the lowest message that is not settled.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count as counter
 from typing import Any
 
+from headgate.engines.lanes import message_life as life
+from headgate.engines.lanes.message_life import LifeState, Step, advance, advance_each, advance_run
 from headgate.engines.lanes.read_budget import ReadBudget
 from headgate.engines.lanes.rows import DeliveryTerms, HandOut, LaneRow, Move, Why
-from headgate.engines.lanes.settle_log_format import Moved, RowFacts, Tried, bits_of, ranges_of
+from headgate.engines.lanes.settle_log_format import Moved, RowFacts, Tried, ranges_of
+from headgate.errors import Bug
 from headgate.process.live import Live
 
 NEVER_US = 2**63 - 1
@@ -32,24 +35,41 @@ CHARGES_BORNE = 2
 
 NOTHING_KNOWN = RowFacts()
 
+_READY, _, _HELD, _RESERVED, _IN_FLIGHT, _MOVING, _ACCEPTED, _, _ = map(int, LifeState)
 
-@dataclass(slots=True, eq=False)
+
 class _State:
-    row: LaneRow
-    durable: int
-    accepted: int = 0
-    hidden: dict[int, int] = field(default_factory=dict)
-    handed_out: dict[int, _HandedOut] = field(default_factory=dict)
-    tried: dict[int, int] = field(default_factory=dict)
-    moving: dict[int, _Moving] = field(default_factory=dict)
-    suspect: bool = False
-    counted: bool = False
-    freed_bytes: int = 0
-    """Of the row's bytes, those that its settled messages held."""
+    """A row, and the states of its messages. Not a dataclass, since one is created for each row."""
 
-    @property
-    def full(self) -> int:
-        return bits_of(0, self.row.count)
+    __slots__ = (
+        "counted",
+        "freed_bytes",
+        "full",
+        "handed_out",
+        "hidden",
+        "moving",
+        "row",
+        "settled",
+        "states",
+        "suspect",
+        "tried",
+    )
+
+    def __init__(self, row: LaneRow, *, suspect: bool) -> None:
+        self.row = row
+        self.states = bytearray(row.count)
+        """A `LifeState` for each message; only `advance` and its like change it."""
+        self.settled = 0
+        """Bits of the settled ones."""
+        self.full = (1 << row.count) - 1
+        self.hidden: dict[int, int] = {}
+        self.handed_out: dict[int, _HandedOut] = {}
+        self.tried: dict[int, int] = {}
+        self.moving: dict[int, _Moving] = {}
+        self.suspect = suspect
+        self.counted = False
+        self.freed_bytes = 0
+        """Of the row's bytes, those that its settled messages held."""
 
     def attempts_before(self, index: int) -> int:
         base = self.row.attempts[index] if self.row.attempts is not None else 0
@@ -107,43 +127,43 @@ class DeliveryState:
         self._groups: dict[bytes, deque[tuple[_State, int]]] = {}
         self._pending_facts: dict[_State, RowFacts] = {}
         self._moves: list[tuple[_State, int]] = []
+        self._is_recording = False
         self._horizon: Any = None
         self.in_flight = 0
         self.suspects_in_flight = 0
         self.alone_in_flight = 0
-        self.held = 0
         self.unsettled = 0
         self.holes = 0
         self.bytes_held = 0
-        self.redelivered = 0
 
     # ---- rows
 
     def add(self, row: LaneRow, known: RowFacts | None = None, *, suspect: bool = False, now_us: int) -> None:
         """Add the next row of the lane, with the facts of earlier tenures' records."""
         facts = known or NOTHING_KNOWN
-        state = _State(row, 0, suspect=suspect)
+        state = _State(row, suspect=suspect)
         self._rows.append(state)
         self._by_key[row.key] = state
         self._horizon = row.order
         self._hold(row.size_bytes)
         self.unsettled += row.count
-        self._settle_durably(state, (facts.settled | row.settled) & state.full)
+        if settled := facts.settled | row.settled:
+            self._strike(state, settled)
         for index, moved in facts.moved.items():
-            if not state.durable >> index & 1:
-                self._resume_move(state, index, moved, now_us)
+            if not state.settled >> index & 1 and index not in row.moved:
+                self._begin_move(state, index, _Moving(moved.attempt, Why.RETRY, now_us, "", moved.place))
         for index, place in row.moved.items():
-            if not state.durable >> index & 1:
-                self._finish_move(state, index, place, now_us)
+            if not state.settled >> index & 1:
+                self._begin_move(state, index, _Moving(state.attempts_before(index), Why.MOVED, now_us, "", place))
         for index, tried in facts.tried.items():
             state.tried[index] = max(tried.attempt, state.attempts_before(index))
             state.hidden[index] = tried.hidden_until_us
         if not suspect and not facts.tried and row.groups is None and not state.moving:
-            if state.durable != state.full:
+            if state.settled != state.full:
                 self._unread.append((state, 0))
             return
-        for index in range(row.count):
-            if not (state.durable >> index & 1) and index not in state.moving:
+        for index, standing in enumerate(state.states):
+            if standing == _READY:
                 self._line_up(state, index)
 
     def reached(self, order: Any) -> None:
@@ -152,13 +172,20 @@ class DeliveryState:
         if self._groups_open_at is not None and order >= self._groups_open_at:
             self._open_groups()
 
-    def _settle_durably(self, state: _State, fresh: int) -> None:
+    def _strike(self, state: _State, settled: int) -> int:
+        """These need no delivery any more; which of them are new."""
+        fresh = settled & ~state.settled & state.full
+        if fresh:
+            for start, end in ranges_of(fresh):
+                advance_run(state.states, start, end, life.STRIKE)
+            self._settle(state, fresh)
+        return fresh
+
+    def _settle(self, state: _State, fresh: int) -> None:
         """These are settled for good. Their content is dropped and does not count towards the read-ahead any more, or
         one slow message would stop its lane. The row itself is a fact that the record carries until the position has
         passed it."""
-        if not fresh:
-            return
-        state.durable |= fresh
+        state.settled |= fresh
         self.unsettled -= fresh.bit_count()
         freed = state.row.release(fresh)
         state.freed_bytes += freed
@@ -176,16 +203,12 @@ class DeliveryState:
         self._hold(-self.bytes_held)
         self._budget = ReadBudget()
 
-    def _resume_move(self, state: _State, index: int, moved: Moved, now_us: int) -> None:
-        """An earlier owner fixed a place for a copy; it is finished before anything else."""
-        state.moving[index] = _Moving(moved.attempt, Why.RETRY, now_us, "", moved.place)
+    def _begin_move(self, state: _State, index: int, moving: _Moving) -> None:
+        """A copy that is finished before anything else: an earlier owner fixed its place, or its row shows where it
+        was moved to, and then it is never delivered from this lane, whatever the records state."""
+        advance(state.states, index, life.MOVE)
+        state.moving[index] = moving
         self._moves.append((state, index))
-
-    def _finish_move(self, state: _State, index: int, place: bytes, now_us: int) -> None:
-        """Its row shows where it was moved to: it is never delivered from this lane, whatever the records state."""
-        if index not in state.moving:
-            self._moves.append((state, index))
-        state.moving[index] = _Moving(state.attempts_before(index), Why.MOVED, now_us, "", place)
 
     def _line_up(self, state: _State, index: int) -> None:
         """Put a message behind its group, or where it can be given out."""
@@ -194,6 +217,7 @@ class DeliveryState:
             line = self._groups.setdefault(group, deque())
             line.append((state, index))
             if len(line) > 1 or self.groups_held:
+                advance(state.states, index, life.BLOCK)
                 return
         self._offer(state, index)
 
@@ -230,11 +254,8 @@ class DeliveryState:
         when it was due already, takes the place of its original."""
         self.groups_held, self._groups_open_at = False, None
         self._groups = {group: deque(sorted(line, key=_turn)) for group, line in self._groups.items()}
-        for line in self._groups.values():
-            self._offer(*line[0])
-
-    def _time(self, at_us: int, state: _State, index: int, attempt: int) -> None:
-        self._time_all(at_us, state, (index,), attempt)
+        for group, line in list(self._groups.items()):
+            self._unblock(group, line)
 
     def _time_all(self, at_us: int, state: _State, indexes: Sequence[int], attempt: int) -> None:
         heapq.heappush(self._timers, (at_us, next(self._ticket), state.row.key, indexes, attempt))
@@ -283,55 +304,52 @@ class DeliveryState:
         return self.holes > self._terms.now.holes_max
 
     def _may_give(self, state: _State, index: int, now_us: int) -> bool:
-        """Whether this one can be delivered now. A hidden one goes to the timers, a lent one is kept back."""
-        if (state.durable | state.accepted) >> index & 1:
-            self._free_group(state, index)
+        """Whether this one can be delivered now. A hidden one goes to the timers, a reserved one is kept back."""
+        if state.states[index] != _READY:
+            return False  # struck while it waited
+        if self._reserved and self._is_reserved(state):
+            self._keep_back(state, index)
             return False
-        if index in state.moving or index in state.handed_out:
-            return False
-        if self._is_reserved(state):
-            self._kept_back.append((state, index))
-            return False
-        hidden_us = state.hidden.get(index, 0)
-        if hidden_us > now_us:
-            self.held += 1
-            self._time(hidden_us, state, index, 0)
+        if state.hidden and (hidden_us := state.hidden.get(index, 0)) > now_us:
+            advance(state.states, index, life.HOLD)
+            self._time_all(hidden_us, state, (index,), 0)
             return False
         return True
+
+    def _keep_back(self, state: _State, index: int) -> None:
+        advance(state.states, index, life.RESERVE)
+        self._kept_back.append((state, index))
 
     def _give_unread(self, limit: int, until_us: int, now_us: int, reach: Any, given: list[HandOut]) -> None:
         while self._unread and len(given) < limit:
             state, index = self._unread[0]
             if state.row.order > reach:
                 return
-            if self._is_reserved(state):
+            if self._reserved and self._is_reserved(state):
                 self._unread.popleft()
-                self._kept_back += [(state, each) for each in range(index, state.row.count)]
+                for each in range(index, state.row.count):
+                    if state.states[each] == _READY:
+                        self._keep_back(state, each)
                 continue
-            self._give_from_row(limit, until_us, now_us, given)
-
-    def _give_from_row(self, limit: int, until_us: int, now_us: int, given: list[HandOut]) -> None:
-        state, index = self._unread.popleft()
-        closed = state.durable | state.accepted
-        fresh = not state.tried and state.row.attempts is None and not state.suspect
-        if fresh and not closed >> index and self._terms.now.max_receives >= 1:
-            end = min(state.row.count, index + limit - len(given))
-            self._give_run(state, range(index, end), until_us, now_us, given)
-            if end < state.row.count:
-                self._unread.appendleft((state, end))
-            return
-        while index < state.row.count and len(given) < limit:
-            if not closed >> index & 1:
-                self._give(state, index, until_us, now_us, given)
-            index += 1
-        if index < state.row.count:
-            self._unread.appendleft((state, index))
+            self._unread.popleft()
+            count = state.row.count
+            if state.row.attempts is None and not state.settled >> index and self._terms.now.max_receives >= 1:
+                end = min(count, index + limit - len(given))
+                self._give_run(state, range(index, end), until_us, now_us, given)
+                index = end
+            while index < count and len(given) < limit:
+                if state.states[index] == _READY:
+                    self._give(state, index, until_us, now_us, given)
+                index += 1
+            if index < count:
+                self._unread.appendleft((state, index))
 
     def _give_run(
         self, state: _State, indexes: Sequence[int], until_us: int, now_us: int, given: list[HandOut]
     ) -> None:
         """Messages of a row without earlier deliveries: the usual case, with one timer and one fact for all of
         them."""
+        advance_run(state.states, indexes[0], indexes[-1] + 1, life.HAND_OUT)
         state.handed_out.update(dict.fromkeys(indexes, _HandedOut(1, until_us)))
         self.in_flight += len(indexes)
         self._time_all(until_us, state, indexes, 1)
@@ -347,15 +365,15 @@ class DeliveryState:
             self._move(state, index, attempt - 1, Why.DEAD, now_us, "received too often")
             return
         alone = state.suspect and self._goes_alone(attempt)
+        advance(state.states, index, life.HAND_OUT)
         state.handed_out[index] = _HandedOut(attempt, until_us, alone)
         self.in_flight += 1
         self.suspects_in_flight += state.suspect
         self.alone_in_flight += alone
-        self._time(until_us, state, index, attempt)
+        self._time_all(until_us, state, (index,), attempt)
         needs_record = attempt > 1 or state.suspect or until_us - now_us > self._terms.now.remembered_us
         if needs_record:
             self._record_attempt(state, index, attempt, until_us)
-            self.redelivered += attempt > 1
         given.append(HandOut(state.row, index, attempt, until_us, state.suspect, needs_record))
 
     def tick(self, now_us: int) -> None:
@@ -363,8 +381,6 @@ class DeliveryState:
         while self._timers and self._timers[0][0] <= now_us:
             at_us, _, key, indexes, attempt = heapq.heappop(self._timers)
             state = self._by_key.get(key)
-            if not attempt:
-                self.held -= len(indexes)
             if state is not None:
                 for index in indexes:
                     self._time_is_up(state, index, attempt, at_us, now_us)
@@ -372,7 +388,9 @@ class DeliveryState:
     def _time_is_up(self, state: _State, index: int, attempt: int, at_us: int, now_us: int) -> None:
         hand_out = state.handed_out.get(index)
         if not attempt:
-            self._offer(state, index)
+            if state.states[index] == _HELD:
+                advance(state.states, index, life.TIME)
+                self._offer(state, index)
         elif hand_out is not None and hand_out.attempt == attempt and hand_out.until_us == at_us:
             self._end_hand_out(state, index)
             self._fail(state, index, attempt, 0, "not settled within its visibility", now_us)
@@ -399,7 +417,7 @@ class DeliveryState:
         if state is None:
             return False
         self._end_hand_out(state, index)
-        self._accept(state, index)
+        self._accept(state, index, life.ACK)
         return True
 
     def nack(
@@ -414,9 +432,9 @@ class DeliveryState:
         charged: bool = True,
     ) -> bool:
         """It failed, or was not tried and is returned without charge. False if the receipt is stale."""
-        if not self.holds(key, index, attempt):
+        state = self._holder(key, index, attempt)
+        if state is None:
             return False
-        state = self._by_key[key]
         self._end_hand_out(state, index)
         if charged:
             self._fail(state, index, attempt, delay_us, reason, now_us)
@@ -426,9 +444,9 @@ class DeliveryState:
 
     def reject(self, key: bytes, index: int, attempt: int, *, delay_us: int, reason: str, now_us: int) -> bool:
         """It can never succeed: a dead letter at once, or a failure without a dead-letter queue."""
-        if not self.holds(key, index, attempt):
+        state = self._holder(key, index, attempt)
+        if state is None:
             return False
-        state = self._by_key[key]
         self._end_hand_out(state, index)
         if self._terms.now.dead_letters:
             state.tried[index] = attempt
@@ -439,11 +457,12 @@ class DeliveryState:
 
     def extend(self, key: bytes, index: int, attempt: int, *, until_us: int, now_us: int) -> bool:
         """It takes longer. False if the receipt is stale."""
-        if not self.holds(key, index, attempt):
+        state = self._holder(key, index, attempt)
+        if state is None:
             return False
-        state = self._by_key[key]
+        advance(state.states, index, life.EXTEND)
         state.handed_out[index] = _HandedOut(attempt, until_us, state.handed_out[index].alone)
-        self._time(until_us, state, index, attempt)
+        self._time_all(until_us, state, (index,), attempt)
         if until_us - now_us > self._terms.now.remembered_us:
             self._record_attempt(state, index, attempt, until_us)
         return True
@@ -451,8 +470,9 @@ class DeliveryState:
     def _end_hand_out(self, state: _State, index: int) -> None:
         hand_out = state.handed_out.pop(index)
         self.in_flight -= 1
-        self.suspects_in_flight -= state.suspect
-        self.alone_in_flight -= hand_out.alone
+        if state.suspect:
+            self.suspects_in_flight -= 1
+            self.alone_in_flight -= hand_out.alone
 
     def _fail(self, state: _State, index: int, attempt: int, delay_us: int, reason: str, now_us: int) -> None:
         if attempt >= self._terms.now.max_receives:
@@ -468,26 +488,39 @@ class DeliveryState:
         if not group and delay_us > self._terms.now.hold_us_max:
             self._move(state, index, attempt, Why.RETRY, now_us + delay_us, reason)
         else:
+            advance(state.states, index, life.RETURN)
             state.hidden[index] = now_us + delay_us
             self._record_attempt(state, index, attempt, now_us + delay_us)
             self._offer(state, index)
 
-    def _accept(self, state: _State, index: int) -> None:
-        state.accepted |= 1 << index
-        self._facts_of(state).settled |= 1 << index
-        self._free_group(state, index)
+    def _accept(self, state: _State, index: int, step: Step) -> None:
+        advance(state.states, index, step)
+        facts = self._pending_facts.get(state) or self._facts_of(state)
+        facts.settled |= 1 << index
+        if state.row.groups is not None:
+            self._free_group(state, index)
 
     def _free_group(self, state: _State, index: int) -> None:
         """The next of its group may go."""
         group = state.row.groups[index] if state.row.groups is not None else b""
         line = self._groups.get(group) if group else None
-        if not line or line[0] != (state, index):
-            return
-        line.popleft()
-        if not line:
-            del self._groups[group]
-        elif not self.groups_held:
-            self._offer(*line[0])
+        if line and line[0] == (state, index):
+            line.popleft()
+            if not self.groups_held:
+                self._unblock(group, line)
+            elif not line:
+                del self._groups[group]
+
+    def _unblock(self, group: bytes, line: deque[tuple[_State, int]]) -> None:
+        """The first of a group that is not settled may go."""
+        while line:
+            state, index = line[0]
+            if state.states[index] < _ACCEPTED:
+                advance(state.states, index, life.UNBLOCK)
+                self._offer(state, index)
+                return
+            line.popleft()
+        del self._groups[group]
 
     def _record_attempt(self, state: _State, index: int, attempt: int, until_us: int) -> None:
         self._facts_of(state).tried[index] = Tried(self.epoch, 0, attempt, until_us)
@@ -502,9 +535,8 @@ class DeliveryState:
 
     def _move(self, state: _State, index: int, attempt: int, why: Why, due_us: int, reason: str) -> None:
         """The next owner, which may come before a place is fixed, has to know everything that is answered now."""
-        state.moving[index] = _Moving(attempt, why, due_us, reason)
         self._record_attempt(state, index, attempt, due_us)
-        self._moves.append((state, index))
+        self._begin_move(state, index, _Moving(attempt, why, due_us, reason))
 
     def take_moves(self) -> list[Move]:
         """The copies to write, each once; `move_failed` returns one that fails."""
@@ -535,7 +567,7 @@ class DeliveryState:
         state = self._moving_in(row, index)
         if state is not None:
             del state.moving[index]
-            self._accept(state, index)
+            self._accept(state, index, life.COPY)
 
     def is_moving(self, row: LaneRow, index: int) -> bool:
         """Whether a copy of that message is still wanted: it may have been purged meanwhile."""
@@ -550,8 +582,9 @@ class DeliveryState:
         """The engine knows now that these need no delivery (a purge): their open deliveries are void, and copies
         under way no longer matter."""
         state = self._by_key[row.key]
-        fresh = settled & ~state.durable & state.full
-        self._settle_durably(state, fresh)
+        self._void(state, self._strike(state, settled))
+
+    def _void(self, state: _State, fresh: int) -> None:
         for index in [index for index in state.handed_out if fresh >> index & 1]:
             self._end_hand_out(state, index)
         for index in [index for index in state.moving if fresh >> index & 1]:
@@ -568,12 +601,21 @@ class DeliveryState:
 
     def take_pending_facts(self) -> PendingFacts:
         """The facts to be written next. They count when `durable` is called with them."""
+        if self._is_recording:
+            raise Bug("The facts of a lane are taken while a write of earlier ones is open")
         pending_facts, self._pending_facts = self._pending_facts, {}
+        for state, facts in pending_facts.items():
+            if facts.settled:
+                self._is_recording = True
+                advance_each(state.states, life.WRITE)
         return PendingFacts(pending_facts)
 
     def give_back(self, pending_facts: PendingFacts) -> None:
         """The write failed: the facts have to be written again, with all later ones."""
+        self._is_recording = False
         for state, facts in pending_facts.facts.items():
+            if facts.settled:
+                advance_each(state.states, life.FAIL_WRITE)
             later = self._pending_facts.get(state)
             if later is not None:
                 facts.overrule(later)
@@ -581,21 +623,19 @@ class DeliveryState:
 
     def durable(self, pending_facts: PendingFacts) -> None:
         """These facts are in the store."""
+        self._is_recording = False
         for state, facts in pending_facts.facts.items():
-            fresh = facts.settled & ~state.durable
-            state.accepted &= ~fresh
-            self._settle_durably(state, fresh)
+            fresh = facts.settled & ~state.settled
+            if fresh:
+                advance_each(state.states, life.RECORD)
+                self._settle(state, fresh)
 
     # ---- the position
 
     def advance(self) -> list[LaneRow]:
         """Take off the rows at the lowest end that are settled for good, in order."""
         done = []
-        while (
-            self._rows
-            and self._rows[0].durable == self._rows[0].full
-            and not self._is_before_reservation_end(self._rows[0])
-        ):
+        while self.has_settled_rows():
             state = self._rows.popleft()
             del self._by_key[state.row.key]
             self._hold(state.freed_bytes - state.row.size_bytes)
@@ -605,11 +645,10 @@ class DeliveryState:
 
     def has_settled_rows(self) -> bool:
         """Whether `advance` would take something off."""
-        return (
-            bool(self._rows)
-            and self._rows[0].durable == self._rows[0].full
-            and not self._is_before_reservation_end(self._rows[0])
-        )
+        first = self._rows[0] if self._rows else None
+        if first is None or first.settled != first.full:
+            return False
+        return not (self._reserved and self._is_before_reservation_end(first))
 
     @property
     def lowest_unsettled(self) -> LaneRow | None:
@@ -628,7 +667,7 @@ class DeliveryState:
     def order_after(self, messages: int) -> Any | None:
         """The order of the row that ends the first `count` unsettled messages; None if there are fewer."""
         for state in self._rows:
-            messages -= state.row.count - state.durable.bit_count()
+            messages -= state.row.count - state.settled.bit_count()
             if messages <= 0:
                 return state.row.order
         return None
@@ -645,15 +684,11 @@ class DeliveryState:
 
     def waits_for_consumers(self) -> bool:
         """Whether a message is left that has to be handed out, is, or was."""
-        return any(
-            not (state.durable | state.accepted) >> index & 1 and index not in state.moving
-            for state in self._rows
-            for index in range(state.row.count)
-        )
+        return any(each < _MOVING for state in self._rows for each in state.states)
 
     def has_open_suspects(self) -> bool:
         """Whether one of them is not settled yet, wherever it is."""
-        return any(state.suspect and state.durable != state.full for state in self._rows)
+        return any(state.suspect and state.settled != state.full for state in self._rows)
 
     def has_suspects(self) -> bool:
         """Whether messages wait that may have killed their process."""
@@ -668,15 +703,14 @@ class DeliveryState:
             return None
         hidden = dict(state.hidden) | {index: hand_out.until_us for index, hand_out in state.handed_out.items()}
         tried = dict(state.tried) | {index: hand_out.attempt for index, hand_out in state.handed_out.items()}
-        return RowStand(state.durable | state.accepted, tried, hidden, frozenset(state.moving))
+        over = sum(1 << index for index, each in enumerate(state.states) if each >= _ACCEPTED)
+        return RowStand(over, tried, hidden, frozenset(state.moving))
 
     def hidden_at(self, now_us: int) -> int:
         """The number of messages that are not in flight, and not ready before a later time or while they move."""
         return sum(
             sum(
-                until_us > now_us
-                and index not in state.handed_out
-                and not (state.durable | state.accepted) >> index & 1
+                until_us > now_us and state.states[index] < _ACCEPTED and state.states[index] != _IN_FLIGHT
                 for index, until_us in state.hidden.items()
             )
             for state in self._rows
@@ -713,13 +747,11 @@ class DeliveryState:
             if state is None:
                 unread[key] = facts
             else:
-                fresh = facts.settled & ~state.durable & ~state.accepted & state.full
-                self._settle_durably(state, fresh)
+                self._void(state, self._strike(state, facts.settled))
         kept_back, self._kept_back = self._kept_back, []
         for state, index in kept_back:
-            if state.durable >> index & 1:
-                self._free_group(state, index)
-            else:
+            if state.states[index] == _RESERVED:
+                advance(state.states, index, life.TAKE_BACK)
                 self._offer(state, index)
         return unread
 
@@ -729,7 +761,7 @@ class DeliveryState:
         return bool(self._reserved)
 
     def _is_reserved(self, state: _State) -> bool:
-        return bool(self._reserved) and any(_lies_in(state, span) for span in self._reserved)
+        return any(_lies_in(state, span) for span in self._reserved)
 
     def _is_before_reservation_end(self, state: _State) -> bool:
         return any(not state.row.order < first for first, _ in self._reserved)

@@ -22,6 +22,8 @@ from headgate.engines.contract import (
 from headgate.engines.memory.server import MemoryServer
 from headgate.engines.memory.settings import SECOND_US, MemorySettings
 from headgate.errors import HeadgateError, OperationRefused
+from headgate.store.model.deadline import Deadline
+from headgate.store.store import NotSent
 
 
 class MemoryQueue(Engine):
@@ -81,24 +83,34 @@ class MemoryQueue(Engine):
 
     # ---- putting
 
-    async def put(self, messages: Sequence[NewMessage]) -> list[str]:
+    async def put(self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None) -> list[str]:
         """All of them, or none."""
         self._require_open()
         await asyncio.sleep(0)
+        if deadline is not None and deadline.is_over(asyncio.get_running_loop().time()):
+            raise self._not_sent()
         with self._server.step() as now_us:
             for message in messages:
                 self._lane.check(message, now_us)
             return self._lane.put(messages, now_us)
 
-    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
+    async def put_each(
+        self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None
+    ) -> list[str | HeadgateError]:
         """Each for itself."""
         self._require_open()
         await asyncio.sleep(0)
+        if deadline is not None and deadline.is_over(asyncio.get_running_loop().time()):
+            return [self._not_sent() for _ in messages]
         with self._server.step() as now_us:
             refusals = [self._refusal(message, now_us) for message in messages]
             fit = [message for message, refusal in zip(messages, refusals, strict=True) if refusal is None]
             ids = iter(self._lane.put(fit, now_us))
             return [next(ids) if refusal is None else refusal for refusal in refusals]
+
+    def _not_sent(self) -> NotSent:
+        remedy = "put it again, or allow more time"
+        return NotSent("The time limit ended before the message was sent", remedy=remedy, queue=self.settings.name)
 
     def _refusal(self, message: NewMessage, now_us: int) -> HeadgateError | None:
         try:

@@ -11,17 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
+from headgate.engines.contract import Ack, DeadLetterDelivery, Delivery, NackDelivery, Settle
 from headgate.expiry import SECOND_US
-from headgate.runtime.handler.decide_retry import (
-    DELAY_S_MAX,
-    DONE,
-    Again,
-    Backoff,
-    Never,
-    Verdict,
-    bounded_reason,
-    delay_after,
-)
+from headgate.runtime.handler.decide_retry import DELAY_S_MAX, Backoff, bounded_reason, delay_after
 
 BUSY = (429, 503)
 REJECT_HEADER = "Headgate-Reject"
@@ -37,19 +29,22 @@ class Response:
     body: str = ""
 
 
-def decide_response(response: Response, *, attempt: int, jitter: float, now_s: float, backoff: Backoff) -> Verdict:
-    """The verdict on the message. `now_s` is the time of day, in seconds since 1970."""
+def decide_response(
+    response: Response, delivery: Delivery, *, jitter: float, now_s: float, backoff: Backoff
+) -> Settle:
+    """How the message is settled. `now_s` is the time of day, in seconds since 1970."""
     if 200 <= response.status < 300:
-        return DONE
-    delay_us = delay_after(backoff, attempt, jitter)
+        return Ack(delivery.receipt)
+    delay_us = delay_after(backoff, delivery.attempt, jitter)
     if response.reject is not None:
-        return Never(bounded_reason(f"rejected: {response.reject}", response.body), delay_us)
+        reason = bounded_reason(f"rejected: {response.reject}", response.body)
+        return DeadLetterDelivery(delivery.receipt, reason, delay_us)
     reason = bounded_reason(f"the handler answered {response.status}", response.body)
     if response.status in BUSY:
         after_s = retry_after_s(response.retry_after, now_s)
         if after_s is not None:
-            return Again(round(after_s * SECOND_US), reason)
-    return Again(delay_us, reason)
+            return NackDelivery(delivery.receipt, round(after_s * SECOND_US), reason)
+    return NackDelivery(delivery.receipt, delay_us, reason)
 
 
 def retry_after_s(header: str | None, now_s: float) -> float | None:

@@ -1,4 +1,4 @@
-"""The verdict on a message whose handler failed: retry after which delay, or never. Pure.
+"""How a message is settled whose handler failed: delivered again after which delay, or never. Pure.
 
 A handler decides by the exception it raises. `Retry(after=...)` and `Reject(...)` are obeyed. Any other exception
 follows the policy of its handler: a table by type, the most specific first, and otherwise exponential backoff. Delays
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from headgate.engines.contract import DeadLetterDelivery, Delivery, NackDelivery
 from headgate.errors import InvalidRequest
 from headgate.expiry import SECOND_US
 
@@ -76,42 +77,19 @@ class RetryPolicy:
         return self.backoff
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The handler did its work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Again:
-    """To be delivered again; not `charged`: it was not tried."""
-
-    delay_us: int
-    reason: str
-    charged: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Never:
-    """To the dead-letter queue at once; without one, retry after the delay."""
-
-    reason: str
-    delay_us: int
-
-
-Verdict = Done | Again | Never
-DONE = Done()
-
-
-def decide_retry(policy: RetryPolicy, error: BaseException, *, attempt: int, jitter: float, reason: str) -> Verdict:
-    """The verdict on a handler's failure. `jitter` is from 0 to 1, the text goes into the dead letter."""
+def decide_retry(
+    policy: RetryPolicy, error: BaseException, delivery: Delivery, *, jitter: float, reason: str
+) -> NackDelivery | DeadLetterDelivery:
+    """How a delivery is settled whose handler failed. `jitter` is from 0 to 1, the text goes into the dead letter."""
+    delay_us = delay_after(policy.backoff, delivery.attempt, jitter)
     if isinstance(error, Reject):
-        return Never(reason, delay_after(policy.backoff, attempt, jitter))
+        return DeadLetterDelivery(delivery.receipt, reason, delay_us)
     if isinstance(error, Retry) and error.after_s is not None:
-        return Again(round(error.after_s * SECOND_US), reason)
+        return NackDelivery(delivery.receipt, round(error.after_s * SECOND_US), reason)
     entry = policy.of(type(error))
     if isinstance(entry, Rejected):
-        return Never(reason, delay_after(policy.backoff, attempt, jitter))
-    return Again(delay_after(entry, attempt, jitter), reason)
+        return DeadLetterDelivery(delivery.receipt, reason, delay_us)
+    return NackDelivery(delivery.receipt, delay_after(entry, delivery.attempt, jitter), reason)
 
 
 def delay_after(backoff: Backoff, attempt: int, jitter: float) -> int:

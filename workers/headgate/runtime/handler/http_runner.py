@@ -19,11 +19,11 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 
-from headgate.engines.contract import Attributes
+from headgate.engines.contract import Attributes, NackDelivery, Settle
 from headgate.errors import InvalidRequest
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.decide_response import REJECT_HEADER, Response, decide_response
-from headgate.runtime.handler.decide_retry import Again, Backoff, Verdict, bounded_reason, delay_after
+from headgate.runtime.handler.decide_retry import Backoff, bounded_reason, delay_after
 from headgate.runtime.handler.payloads import CONTENT_TYPE
 from headgate.telemetry.tracing import TRACEPARENT, TRACESTATE, current_trace
 
@@ -78,11 +78,11 @@ class HttpPerformer:
         """Close the connections."""
         await self._session.close()
 
-    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Verdict]:
+    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
         """One after the other."""
         return [await self.perform(attempt) for attempt in attempts]
 
-    async def perform(self, attempt: Attempt) -> Verdict:
+    async def perform(self, attempt: Attempt) -> Settle:
         """Post one message."""
         tries = 0
         while True:
@@ -94,7 +94,7 @@ class HttpPerformer:
                     log.warning("the handler cannot be reached", extra={"url": self._url, "error": str(error)})
                 attempt.deadline_s = math.inf  # it has not started
                 if await self._is_draining_within(max(0.05, NOT_CONNECTED.bound_s(tries) * self._rng.random())):
-                    return Again(0, "", charged=False)
+                    return NackDelivery(attempt.delivery.receipt, charged=False)
                 attempt.deadline_s = asyncio.get_running_loop().time() + CONNECT_WITHIN_S + self._timeout_s
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 return self._failed(attempt, error)
@@ -106,7 +106,7 @@ class HttpPerformer:
             return False
         return True
 
-    async def _post(self, attempt: Attempt) -> Verdict:
+    async def _post(self, attempt: Attempt) -> Settle:
         headers = headers_of(attempt, self._queue)
         # Not more than once: a request that was sent may have been processed, and a retry by aiohttp would not be
         # counted.
@@ -122,19 +122,19 @@ class HttpPerformer:
             )
         return decide_response(
             response,
-            attempt=attempt.delivery.attempt,
+            attempt.delivery,
             jitter=self._rng.random(),
             now_s=time.time(),
             backoff=self._backoff,
         )
 
-    def _failed(self, attempt: Attempt, error: Exception) -> Again:
+    def _failed(self, attempt: Attempt, error: Exception) -> NackDelivery:
         if isinstance(error, TimeoutError):
             detail = f"the handler did not answer within {self._timeout_s:g} s"
         else:
             detail = f"no answer from the handler: {type(error).__name__}"
         delay_us = delay_after(self._backoff, attempt.delivery.attempt, self._rng.random())
-        return Again(delay_us, bounded_reason(detail, str(error)))
+        return NackDelivery(attempt.delivery.receipt, delay_us, bounded_reason(detail, str(error)))
 
 
 def headers_of(attempt: Attempt, queue: str) -> dict[str, str]:

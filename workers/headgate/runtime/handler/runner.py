@@ -1,9 +1,9 @@
-"""Runs a Python handler: async ones on the event loop, others in threads. Its exceptions become verdicts.
+"""Runs a Python handler: async ones on the event loop, others in threads. The result is how its message is settled.
 
 A handler is done when every awaitable that it returned is done. An async function behind an ordinary decorator seems
 to be a sync one, runs in a thread, and returns its coroutine. The awaited part runs on the event loop.
 
-It knows neither receipts nor settles. A thread cannot be stopped: its handler reads `Context.lost`. From the time
+A thread cannot be stopped: its handler reads `Context.lost`. From the time
 when a handler waits on the loop, its flights can be stopped (`Attempt.can_stop`).
 """
 
@@ -17,10 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any, Protocol
 
+from headgate.engines.contract import Ack, DeadLetterDelivery, Settle
 from headgate.process.background_tasks import start_task
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.context import Context
-from headgate.runtime.handler.decide_retry import DONE, Never, Verdict, decide_retry
+from headgate.runtime.handler.decide_retry import decide_retry
 from headgate.runtime.handler.failures import format_failure
 from headgate.runtime.handler.handlers import Handler
 from headgate.runtime.handler.payloads import PayloadInvalid
@@ -37,12 +38,12 @@ class HandlerRunner(Protocol):
     wants_context: bool
     """Whether it reads the fields of its `Context`."""
 
-    async def perform(self, attempt: Attempt) -> Verdict:
+    async def perform(self, attempt: Attempt) -> Settle:
         """Handle one. It raises nothing but its cancellation."""
         ...
 
-    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Verdict]:
-        """Handle these; a verdict for each."""
+    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+        """Handle these; how each is settled."""
         ...
 
     def drain(self) -> None:
@@ -65,7 +66,7 @@ class PythonPerformer:
         self._rng = rng
         self._pool = None if handler.is_async else ThreadPoolExecutor(threads, thread_name_prefix="headgate-handler")
 
-    async def perform(self, attempt: Attempt) -> Verdict:
+    async def perform(self, attempt: Attempt) -> Settle:
         """Handle one."""
         handler = self._handler
         try:
@@ -78,11 +79,11 @@ class PythonPerformer:
                 await self._call([payload], [attempt])
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             return self._judge(error, attempt)
-        return DONE
+        return Ack(attempt.delivery.receipt)
 
-    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Verdict]:
+    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
         """Handle these."""
-        verdicts: list[Verdict] = [DONE] * len(attempts)
+        settles: list[Settle] = [Ack(attempt.delivery.receipt) for attempt in attempts]
         payloads: list[Any] = []
         places: list[int] = []
         for place, attempt in enumerate(attempts):
@@ -90,14 +91,14 @@ class PythonPerformer:
                 payloads.append(self._handler.decode(attempt.delivery))
                 places.append(place)
             except PayloadInvalid as invalid:
-                verdicts[place] = self._judge(invalid, attempt)
+                settles[place] = self._judge(invalid, attempt)
         if not places:
-            return verdicts
+            return settles
         failed = await self._failures(payloads, [attempts[place] for place in places])
         for place, failure in zip(places, failed, strict=True):
             if failure is not None:
-                verdicts[place] = self._judge(failure, attempts[place])
-        return verdicts
+                settles[place] = self._judge(failure, attempts[place])
+        return settles
 
     async def _failures(self, payloads: Sequence[Any], attempts: Sequence[Attempt]) -> Sequence[BaseException | None]:
         """Call the handler of a batch; the failure of each message, if any. An error refers to the frame that caught
@@ -136,16 +137,16 @@ class PythonPerformer:
         except StopIteration as error:
             raise RuntimeError("the handler raised StopIteration") from error
 
-    def _judge(self, error: BaseException, handler_attempt: Attempt) -> Verdict:
-        """A failure as a verdict; the cancellation of the task itself is passed on."""
+    def _judge(self, error: BaseException, attempt: Attempt) -> Settle:
+        """How a failure settles its message; the cancellation of the task itself is passed on."""
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise error
-        attempt = handler_attempt.delivery.attempt
         if isinstance(error, PayloadInvalid) and not self._handler.retry_invalid:
-            return Never(str(error), 0)
+            return DeadLetterDelivery(attempt.delivery.receipt, str(error))
         detail = str(error) if isinstance(error, PayloadInvalid) else format_failure(error)
-        return decide_retry(self._handler.retries, error, attempt=attempt, jitter=self._rng.random(), reason=detail)
+        jitter = self._rng.random()
+        return decide_retry(self._handler.retries, error, attempt.delivery, jitter=jitter, reason=detail)
 
 
 class HandlerExited(Exception):

@@ -19,9 +19,9 @@ import threading
 from random import Random
 from typing import Any
 
+from headgate.engines.contract import Settle
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.context import Context
-from headgate.runtime.handler.decide_retry import Verdict
 from headgate.runtime.handler.handlers import load_handler
 from headgate.runtime.handler.runner import PythonPerformer
 from headgate.runtime.isolation.frames import HEAD, Begun, Extension, Granted, Work, from_frame, to_frame
@@ -76,7 +76,7 @@ class _ControlOfChild:
         return self._channel.deadline_s
 
 
-async def _handle(performer: PythonPerformer, work: Work, channel: Channel) -> Verdict:
+async def _handle(performer: PythonPerformer, work: Work, channel: Channel) -> Settle:
     channel.deadline_s = work.deadline_s
     trace = read_trace(work.delivery.attributes)
     attempt = Attempt(work.delivery, 0.0)
@@ -84,8 +84,8 @@ async def _handle(performer: PythonPerformer, work: Work, channel: Channel) -> V
     current_trace.set(trace)
     log_fields.set({"queue": work.queue, "message_id": work.delivery.message_id, "attempt": work.delivery.attempt})
     if performer.batch:
-        (verdict,) = await performer.perform_batch([attempt])
-        return verdict
+        (settle,) = await performer.perform_batch([attempt])
+        return settle
     return await performer.perform(attempt)
 
 

@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from headgate.engines.contract import NackDelivery, Settle
 from headgate.errors import EnvironmentProblem
 from headgate.process.background_tasks import BackgroundTasks
 from headgate.runtime.handler.attempt import Attempt
-from headgate.runtime.handler.decide_retry import Again, Backoff, Verdict, delay_after
+from headgate.runtime.handler.decide_retry import Backoff, delay_after
 from headgate.runtime.isolation.frames import HEAD, Begun, Extension, Granted, Work, from_frame, to_frame
 from headgate.telemetry.logs import log_fields
 
@@ -73,7 +74,7 @@ class ChildPool:
         """Of the children there are."""
         return [child.pid for child in (*self._idle, *self._busy) if child.pid is not None]
 
-    async def perform(self, attempt: Attempt) -> Verdict:
+    async def perform(self, attempt: Attempt) -> Settle:
         """Handle one message, in a child that does nothing else."""
         if self._ending is not None:
             self._ending.cancel()
@@ -88,7 +89,7 @@ class ChildPool:
             if not self._busy:
                 self._ending = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
 
-    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Verdict]:
+    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
         """One after the other: a suspect is alone in its process."""
         return [await self.perform(attempt) for attempt in attempts]
 
@@ -124,18 +125,18 @@ class Child:
         """Of the child, if there is one."""
         return None if self._child is None else self._child.pid
 
-    async def perform(self, attempt: Attempt) -> Verdict:
+    async def perform(self, attempt: Attempt) -> Settle:
         """Handle one."""
         try:
             await self._hand_over(attempt)
-            return await self._verdict(attempt)
+            return await self._reply(attempt)
         except asyncio.CancelledError:
             await self.end()
             raise
         except EnvironmentProblem as error:
             log.error("crash suspects cannot be run", extra={**log_fields.get(), "error": str(error)})
             delay_us = delay_after(self._terms.backoff, UNSTARTED_AS_ATTEMPT, self._rng.random())
-            return Again(delay_us, str(error), charged=False)
+            return NackDelivery(attempt.delivery.receipt, delay_us, str(error), charged=False)
         except (EOFError, OSError):
             return await self._judge_death(attempt)
 
@@ -156,7 +157,7 @@ class Child:
                 code = await self.end()
         raise EnvironmentProblem("The crash suspect process ended before it received a message", exit_code=code)
 
-    async def _verdict(self, attempt: Attempt) -> Verdict:
+    async def _reply(self, attempt: Attempt) -> Settle:
         control = attempt.context.control if attempt.context is not None else None
         while True:
             reply = await self._receive()
@@ -164,10 +165,10 @@ class Child:
                 yes = await control.extend(reply.seconds)
                 await self._send(Granted(yes, control.deadline_s()))
             else:
-                verdict: Verdict = reply
-                return verdict
+                settle: Settle = reply
+                return settle
 
-    async def _judge_death(self, handler_attempt: Attempt) -> Verdict:
+    async def _judge_death(self, attempt: Attempt) -> Settle:
         """It is charged to this message: nothing else ran in that child."""
         code = await self.end()
         if code is not None and code < 0:
@@ -176,8 +177,8 @@ class Child:
             why = f"its process ended with exit code {code}"
         self._on_death()
         log.error("crash suspect ended its process", extra={**log_fields.get(), "result": why})
-        attempt = handler_attempt.delivery.attempt
-        return Again(delay_after(self._terms.backoff, attempt, self._rng.random()), why)
+        delay_us = delay_after(self._terms.backoff, attempt.delivery.attempt, self._rng.random())
+        return NackDelivery(attempt.delivery.receipt, delay_us, why)
 
     # ---- the child
 

@@ -15,11 +15,10 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 
-from headgate.engines.contract import Delivery
+from headgate.engines.contract import DeadLetterDelivery, Delivery, NackDelivery, Settle
 from headgate.process.background_tasks import BackgroundTasks
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.context import Context
-from headgate.runtime.handler.decide_retry import Again, Never, Verdict
 from headgate.runtime.handler.runner import HandlerRunner
 from headgate.runtime.worker.visibility import VisibilityKeeper
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
@@ -29,8 +28,8 @@ from headgate.telemetry.tracing import TraceContext, current_trace, read_trace
 
 log = logging.getLogger("headgate.worker")
 
-Conclude = Callable[[Attempt, Verdict | None], None]
-"""Called with the result of a handler; None where its handler was stopped."""
+Conclude = Callable[[Attempt, Settle | None], None]
+"""Called with how a message is settled; None where its handler was stopped."""
 
 
 @dataclass(frozen=True)
@@ -159,15 +158,15 @@ class Slots:
         for attempt in attempts:
             self._take_up(attempt, attempts, task, begun_s)
             self._metrics.lag.observe(max(0, now_us - attempt.delivery.due_us) / 1_000_000)
-        verdicts: Sequence[Verdict | None] = [None] * len(attempts)
+        settles: Sequence[Settle | None] = [None] * len(attempts)
         self._set_log_context(attempts)
         try:
             if self._terms.spans is not None:
-                verdicts = await self._traced(attempts, self._terms.spans)
+                settles = await self._traced(attempts, self._terms.spans)
             elif self.performer.batch:
-                verdicts = await self.performer.perform_batch(attempts)
+                settles = await self.performer.perform_batch(attempts)
             else:
-                verdicts = (await self.performer.perform(attempts[0]),)
+                settles = (await self.performer.perform(attempts[0]),)
             while task.cancelling():
                 task.uncancel()
         except asyncio.CancelledError:
@@ -177,9 +176,9 @@ class Slots:
         finally:
             del self._running[task]
             self._metrics.handled.observe(loop.time() - begun_s)
-            for attempt, verdict in zip(attempts, verdicts, strict=True):
+            for attempt, settle in zip(attempts, settles, strict=True):
                 attempt.end()
-                self._conclude(attempt, verdict)
+                self._conclude(attempt, settle)
 
     def _take_up(self, attempt: Attempt, batch: Sequence[Attempt], task: asyncio.Task[None], begun_s: float) -> None:
         """From now on its handler may read it, and be stopped."""
@@ -199,17 +198,17 @@ class Slots:
         log_fields.set(_fields(first.delivery, trace, self._terms.queue, len(attempts)))
         current_trace.set(trace)
 
-    async def _traced(self, attempts: Sequence[Attempt], spans: Spans) -> Sequence[Verdict]:
+    async def _traced(self, attempts: Sequence[Attempt], spans: Spans) -> Sequence[Settle]:
         """In a span of OpenTelemetry."""
         with spans.processing(self._terms.queue, [each.delivery for each in attempts]) as span:
             if self.performer.batch:
-                verdicts = await self.performer.perform_batch(attempts)
+                settles = await self.performer.perform_batch(attempts)
             else:
-                verdicts = (await self.performer.perform(attempts[0]),)
-            failed = [each.reason for each in verdicts if isinstance(each, Again | Never)]
+                settles = (await self.performer.perform(attempts[0]),)
+            failed = [each.reason for each in settles if isinstance(each, NackDelivery | DeadLetterDelivery)]
             if failed:
                 span.failed(failed[0].partition("\n")[0])
-            return verdicts
+            return settles
 
 
 def _fields(delivery: Delivery, trace: TraceContext | None, queue: str, count: int) -> dict[str, object]:

@@ -24,7 +24,7 @@ from headgate.expiry import SECOND_US
 from headgate.process.background_tasks import BackgroundTasks, start_task
 from headgate.process.pacing import ExponentialPause, TokenBucket
 from headgate.runtime.handler.attempt import Attempt
-from headgate.runtime.handler.decide_retry import Again, Backoff, Done, Never, Verdict, delay_after
+from headgate.runtime.handler.decide_retry import Backoff, delay_after
 from headgate.runtime.handler.runner import HandlerRunner
 from headgate.runtime.policy.decide_drain import DrainState, DrainStep
 from headgate.runtime.policy.decide_pace import Pace
@@ -206,7 +206,7 @@ class Worker:
     def _give_back_waiting(self) -> None:
         for slots in self._all_slots():
             for attempt in slots.take_back():
-                self._conclude(attempt, Again(0, "", charged=False))
+                self._conclude(attempt, NackDelivery(attempt.delivery.receipt, charged=False))
 
     async def _stop_handlers(self) -> None:
         """Cancel the handlers that can be cancelled. The messages of the others stay hidden, and they end with the
@@ -305,7 +305,7 @@ class Worker:
 
     # ---- settling
 
-    def _conclude(self, attempt: Attempt, verdict: Verdict | None) -> None:
+    def _conclude(self, attempt: Attempt, settle: Settle | None) -> None:
         """The handling of a message ended, or it is given back. A message that was lost, or settled before, is not
         settled."""
         if not self.keeper.let_go(attempt):
@@ -314,42 +314,35 @@ class Worker:
         self._change.set()
         if attempt.lost:
             return
-        if verdict is None:
-            verdict = self._verdict_of_stopped(attempt)
-        receipt = attempt.delivery.receipt
-        settle: Settle
-        if isinstance(verdict, Done):
-            settle = Ack(receipt)
+        if settle is None:
+            settle = self._settle_of_stopped(attempt)
+        if isinstance(settle, Ack):
             if self._pace.failed and self._pace.went_well():
                 log.info("worker recovered", extra={"queue": self.queue.name})
-        elif isinstance(verdict, Again):
-            if verdict.charged and self._pace.went_wrong(asyncio.get_running_loop().time()):
-                log.warning("worker throttled: one message at a time", extra={"queue": self.queue.name})
-            settle = NackDelivery(receipt, verdict.delay_us, verdict.reason, verdict.charged)
-        else:
-            settle = DeadLetterDelivery(receipt, verdict.reason, verdict.delay_us)
+        elif _counts_as_failure(settle) and self._pace.went_wrong(asyncio.get_running_loop().time()):
+            log.warning("worker throttled: one message at a time", extra={"queue": self.queue.name})
         self._settler.add(attempt, settle)
-        if not isinstance(verdict, Done) and verdict.reason:
-            self._log_failure(attempt, verdict)
+        if isinstance(settle, NackDelivery | DeadLetterDelivery) and settle.reason:
+            self._log_failure(attempt, settle)
 
-    def _verdict_of_stopped(self, handler_attempt: Attempt) -> Again:
-        attempt = handler_attempt.delivery.attempt
-        if handler_attempt.overdue:
-            delay_us = delay_after(self.terms.backoff, attempt, self._rng.random())
-            return Again(delay_us, f"the handler exceeded its timeout of {self.terms.timeout_s:g} s")
-        return Again(0, "the worker stopped before the handler finished")
+    def _settle_of_stopped(self, attempt: Attempt) -> NackDelivery:
+        receipt = attempt.delivery.receipt
+        if attempt.overdue:
+            delay_us = delay_after(self.terms.backoff, attempt.delivery.attempt, self._rng.random())
+            return NackDelivery(receipt, delay_us, f"the handler exceeded its timeout of {self.terms.timeout_s:g} s")
+        return NackDelivery(receipt, reason="the worker stopped before the handler finished")
 
-    def _log_failure(self, attempt: Attempt, verdict: Again | Never) -> None:
+    def _log_failure(self, attempt: Attempt, settle: NackDelivery | DeadLetterDelivery) -> None:
         fields = {
             "queue": self.queue.name,
             "message_id": attempt.delivery.message_id,
             "attempt": attempt.delivery.attempt,
-            "reason": verdict.reason,
+            "reason": settle.reason,
         }
-        if isinstance(verdict, Never) or self._is_last(attempt):
+        if isinstance(settle, DeadLetterDelivery) or self._is_last(attempt):
             log.error("message moved to dead-letter queue", extra=fields)
         else:
-            log.warning("message failed", extra=fields | {"again_in_s": verdict.delay_us / SECOND_US})
+            log.warning("message failed", extra=fields | {"again_in_s": settle.delay_us / SECOND_US})
 
     def _is_last(self, attempt: Attempt) -> bool:
         most = self.queue.max_receives
@@ -380,3 +373,8 @@ class Worker:
             self.metrics.dead.add()
         else:
             self.metrics.nacked.add()
+
+
+def _counts_as_failure(settle: Settle) -> bool:
+    """A rejected message states its own fault, and a returned one was not tried: neither slows the worker."""
+    return isinstance(settle, NackDelivery) and settle.charged

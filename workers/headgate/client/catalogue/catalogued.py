@@ -1,0 +1,217 @@
+"""The resources of one kind that a connection uses, queues or counters: found in the catalogue by name, opened once
+per process, and kept current.
+
+A resource that was deleted ends, also where another was created under its name. One that cannot be read is reported
+once, and keeps what it knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+from uuid import UUID
+
+from headgate.client.catalogue.process_context import ProcessContext
+from headgate.client.counter import Counter
+from headgate.client.queue import PATIENCE_S, Queue, Upkeep
+from headgate.errors import Conflict, HeadgateError, InvalidRequest, NotFound, OperationRefused, Unavailable
+from headgate.process.background_tasks import SharedWork
+from headgate.store.catalogue.entry import Entry, EntryState, KnownEntry, Name
+
+log = logging.getLogger("headgate.client")
+
+ADOPT = "apply its resource again, with the annotation headgate.io/adopt: by-name, or by `headgate apply --adopt`"
+
+
+@dataclass(frozen=True)
+class ResourceKind:
+    """What differs between the kinds in words and errors."""
+
+    name: str
+    """As in the catalogue."""
+    example: str
+    not_found: type[NotFound]
+    not_ready: type[Unavailable]
+    deleted: type[OperationRefused]
+    retained: type[OperationRefused]
+    """A `deleted`."""
+    recreated: type[Conflict]
+
+    @property
+    def noun(self) -> str:
+        """In a sentence, and as the field of an error."""
+        return self.name.lower()
+
+
+Record = TypeVar("Record")
+Opened = TypeVar("Opened", Queue, Counter)
+
+
+class Catalogued(ABC, Generic[Record, Opened]):
+    """The resources of one kind, of one connection."""
+
+    kind: ClassVar[ResourceKind]
+
+    def __init__(self, process_context: ProcessContext, connection: Upkeep, *, namespace: str) -> None:
+        self._process_context = process_context
+        self._connection = connection
+        self._catalogue = process_context.catalogue()
+        self._namespace = namespace
+        self._open: dict[Name, Opened] = {}
+        self._opening = asyncio.Lock()
+        self._reading: SharedWork[Opened, HeadgateError | None] = SharedWork(f"refresh of a {self.kind.noun}")
+        self._reported: dict[str, str] = {}
+
+    @abstractmethod
+    def record_of(self, known: KnownEntry) -> Record:
+        """The record of a resource that is ready, from a read."""
+
+    @abstractmethod
+    async def renew(self, opened: Opened, record: Record) -> HeadgateError | None:
+        """Take over the result of a later read."""
+
+    def require_supported(self, entry: Entry) -> None:
+        """Refuse what this release cannot open."""
+
+    async def create(self, name: Name) -> bool:
+        """Create what has just been looked for, where the connection does so; whether it did."""
+        return False
+
+    # ---- finding
+
+    def name_of(self, text: str) -> Name:
+        """`namespace/name`, or a name in the connection's namespace."""
+        parts = text.split("/")
+        if len(parts) > 2 or not all(parts):
+            message = f"A {self.kind.noun} is named NAMESPACE/NAME"
+            raise InvalidRequest(message, remedy=f"write {self.kind.example}", given=text)
+        return Name(self.kind.name, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
+
+    async def find(self, name: Name) -> Record:
+        """The resource, ready to use; else the reason and the remedy."""
+        known = await self._catalogue.find(name)
+        if known is None and await self.create(name):
+            known = await self._catalogue.find(name)
+        if known is None:
+            raise await self._unknown(name)
+        return self._usable(known)
+
+    async def entries(self, namespace: str | None = None) -> list[Entry]:
+        """Those of one namespace or of all, as in the catalogue, including those that cannot be opened."""
+        namespaces = [namespace] if namespace is not None else sorted(await self._catalogue.namespaces())
+        return [known.entry for each in namespaces for known in await self._catalogue.list(each, self.kind.name)]
+
+    async def names(self, namespace: str | None = None) -> list[str]:
+        """As `namespace/name`, without deleted ones."""
+        gone = (EntryState.DELETING, EntryState.RETAINED)
+        return [_shown(entry.name) for entry in await self.entries(namespace) if entry.state not in gone]
+
+    async def ids(self) -> dict[UUID, str]:
+        """Every one by its id, as `namespace/name`."""
+        return {entry.id: _shown(entry.name) for entry in await self.entries()}
+
+    async def _find_again(self, entry: Entry) -> Record:
+        """The same creation that was read before, as it is now."""
+        known = await self._catalogue.find(entry.name)
+        if known is None:
+            raise self.kind.deleted(**self._about(entry.name))
+        if known.entry.id != entry.id:
+            remedy = f"open the {self.kind.noun} again to use the new one"
+            raise self.kind.recreated(remedy=remedy, **self._about(entry.name))
+        return self._usable(known)
+
+    def _usable(self, known: KnownEntry) -> Record:
+        entry, about = known.entry, self._about(known.entry.name)
+        if entry.state is EntryState.DELETING:
+            raise self.kind.deleted(f"The {self.kind.noun} is being deleted", **about)
+        if entry.state is EntryState.RETAINED:
+            raise self.kind.retained(remedy=ADOPT, **about)
+        self.require_supported(entry)
+        if entry.state is EntryState.MAKING:
+            raise self.kind.not_ready(remedy="apply it again, or wait for the operator", **about)
+        return self.record_of(known)
+
+    async def _unknown(self, name: Name) -> NotFound:
+        """With those that could have been meant."""
+        in_namespace, everywhere = await self.names(name.namespace), await self.names()
+        near = decide_near(name, in_namespace, everywhere)
+        some = ", ".join((in_namespace or everywhere)[:5])
+        remedy = f"available: {some}" if some else "create one: headgate apply FILE"
+        return self.kind.not_found(remedy=f"did you mean {near}?" if near else remedy, **self._about(name))
+
+    def _about(self, name: Name) -> dict[str, str]:
+        return {self.kind.noun: _shown(name)}
+
+    # ---- opening
+
+    async def open_once(self, text: str, make: Callable[[Record], Awaitable[Opened]]) -> Opened:
+        """The resource of that name; the same object each time, until it was deleted."""
+        name = self.name_of(text)
+        async with self._opening:
+            standing = self._open.get(name)
+            if standing is not None and standing.ended is None:
+                return standing
+            await self._process_context.clock.until_trusted(PATIENCE_S)  # it may not be ready shortly after the start
+            opened = await make(await self.find(name))
+            if standing is not None:
+                await standing.close()
+            self._open[name] = opened
+            return opened
+
+    # ---- keeping current
+
+    async def refresh_all(self) -> list[HeadgateError]:
+        """Read the catalogue for all that is open; returns the failures."""
+        ended = await asyncio.gather(*(self.refresh(opened) for opened in list(self._open.values())))
+        return [failure for failure in ended if failure is not None]
+
+    async def refresh(self, opened: Opened) -> HeadgateError | None:
+        """Read once for this one; concurrent callers wait for the same read. Returns the failure, if any."""
+        return await self._reading.run(opened, lambda: self._refresh(opened))
+
+    async def _refresh(self, opened: Opened) -> HeadgateError | None:
+        if opened.ended is not None:
+            return None
+        name = _shown(opened.entry.name)
+        try:
+            record = await self._find_again(opened.entry)
+        except (self.kind.deleted, self.kind.recreated) as gone:
+            opened.end(gone)
+            return None
+        except HeadgateError as error:
+            self.report(name, f"the catalogue cannot be read: {error}")
+            return error
+        if self._reported.pop(name, None) is not None:
+            log.info("catalogue is readable again", extra={self.kind.noun: name})
+        return await self.renew(opened, record)
+
+    def report(self, about: str, what: str) -> None:
+        """Once, not every second."""
+        if self._reported.get(about) != what:
+            self._reported[about] = what
+            log.warning("refresh failed", extra={self.kind.noun: about, "error": what})
+
+    async def close(self) -> None:
+        """Read no more, and finish the work of all."""
+        await self._reading.stop()
+        await asyncio.gather(*(each.close() for each in self._open.values()))
+
+
+def decide_near(name: Name, in_namespace: Sequence[str], everywhere: Sequence[str]) -> str | None:
+    """The one that was meant, perhaps: of its namespace first, then of all others."""
+    near = difflib.get_close_matches(name.name, [each.rpartition("/")[2] for each in in_namespace], n=1)
+    if near:
+        return f"{name.namespace}/{near[0]}"
+    elsewhere = [each for each in everywhere if each not in in_namespace]
+    namesakes = [each for each in elsewhere if each.rpartition("/")[2] == name.name]
+    close = namesakes or difflib.get_close_matches(_shown(name), elsewhere, n=1)
+    return close[0] if close else None
+
+
+def _shown(name: Name) -> str:
+    return f"{name.namespace}/{name.name}"
