@@ -19,7 +19,7 @@ from headgate.applying import decide_steps as steps
 from headgate.applying.wanted import PlacementDefaults, wanted_of
 from headgate.engines.registry import ENGINE_MODULES, tables_of
 from headgate.expiry import SECOND_US
-from headgate.store.catalogue.decide_generation import Generation, decide_sure, first, turned
+from headgate.store.catalogue.decide_generation import first
 from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.model.drift import Drift
 from headgate_operator.decide import decide
@@ -33,6 +33,7 @@ from headgate_operator.effects import (
     StopLane,
     StoreStep,
 )
+from headgate_operator.effects_on_world import after
 from headgate_operator.names import FINALIZER, MANAGER, Key, application_name, owner_of
 from headgate_operator.world import (
     UNKNOWN,
@@ -252,9 +253,9 @@ class TinyWorld:
     def do(self, effect: Effect) -> None:
         """One effect."""
         match effect:
-            case StoreStep(step=step):
+            case StoreStep():
                 if self.step_failure is None:
-                    self._step(step)
+                    self._step(effect)
             case ApplyObject():
                 self._apply(effect)
             case DeleteObject(kind=kind, name=name):
@@ -268,8 +269,8 @@ class TinyWorld:
             case Emit():
                 self.events.append(effect)
 
-    def _step(self, step: steps.Step) -> None:
-        match step:
+    def _step(self, effect: StoreStep) -> None:
+        match step := effect.step:
             case steps.CreateKeyspace():
                 self.keyspace_there = True
             case steps.CreateTable(table=table):
@@ -279,8 +280,6 @@ class TinyWorld:
             case steps.NoteTables(names=names):
                 assert set(names) <= self.there, "what is not there is noted"
                 self.noted |= set(names)
-            case steps.FixDrift(drift=drift):
-                self.drifts = tuple(each for each in self.drifts if each != drift)
             case steps.DropTable(name=name):
                 self.there.discard(name)
                 self.dropped.append(name)
@@ -288,58 +287,34 @@ class TinyWorld:
                 self.dropped.append("rows")
             case steps.MakeLanes(generation=generation):
                 self.lanes_made.add((generation.number, generation.shards))
-            case steps.DeclareEntry():
-                self._declare(step)
             case _:
-                self._change_entry(step)
+                self._check_entry(step)
+                self._imagine(effect)
 
-    def _declare(self, step: steps.DeclareEntry) -> None:
-        if self.entry is None or self.entry.state is EntryState.GONE:
-            self.entry = Entry(
-                step.name,
-                ENTRY_ID,
-                step.owner,
-                EntryState.MAKING,
-                1,
-                step.document,
-                step.place,
-                first(step.shards),
-                0,
-            )
-            return
-        assert self.entry.owner == step.owner, "somebody else's entry is changed"
-        self.entry = replace(self.entry, document=step.document, revision=self.entry.revision + 1)
+    def _imagine(self, effect: StoreStep) -> None:
+        """The entry and its tables as the product's dry run has them after the step."""
+        world = replace(self.world(), store=self._store())
+        view = after(world, effect, self.now_us, new_id=ENTRY_ID).store
+        assert isinstance(view, StoreView)
+        self.entry, self.drifts = view.entry, view.drifts
 
-    def _change_entry(self, step: steps.Step) -> None:
+    def _check_entry(self, step: steps.Step) -> None:
+        """That the step is one that the catalogue would take now."""
         entry = self.entry
+        match step:
+            case steps.DeclareEntry(owner=owner):
+                free = entry is None or entry.state is EntryState.GONE
+                assert free or (entry and entry.owner == owner), "somebody else's entry is changed"
+                return
+            case steps.FixDrift():
+                return
         assert entry is not None, f"{step} of an entry that is not there"
-        known = entry.generations
         match step:
             case steps.Activate():
-                assert all((window.number, window.shards) in self.lanes_made for window in known.windows()) or (
-                    step.entry.name.kind == "Counter"
-                )
-                entry = replace(entry, state=EntryState.ACTIVE)
+                lanes = {(window.number, window.shards) for window in entry.generations.windows()}
+                assert lanes <= self.lanes_made or step.entry.name.kind == "Counter"
             case steps.Announce(number=number, shards=shards):
                 assert (number, shards) in self.lanes_made, "lanes come before their generation is announced"
-                after = Generation(number, shards, self.now_us + 61 * SECOND_US)
-                entry = replace(entry, generations=replace(known, next=after))
-            case steps.MakeSure(skew_us=skew_us):
-                assert known.next is not None
-                sure_us = decide_sure(known.next, acknowledged_us=self.now_us, skew_us=skew_us)
-                entry = replace(entry, generations=replace(known, sure_us=sure_us))
-            case steps.Turn():
-                entry = replace(entry, generations=turned(known))
-            case steps.Adopt(owner=owner, document=document):
-                state = EntryState.ACTIVE if entry.state is EntryState.RETAINED else entry.state
-                entry = replace(entry, owner=owner, document=document, state=state)
-            case steps.Retain():
-                entry = replace(entry, state=EntryState.RETAINED)
-            case steps.MarkDeleting():
-                entry = replace(entry, state=EntryState.DELETING, changed_us=self.now_us)
-            case steps.Forget():
-                entry = replace(entry, state=EntryState.GONE)
-        self.entry = entry
 
     def _apply(self, effect: ApplyObject) -> None:
         message = copy.deepcopy(dict(effect.document))

@@ -29,7 +29,7 @@ NowUs = Callable[[], int]
 
 
 def simulated_host(process: Process, store: Store, *, name: str = "", now_us: NowUs | None = None) -> Host:
-    """A simulated process, whose clock is believed whatever it says unless `now_us` is another."""
+    """A simulated process, with the time of its own clock, right or wrong, unless `now_us` is another."""
     return Host(
         name or process.name,
         store,

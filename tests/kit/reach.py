@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 
 import grimp
 
-DOORS = frozenset({
+IMPURE = frozenset({
     "asyncio", "concurrent", "contextvars", "ftplib", "http", "logging", "multiprocessing", "os", "pathlib", "random",
     "secrets", "select", "selectors", "shutil", "signal", "smtplib", "socket", "socketserver", "sqlite3", "ssl",
     "subprocess", "tempfile", "threading", "time", "urllib",
@@ -55,13 +55,13 @@ RULES = (
                 "plan_offline", "plan_projection", "plan_text", "port", "rbac", "strategic_merge", "world",
             )),
         ),
-        STANDARD - DOORS | VALUES,
+        STANDARD - IMPURE | VALUES,
         but=("headgate.api.loader*", "headgate.api.generate*"),
     ),
     Rule(
         "standard library",
         ("headgate", "headgate.errors", "headgate.local", "headgate.local.*", "dev.servers", "dev.servers.*"),
-        STANDARD | {"testcontainers"},
+        STANDARD | {"testcontainers", "cryptography"},  # where a function asks for them
         # These run within the environment: fixtures, and the queue of `headgate dev`.
         but=(
             "dev.servers.fixtures", "headgate.local.first_*", "headgate.local.stack", "headgate.local.pod_template",

@@ -1,15 +1,17 @@
-"""Roles get exactly what is granted, whatever their names hold; a client's key is read from what keytool writes."""
+"""Roles get exactly what is granted, whatever their names hold; certificates are those of their names."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import struct
+import ssl
+import stat
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
 
-from dev.servers.cassandra.tls import certificates, pem, read_jks
-from headgate.errors import Bug, InvalidRequest
+from dev.servers.cassandra.tls import PASSWORD, certificates, write_certificates
+from headgate.errors import InvalidRequest
 from headgate.local.cassandra.security import Credentials, Grant, create_role_statements
 
 
@@ -26,46 +28,41 @@ def test_a_name_cannot_end_its_own_quotes() -> None:
     assert statement.startswith('CREATE ROLE IF NOT EXISTS "x"" WITH SUPERUSER = true --" WITH PASSWORD')
 
 
-def protect(key: bytes, password: str) -> bytes:
-    """Protect a key as keytool does in a JKS store."""
-    secret, salt = password.encode("utf-16-be"), os.urandom(20)
-    stream, digest = b"", salt
-    while len(stream) < len(key):
-        digest = hashlib.sha1(secret + digest, usedforsecurity=False).digest()
-        stream += digest
-    sealed = salt + bytes(a ^ b for a, b in zip(key, stream, strict=False))
-    sealed += hashlib.sha1(secret + key, usedforsecurity=False).digest()
-    algorithm = bytes.fromhex("300e060a2b060104012a021101010500")
-    octets = b"\x04\x82" + struct.pack(">H", len(sealed)) + sealed
-    return b"\x30\x82" + struct.pack(">H", len(algorithm + octets)) + algorithm + octets
+def test_a_server_is_known_by_its_names_to_a_client_that_trusts_the_authority(tmp_path: Path) -> None:
+    write_certificates(tmp_path, ("dns:localhost", "ip:127.0.0.1"))
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    key, certificate, _ = pkcs12.load_key_and_certificates((tmp_path / "server.p12").read_bytes(), PASSWORD.encode())
+    assert key is not None and certificate is not None
+    (tmp_path / "server.pem").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate.public_bytes(Encoding.PEM)
+    )
+    server.load_cert_chain(tmp_path / "server.pem")
+    server.load_verify_locations(tmp_path / "ca.crt")
+    server.verify_mode = ssl.CERT_REQUIRED
+    client = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    client.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    assert "client" in connect(server, client, "localhost")
+    with pytest.raises(ssl.SSLCertVerificationError, match="elsewhere"):
+        connect(server, client, "elsewhere.example")
 
 
-def store(key: bytes, password: str) -> bytes:
-    protected = protect(key, password)
-    certificate = struct.pack(">H", 5) + b"X.509" + struct.pack(">I", 3) + b"crt"
-    trusted = struct.pack(">IH", 2, 2) + b"ca" + struct.pack(">Q", 0) + certificate
-    mine = struct.pack(">IH", 1, 2) + b"me" + struct.pack(">QI", 0, len(protected)) + protected
-    return struct.pack(">III", 0xFEEDFEED, 2, 2) + trusted + mine + struct.pack(">I", 1) + certificate
+def connect(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> str:
+    """The name in the certificate that the client showed, after a handshake in memory."""
+    pipes = [ssl.MemoryBIO() for _ in range(2)]
+    ends = [
+        client.wrap_bio(pipes[0], pipes[1], server_hostname=name),
+        server.wrap_bio(pipes[1], pipes[0], server_side=True),
+    ]
+    for end in ends * 3:
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    shown = ends[1].getpeercert() or {}
+    return str(shown["subject"])
 
 
-def test_a_key_is_read_from_a_java_store_behind_certificates_that_are_trusted() -> None:
-    key = os.urandom(300)
-    assert (key, [b"crt"]) == read_jks(store(key, "secret"), "secret")
-
-
-def test_a_wrong_password_is_noticed() -> None:
-    with pytest.raises(Bug, match="password"):
-        read_jks(store(b"key" * 50, "secret"), "guess")
-
-
-def test_a_file_of_another_kind_is_noticed() -> None:
-    with pytest.raises(Bug, match="a JKS store"):
-        read_jks(b"PK\x03\x04" + b"\0" * 20, "secret")
-
-
-def test_der_becomes_text_in_lines_of_64() -> None:
-    lines = pem("PRIVATE KEY", b"\0" * 60).splitlines()
-    assert ("-----BEGIN PRIVATE KEY-----", 64, 16) == (lines[0], len(lines[1]), len(lines[2]))
+def test_a_clients_key_is_its_own(tmp_path: Path) -> None:
+    write_certificates(tmp_path, ("dns:localhost",))
+    assert 0o600 == stat.S_IMODE((tmp_path / "tls.key").stat().st_mode)
 
 
 def test_a_name_without_its_kind_is_no_name_for_a_certificate() -> None:

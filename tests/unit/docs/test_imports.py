@@ -58,6 +58,7 @@ WRONG = [
     ("kopf", "headgate_operator.api_server", "kopf"),
     ("pyspark", "headgate.client.queue", "pyspark"),
     ("containers", "dev.servers.docker_engine", "testcontainers"),
+    ("certificates", "dev.servers.network", "cryptography"),
     ("yaml", "headgate.api.queues", "yaml"),
     ("terminal", "headgate.cli.put", "rich"),
 ]
@@ -124,8 +125,8 @@ def test_no_module_reaches_what_it_must_not(rule: Rule) -> None:
 @pytest.mark.parametrize(("rule", "importer", "imported"), UNREACHABLE)
 def test_what_is_reached_through_a_wrong_import_is_found(rule: str, importer: str, imported: str) -> None:
     [held] = [each for each in RULES if each.name == rule]
-    found = list(violations(_with_import(_reached(), importer, imported), held))
-    assert [chain for chain in found if f"{importer} -> {imported}" in chain] != []
+    chains = list(violations(_with_import(_reached(), importer, imported), held))
+    assert [chain for chain in chains if f"{importer} -> {imported}" in chain] != []
 
 
 def test_every_rule_is_shown_to_fail_and_matches_modules() -> None:
@@ -141,7 +142,7 @@ def test_an_import_for_types_alone_reaches_nothing() -> None:
 
 def _misplaced(files: Iterable[str]) -> list[str]:
     """Files that make a package of a folder of packages, or hide a module of the standard library."""
-    found = []
+    misplaced = []
     for path in files:
         parts = path.split("/")
         below = parts[1:] if parts[0] in ROOTS else parts
@@ -149,8 +150,8 @@ def _misplaced(files: Iterable[str]) -> list[str]:
         tops_a_package = len(below) == 2 and below[1] == "__init__.py"
         name = below[0].removesuffix(".py") if len(below) == 1 or tops_a_package else ""
         if name in {*sys.stdlib_module_names, "__init__"} and parts != ["__init__.py"]:
-            found.append(path)
-    return found
+            misplaced.append(path)
+    return misplaced
 
 
 def test_no_file_hides_a_module_of_the_standard_library() -> None:
