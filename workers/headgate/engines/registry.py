@@ -78,6 +78,11 @@ def tables_of_entry(entry: Entry, *, engines: Mapping[str, str] = ENGINE_MODULES
     return _tables(engine_of_entry(entry), entry.place.tables, entry.id, engines)
 
 
+def declared_tables(engine: str, creation: UUID | None) -> tuple[Table, ...]:
+    """The shared tables of an engine, or those of one creation."""
+    return _tables_in(ENGINE_MODULES[engine], creation)
+
+
 def _tables(engine: str, mode: str, creation: UUID, engines: Mapping[str, str]) -> tuple[Table, ...] | None:
     module = engines.get(engine)
     if module is None:

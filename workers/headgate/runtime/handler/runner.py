@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.context import Context
-from headgate.runtime.handler.decide_retry import DONE, Never, Verdict, decide_retry
+from headgate.runtime.handler.decide_retry import DONE, Never, Verdict, decide_retry, delay_after
 from headgate.runtime.handler.failures import format_failure
 from headgate.runtime.handler.handlers import Handler
 from headgate.runtime.handler.payloads import PayloadInvalid
@@ -142,7 +142,8 @@ class PythonPerformer:
             raise error
         attempt = handler_attempt.delivery.attempt
         if isinstance(error, PayloadInvalid) and not self._handler.retry_invalid:
-            return Never(str(error), 0)
+            # Without a dead-letter queue it comes again: later, as after any failure.
+            return Never(str(error), delay_after(self._handler.retries.backoff, attempt, self._rng.random()))
         detail = str(error) if isinstance(error, PayloadInvalid) else format_failure(error)
         return decide_retry(self._handler.retries, error, attempt=attempt, jitter=self._rng.random(), reason=detail)
 
