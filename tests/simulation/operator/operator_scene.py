@@ -24,6 +24,7 @@ from headgate.store.clock.clock import Clock
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import Positions
 from headgate.testing.simulated_store import Cluster, SimulatedStore
+from headgate.testing.simulated_store.schema import SimulatedSchema
 from headgate.testing.simulated_store.store import SimulatedTime
 from headgate.testing.world import Process, ProcessState, World
 from headgate_operator.kinds import COUNTER, NAMESPACE, QUEUE, SECRET, ResourceKind, kind_of
@@ -38,14 +39,13 @@ from tests.kit.simulated_cluster.client import SimulatedCluster
 from tests.kit.simulated_cluster.collecting import DELAY_S, GarbageCollector
 from tests.kit.simulated_cluster.controllers import Deployments, IdleNode, Kubelet
 from tests.kit.simulated_cluster.log import WriteEntry as LogEntry
-from tests.simulation.sdk.sdk_world import Schema
 
 SYSTEM = "headgate-system"
 KEYSPACE = "headgate"
 
 
 @dataclass
-class VersionedSchema(Schema):
+class VersionedSchema(SimulatedSchema):
     """A schema that counts its changes, and what was made twice."""
 
     changes: int = 0

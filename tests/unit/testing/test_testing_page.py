@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any
+import os
+import subprocess
+import sys
+from pathlib import Path
 
-import pytest
-
-from tests.kit.page_examples import Example, examples_of
+from tests.kit.page_examples import examples_of
 
 EXAMPLES = [each for each in examples_of("testing.md") if each.language == "python" and not each.words]
+TESTS = 5
 
 
-def defined_tests(example: Example) -> list[tuple[str, Callable[..., Any]]]:
-    """The test functions that an example defines."""
-    names: dict[str, Any] = {"__name__": "page"}
-    exec(compile(example.text, str(example), "exec"), names)  # noqa: S102 - our own page
-    return [(name, result) for name, result in names.items() if name.startswith("test_")]
-
-
-TESTS = [test for example in EXAMPLES for test in defined_tests(example)]
-
-
-@pytest.mark.parametrize("test", [result for _, result in TESTS], ids=[name for name, _ in TESTS])
-def test_a_test_of_the_page_passes(test: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
-    test(**({"capsys": capsys} if "capsys" in inspect.signature(test).parameters else {}))
-
-
-def test_the_page_shows_four_tests_that_need_no_server() -> None:
-    assert len(TESTS) == 4
+def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
+    for example in EXAMPLES:
+        (tmp_path / f"test_example_{example.number}.py").write_text(example.text)
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "headgate.testing.plugin")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert f"{TESTS} passed" in done.stdout, done.stdout + done.stderr

@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar, cast
 
-from headgate.api.parse import Resource, parse_resource
+from headgate.api.parse import Resource
 from headgate.api.queues import QueueResource
 from headgate.applying.apply import Applier
 from headgate.applying.call import Resources, read_resources
@@ -41,7 +41,6 @@ from headgate.client.model.values import PeekedMessage
 from headgate.client.redriving import DEATH_REASON
 from headgate.client.sync.background import BackgroundLoop, WouldDeadlock
 from headgate.client.sync.blocking import SyncHeadgate
-from headgate.engines.contract import Visibility
 from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.errors import InvalidRequest, OperationRefused
 from headgate.runtime.handler.decide_retry import Backoff
@@ -54,7 +53,7 @@ from headgate.testing.simulated_store.cluster import Cluster
 from headgate.testing.simulated_store.schema import SimulatedSchema
 from headgate.testing.simulated_store.store import SimulatedStore, SimulatedTime
 from headgate.testing.threads import ThreadedLoop
-from headgate.testing.worker import AttemptOutcome, EnvironmentWorker, HandlerAttempt
+from headgate.testing.worker import EnvironmentWorker, HandlerAttempt
 from headgate.testing.world.loop import OWNER
 from headgate.testing.world.process import Process
 from headgate.testing.world.world import World
@@ -83,7 +82,7 @@ class NotDrained(OperationRefused):
 
 
 @dataclass(frozen=True)
-class DeadLetter:
+class DeadMessage:
     """A message in a dead-letter queue."""
 
     message: PeekedMessage
@@ -100,7 +99,11 @@ class Environment:
     def __init__(self, *, start: datetime | None = None, seed: int = 0) -> None:
         began = start or datetime.now(UTC).replace(microsecond=0)
         self._world = World(
-            seed, epoch_us=round(began.timestamp() * SECOND_US), loop=ThreadedLoop, history_max=0, until_s=float("inf")
+            seed,
+            epoch_us=round(began.timestamp() * SECOND_US),
+            loop=ThreadedLoop,
+            history_max=0,
+            until_s=float("inf"),
         )
         self._loop = cast("ThreadedLoop", self._world.loop)
         self._cluster = Cluster(self._world, data_centres={DATA_CENTER: 1})
@@ -233,7 +236,9 @@ class Environment:
         await process.start(self._apply(process, read))
         process.kill()
         self._queues |= {
-            f"{each.metadata.namespace}/{each.metadata.name}": each for each in read if isinstance(each, QueueResource)
+            f"{each.metadata.namespace}/{each.metadata.name}": each
+            for each in read
+            if isinstance(each, QueueResource)
         }
 
     async def _apply(self, process: Process, resources: tuple[Resource, ...]) -> None:
@@ -270,7 +275,7 @@ class Environment:
         opened = await (await self._observing()).queue(queue)
         return await opened.peek(PEEK_MAX)
 
-    async def dead_letters(self, queue: str) -> list[DeadLetter]:
+    async def dead_letters(self, queue: str) -> list[DeadMessage]:
         """The messages that the queue's handler could not handle, with the reasons: its dead-letter queue."""
         resource = self._queues.get(queue if "/" in queue else f"{NAMESPACE}/{queue}")
         dead = None if resource is None else resource.spec.dead_letter
@@ -278,8 +283,8 @@ class Environment:
             raise InvalidRequest(
                 "The queue has no dead-letter queue", remedy="declare it with maxReceives and deadLetter", queue=queue
             )
-        letters = await self.messages(f"{resource.metadata.namespace}/{dead}")
-        return [DeadLetter(each, str(each.attributes.get(DEATH_REASON, ""))) for each in letters]
+        dead_messages = await self.messages(f"{resource.metadata.namespace}/{dead}")
+        return [DeadMessage(each, str(each.attributes.get(DEATH_REASON, ""))) for each in dead_messages]
 
     async def _observing(self) -> Headgate:
         if self._observer is None:

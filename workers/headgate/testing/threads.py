@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.errors import OperationRefused
-from headgate.testing.world.loop import RealWorld, VirtualLoop
+from headgate.testing.world.loop import VirtualLoop
 
 REAL_TIME_MAX_S = 60.0
 

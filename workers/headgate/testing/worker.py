@@ -89,6 +89,7 @@ class EnvironmentWorker:
         self._process: Process | None = None
         self._running: asyncio.Task[None] | None = None
         self._worker: Worker | None = None
+        self._opened = asyncio.Event()
         self._runners: list[_Runner] = []
 
     @property
@@ -107,13 +108,14 @@ class EnvironmentWorker:
 
     def start(self) -> None:
         """Start its process."""
+        self._opened = asyncio.Event()
         self._process = self._host.start_process(self._name)
         self._running = self._process.start(self._run(self._process))
+        self._running.add_done_callback(lambda _: self._opened.set())
 
     async def stop(self) -> None:
         """SIGTERM: handlers may finish within the grace, and lanes are released."""
-        while self._worker is None and self._running is not None and not self._running.done():
-            await asyncio.sleep(0.05)  # it is still opening its queue
+        await self._opened.wait()
         if self._worker is not None and self._running is not None:
             self._worker.end()
             await self._running
@@ -143,6 +145,7 @@ class EnvironmentWorker:
                 rng=process.rng,
                 now_us=connection.now_us,
             )
+            self._opened.set()
             await self._worker.run()
 
     def _performer(self, process: Process) -> PythonPerformer:

@@ -1,4 +1,4 @@
-"""The schema of the simulated Cassandra, as far as `headgate apply` asks for it: keyspaces, tables and their options."""
+"""The schema of the simulated Cassandra, as far as `headgate apply` asks for it: keyspaces and tables."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
-
 HISTORY_MAX = 5_000_000
 
 
