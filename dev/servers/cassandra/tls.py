@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from dev.servers.cassandra.connection import TlsFiles
+from dev.servers.cassandra.settings import ServerTls
 from headgate.errors import Bug, EnvironmentProblem, InvalidRequest
 from headgate.local.cache import cached
-from headgate.local.cassandra.connection import TlsFiles
 from headgate.local.cassandra.java import Java, find_java
-from headgate.local.cassandra.settings import ServerTls
 
 PASSWORD = "headgate"  # noqa: S105 - of stores that hold nothing but keys for tests
 LOOPBACK_NAMES = ("dns:localhost", "ip:127.0.0.1", "ip:127.0.0.2", "ip:127.0.0.3")

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from dev.servers.cassandra.connection import Connection, ContactPoint
+from dev.servers.cassandra.cql_probe import CqlProbe
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
-from headgate.local.cassandra.connection import Connection, ContactPoint
-from headgate.local.cassandra.cql_probe import CqlProbe
 
 READY, AUTHENTICATE, RESULT, AUTH_SUCCESS, ERROR = 2, 3, 8, 16, 0
 Answer = tuple[int, bytes]

@@ -8,9 +8,9 @@ import struct
 
 import pytest
 
+from dev.servers.cassandra.security import Credentials, Grant, create_role_statements
 from dev.servers.cassandra.tls import certificates, pem, read_jks
 from headgate.errors import Bug, InvalidRequest
-from headgate.local.cassandra.security import Credentials, Grant, create_role_statements
 
 
 def test_a_role_may_log_in_and_do_what_is_granted() -> None:

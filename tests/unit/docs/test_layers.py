@@ -123,7 +123,7 @@ RIGHT = [
     ("workers/headgate/api/generate.py", "import json\nimport yaml"),
     ("workers/headgate/api/loader.py", "import yaml\nfrom headgate.errors import InvalidRequest"),
     ("workers/headgate/local/cache.py", "import fcntl\nfrom headgate.errors import EnvironmentProblem"),
-    ("dev/servers/cassandra/ring.py", "from headgate.local import namespaces\nfrom .node import Node"),
+    ("dev/servers/cassandra/ring.py", "from dev.servers import namespaces\nfrom .node import Node"),
     ("dev/servers/fixtures.py", "import pytest\nfrom headgate.testing import cassandra"),
     (
         "workers/headgate/__init__.py",
