@@ -72,7 +72,7 @@ async def _rest(queue: Queue, turn: Turn) -> int:
     while given := await _settled(queue, REST_AT_ONCE, QUIET_S):
         taken += given
     if turn.leaves:
-        await queue.engine.lanes.leave()
+        await queue.engine.leave()
     return taken
 
 

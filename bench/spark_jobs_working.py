@@ -103,7 +103,7 @@ async def _consume(opened: headgate.Headgate, work: JobWork) -> int:
     while done < work.messages and (given := await queue.receive(1_000, wait=10)):
         await queue.ack(given)
         done += len(given)
-    await queue.engine.lanes.leave()
+    await queue.engine.leave()
     return done
 
 

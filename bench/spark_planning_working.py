@@ -14,11 +14,10 @@ from bench.timeline_work import PAYLOADS
 from headgate.client.queue import Queue
 from headgate.errors import Bug
 from headgate_spark.decide_range import ReadRange
-from headgate_spark.engines.contract import ScanRequest
-from headgate_spark.engines.registry import scan_of
+from headgate_spark.engines.contract import Budget, LaneReservations, ScanRequest
+from headgate_spark.engines.registry import spark_engine
 from headgate_spark.jobs.request import BATCH_MESSAGES
 from headgate_spark.jobs.reserving_job import LANE_BYTES_MAX, LANE_ROWS_MAX
-from headgate_spark.lanes.contract import Budget, LaneReservations, module_of
 from headgate_spark.options import LIVE, MESSAGES_PER_SPLIT
 from headgate_spark.worker_connection import WorkerConnection
 
@@ -76,7 +75,7 @@ async def _history(queue: Queue, parts: int) -> int:
     while given := await queue.receive(1_000, wait=QUIET_S):
         await queue.ack(given)
         settled += len(given)
-    await queue.engine.lanes.leave()
+    await queue.engine.leave()
     if settled != parts * PUT_A_PART:
         raise Bug("part of the history was not settled", queue=queue.name, settled=settled)
     return settled
@@ -94,12 +93,12 @@ async def _plans(queue: Queue, planning: Planning) -> Tally:
 
 
 async def _splits(queue: Queue) -> int:
-    return len(await scan_of(queue).plan(queue, REQUEST))
+    return len(await spark_engine(queue).scan.plan(queue, REQUEST))
 
 
 async def _batch(queue: Queue) -> int:
     """The search of a drain for its first batch, up to the reservation."""
-    lending: LaneReservations = module_of(queue).lending_of(queue, JOB)
+    lending: LaneReservations = spark_engine(queue).reservations(queue, JOB)
     lanes = await lending.lanes(from_us=None, until_us=queue.now_us())
     observed = await asyncio.gather(*(lane.preview(BUDGET) for lane in lanes))
     return sum(preview.messages for preview in observed if preview is not None)
@@ -108,8 +107,8 @@ async def _batch(queue: Queue) -> int:
 async def _check(queue: Queue) -> None:
     """Both plans cover the backlog, and nothing that was settled."""
     read = 0
-    for split in await scan_of(queue).plan(queue, REQUEST):
-        async for rows in scan_of(queue).read(queue, REQUEST, split):
+    for split in await spark_engine(queue).scan.plan(queue, REQUEST):
+        async for rows in spark_engine(queue).scan.read(queue, REQUEST, split):
             read += rows.num_rows
     batch = await _batch(queue)
     if (read, batch) != (WAITING, WAITING):

@@ -18,7 +18,6 @@ from bench.timeline_work import Work, settings_of
 from headgate.engines.context import Host
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.model.lane_rows import make_lanes
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.errors import Bug, Unavailable
 from headgate.process.event_loop import new_loop
 from headgate.store.cassandra.node_clocks import CassandraTimes
@@ -26,6 +25,7 @@ from headgate.store.cassandra.settings import read_settings
 from headgate.store.cassandra.store import CassandraStore
 from headgate.store.clock.clock import Clock
 from headgate.store.model.positions import Positions
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 
 T = TypeVar("T")
 

@@ -24,7 +24,6 @@ from headgate_operator.effects import (
 )
 from headgate_operator.event_ingest import EventIngest
 from headgate_operator.kinds import KINDS, SECRET, ObjectAddress, address_of
-from headgate_operator.lane_inspector import lane_named
 from headgate_operator.names import MANAGER, Key
 from headgate_operator.object_cache import ObjectCache, place_of
 from headgate_operator.port import ApiObject, ClusterPort, Denial, Denied, Note
@@ -214,9 +213,8 @@ class PlanApplier:
         followed = next((each for each in self._targets.board.all() if each.key == effect.key), None)
         if followed is None:
             return None
-        name = lane_named(effect.lane)
         try:
-            await followed.inspector.stop(name, effect.epoch)
+            await followed.inspector.stop(effect.lane, effect.epoch)
         except Exception as error:
             return EffectFailure(effect, str(error))
         fields = {"key": effect.key.path, "lane": effect.lane, "epoch": effect.epoch}

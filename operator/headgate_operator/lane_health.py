@@ -12,8 +12,8 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from headgate.engines.contract import LaneReport
 from headgate.errors import HeadgateError
-from headgate_operator.lane_inspector import LaneReport, lane_word
 from headgate_operator.names import Key
 from headgate_operator.queue_stats import FigureBoard, FollowedQueue, Notify
 from headgate_operator.work_queue import Class
@@ -109,12 +109,12 @@ def _build_lane_health(lanes: list[LaneReport], figures: QueueLoad) -> LaneHealt
         total=len(lanes),
         leased=sum(lane.leased for lane in lanes),
         unprocessed=tuple(
-            LaneProblem(lane_word(lane.name), lane.epoch, _waits(lane, figures.at_us, "it has no owner"))
+            LaneProblem(lane.lane, lane.epoch, _waits(lane, figures.at_us, "it has no owner"))
             for lane in lanes
             if lane.unprocessed
         ),
         suspicious=tuple(
-            LaneProblem(lane_word(lane.name), lane.epoch, _waits(lane, figures.at_us, "its owner makes no progress"))
+            LaneProblem(lane.lane, lane.epoch, _waits(lane, figures.at_us, "its owner makes no progress"))
             for lane in lanes
             if lane.suspicious
         ),
@@ -124,7 +124,7 @@ def _build_lane_health(lanes: list[LaneReport], figures: QueueLoad) -> LaneHealt
 
 def _waits(lane: LaneReport, now_us: int, message: str) -> str:
     waits_s = 0 if lane.due_us is None else max(0, now_us - lane.due_us) // SECOND_US
-    return f"lane {lane_word(lane.name)}: {message}, messages are due for {waits_s} s"
+    return f"lane {lane.lane}: {message}, messages are due for {waits_s} s"
 
 
 def _behind(figures: QueueLoad) -> int:

@@ -20,13 +20,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
+from headgate.client.catalogue.process_context import SkewBound
+from headgate.engines.contract import QueueInspector
+from headgate.engines.registry import engine_record
 from headgate.engines.summary.reading import COLUMNS, QueueFigures, combined
 from headgate.engines.summary.rows import SLICES, slice_of
-from headgate.errors import HeadgateError
+from headgate.errors import Bug, HeadgateError
 from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.catalogue.tables import SUMMARY
 from headgate.store.model.statements import Select
-from headgate_operator.lane_inspector import LaneInspector
 from headgate_operator.names import Key
 from headgate_operator.sessions import OpenSession, Sessions
 from headgate_operator.work_queue import Class
@@ -64,7 +66,7 @@ class FollowedQueue:
     key: Key
     digest: str
     entry: Entry
-    inspector: LaneInspector
+    inspector: QueueInspector
     figures: QueueLoad | None = None
     read_us: int = 0
     """When it was read last; `figures` may be older."""
@@ -110,10 +112,10 @@ class FigureBoard:
         if known is not None and known.entry == entry and known.digest == reached.digest:
             return
         if known is not None and (known.entry.id, known.digest) == (entry.id, reached.digest):
-            known.entry, known.inspector = entry, LaneInspector(reached, entry)
+            known.entry, known.inspector = entry, _inspector_of(reached, entry)
             return
         self.forget(key)
-        followed = FollowedQueue(key, reached.digest, entry, LaneInspector(reached, entry))
+        followed = FollowedQueue(key, reached.digest, entry, _inspector_of(reached, entry))
         self._followed[key] = followed
         self._slices.setdefault((reached.digest, slice_of(entry.id)), {})[entry.id] = followed
         self._read_from(reached)
@@ -352,3 +354,11 @@ def _plain(figures: QueueLoad) -> tuple[Any, ...]:
         figures.backlog, figures.counted, figures.in_flight, figures.rate, figures.owners, figures.leased,
         figures.held, later, waits,
     )  # fmt: skip
+
+
+def _inspector_of(reached: OpenSession, entry: Entry) -> QueueInspector:
+    record, process = engine_record(entry), reached.process_context
+    settings = record.settings_of(entry, process.data_center)
+    if record.inspect is None:
+        raise Bug("The engine of the queue has no inspector", queue=entry.name)
+    return record.inspect(process.host_of(entry.place.keyspace, SkewBound(settings.skew_us)), settings)

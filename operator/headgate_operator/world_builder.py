@@ -19,6 +19,7 @@ from uuid import UUID
 from headgate.api.parse import Resource, check_resource
 from headgate.api.queues import QueueResource
 from headgate.api.rules import Fault
+from headgate.engines.registry import EngineRecord, engine_of_entry, stored_record
 from headgate.store.catalogue.entry import Entry
 from headgate_operator import job_groups
 from headgate_operator.bulk_runs import JobReport, job_ids_of, runs_of
@@ -416,7 +417,8 @@ def followed_entry(present: PresentResource | None, view: StoreView, store: Stor
     entry = view.entry
     if present is None or entry is None or entry.owner != store.owner(present.meta.uid):
         return None
-    return entry if _is_queue_of_timeline(_valid(present)) else None
+    record = stored_record(engine_of_entry(entry)) if _valid(present) is not None else None
+    return entry if isinstance(record, EngineRecord) and record.inspect is not None else None
 
 
 def child_name(document: Document) -> ChildName:
@@ -431,10 +433,6 @@ def _valid(present: PresentResource) -> Resource | None:
 def _secret_of(present: PresentResource) -> str | None:
     resource = _valid(present)
     return None if resource is None else resource.spec.storage.connection_secret
-
-
-def _is_queue_of_timeline(resource: Resource | None) -> bool:
-    return isinstance(resource, QueueResource) and resource.spec.engine == "timeline"
 
 
 def _format_owners(owners: Iterable[Mapping[str, Any]]) -> str:

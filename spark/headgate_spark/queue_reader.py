@@ -29,7 +29,7 @@ from headgate.store.model.positions import first_at, last_at, position_order
 from headgate_spark.connection import process_of
 from headgate_spark.decide_range import ColumnFilter, ReadRange, decide_range
 from headgate_spark.engines.contract import ScanRequest
-from headgate_spark.engines.registry import scan_of
+from headgate_spark.engines.registry import spark_engine
 from headgate_spark.options import ReadOptions
 
 _OPERATORS: tuple[tuple[type[Filter], str], ...] = (
@@ -60,7 +60,7 @@ class QueueReader(DataSourceReader):
 
         async def planned() -> Sequence[Any]:
             queue = await self._queue()
-            return await scan_of(queue).plan(queue, self._request())
+            return await spark_engine(queue).scan.plan(queue, self._request())
 
         # of no split at all Spark would make one of nothing, which is not a split
         return [Split(split) for split in process.run(planned())] or [Split(())]
@@ -69,7 +69,7 @@ class QueueReader(DataSourceReader):
         """The messages of one split."""
         process = process_of(self._options.subject)
         queue = process.run(self._queue())
-        return process.each(scan_of(queue).read(queue, self._request(), partition.value))
+        return process.each(spark_engine(queue).scan.read(queue, self._request(), partition.value))
 
     async def _queue(self) -> Queue:
         return await process_of(self._options.subject).headgate.queue(self._options.subject.queue or "")

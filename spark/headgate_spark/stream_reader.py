@@ -26,10 +26,9 @@ from headgate.errors import HeadgateError, Unavailable
 from headgate_spark.connection import process_of
 from headgate_spark.decide_range import ReadRange
 from headgate_spark.decide_shares import decide_equal_shares, raised_shares
-from headgate_spark.engines.contract import ScanRequest
-from headgate_spark.engines.registry import scan_of
+from headgate_spark.engines.contract import Budget, LaneReservations, ReservableLane, ScanRequest
+from headgate_spark.engines.registry import spark_engine
 from headgate_spark.jobs.decide_batch import Pick, RangePlan
-from headgate_spark.lanes.contract import Budget, LaneReservations, ReservableLane, module_of
 from headgate_spark.options import LIVE, StreamOptions
 from headgate_spark.stream_offsets import BatchOffset, pieces, trimmed
 
@@ -111,7 +110,7 @@ class QueueStreamReader(DataSourceStreamReader):
         process = process_of(self._options.subject)
         queue = process.run(self._queue())
         request = ScanRequest(LIVE, ReadRange(), self._columns, self._options.messages_per_split)
-        return process.each(scan_of(queue).read_picked(queue, request, partition.lane, partition.picks))
+        return process.each(spark_engine(queue).scan.read_picked(queue, request, partition.lane, partition.picks))
 
     # ---- within
 
@@ -127,14 +126,14 @@ class QueueStreamReader(DataSourceStreamReader):
         if ranges or self._latest is None:
             # the first of a reader is a new one in any case, so that Spark commits the batch that was done before a
             # restart
-            self._latest = BatchOffset(queue.engine.host.now_us(), tuple(ranges))
+            self._latest = BatchOffset(queue.engine.now_us(), tuple(ranges))
             self._out = self._latest if ranges else None
         return self._latest
 
     async def _reserve(self, queue: Queue) -> list[RangePlan]:
         """A range of each lane that has something, until the bound is reached; another lane is first each time."""
-        now_us = queue.engine.host.now_us()
-        lending = module_of(queue).lending_of(queue, self._job)
+        now_us = queue.engine.now_us()
+        lending = spark_engine(queue).reservations(queue, self._job)
         lanes: Sequence[ReservableLane] = await lending.lanes(from_us=None, until_us=now_us)
         first = self._turn % max(len(lanes), 1)
         self._turn += 1
@@ -167,7 +166,7 @@ class QueueStreamReader(DataSourceStreamReader):
     async def _settle(self, offset: BatchOffset) -> None:
         """Settle all messages of a batch; messages that cannot be settled any more are reported, and come again."""
         queue = await self._queue()
-        lending = module_of(queue).lending_of(queue, self._job)
+        lending = spark_engine(queue).reservations(queue, self._job)
         for plan in offset.ranges:
             try:
                 await patiently(partial(self._settle_range, queue, lending, plan))
@@ -183,11 +182,11 @@ class QueueStreamReader(DataSourceStreamReader):
         if how is Settled.DONE:
             await lane.give_back(plan)
         else:
-            deadline_us = queue.engine.host.now_us() + self._options.visibility_us
+            deadline_us = queue.engine.now_us() + self._options.visibility_us
             how = await lending.settle_again(plan, masks, deadline_us)
         if how is not Settled.DONE:
             raise NotSettled(lane=plan.lane, how=how.value)
-        await scan_of(queue).pass_over(queue, plan.lane)
+        await lane.pass_over()
 
 
 async def _shared_out(lanes: Sequence[ReservableLane], bound: int) -> list[tuple[ReservableLane, int]]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from headgate.applying.call import ApplyOutcome, ApplyReport, ApplyResult, apply, apply_sync
     from headgate.client.catalogue.application_batch import BatchPut
     from headgate.client.catalogue.directory import (
-        EngineNotSupported,
         QueueDeleted,
         QueueNotFound,
         QueueNotReady,
@@ -56,8 +55,8 @@ if TYPE_CHECKING:
     from headgate.counters.types.registry import TypeUnknown
     from headgate.counters.types.sketches import SketchesMissing
     from headgate.counters.write.mutator import KeyInvalid, MutatorClosed, NotSent, StateTooLarge, TooManyWait
-    from headgate.engines.contract import MessageState, PassEnd, Settled, StaleReceipt, Visibility
-    from headgate.engines.timeline.put.application_batch import BatchTooLate
+    from headgate.engines.contract import BatchTooLate, MessageState, PassEnd, Settled, StaleReceipt, Visibility
+    from headgate.engines.registry import EngineNotSupported
     from headgate.errors import (
         Bug,
         Conflict,
@@ -85,9 +84,7 @@ _NAMES = {
     "headgate.client.connection": "NotConnected Headgate connect",
     "headgate.client.counter": "CachedValue Counter CounterState TypesDiffer",
     "headgate.client.counters": "CounterDeleted CounterRecreated CounterNotReady CounterNotFound",
-    "headgate.client.catalogue.directory": (
-        "EngineNotSupported QueueDeleted QueueRecreated QueueNotReady QueueNotFound"
-    ),
+    "headgate.client.catalogue.directory": "QueueDeleted QueueRecreated QueueNotReady QueueNotFound",
     "headgate.client.freshness": "CatalogueUnreadable",
     "headgate.client.message": "Message Received",
     "headgate.client.model.outgoing": "Put",
@@ -105,8 +102,8 @@ _NAMES = {
     "headgate.counters.types.contract": "QuestionInvalid StateFull StateUnreadable UpdateInvalid",
     "headgate.counters.types.registry": "TypeUnknown",
     "headgate.counters.types.sketches": "SketchesMissing",
-    "headgate.engines.contract": "MessageState PassEnd Settled StaleReceipt Visibility",
-    "headgate.engines.timeline.put.application_batch": "BatchTooLate",
+    "headgate.engines.contract": "BatchTooLate MessageState PassEnd Settled StaleReceipt Visibility",
+    "headgate.engines.registry": "EngineNotSupported",
     "headgate.errors": (
         "Bug Conflict EnvironmentProblem HeadgateError InvalidRequest NotFound OperationRefused Unavailable"
     ),

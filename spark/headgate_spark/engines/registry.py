@@ -1,28 +1,29 @@
-"""The file that reads each engine. A later engine adds its line, and its file next to this one."""
+"""Finds Spark's part of a queue's engine: the room of the engine's name next to this file, which has an `entry.py`
+with its `ENGINE`. The names are those of headgate/engines/registry.py."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
-from typing import Final
+from importlib.util import find_spec
 
 from headgate.client.queue import Queue
+from headgate.engines.registry import ENGINE_MODULES, engine_of_entry
 from headgate.errors import OperationRefused
-from headgate_spark.engines.contract import EngineScan
-
-SUPPORTED: Final[Mapping[str, str]] = {"timeline": "headgate_spark.engines.timeline"}
-"""From an engine to the module whose `SCAN` reads it."""
+from headgate_spark.engines.contract import SparkEngine
 
 
 class EngineNotRead(OperationRefused):
     """This release does not read queues of this engine with Spark."""
 
 
-def scan_of(queue: Queue) -> EngineScan:
-    """How this queue is read."""
-    engine = str(queue.entry.spec.get("engine"))
-    module = SUPPORTED.get(engine)
-    if module is None:
-        raise EngineNotRead(queue=queue.name, engine=engine, read=", ".join(SUPPORTED))
-    scan: EngineScan = import_module(module).SCAN
-    return scan
+def spark_engine(queue: Queue) -> SparkEngine:
+    """How this queue is read, and how ranges of it are reserved."""
+    name = engine_of_entry(queue.entry)
+    if name not in ENGINE_MODULES or not _is_read(name):
+        raise EngineNotRead(queue=queue.name, engine=name, read=", ".join(filter(_is_read, ENGINE_MODULES)))
+    engine: SparkEngine = import_module(f"{__package__}.{name}.entry").ENGINE
+    return engine
+
+
+def _is_read(name: str) -> bool:
+    return find_spec(f"{__package__}.{name}") is not None

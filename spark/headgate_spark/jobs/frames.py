@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
+from headgate_spark.engines.contract import HistorySplit
 from headgate_spark.jobs.decide_batch import BatchPlan, Reported, shares_of
 from headgate_spark.jobs.tasks import (
     OUTCOME_DDL,
@@ -23,7 +24,6 @@ from headgate_spark.jobs.tasks import (
     reads_picks,
     share_plans,
 )
-from headgate_spark.lanes.contract import HistorySplit
 from headgate_spark.schemas import DDL_OF_JOBS
 
 TASKS_A_CORE = 2

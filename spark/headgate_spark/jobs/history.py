@@ -17,9 +17,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from headgate.store.catalogue.bulk_log import BulkLog, BulkRow, Stage
+from headgate_spark.engines.contract import HistorySplit
 from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.sinks import BatchName, BatchSink, scope_us_of
-from headgate_spark.lanes.contract import HistorySplit
 from headgate_spark.worker_connection import WorkerConnection
 
 PARTS_A_PIECE = 60

@@ -24,6 +24,8 @@ from headgate.engines.lanes.range_reserver import RangeTaken, ReservationNotGran
 from headgate.errors import HeadgateError, OperationRefused, Unavailable
 from headgate.store.catalogue.bulk_log import BulkLog, BulkRow, JobTakenOver, Stage
 from headgate.store.clock.clock import ClockNotTrusted
+from headgate_spark.engines.contract import Budget, LaneReservations, Preview, ReservableLane
+from headgate_spark.engines.registry import spark_engine
 from headgate_spark.jobs.decide_batch import (
     BatchDecision,
     BatchPlan,
@@ -45,7 +47,6 @@ from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import JobRequest
 from headgate_spark.jobs.sinks import QueueSink
 from headgate_spark.jobs.work import BatchWork, name_of
-from headgate_spark.lanes.contract import Budget, LaneReservations, Preview, ReservableLane, module_of
 from headgate_spark.worker_connection import WorkerConnection
 
 LANE_BYTES_MAX = 64 * 1024 * 1024
@@ -179,7 +180,7 @@ class ReservingJob:
         named = it.frames.picks(plan).where(it.where)
         with spark_errors_as(PredicateFailed, where=it.request.where or ""):
             reported = it.frames.reported(named.select("id", f.lit("done").alias("outcome")))
-        chosen = decide_outcomes(plan, module_of(it.queue).rows_by_id(plan), reported)
+        chosen = decide_outcomes(plan, spark_engine(it.queue).rows_by_id(plan), reported)
         kept = masked(plan, chosen.done)
         empty = [one for one, less in zip(plan.ranges, kept.ranges, strict=True) if not less.picks]
         self._give_back(BatchPlan(tuple(empty)))

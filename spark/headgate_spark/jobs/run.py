@@ -16,6 +16,7 @@ from headgate.client.redriving import SOURCE_QUEUE
 from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS
 from headgate.errors import HeadgateError
 from headgate.store.catalogue.bulk_log import BulkLog, JobTakenOver
+from headgate_spark.engines.registry import spark_engine
 from headgate_spark.jobs.executors import await_executor
 from headgate_spark.jobs.frames import Frames, SparkFailed, spark_errors_as
 from headgate_spark.jobs.history import HistoryContext, HistoryJob
@@ -25,7 +26,6 @@ from headgate_spark.jobs.reserving_job import JobContext, ReservingJob
 from headgate_spark.jobs.sinks import BatchSink, QueueSink, sink_of
 from headgate_spark.jobs.tasks import Puts, QueueSource
 from headgate_spark.jobs.work import BatchWork, HandlerWork, SinkWork
-from headgate_spark.lanes.contract import module_of
 from headgate_spark.worker_connection import WorkerConnection, local_environment, task_environment
 
 OUTCOME_COLUMNS = ("id", "outcome")
@@ -84,7 +84,7 @@ def _reserving(
     until_us = min(parse_time_us(request.to, now_us) or now_us, now_us)
     progress.begin(connection.run(queue.stats()).backlog)
     log = log_of(connection, job)
-    lending = module_of(queue).lending_of(queue, job)
+    lending = spark_engine(queue).reservations(queue, job)
     from_us = parse_time_us(request.from_, now_us)
     return ReservingJob(
         JobContext(request, connection, queue, lending, log, frames, work, dead, progress, where, from_us, until_us)
@@ -123,7 +123,7 @@ def _history(
     until_us = min(parse_time_us(request.to, now_us) or now_us, now_us)
     if from_us >= until_us:
         raise JobWrong("The range is empty, or older than the retention", begins=request.from_, ends=request.to)
-    history = module_of(queue).history_of(queue)
+    history = spark_engine(queue).history(queue)
     return HistoryJob(
         HistoryContext(
             connection,

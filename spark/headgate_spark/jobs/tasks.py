@@ -28,10 +28,9 @@ from headgate.client.redriving import DEATH_PREFIX, DEATH_REASON, SOURCE_QUEUE
 from headgate.errors import InvalidRequest, Unavailable
 from headgate.store.model.positions import time_us_of
 from headgate_spark.decide_range import ReadRange
-from headgate_spark.engines.contract import ScanRequest
-from headgate_spark.engines.registry import scan_of
+from headgate_spark.engines.contract import HistorySplit, ScanRequest
+from headgate_spark.engines.registry import spark_engine
 from headgate_spark.jobs.decide_batch import BatchPlan, RangePlan
-from headgate_spark.lanes.contract import HistorySplit, module_of
 from headgate_spark.options import LIVE
 from headgate_spark.schemas import OF_JOBS
 from headgate_spark.worker_connection import UnderWay, process_connection
@@ -84,7 +83,7 @@ def reads_picks(source: QueueSource, shares: Sequence[Share]) -> ArrowTask:
     def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         connection = process_connection(source.environment)
         queue = connection.queue(source.queue)
-        scan, request = scan_of(queue), ScanRequest(LIVE, ReadRange(), OF_JOBS, 0)
+        scan, request = spark_engine(queue).scan, ScanRequest(LIVE, ReadRange(), OF_JOBS, 0)
         for number in _numbers(numbers):
             for lane, part in shares[number]:
                 yield from connection.each(scan.read_picked(queue, request, lane, part.picks))
@@ -98,7 +97,7 @@ def reads_history(source: QueueSource, splits: Sequence[Sequence[HistorySplit]])
     def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         connection = process_connection(source.environment)
         queue = connection.queue(source.queue)
-        history = module_of(queue).history_of(queue)
+        history = spark_engine(queue).history(queue)
         for number in _numbers(numbers):
             for split in splits[number]:
                 yield from connection.each(history.read(split, OF_JOBS))

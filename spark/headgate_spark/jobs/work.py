@@ -8,10 +8,10 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from headgate.client.queue import Queue
+from headgate_spark.engines.registry import spark_engine
 from headgate_spark.jobs.decide_batch import BatchDecision, BatchPlan, all_done, decide_outcomes
 from headgate_spark.jobs.frames import Frames, HandlerFailed, spark_errors_as
 from headgate_spark.jobs.sinks import BatchName, BatchSink, scope_us_of
-from headgate_spark.lanes.contract import module_of
 
 
 def name_of(plan: BatchPlan, number: int, attempt: str) -> BatchName:
@@ -64,7 +64,7 @@ class HandlerWork:
         del number, attempt
         with spark_errors_as(HandlerFailed):
             reported = self._frames.reported(self._handler(self._frames.picks(plan)))
-        return decide_outcomes(plan, module_of(self._queue).rows_by_id(plan), reported)
+        return decide_outcomes(plan, spark_engine(self._queue).rows_by_id(plan), reported)
 
     def publish(self, number: int, attempt: str) -> None:
         """Nothing was kept back."""

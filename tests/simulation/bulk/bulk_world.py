@@ -20,8 +20,9 @@ from headgate.errors import HeadgateError
 from headgate.store.catalogue.bulk_log import BulkLog
 from headgate.testing.world import World
 from headgate_spark.decide_range import ReadRange
-from headgate_spark.engines.contract import ScanRequest
-from headgate_spark.engines.timeline import SCAN
+from headgate_spark.engines.contract import HistorySplit, ScanRequest
+from headgate_spark.engines.timeline.entry import ENGINE
+from headgate_spark.engines.timeline.lanes import TimelineHistory, TimelineLending
 from headgate_spark.jobs import reserving_job
 from headgate_spark.jobs.decide_batch import BatchPlan, Reported
 from headgate_spark.jobs.history import HistoryContext, HistoryJob
@@ -30,8 +31,6 @@ from headgate_spark.jobs.reserving_job import JobContext, ReservingJob
 from headgate_spark.jobs.sinks import BatchName
 from headgate_spark.jobs.tasks import Puts, _put, _row_and_index
 from headgate_spark.jobs.work import HandlerWork, SinkWork
-from headgate_spark.lanes.contract import HistorySplit
-from headgate_spark.lanes.timeline import TimelineLending, history_of
 from headgate_spark.options import LIVE
 from headgate_spark.schemas import OF_JOBS
 from tests.simulation.sdk.sdk_world import KEYSPACE, Program, Shop
@@ -102,7 +101,7 @@ class MemoryFrames:
     async def _read(self, plan: BatchPlan) -> Messages:
         result = Messages()
         for one in plan.ranges:
-            async for batch in SCAN.read_picked(self._queue, AS_TASKS, one.lane, one.picks):
+            async for batch in ENGINE.scan.read_picked(self._queue, AS_TASKS, one.lane, one.picks):
                 result += batch.to_pylist()
         return result
 
@@ -124,7 +123,7 @@ class MemoryFrames:
 async def read_history(queue: Queue, splits: Sequence[HistorySplit]) -> Messages:
     """The messages that tasks would read from these splits."""
     result = Messages()
-    history = history_of(queue)
+    history = TimelineHistory(queue)
     for split in splits:
         async for batch in history.read(split, OF_JOBS):
             result += batch.to_pylist()
@@ -261,7 +260,7 @@ def history_job(
 ) -> tuple[HistoryJob, Counts]:
     """A replay, or an export, of all that `shop/emails` keeps."""
     queue = job_driver.run(job_driver.headgate.queue("shop/emails"))
-    history = history_of(queue)
+    history = TimelineHistory(queue)
     context = job_driver.headgate.process_context
     counts = Counts()
     sink = make_sink(job_driver)

@@ -12,11 +12,11 @@ from headgate.client.message import Message
 from headgate.client.queue import Queue
 from headgate.engines.contract import Settled
 from headgate.engines.lanes.range_reserver import RangeTaken
-from headgate_spark.engines.timeline import SCAN
+from headgate_spark.engines.contract import Budget
+from headgate_spark.engines.timeline.entry import ENGINE
+from headgate_spark.engines.timeline.lanes import TimelineHistory, TimelineLane, TimelineLending, rows_by_id
 from headgate_spark.jobs.decide_batch import BatchDecision, BatchPlan, RangePlan, Reported, decide_outcomes
 from headgate_spark.jobs.tasks import _row_and_index
-from headgate_spark.lanes.contract import Budget
-from headgate_spark.lanes.timeline import TimelineLane, TimelineLending, history_of, rows_by_id
 from headgate_spark.schemas import OF_JOBS
 from tests.simulation.bulk.bulk_world import AS_TASKS
 from tests.simulation.sdk.sdk_world import Program, Shop, queue_text
@@ -56,7 +56,7 @@ class Driver:
     async def _read(self, plans: list[tuple[TimelineLane, RangePlan]]) -> dict[str, bytes]:
         entries: dict[str, bytes] = {}
         for lane, plan in plans:
-            async for batch in SCAN.read_picked(self.queue, AS_TASKS, lane.name, plan.picks):
+            async for batch in ENGINE.scan.read_picked(self.queue, AS_TASKS, lane.name, plan.picks):
                 for row in batch.to_pylist():
                     assert row["id"] not in entries
                     entries[row["id"]] = row["payload"]
@@ -258,7 +258,7 @@ async def _settled_and_returned(queue: Queue, count: int) -> None:
 
 
 async def _history(queue: Queue) -> dict[str, bytes]:
-    history = history_of(queue)
+    history = TimelineHistory(queue)
     entries: dict[str, bytes] = {}
     for split in await history.splits(0, queue.now_us()):
         async for batch in history.read(split, OF_JOBS):

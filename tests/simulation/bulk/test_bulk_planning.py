@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from headgate_spark.lanes.contract import Budget
-from headgate_spark.lanes.timeline import TimelineLending
+from headgate_spark.engines.contract import Budget
+from headgate_spark.engines.timeline.lanes import TimelineLending
 from tests.simulation.timeline.timeline_history import TWO_LANES, one_waits_behind
 from tests.simulation.timeline.timeline_puts import Client, Queue, simulate
 

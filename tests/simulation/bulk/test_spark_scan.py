@@ -12,11 +12,11 @@ from headgate.engines.context import Host
 from headgate.engines.contract import Ack, NackDelivery, NewMessage
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.inspect.peek import peek
-from headgate_spark import alone_rows
 from headgate_spark.decide_range import ReadRange
-from headgate_spark.engines import timeline as scanning
 from headgate_spark.engines.contract import ScanRequest
-from headgate_spark.engines.timeline import SCAN
+from headgate_spark.engines.timeline import alone_rows
+from headgate_spark.engines.timeline import scan as scanning
+from headgate_spark.engines.timeline.entry import ENGINE
 from headgate_spark.options import HISTORY, LIVE
 from headgate_spark.packed_columns import TYPES
 from tests.simulation.timeline.timeline_history import TWO_LANES, one_waits_behind
@@ -37,8 +37,8 @@ async def scanned(
     opened: Any = SimpleNamespace(engine=SimpleNamespace(host=host, settings=queue.settings), now_us=host.now_us)
     request = ScanRequest(state, wanted or ReadRange(), tuple(TYPES), per_split)
     matches: list[dict[str, Any]] = []
-    for split in await SCAN.plan(opened, request):
-        async for batch in SCAN.read(opened, request, split):
+    for split in await ENGINE.scan.plan(opened, request):
+        async for batch in ENGINE.scan.read(opened, request, split):
             matches += batch.to_pylist()
     return matches
 
@@ -159,12 +159,12 @@ def test_a_backlog_in_one_shard_and_one_part_spreads_over_splits() -> None:
             engine=SimpleNamespace(host=looker.host, settings=queue.settings), now_us=looker.host.now_us
         )
         request = ScanRequest(LIVE, ReadRange(), ("payload",), 100)
-        splits = await looker.process.start(SCAN.plan(opened, request))
+        splits = await looker.process.start(ENGINE.scan.plan(opened, request))
         sizes = []
         for split in splits:
 
             async def read(split: Any = split) -> int:
-                return sum([batch.num_rows async for batch in SCAN.read(opened, request, split)])
+                return sum([batch.num_rows async for batch in ENGINE.scan.read(opened, request, split)])
 
             sizes.append(await looker.process.start(read()))
         assert 600 == sum(sizes)
@@ -205,7 +205,9 @@ def requests_of_a_live_plan(parts: int) -> int:
         opened: Any = SimpleNamespace(
             engine=SimpleNamespace(host=looker.host, settings=queue.settings), now_us=looker.host.now_us
         )
-        splits = await looker.process.start(SCAN.plan(opened, ScanRequest(LIVE, ReadRange(), ("payload",), 100)))
+        splits = await looker.process.start(
+            ENGINE.scan.plan(opened, ScanRequest(LIVE, ReadRange(), ("payload",), 100))
+        )
         assert splits
         return len(looker.store.sent)
 

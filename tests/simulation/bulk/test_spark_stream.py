@@ -17,9 +17,10 @@ from headgate.engines.lanes.lease import Lane
 from headgate.engines.timeline.inspect.peek import peek
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.settings import GenerationSettings
+from headgate.store.catalogue.entry import Name
 from headgate_spark.decide_range import ReadRange
 from headgate_spark.engines.contract import ScanRequest
-from headgate_spark.engines.timeline import SCAN
+from headgate_spark.engines.timeline.entry import ENGINE
 from headgate_spark.options import LIVE, StreamOptions, Subject
 from headgate_spark.stream_offsets import BatchOffset
 from headgate_spark.stream_reader import QueueStreamReader
@@ -48,7 +49,7 @@ class Query:
         self.starts += 1
         self.driver = Consumer(self.queue, f"driver-{self.starts}", DeliveryLog())
         engine = await self.driver.process.start(self.driver.open())
-        entry = SimpleNamespace(spec={"engine": "timeline"})
+        entry = SimpleNamespace(name=Name("Queue", "shop", "emails"), spec={"engine": "timeline"})
         self.opened: Any = SimpleNamespace(engine=engine, entry=entry, name="shop/emails")
         options = StreamOptions(Subject("shop/emails", None, ()), self.bound, self.visibility_us, 7)
         self.reader = QueueStreamReader(options, ("payload",))
@@ -83,7 +84,7 @@ class Query:
         for split in self.reader.partitions({}, offset):
 
             async def task(split: Any = split) -> list[bytes]:
-                batches = SCAN.read_picked(self.opened, request, split.lane, split.picks)
+                batches = ENGINE.scan.read_picked(self.opened, request, split.lane, split.picks)
                 return [row["payload"] async for batch in batches for row in batch.to_pylist()]
 
             matches += await self._in_driver(task())

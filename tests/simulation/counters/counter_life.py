@@ -16,12 +16,12 @@ from headgate.counters.model.settings import CounterSettings
 from headgate.counters.model.tables import dedicated_tables
 from headgate.counters.types.sum import Sum
 from headgate.engines.context import Host
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.errors import HeadgateError, Unavailable
 from headgate.store.model.positions import Positions
-from headgate.testing.simulated_store import Cluster, SimulatedStore
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.testing.world import Process, ProcessState, World
 from tests.kit.counter_invariants import CounterLedger, UpdateTale
+from tests.kit.simulated_store import Cluster, SimulatedStore
 from tests.simulation.counters.counter_plan import Plan
 
 SECOND = 1_000_000

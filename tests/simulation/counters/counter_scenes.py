@@ -17,13 +17,13 @@ from headgate.counters.model.decide_shards import TALLY, bucket_of
 from headgate.counters.model.settings import CounterSettings
 from headgate.counters.model.tables import dedicated_tables
 from headgate.engines.context import Host
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.errors import HeadgateError
 from headgate.store.model.positions import Positions
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.store import OutcomeUnknown
-from headgate.testing.simulated_store import Cluster, Settings, SimulatedStore
 from headgate.testing.world import World
 from tests.kit.counter_invariants import CounterLedger
+from tests.kit.simulated_store import Cluster, Settings, SimulatedStore
 from tests.simulation.counters.counter_life import COUNTER, KIND, SECOND, SimulatedHints
 
 T = TypeVar("T")

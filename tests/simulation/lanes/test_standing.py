@@ -21,8 +21,8 @@ from headgate.engines.summary.standing import (
 )
 from headgate.errors import HeadgateError, Unavailable
 from headgate.maintenance.pass_groups import noted
-from headgate.testing.simulated_store import Cluster, SimulatedStore
 from headgate.testing.world import World
+from tests.kit.simulated_store import Cluster, SimulatedStore
 from tests.simulation.sdk.sdk_world import Program, Shop, counter_text, queue_text
 
 T = TypeVar("T")

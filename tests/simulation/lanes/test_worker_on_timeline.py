@@ -36,7 +36,7 @@ class Port:
 
     def __init__(self, engine: TimelineQueue) -> None:
         self.engine = engine
-        engine.isolates_suspects = True
+        engine.isolate_suspects()
 
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
         """From its lanes."""

@@ -16,16 +16,13 @@ import yaml
 
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.engines.registry import ENGINE_MODULES
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.cassandra.settings import ConnectionSettings
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Entry, Name
 from headgate.store.clock.clock import Clock
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import Positions
-from headgate.testing.simulated_store import Cluster, SimulatedStore
-from headgate.testing.simulated_store.schema import SimulatedSchema
-from headgate.testing.simulated_store.store import SimulatedTime
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.testing.world import Process, ProcessState, World
 from headgate_operator.kinds import COUNTER, NAMESPACE, QUEUE, SECRET, ResourceKind, kind_of
 from headgate_operator.leader_election import LeaderElection
@@ -39,13 +36,16 @@ from tests.kit.simulated_cluster.client import SimulatedCluster
 from tests.kit.simulated_cluster.collecting import DELAY_S, GarbageCollector
 from tests.kit.simulated_cluster.controllers import Deployments, IdleNode, Kubelet
 from tests.kit.simulated_cluster.log import WriteEntry as LogEntry
+from tests.kit.simulated_store import Cluster, SimulatedStore
+from tests.kit.simulated_store.store import SimulatedTime
+from tests.simulation.sdk.sdk_world import Schema
 
 SYSTEM = "headgate-system"
 KEYSPACE = "headgate"
 
 
 @dataclass
-class VersionedSchema(SimulatedSchema):
+class VersionedSchema(Schema):
     """A schema that counts its changes, and what was made twice."""
 
     changes: int = 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import yaml
 
@@ -14,18 +15,21 @@ from headgate.applying.apply import Applied, Applier
 from headgate.applying.wanted import PlacementDefaults
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.connection import Headgate
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.engines.registry import ENGINE_MODULES, tables_in
 from headgate.errors import Unavailable
 from headgate.store.catalogue.catalogue import Catalogue
-from headgate.store.catalogue.tables import ENTRIES
+from headgate.store.catalogue.tables import CATALOGUE_TABLES, ENTRIES
 from headgate.store.clock.clock import Clock
+from headgate.store.model.cql import table_options
+from headgate.store.model.drift import ActualTable, columns_of
 from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Select
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, Table
+from headgate.store.schema import ActualKeyspace
 from headgate.store.store import OutcomeUnknown
-from headgate.testing.simulated_store import Cluster
-from headgate.testing.simulated_store.schema import SimulatedSchema
-from headgate.testing.simulated_store.store import SimulatedTime
 from headgate.testing.world import Process, World
+from tests.kit.simulated_store import Cluster
+from tests.kit.simulated_store.store import SimulatedTime
 from tests.simulation.timeline.timeline_puts import GatedStore
 
 KEYSPACE = "headgate"
@@ -35,6 +39,66 @@ kind: {kind}
 metadata: {{name: {name}, namespace: shop}}
 spec: {spec}
 """
+
+
+@dataclass
+class Schema:
+    """A server's report of its schema, as far as `headgate apply` asks. Common to all processes."""
+
+    keyspaces: set[str] = field(default_factory=set)
+    tables: dict[str, dict[str, Table]] = field(default_factory=dict)
+
+    async def read_keyspace(self, name: str) -> ActualKeyspace | None:
+        """One replica each in the one data centre there is."""
+        return ActualKeyspace(name, "NetworkTopologyStrategy", {"dc1": 3}) if name in self.keyspaces else None
+
+    async def read_tables(self, keyspace: str) -> Mapping[str, ActualTable]:
+        """Each as it was declared."""
+        return {name: _matches(table) for name, table in self.tables.get(keyspace, {}).items()}
+
+    async def count_tables(self) -> int:
+        """Of all keyspaces."""
+        return sum(map(len, self.tables.values()))
+
+    async def nodes_in(self, data_center: str) -> int:
+        """A ring of three."""
+        return 3
+
+    async def change(self, cql: str) -> None:
+        """Distinguished by their first words."""
+        words = cql.replace("(", " ").split()
+        if words[0] == "DROP":
+            keyspace, _, name = words[4].partition(".")
+            self.tables[keyspace].pop(name, None)
+            return
+        if words[1] == "KEYSPACE":
+            self.keyspaces.add(words[5])
+            return
+        keyspace, _, name = words[5].partition(".")
+        self.tables.setdefault(keyspace, {})[name] = _declared(name)
+
+    async def agree(self, keyspace: str, tables: Collection[str]) -> None:
+        """At once."""
+
+
+def _declared(name: str) -> Table:
+    creation = UUID(name[2:34]) if name.startswith(("q_", "c_")) else None
+    of_engines = (table for module in ENGINE_MODULES.values() for table in tables_in(module, creation))
+    return next(table for table in (*CATALOGUE_TABLES, *of_engines) if table.name == name)
+
+
+def _matches(table: Table) -> ActualTable:
+    assert table_options(table)
+    return ActualTable(
+        table.name,
+        UUID(int=1),
+        tuple(columns_of(table).values()),
+        table.gc_grace_s,
+        table.default_ttl_s,
+        table.purpose,
+        dict(table.compaction),
+        dict(table.compression),
+    )
 
 
 @dataclass
@@ -73,7 +137,7 @@ class Shop:
 
     world: World
     cluster: Cluster
-    schema: SimulatedSchema = field(default_factory=SimulatedSchema)
+    schema: Schema = field(default_factory=Schema)
 
     def program(self, name: str) -> Program:
         """A process of its own with a connection that is not opened yet."""

@@ -14,10 +14,9 @@ import pytest
 
 from headgate.client.model.outgoing import Put
 from headgate.client.queue import Queue as SdkQueue
-from headgate.engines.contract import NewMessage
+from headgate.engines.contract import BatchTooLate, CatalogueStale, NewMessage, StampedPut
 from headgate.engines.timeline.model.settings import GenerationSettings
-from headgate.engines.timeline.put.application_batch import Batched, BatchedPuts, BatchTooLate
-from headgate.engines.timeline.put.row_sender import CatalogueStale
+from headgate.engines.timeline.put.application_batch import stamp_put
 from headgate.errors import InvalidRequest, OperationRefused, Unavailable
 from headgate.store.cassandra.batches import BatchUnfit
 from headgate.store.model.consistency import Consistency
@@ -51,12 +50,11 @@ class Shop:
 
     ward: Ward
     client: Client
-    puts: BatchedPuts
 
-    def order(self, name: str, *, within_s: float = 2.0, **how: object) -> tuple[Batched, Batch]:
+    def order(self, name: str, *, within_s: float = 2.0, **how: object) -> tuple[StampedPut, Batch]:
         """A message, and the batch with it."""
         message = NewMessage(name.encode(), **how)  # type: ignore[arg-type]
-        batched = self.puts.stamp(message, within_us=round(within_s * SECOND))
+        batched = stamp_put(self.client.producer, message, within_us=round(within_s * SECOND))
         now_us = self.client.process.clock.wall_us()
         own = Insert(ORDERS, {"id": name, "item": "tea"}, timestamp_us=now_us)
         return batched, Batch([own, *batched.statements], logged=True)
@@ -82,7 +80,7 @@ async def shop_of(queue: Queue) -> Shop:
     """Ready to order."""
     ward = await opened(queue)
     client = queue.client("application")
-    return Shop(ward, client, BatchedPuts(client.producer))
+    return Shop(ward, client)
 
 
 def test_a_batch_that_is_answered_in_time_brings_its_message_when_it_is_due() -> None:
@@ -90,10 +88,10 @@ def test_a_batch_that_is_answered_in_time_brings_its_message_when_it_is_due() ->
         shop = await shop_of(queue)
         soon, batch = shop.order("soon")
         later, later_batch = shop.order("later", due_us=shop.client.process.clock.wall_us() + 40 * SECOND)
-        shop.puts.check(soon)
+        soon.check()
         assert await shop.send(batch)
         assert await shop.send(later_batch)
-        shop.puts.check(later)
+        later.check()
         consumer = shop.ward.worker()
         await asyncio.sleep(30)
         assert [b"soon"] == shop.ward.payloads()
@@ -145,7 +143,7 @@ def test_a_batch_that_is_sent_too_late_is_answered_so_and_if_sent_all_the_same_i
         consumer = shop.ward.worker()
         await asyncio.sleep(10)
         with pytest.raises(BatchTooLate, match="build the batch again"):
-            shop.puts.check(batched)
+            batched.check()
         assert await shop.send(batch)
         await asyncio.sleep(10)
         consumer.process.kill()
@@ -166,11 +164,11 @@ def test_a_batch_whose_shards_have_changed_or_whose_knowledge_is_old_is_answered
         batched, _ = shop.order("tea", due_us=far_us)
         await asyncio.sleep(70)
         with pytest.raises(CatalogueStale):
-            shop.puts.check(batched)
+            batched.check()
         changed = replace(queue.settings, generations=OTHER_SHARDS)
         shop.client.producer.settings_changed(changed, read_us=shop.client.process.clock.wall_us())
         with pytest.raises(BatchTooLate, match="shards have changed"):
-            shop.puts.check(batched)
+            batched.check()
 
     simulate(scenario, settings=REPAIRED)
 

@@ -26,7 +26,8 @@ from headgate.client.counter import Counter
 from headgate.client.counters import CounterRetained
 from headgate.client.queue import Queue
 from headgate.counters.model import tables as counter_tables
-from headgate.engines.registry import Making, make_generation
+from headgate.engines.registry import Making
+from headgate.engines.timeline.entry import make_generation
 from headgate.engines.timeline.model import tables as timeline_tables
 from headgate.errors import Conflict, HeadgateError
 from headgate.store.catalogue.catalogue import StaleEntry
@@ -35,8 +36,8 @@ from headgate.store.catalogue.entry import Entry, EntryState, Name
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Select
 from headgate.store.model.table import Table
-from headgate.testing.simulated_store import Cluster, SimulatedStore
 from headgate.testing.world import Process, World
+from tests.kit.simulated_store import Cluster, SimulatedStore
 from tests.simulation.sdk.sdk_world import KEYSPACE, Program, Shop, counter_text, queue_text
 
 T = TypeVar("T")
@@ -323,7 +324,7 @@ def test_lanes_that_somebody_makes_after_the_removal_are_seen_by_nobody() -> Non
         await person.start(remove(shop, person, EMAILS))
         late = shop.world.process("late")
         making = Making(SimulatedStore(shop.cluster, late), late.clock.wall_us, late.uuid)
-        await late.start(make_generation("timeline", entry, Generation(1, 3), making))
+        await late.start(make_generation(entry, Generation(1, 3), making))
         lanes = timeline_tables.shared_tables().lanes
         for shard in range(3):
             key = {"queue": entry.id, "generation": 1, "shard": shard}

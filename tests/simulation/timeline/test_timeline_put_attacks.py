@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.contract import NewMessage
+from headgate.engines.contract import CatalogueStale, NewMessage
 from headgate.engines.packed_row import unpack
 from headgate.engines.timeline.model import partitions
 from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
 from headgate.engines.timeline.model.settings import GenerationSettings
-from headgate.engines.timeline.put.row_sender import CatalogueStale, Copy
+from headgate.engines.timeline.put.row_sender import Copy
 from headgate.errors import Unavailable
 from headgate.store.model.positions import time_us_of
 from headgate.store.model.statements import Select

@@ -36,9 +36,9 @@ from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.lane_taking import lane_of
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S, MessagePlace, id_text
+from headgate.engines.timeline.model.layout import MessagePlace, id_text
 from headgate.engines.timeline.model.settings import TimelineSettings
-from headgate.engines.timeline.put.application_batch import BatchedPuts
+from headgate.engines.timeline.put.application_batch import stamp_put
 from headgate.engines.timeline.read.reading import RowContent, family_of
 from headgate.engines.timeline.read.source import TimelineSource
 from headgate.errors import HeadgateError
@@ -46,10 +46,11 @@ from headgate.expiry import Promise
 from headgate.store.clock.clock import Clock
 from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Batch
-from headgate.testing.simulated_store import Cluster, SimulatedStore
-from headgate.testing.simulated_store.store import SimulatedTime
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.testing.world import Process, ProcessState, World
 from tests.kit.invariants import Ledger
+from tests.kit.simulated_store import Cluster, SimulatedStore
+from tests.kit.simulated_store.store import SimulatedTime
 from tests.simulation.timeline.timeline_plan import Plan
 from tests.simulation.timeline.timeline_puts import SECOND, SETTINGS
 
@@ -432,9 +433,8 @@ class Putter(Member):
 
     async def _batch(self, engine: TimelineQueue, message: NewMessage) -> None:
         """A message in the application's own logged batch: durable when that is, and late if it is late."""
-        puts = BatchedPuts(engine.producer)
         try:
-            batched = puts.stamp(message, within_us=SECOND)
+            batched = stamp_put(engine.producer, message, within_us=SECOND)
         except HeadgateError as error:
             self.process.note("cannot stamp", error.message)
             return

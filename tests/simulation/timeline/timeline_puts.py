@@ -16,7 +16,7 @@ from uuid import UUID
 from headgate.engines.context import Host
 from headgate.engines.contract import NewMessage
 from headgate.engines.packed_row import unpack
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S, DAY_US, MessagePlace, RowPlace, id_text
+from headgate.engines.timeline.model.layout import DAY_US, MessagePlace, RowPlace, id_text
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.model.tables import shared_tables
 from headgate.engines.timeline.put.cancel import Cancels
@@ -26,9 +26,10 @@ from headgate.errors import HeadgateError
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import Positions, first_at, is_after, last_at, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.store import AttemptAnswer, OutcomeUnknown
-from headgate.testing.simulated_store import Cluster, Settings, SimulatedStore
 from headgate.testing.world import Process, World
+from tests.kit.simulated_store import Cluster, Settings, SimulatedStore
 
 T = TypeVar("T")
 SECOND = 1_000_000

@@ -14,10 +14,11 @@ from headgate.engines.lanes.lease import Lane
 from headgate.engines.packed_row import PackedRun, pack
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.model.lane_rows import lane_key, make_lanes
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S, DAYS, MessagePlace, RowPlace, day_of
+from headgate.engines.timeline.model.layout import DAYS, MessagePlace, RowPlace, day_of
 from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.store.model.positions import Positions, last_at
 from headgate.store.model.statements import Insert
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.store import OutcomeUnknown
 from tests.simulation.timeline.timeline_puts import QUEUE, SECOND, SKEW, Client, GatedStore, Queue
 from tests.simulation.timeline.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready

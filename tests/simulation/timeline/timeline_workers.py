@@ -13,13 +13,14 @@ from headgate.engines.lanes.decide_lease import LeaseTerms
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.model.lane_rows import lane_key, make_lanes
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S, MessagePlace, id_bytes
+from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.errors import HeadgateError, Unavailable
 from headgate.expiry import others_may_act_after
 from headgate.store.catalogue.decide_generation import Generation as CatalogueGeneration
 from headgate.store.catalogue.decide_generation import Generations, decide_next, decide_sure, first, is_over, turned
 from headgate.store.model.positions import Positions, time_us_of
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.testing.world import Process, World
 from tests.simulation.timeline.timeline_puts import SECOND, SETTINGS, GatedStore, Queue
 

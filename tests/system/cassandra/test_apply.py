@@ -23,6 +23,7 @@ from headgate.applying.apply import Applied, Applier
 from headgate.applying.decide_steps import Forget, ForgetRows, MakeLanes, MarkDeleting, Retain
 from headgate.applying.perform_steps import StepPerformer
 from headgate.applying.wanted import PlacementDefaults
+from headgate.engines.registry import StoredRecord
 from headgate.errors import Conflict
 from headgate.store.cassandra.node_clocks import CassandraTimes
 from headgate.store.cassandra.schema import CassandraSchema
@@ -257,6 +258,9 @@ def shared_tables() -> tuple[Table, ...]:
 def dedicated_tables(creation: uuid.UUID) -> tuple[Table, ...]:
     """As an engine's module has it."""
     return (THINGS.named(f"q_{creation.hex}_things"),)
+
+
+RECORD = StoredRecord(shared_tables=shared_tables, dedicated_tables=dedicated_tables)
 
 
 def applied(server: Serving, keyspace: str, *specs: dict[str, Any], tables_max: int = 10_000) -> list[Applied]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -240,7 +241,7 @@ def test_a_kept_node_outlives_its_command_and_another_ends_it(tmp_path: Path) ->
     assert 3 == command("status", *where).returncode
     try:
         started = command("start", *where)
-        text = dict(line.split("=", 1) for line in started.stdout.splitlines())
+        text = dict(line.split("=", 1) for line in shlex.split(started.stdout))
         kept = Existing(read_connection(text))
         kept.cql(KEYSPACE)
         assert started.stdout == command("start", *where).stdout == command("status", *where).stdout

@@ -23,7 +23,6 @@ from headgate.counters.model.settings import CounterSettings
 from headgate.counters.model.tables import ALL, shared_tables
 from headgate.counters.types.sum import Sum
 from headgate.engines.context import Host
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.cassandra.hints import CassandraHintWindows
 from headgate.store.cassandra.node_clocks import CassandraTimes
 from headgate.store.cassandra.schema import CassandraSchema
@@ -32,7 +31,7 @@ from headgate.store.cassandra.store import CassandraStore
 from headgate.store.clock.clock import Clock
 from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Select
-from headgate.store.model.table import Keyspace
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, Keyspace
 from headgate.store.schema import ensure
 from tests.kit.counter_invariants import CounterLedger
 

@@ -86,7 +86,7 @@ async def _take_all(queue: Queue, quiet_s: float) -> list[Any]:
     while (given := await queue.receive(1000, wait=quiet_s)) or (time.monotonic() < until_s and await queue.peek(1)):
         matches += given
         await queue.settle([settle.Ack(each.receipt) for each in given])
-    await queue.engine.lanes.leave()
+    await queue.engine.leave()
     return matches
 
 

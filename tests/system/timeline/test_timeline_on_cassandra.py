@@ -27,7 +27,7 @@ from headgate.engines.lanes.decide_lease import LeaseTerms
 from headgate.engines.packed_row import PackedRun
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.model.lane_rows import lane_key, make_lanes
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S, MessagePlace, day_of, id_bytes, id_text
+from headgate.engines.timeline.model.layout import MessagePlace, day_of, id_bytes, id_text
 from headgate.engines.timeline.model.row import index_key_of
 from headgate.engines.timeline.model.row_writes import day_statement, index_statement
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
@@ -40,7 +40,7 @@ from headgate.store.cassandra.store import CassandraStore
 from headgate.store.clock.clock import Clock
 from headgate.store.model.positions import Positions
 from headgate.store.model.statements import UpdateIf, is_
-from headgate.store.model.table import Keyspace
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, Keyspace
 from headgate.store.schema import ensure
 
 KEYSPACE = "headgate_timeline"

@@ -34,7 +34,6 @@ from headgate.engines.lanes.decide_lease import LeaseTerms
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.model.lane_rows import make_lanes
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.model.tables import ALL, shared_tables
 from headgate.errors import HeadgateError
@@ -46,7 +45,7 @@ from headgate.store.catalogue.decide_generation import NOTICE_US
 from headgate.store.clock.clock import Clock, MachineTime
 from headgate.store.clock.clock_state import Instant
 from headgate.store.model.positions import Positions
-from headgate.store.model.table import Keyspace
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, Keyspace
 from headgate.store.schema import ensure
 
 KEYSPACE = "headgate_timeline"

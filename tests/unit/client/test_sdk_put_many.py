@@ -21,12 +21,12 @@ from headgate.engines.contract import NewMessage
 from headgate.errors import HeadgateError
 from headgate.store.clock.clock import ClockNotTrusted
 from headgate.store.store import OutcomeUnknown
-from headgate.testing.memory_queue import MemoryQueue
+from tests.kit.worker_queue import FaultyQueue
 
 MILLION = 1_000_000
 
 
-class Engine(MemoryQueue):
+class Engine(FaultyQueue):
     """Keeps the payloads that were put, fails what a test names, and counts what is put at the same time."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ async def nothing(queue: object, within_s: float) -> None:
     """The clock and the catalogue are fit."""
 
 
-def queue_on(engine: MemoryQueue) -> Queue:
+def queue_on(engine: FaultyQueue) -> Queue:
     """The SDK's queue on an engine in memory."""
     upkeep: Any = SimpleNamespace(require_usable=lambda: None, now_us=lambda: 0, batches=None, freshen=nothing)
     entry: Any = SimpleNamespace(settings=SimpleNamespace(name=engine.name))

@@ -13,13 +13,13 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
+from headgate.engines.contract import LaneReport
 from headgate.errors import Unavailable
 from headgate.testing.world import World
 from headgate_operator import process, supervise
 from headgate_operator.event_ingest import EventIngest
 from headgate_operator.kinds import QUEUE
 from headgate_operator.lane_health import Health
-from headgate_operator.lane_inspector import LaneReport
 from headgate_operator.names import Key
 from headgate_operator.object_cache import ObjectCache
 from headgate_operator.reconciler import BUG_PAUSE_S, Deciders, ReconcileInputs, Reconciler
@@ -167,7 +167,7 @@ class Followed:
     async def inspect(self) -> list[LaneReport]:
         if self.key == ILL:
             raise ValueError("a lane that cannot be read")
-        return [LaneReport((1, 0), 1, leased=True, unprocessed=False, suspicious=False, due_us=0)]
+        return [LaneReport("1/0", 1, leased=True, unprocessed=False, suspicious=False, due_us=0)]
 
 
 def test_a_check_that_fails_at_one_queue_is_taken_of_the_others() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+from headgate.engines.contract import LaneReport
 from headgate_operator.lane_health import Health
-from headgate_operator.lane_inspector import LaneReport
 from headgate_operator.names import Key
 from headgate_operator.world import QueueLoad
 
@@ -34,7 +34,7 @@ class Queue:
 
     async def inspect(self) -> list[LaneReport]:
         self.inspections += 1
-        return [LaneReport((1, 0), 1, not self.unprocessed, self.unprocessed, suspicious=False, due_us=0)]
+        return [LaneReport("1/0", 1, not self.unprocessed, self.unprocessed, suspicious=False, due_us=0)]
 
     def ends(self) -> None:
         """All that waited is done."""

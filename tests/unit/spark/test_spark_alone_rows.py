@@ -17,8 +17,8 @@ from headgate.engines.timeline.model.row_writes import id_suffix
 from headgate.engines.timeline.model.tables import WORK
 from headgate.store.model.positions import Positions, time_us_of
 from headgate.store.model.wire_rows import WiredRows, wire_rows
-from headgate_spark import alone_rows
-from headgate_spark.alone_rows import CutRows, columns_of
+from headgate_spark.engines.timeline import alone_rows
+from headgate_spark.engines.timeline.alone_rows import CutRows, columns_of
 from headgate_spark.packed_columns import TYPES, About, BatchBuilder
 
 COLUMNS = [WORK.by_name[name] for name in ("due", "run", "cancelled", "moved")]

@@ -225,3 +225,10 @@ def test_a_connection_takes_options() -> None:
         headgate.connect({}, contact_points="a,,b")
     with pytest.raises(InvalidConnectionSettings, match="contact_points: a/b: must be a host and a port"):
         headgate.connect_sync({}, contact_points=["a/b"])
+
+
+def test_an_address_in_memory_has_no_servers_and_is_not_for_the_operator() -> None:
+    settings = read_settings({"HEADGATE_CONTACT_POINTS": "memory://orders", "HEADGATE_USERNAME": "alone"})
+    assert ("memory://orders", ()) == (settings.memory, settings.contact_points)
+    with pytest.raises(InvalidConnectionSettings, match="memory"):
+        read_secret_settings({"CONTACT_POINTS": "memory://orders"})

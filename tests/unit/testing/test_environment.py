@@ -7,6 +7,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 
@@ -34,7 +35,8 @@ def outcomes(env: Environment) -> list[str]:
     return [each.outcome.value for each in env.attempts(EMAILS)]
 
 
-def test_a_delay_of_a_week_passes_at_once() -> None:
+@pytest.mark.parametrize("engine", ["timeline", "memory"])
+def test_a_delay_of_a_week_passes_at_once(engine: Literal["timeline", "memory"]) -> None:
     async def scenario() -> None:
         await env.declare_queue(EMAILS)
         handled: list[timedelta] = []
@@ -48,7 +50,7 @@ def test_a_delay_of_a_week_passes_at_once() -> None:
         await env.drain()
         assert timedelta(days=7) <= handled[0] < timedelta(days=7, seconds=10)
 
-    with Environment() as env:
+    with Environment(engine=engine) as env:
         began_s = time.perf_counter()
         env.run(scenario())
         assert time.perf_counter() - began_s < 20
@@ -78,7 +80,10 @@ def test_advance_handles_what_falls_due_and_nothing_else() -> None:
         assert env.now() - datetime(2030, 1, 1, 1, tzinfo=UTC) < timedelta(minutes=1)
 
 
-def test_a_message_that_fails_too_often_is_a_dead_letter_with_its_reason() -> None:
+@pytest.mark.parametrize("engine", ["timeline", "memory"])
+def test_a_message_that_fails_too_often_is_a_dead_letter_with_its_reason(
+    engine: Literal["timeline", "memory"],
+) -> None:
     async def scenario() -> None:
         await env.declare_queue(EMAILS, maxReceives=4)
         env.worker(EMAILS, fail)
@@ -88,7 +93,7 @@ def test_a_message_that_fails_too_often_is_a_dead_letter_with_its_reason() -> No
         assert dead.json() == {"to": "ann"}
         assert dead.reason.startswith("ConnectionError: the mail server is unavailable")
 
-    with Environment() as env:
+    with Environment(engine=engine) as env:
         env.run(scenario())
         assert outcomes(env) == ["failed"] * 4
         assert [each.number for each in env.attempts()] == [1, 2, 3, 4]
@@ -120,7 +125,10 @@ def test_a_crash_ends_the_worker_and_only_the_guilty_message_becomes_a_dead_lett
         env.run(scenario())
 
 
-def test_a_crash_from_outside_leaves_a_running_attempt_crashed_and_the_message_comes_again() -> None:
+@pytest.mark.parametrize("engine", ["timeline", "memory"])
+def test_a_crash_from_outside_leaves_a_running_attempt_crashed_and_the_message_comes_again(
+    engine: Literal["timeline", "memory"],
+) -> None:
     async def scenario() -> None:
         started = asyncio.Event()
 
@@ -136,7 +144,7 @@ def test_a_crash_from_outside_leaves_a_running_attempt_crashed_and_the_message_c
         env.restart(worker)
         await env.drain()
 
-    with Environment() as env:
+    with Environment(engine=engine) as env:
         env.run(scenario())
         assert outcomes(env) == ["crashed", "done"]
 

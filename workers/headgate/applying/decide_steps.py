@@ -24,7 +24,7 @@ from headgate.engines.registry import (
     ENGINE_MODULES,
     engine_of,
     engine_of_entry,
-    makes_lanes,
+    stored_record,
     tables_of,
     tables_of_entry,
 )
@@ -343,7 +343,8 @@ def _decide_rest(
     steps = [*first, *_table_steps(keyspace_of(wanted, entry.place), tables, current)]
     if by_hand:
         return Decided(tuple(steps), by_hand=by_hand)
-    lanes = makes_lanes(engine_of(wanted.resource), engines=engines)
+    record = stored_record(engine_of(wanted.resource), engines=engines)
+    lanes = record is not None and record.make_generation is not None
     if entry.state is EntryState.MAKING:
         if lanes:
             steps += _lanes_of_all(wanted, entry)

@@ -30,7 +30,7 @@ from headgate.applying.decide_steps import (
     Turn,
 )
 from headgate.applying.wanted import allowed_change
-from headgate.engines.registry import ENGINE_MODULES, Making, forget_rows, make_generation
+from headgate.engines.registry import ENGINE_MODULES, Making, stored_record
 from headgate.errors import Bug
 from headgate.store.catalogue.catalogue import Catalogue, Change
 from headgate.store.catalogue.entry import Entry, EntryState
@@ -69,15 +69,11 @@ class StepPerformer:
             case NoteTables():
                 await self.schema.agree(step.keyspace, step.names)
                 await self.catalogue.note_tables(step.keyspace, step.names)
-            case MakeLanes():
-                making = self._making(step.entry)
-                await make_generation(step.engine, step.entry, step.generation, making, engines=self.engines)
+            case MakeLanes() | ForgetRows():
+                await self._change_rows(step)
             case DropTable():
                 await self._require_deleting(step.entry)
                 await self.schema.change(step.cql)
-            case ForgetRows():
-                await self._require_deleting(step.entry)
-                await forget_rows(step.engine, step.entry, self._making(step.entry), engines=self.engines)
             case DeclareEntry():
                 declared = await self.catalogue.for_owner(step.owner).declare(
                     step.name, step.document, place=step.place, shards=step.shards, check=allowed_change
@@ -120,5 +116,14 @@ class StepPerformer:
     async def _require_deleting(self, entry: Entry) -> None:
         await self.catalogue.require_state(entry, EntryState.DELETING)
 
-    def _making(self, entry: Entry) -> Making:
-        return Making(self.store_in(entry.place.keyspace), self.catalogue.now_us, self.catalogue.new_uuid)
+    async def _change_rows(self, step: MakeLanes | ForgetRows) -> None:
+        """Those that an engine's record creates, or removes."""
+        entry = step.entry
+        record = stored_record(step.engine, engines=self.engines)
+        making = Making(self.store_in(entry.place.keyspace), self.catalogue.now_us, self.catalogue.new_uuid)
+        if isinstance(step, ForgetRows):
+            await self._require_deleting(entry)
+            if record is not None and record.forget_rows is not None:
+                await record.forget_rows(entry, making)
+        elif record is not None and record.make_generation is not None:
+            await record.make_generation(entry, step.generation, making)

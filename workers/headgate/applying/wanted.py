@@ -8,7 +8,8 @@ from typing import Any
 
 from headgate.api.parse import Resource, ResourceInvalid, check_resource
 from headgate.api.versions import Document, carry_unknown, document_of, known_part
-from headgate.engines.registry import GENERATIONAL, engine_of, shards_of
+from headgate.engines.contract import Capability
+from headgate.engines.registry import engine_of, shards_of, stored_record
 from headgate.store.catalogue.entry import Name, StoragePlace
 from headgate.store.model.table import Keyspace
 from headgate.store.schema import default_replication
@@ -42,7 +43,8 @@ class Wanted:
     @property
     def makes_generations(self) -> bool:
         """Whether another number of shards is a matter of rule R6."""
-        return engine_of(self.resource) in GENERATIONAL
+        record = stored_record(engine_of(self.resource))
+        return record is not None and Capability.GENERATIONS in record.capabilities
 
     @property
     def label(self) -> str:

@@ -39,8 +39,9 @@ from headgate.client.queue import (
     WrongEventLoop,
     require_process,
 )
-from headgate.engines.lanes.balance.membership import Sharing
-from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.context import Opening
+from headgate.engines.contract import Stats
+from headgate.engines.registry import engine_record
 from headgate.errors import OperationRefused
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.cassandra.settings import (
@@ -101,14 +102,12 @@ class Headgate:
         return self
 
     def _begin(self, process_context: ProcessContext) -> _Open:
-        directory = Directory(
-            process_context.catalogue(), data_center=process_context.data_center, namespace=self._namespace
-        )
+        directory = Directory(process_context, namespace=self._namespace)
         freshness = Freshness(process_context, directory, self._queues.values())
         loop = asyncio.get_running_loop()
         keeper = SupervisedLoop("catalogue", freshness.run, log=log)
         keeper.start()
-        overview = Overview(process_context.store_in(process_context.keyspace), directory.ids)
+        overview = Overview(process_context, directory.ids, self._read_stats)
         counters = Counters(process_context, namespace=self._namespace, require_usable=self.require_usable)
         return _Open(process_context, directory, freshness, overview, counters, Home(loop), keeper)
 
@@ -223,6 +222,9 @@ class Headgate:
         known = self._known()
         return await known.overview.read(namespace, now_us=self.now_us())
 
+    async def _read_stats(self, name: str) -> Stats:
+        return await (await self.queue(name)).read_stats()
+
     async def refresh(self) -> None:
         """Read the catalogue for all open queues and counters, which also happens every 15 s by itself. Changes that
         were applied before are in force in this process when this returns. Raises the first failure.
@@ -237,15 +239,12 @@ class Headgate:
         process_context = self._known().process_context
         bound = SkewBound(record.settings.skew_us)
         process_context.clock.serve(bound.max_skew_us)
-        engine = TimelineQueue(
-            process_context.host_of(record.entry.place.keyspace, bound),
-            record.settings,
-            read_us=record.read_us,
-            dead_letters=None if dead is None else dead.settings,
-            dead_letter_host=None if dead is None else process_context.host_of(dead.entry.place.keyspace, bound),
-            sharing=Sharing(process_context.host_of(process_context.keyspace, bound), record.settings.queue),
-            summary=process_context.host_of(process_context.keyspace, bound),
+        opening = Opening(
+            record.known_to(process_context, bound),
+            None if dead is None else dead.known_to(process_context, bound),
+            catalogue=process_context.host_of(process_context.keyspace, bound),
         )
+        engine = engine_record(record.entry, engines=process_context.engines).open(opening)
         return Queue(record, engine, self, bound)
 
     def generations_of(self, queue: Queue) -> CatalogueGenerations:
@@ -264,7 +263,7 @@ class Headgate:
 
 
 def connect(
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | str | None = None,
     *,
     namespace: str = NAMESPACE,
     name: str | None = None,
@@ -274,13 +273,18 @@ def connect(
 ) -> Headgate:
     """A connection by the environment: HEADGATE_CONTACT_POINTS, HEADGATE_USERNAME and the rest (docs/python.md).
 
+    `connect("memory://")` needs no Cassandra: its queues and counters are in the memory of this process, and are gone
+    when the last connection to this address is closed. Other text is taken as `contact_points`.
+
     An option of the same name (`contact_points=["10.0.0.1"]`, `username=...`) goes before its variable.
     `namespace` is that of queues and counters whose name has none; `name` is this process's, for people.
     `session` is an open `cassandra.cluster.Session` of yours: the connection uses it, changes no setting of it, and
     leaves it open. Of the environment and the options only the keyspace, the data centre and the cluster name count
     then.
     """
-    given = os.environ if environment is None else environment
+    given: Mapping[str, str] = os.environ if environment is None or isinstance(environment, str) else environment
+    if isinstance(environment, str):
+        options["contact_points"] = environment
     settings = read_settings(given, options) if session is None else read_session_settings(session, given, options)
     max_skew_us = span_us(max_clock_skew, "max_clock_skew")
 

@@ -131,11 +131,8 @@ class Freshness:
         except (Unavailable, InvalidRequest) as error:
             self._report(f"dead letters of {queue.name}", f"their queue cannot be read: {error}")
             return error
-        if dead is None:
-            queue.engine.dead_letters_changed(None, read_us=record.read_us)
-        else:
-            host = self._process_context.host_of(dead.entry.place.keyspace, queue.bound)
-            queue.engine.dead_letters_changed(dead.settings, read_us=dead.read_us, host=host)
+        known = None if dead is None else dead.known_to(self._process_context, queue.bound)
+        queue.engine.dead_letters_changed(known)
         return None
 
     def _is_fresh(self, queue: Queue) -> bool:

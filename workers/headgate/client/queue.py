@@ -47,21 +47,22 @@ from headgate.client.put_many import (
 )
 from headgate.client.redriving import Filter, RedriveResult, redrive
 from headgate.engines.contract import (
+    PASS_US,
     Ack,
     Attributes,
     Cancelled,
+    CatalogueStale,
     Delivery,
+    Engine,
+    GenerationKeeper,
     MessageLocation,
     Peeked,
     Repaired,
     Settled,
+    StampedPut,
     Stats,
 )
 from headgate.engines.contract import NewMessage as Sent
-from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.put.application_batch import Batched, BatchedPuts
-from headgate.engines.timeline.put.row_sender import CatalogueStale
-from headgate.engines.timeline.repair.repair import PASS_US, GenerationKeeper
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused
 from headgate.store.catalogue.entry import Entry
 from headgate.store.clock.clock import ClockNotTrusted
@@ -125,7 +126,7 @@ class Upkeep(Protocol):
 class Queue:
     """One queue, in one process. `await connection.queue("shop/emails")` gives it."""
 
-    def __init__(self, record: QueueRecord, engine: TimelineQueue, upkeep: Upkeep, bound: SkewBound) -> None:
+    def __init__(self, record: QueueRecord, engine: Engine, upkeep: Upkeep, bound: SkewBound) -> None:
         self.record = record
         self.bound = bound
         self.engine = engine
@@ -312,15 +313,14 @@ class Queue:
         put = message
         if not isinstance(put, Put):
             put = Put(message, delay, deliver_at, group, attributes=attributes or {})
-        puts = BatchedPuts(self.engine.producer)
         await batches.learn(batch, tables)
 
-        async def stamp() -> Batched:
-            return puts.stamp(message_of(put, self.now_us()), within_us=within_us)
+        async def stamp() -> StampedPut:
+            return self.engine.stamp_put(message_of(put, self.now_us()), within_us=within_us)
 
-        batched = await self._tried(stamp)
-        batches.add(batch, self.entry.place.keyspace, batched.statements)
-        return BatchPut(batch, batched, puts=puts, batches=batches, usable=self._require_usable)
+        stamped = await self._tried(stamp)
+        batches.add(batch, self.entry.place.keyspace, stamped.statements)
+        return BatchPut(batch, stamped, batches=batches, usable=self._require_usable)
 
     async def cancel(self, message_id: str) -> bool:
         """Whether the message will never be delivered. False: it is too late, the message may have been delivered.

@@ -5,5 +5,6 @@ from __future__ import annotations
 
 from headgate.counters.collect.forgetting import forget_rows
 from headgate.counters.model.tables import dedicated_tables, shared_tables
+from headgate.engines.registry import StoredRecord
 
-__all__ = ["dedicated_tables", "forget_rows", "shared_tables"]
+RECORD = StoredRecord(shared_tables=shared_tables, dedicated_tables=dedicated_tables, forget_rows=forget_rows)

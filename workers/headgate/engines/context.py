@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 from uuid import UUID
 
 from headgate.engines.lanes.read_budget import ReadBudget
@@ -28,6 +29,29 @@ class Host:
     rng: Random
     positions: Positions
     last_expiry_s: int
-    """The last second at which the server can let a cell expire (layout.py)."""
+    """The last second at which the server can let a cell expire (store/model/table.py)."""
     read_budget: ReadBudget = field(default_factory=ReadBudget)
     """Shared by all lanes of the process, whatever their queue."""
+
+
+@dataclass(frozen=True)
+class KnownQueue:
+    """A queue as a read of the catalogue returned it."""
+
+    settings: Any
+    """Its engine's own, from the record's `settings_of`."""
+    read_us: int
+    """The start of the read, which determines its age (rule R6)."""
+    host: Host
+    """This process, with the store of the queue's keyspace."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What an engine gets to open a queue in this process."""
+
+    queue: KnownQueue
+    dead_letters: KnownQueue | None
+    catalogue: Host
+    """This process, with the store of the catalogue's keyspace, which has the members of all queues and the
+    summary."""

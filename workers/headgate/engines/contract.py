@@ -1,18 +1,55 @@
-"""The contract of an engine: the interface of every kind of queue, and the values that cross it (DESIGN section 5).
+"""The seam of the engines: the interface of every kind of queue, and the values that cross it (DESIGN section 5).
 
 At least once, always; never silently lost. One conformance suite runs on every engine (tests/contract/engines).
+docs/internals/add-an-engine.md shows how to write one. Members that only a later engine needs come with it:
+
+    receive(group=), groups()             consumer groups (extent)
+    update(receipt, payload)              new content for a message in flight (bucket)
+    owner_of(receipt), serve(frame)       settling from any process (bucket, gateway)
+    wake(hint)                            wake-up datagrams (bucket, extent)
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from headgate.errors import HeadgateError, OperationRefused
+from headgate.errors import Conflict, HeadgateError, OperationRefused, Unavailable
+from headgate.expiry import Promise
+from headgate.store.model.statements import Insert
+
+if TYPE_CHECKING:  # decisions import the values of this file, and a host has a store, which brings asyncio
+    from headgate.engines.context import KnownQueue
 
 Attributes = Mapping[str, str | bytes]
+PASS_US = 240_000_000
+"""How long a pass of repair lasts at most by default; one starts every five minutes."""
+
+
+class Capability(Enum):
+    """What an engine offers beyond put, receive and settle. A call that needs another is refused."""
+
+    GROUPS = "message groups"
+    DELAYS = "delayed messages"
+    ONCE = "once keys"
+    CANCEL = "cancelling"
+    OUTBOX = "messages in an application's batch"
+    GENERATIONS = "another number of shards"
+    """Another number of shards makes another generation (rule R6)."""
+
+
+class NotSupported(OperationRefused):
+    """The engine of this queue does not support the call."""
+
+
+class BatchTooLate(Conflict):
+    """The batch would be acknowledged too late for its message to be delivered at its due time."""
+
+
+class CatalogueStale(Unavailable):
+    """The catalogue was not read recently enough to know the queue's generations."""
 
 
 @dataclass(slots=True)
@@ -276,11 +313,140 @@ class Repaired:
         return self.waits_for_all_us is not None
 
 
+class QueueSettings(Protocol):
+    """What everybody may know of an engine's settings. Its other settings are its own."""
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`."""
+        ...
+
+    @property
+    def skew_us(self) -> int:
+        """The maximum difference between the clocks of any two processes."""
+        ...
+
+    @property
+    def retention_us(self) -> int:
+        """How long an unsettled message is kept."""
+        ...
+
+    @property
+    def visibility_us(self) -> int:
+        """How long a received message is hidden by default."""
+        ...
+
+    @property
+    def free_visibility_us(self) -> int | None:
+        """A visibility up to this long needs no record before the delivery; None: the length makes no difference."""
+        ...
+
+    @property
+    def max_receives(self) -> int:
+        """The number of receives before a dead letter."""
+        ...
+
+    @property
+    def once_window_us(self) -> int:
+        """How long a once key is remembered."""
+        ...
+
+    @property
+    def dead_letter(self) -> str | None:
+        """The name of the dead-letter queue, if there is one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StampedPut:
+    """A message for the application's own batch: stamped, and not sent. The statements are those that the engine
+    would send, so that sending them again changes nothing."""
+
+    message_id: str
+    statements: tuple[Insert, ...]
+    promise: Promise
+    """If the batch is acknowledged while it holds, the message comes at its due time; later, repair delivers it."""
+    check: Callable[[], None]
+    """Refuses what would be late for sure if it were sent now. Makes no request."""
+
+
+class GenerationKeeper(Protocol):
+    """Repair's updates to the catalogue, which no engine knows."""
+
+    async def make_sure(self) -> None:
+        """Write `sure` where it is owed, and let the next generation be the current one where that is due."""
+        ...
+
+    async def retire(self, number: int) -> None:
+        """Delete a generation that holds nothing and has had its last scan."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LaneHolding:
+    """A lane that this process owns. `renewed_us`: when the last renewal that counts was sent."""
+
+    lane: str
+    epoch: int
+    renewed_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The part of this process in the lanes of a queue."""
+
+    holdings: tuple[LaneHolding, ...] = ()
+    sharers: int = 1
+    """The number of members with a share of the lanes, this one too."""
+    stops: int = 0
+    """The number of lanes that had to be taken from this process."""
+    dead_loops: tuple[str, ...] = ()
+    """Why background loops of the queue do nothing any more."""
+
+
 class Engine(Protocol):
-    """One queue, as producers, consumers and operators use it."""
+    """One queue in one process, as the SDK, the worker runtime and bulk jobs use it.
+
+    An engine may inherit from it: a member with a body is for an engine without the capability, without lanes,
+    without dead letters or without repair.
+    """
+
+    @property
+    def settings(self) -> QueueSettings:
+        """As the catalogue last stated."""
+        ...
+
+    def now_us(self) -> int:
+        """The time of this process; raises while it is out of the queue's bound (rule R1)."""
+        ...
+
+    # ---- life
+
+    def settings_changed(self, settings: Any, *, read_us: int) -> None:
+        """The result of a read of the catalogue (what the record's `settings_of` returns), and its start; called at
+        every read."""
+        ...
+
+    def dead_letters_changed(self, known: KnownQueue | None) -> None:
+        """The same for the dead-letter queue; None: there is none now."""
+        return
+
+    async def leave(self) -> None:
+        """Acquire no more lanes, and hand each lane over as soon as nothing of it is in flight; until then it can be
+        settled."""
+        return
+
+    async def close(self) -> None:
+        """Write pending messages, release the lanes. Receivers stop waiting."""
+        ...
+
+    # ---- messages
 
     def put(self, messages: Sequence[NewMessage]) -> Awaitable[list[str]]:
-        """Durable at LOCAL_QUORUM when it returns; the ids, in order. For a once key that is taken, its first id."""
+        """Durable at LOCAL_QUORUM when it returns; the ids, in order. For a once key that is taken, its first id.
+
+        For one plain message it may be the very future that a flush answers, with no coroutine around it.
+        """
         ...
 
     async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
@@ -288,21 +454,32 @@ class Engine(Protocol):
         message."""
         ...
 
+    def stamp_put(self, message: NewMessage, *, within_us: int) -> StampedPut:
+        """A message for a batch of the application that is answered within this time (OUTBOX)."""
+        raise NotSupported(queue=self.settings.name)
+
     async def receive(self, limit: int, *, visibility_us: int | None = None, wait_us: int = 0) -> list[Delivery]:
         """Up to `limit` messages; waits at most `wait_us` for the first."""
         ...
+
+    def isolate_suspects(self) -> None:
+        """From now on the receiver runs each crash suspect in a process of its own: suspects are delivered next to
+        other messages, and several of those that were never charged together."""
+        return
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
         """Durable when it returns, each for itself, in order."""
         ...
 
     async def cancel(self, message_id: str) -> Cancelled:
-        """Never deliver it, if that can still be promised."""
-        ...
+        """Never deliver it, if that can still be promised (CANCEL)."""
+        raise NotSupported(queue=self.settings.name)
 
     async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
-        """Deliver it at another time; returns the id under which it continues."""
-        ...
+        """Deliver it at another time; returns the id under which it continues (CANCEL)."""
+        raise NotSupported(queue=self.settings.name)
+
+    # ---- inspection
 
     async def peek(self, limit: int, *, from_us: int | None = None) -> list[Peeked]:
         """Read without taking: live messages by due time, including delayed ones; from the oldest unsettled on, or
@@ -317,10 +494,55 @@ class Engine(Protocol):
         """The contents of the queue, and the progress of repair."""
         ...
 
+    def ownership(self) -> Ownership:
+        """The lanes of this process, without a request."""
+        return Ownership()
+
+    # ---- the whole queue
+
     async def purge(self, before_us: int | None = None) -> int:
         """Settle all messages put before a given time, or before now; returns the time."""
         ...
 
-    async def repair(self) -> Repaired:
-        """One pass over all owed work: late rows restamped, far ones moved, lanes retired."""
+    async def repair(self, *, keeper: GenerationKeeper | None = None, within_us: int = PASS_US) -> Repaired:
+        """One pass over all owed work: late rows restamped, far ones moved, lanes retired. `keeper` is the access to
+        the catalogue, for callers that have it: without it no generation is advanced."""
+        return Repaired(PassEnd.DONE)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneReport:
+    """One lane, as the operator checks it."""
+
+    lane: str
+    epoch: int
+    leased: bool
+    unprocessed: bool
+    suspicious: bool
+    due_us: int | None
+
+
+class QueueInspector(Protocol):
+    """The operator's requests to one queue, from a process that holds none of its lanes. Plain reads, but for `stop`.
+    An inspector remembers its checks."""
+
+    @property
+    def lanes(self) -> int:
+        """Of all generations that may hold messages."""
+        ...
+
+    async def read_to_us(self) -> int:
+        """Up to here every lane has been read: what sleeps was processed until then."""
+        ...
+
+    async def count(self) -> Stats:
+        """The backlog, from the tables."""
+        ...
+
+    async def inspect(self) -> list[LaneReport]:
+        """Check each lane that is not retired."""
+        ...
+
+    async def stop(self, lane: str, epoch: int) -> None:
+        """Order the owner of that epoch to stop (attack E3); it never shortens a lease."""
         ...

@@ -1,26 +1,18 @@
-"""The tables that a resource needs: this module collects the declarations of each engine and of the counters.
+"""The engines of this release: one record for each, and the same of the counters as far as tables go.
 
-An engine joins by one line in the table below: the module that has its tables, imported on demand. Such a module has
+An engine joins by one line in the table below: the module that has its record, imported on demand, so that a process
+loads only the engines of its queues. docs/internals/add-an-engine.md shows the whole way.
 
-    def shared_tables() -> the tables that all resources with `tables: shared` use, and
-    def dedicated_tables(creation: UUID) -> those of one creation, named by its uuid,
-
-each a tuple of `Table`, or a dataclass whose fields are tables; and, if rows have to exist before a generation of
-shards is used,
-
-    async def make_generation(entry: Entry, generation: Generation, making: Making) -> creates them, idempotently;
-
-and, for a creation that is being deleted and has its rows in shared tables,
-
-    async def forget_rows(entry: Entry, making: Making) -> removes those that would not expire by themselves.
+    RECORD = EngineRecord(capabilities=..., shared_tables=..., dedicated_tables=..., settings_of=..., open=..., ...)
 
 This release does not support an engine outside the table: its entry in the catalogue is written all the same, and
-stays `making` until a release supports it.
+stays `making` until a release supports it. Spark finds its own module of an engine by the engine's name
+(headgate_spark/engines).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -29,35 +21,99 @@ from uuid import UUID
 
 from headgate.api.counters import CounterResource
 from headgate.api.parse import Resource
-from headgate.errors import Bug
+from headgate.engines.contract import Capability, Engine, QueueInspector, QueueSettings
+from headgate.errors import Bug, OperationRefused
 from headgate.store.catalogue.decide_generation import Generation
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.table import DAY_S, Table
 
 if TYPE_CHECKING:  # decisions import this file, and the store brings asyncio
+    from headgate.engines.context import Host, Opening
     from headgate.store.store import Store
 
-ENGINE_MODULES: Final[Mapping[str, str]] = {
+COUNTER: Final = "counter"
+ENGINE_MODULES: Final[dict[str, str]] = {
     "timeline": "headgate.engines.timeline.entry",
-    "counter": "headgate.counters.registration",
+    COUNTER: "headgate.counters.registration",
 }
-"""From an engine (`timeline`, `bucket`, `extent`), or `counter`, to the module that has its tables."""
+"""From an engine of a queue, or "counter", to the module that has its record."""
+
+MEMORY_ENGINES: Final = dict.fromkeys(("timeline", "bucket", "extent", COUNTER), "headgate.engines.memory.entry")
+"""The same on `memory://`, where one engine takes the place of all. Nothing has tables, which exist by themselves."""
 
 TABLES_KNOWN: Final = 128
 """The number of creations whose tables are cached."""
 
-GENERATIONAL: Final = frozenset({"timeline", "bucket"})
-"""Engines in which another number of shards makes another generation (rule R6); of extents the manager opens more."""
+
+class EngineNotSupported(OperationRefused):
+    """This release has no such engine."""
+
+
+@dataclass(frozen=True)
+class Making:
+    """The means to create a creation's rows, and to delete them."""
+
+    store: Store
+    """Of the keyspace that has the tables."""
+    now_us: Callable[[], int]
+    new_uuid: Callable[[], UUID]
+
+    def tombstone_timestamp_us(self, written_us: int = 0) -> int:
+        """The stamp of a final delete: a creation's id is never used again, so the stamp is ahead of every write
+        still under way, and of the newest that was read."""
+        return max(self.now_us(), written_us) + DAY_S * 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRecord:
+    """What applying a resource needs: tables and rows. `Any`: a tuple of tables, or a dataclass whose fields are
+    tables."""
+
+    capabilities: frozenset[Capability] = frozenset()
+    shared_tables: Callable[[], Any]
+    """Those that all resources with `tables: shared` use."""
+    dedicated_tables: Callable[[UUID], Any]
+    """Those of one creation, named by its uuid."""
+    make_generation: Callable[[Entry, Generation, Making], Awaitable[None]] | None = None
+    """Creates, idempotently, the rows that have to exist before a generation of shards is used; None: there are
+    none."""
+    forget_rows: Callable[[Entry, Making], Awaitable[None]] | None = None
+    """Removes the rows of a creation under deletion from shared tables, but for those that expire by themselves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineRecord(StoredRecord):
+    """All that the other packages use of an engine."""
+
+    settings_of: Callable[[Entry, str], QueueSettings]
+    """The settings of a queue, from its entry, for a process in this data center; refused elsewhere (rule R5)."""
+    open: Callable[[Opening], Engine]
+    """A queue in this process, on its event loop."""
+    inspect: Callable[[Host, Any], QueueInspector] | None = None
+    """The operator's side of a queue, by these settings; None: the operator has nothing to follow."""
 
 
 def engine_of(resource: Resource) -> str:
     """The name under which it is registered."""
-    return "counter" if isinstance(resource, CounterResource) else resource.spec.engine
+    return COUNTER if isinstance(resource, CounterResource) else resource.spec.engine
 
 
 def engine_of_entry(entry: Entry) -> str:
     """The same, from the catalogue's entry."""
-    return "counter" if entry.name.kind == "Counter" else str(entry.spec.get("engine"))
+    return COUNTER if entry.name.kind == "Counter" else str(entry.spec.get("engine"))
+
+
+def engine_record(entry: Entry, *, engines: Mapping[str, str] = ENGINE_MODULES) -> EngineRecord:
+    """The record of a queue's engine."""
+    engine = engine_of_entry(entry)
+    if engine not in engines:
+        supported = ", ".join(name for name in engines if name != COUNTER)
+        queue = f"{entry.name.namespace}/{entry.name.name}"
+        raise EngineNotSupported(queue=queue, engine=engine, supported=supported)
+    record = _record(engines[engine])
+    if not isinstance(record, EngineRecord):
+        raise Bug("The resource is not a queue", resource=entry.name)
+    return record
 
 
 def shards_of(resource: Resource) -> int:
@@ -78,66 +134,30 @@ def tables_of_entry(entry: Entry, *, engines: Mapping[str, str] = ENGINE_MODULES
     return _tables(engine_of_entry(entry), entry.place.tables, entry.id, engines)
 
 
-def declared_tables(engine: str, creation: UUID | None) -> tuple[Table, ...]:
-    """The shared tables of an engine, or those of one creation."""
-    return _tables_in(ENGINE_MODULES[engine], creation)
+def stored_record(engine: str, *, engines: Mapping[str, str] = ENGINE_MODULES) -> StoredRecord | None:
+    """The record of that name; None if this release does not support it."""
+    module = engines.get(engine)
+    return None if module is None else _record(module)
+
+
+def _record(module: str) -> StoredRecord:
+    record: StoredRecord = import_module(module).RECORD
+    return record
 
 
 def _tables(engine: str, mode: str, creation: UUID, engines: Mapping[str, str]) -> tuple[Table, ...] | None:
     module = engines.get(engine)
     if module is None:
         return None
-    return _tables_in(module, None if mode == "shared" else creation)
+    return tables_in(module, None if mode == "shared" else creation)
 
 
 @lru_cache(TABLES_KNOWN)
-def _tables_in(module: str, creation: UUID | None) -> tuple[Table, ...]:
-    """Those of one creation, or the shared ones: the operator requests the same ones repeatedly."""
-    tables = import_module(module)
-    return _as_tuple(tables.shared_tables() if creation is None else tables.dedicated_tables(creation), module)
-
-
-@dataclass(frozen=True)
-class Making:
-    """The means to create a creation's rows, and to delete them."""
-
-    store: Store
-    """Of the keyspace that has the tables."""
-    now_us: Callable[[], int]
-    new_uuid: Callable[[], UUID]
-
-    def tombstone_timestamp_us(self, written_us: int = 0) -> int:
-        """The stamp of a final delete: a creation's id is never used again, so the stamp is ahead of every write
-        still under way, and of the newest that was read."""
-        return max(self.now_us(), written_us) + DAY_S * 1_000_000
-
-
-def makes_lanes(engine: str, *, engines: Mapping[str, str] = ENGINE_MODULES) -> bool:
-    """Whether there have to be rows before anybody uses a generation of its shards."""
-    return _function(engine, "make_generation", engines) is not None
-
-
-async def make_generation(
-    engine: str, entry: Entry, generation: Generation, making: Making, *, engines: Mapping[str, str] = ENGINE_MODULES
-) -> None:
-    """Create the rows of a generation before it is used; nothing where its engine needs none."""
-    make = _function(engine, "make_generation", engines)
-    if make is not None:
-        await make(entry, generation, making)
-
-
-async def forget_rows(
-    engine: str, entry: Entry, making: Making, *, engines: Mapping[str, str] = ENGINE_MODULES
-) -> None:
-    """Remove its rows from shared tables, but for those that expire by themselves."""
-    forget = _function(engine, "forget_rows", engines)
-    if forget is not None:
-        await forget(entry, making)
-
-
-def _function(engine: str, name: str, engines: Mapping[str, str]) -> Any:
-    module = engines.get(engine)
-    return None if module is None else getattr(import_module(module), name, None)
+def tables_in(module: str, creation: UUID | None) -> tuple[Table, ...]:
+    """The tables of one creation by the record of a module, or the shared ones. The operator requests the same ones
+    repeatedly."""
+    record = _record(module)
+    return _as_tuple(record.shared_tables() if creation is None else record.dedicated_tables(creation), module)
 
 
 def _as_tuple(tables: object, module: str) -> tuple[Table, ...]:

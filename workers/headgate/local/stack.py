@@ -16,7 +16,6 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -28,7 +27,7 @@ from headgate.api.loader import load_files
 from headgate.api.parse import Resource
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.local.cache import cache_root
-from headgate.local.first_message import find_worked_queue, put_first_message
+from headgate.local.first_message import FirstMessage, find_worked_queue, put_first_message
 from headgate.local.first_queue import format_first_queue
 from headgate.local.own_cassandra import OwnCassandra
 from headgate.local.programs import Program, Programs, ended_how
@@ -62,15 +61,6 @@ def write_first_queue(queue: str, handler: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     return file
-
-
-@dataclass(frozen=True)
-class FirstMessage:
-    """A message that is put when the workers run."""
-
-    payload: str
-    then_end: bool = False
-    """Whether the stack ends when it is handled."""
 
 
 class Stack:

@@ -12,7 +12,7 @@
         await env.drain()
         assert await env.dead_letters("shop/emails") == []
 
-The SDK, the worker and the protocols are those of production; the store under them is `simulated_store`. Nothing
+The SDK, the worker, the engine and its protocols are those of production; the store under them is in memory. Nothing
 real is waited for: where nothing is due, the environment stops its workers, sets the time forwards and starts them
 again, so that hours take milliseconds.
 """
@@ -20,20 +20,21 @@ again, so that hours take milliseconds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, Literal, NoReturn, TypeVar, cast
 
 from headgate.api.parse import Resource
 from headgate.api.queues import QueueResource
 from headgate.applying.apply import Applier
 from headgate.applying.call import Resources, read_resources
+from headgate.applying.memory_applier import NoSchema
 from headgate.applying.wanted import PlacementDefaults
+from headgate.client.catalogue.memory_context import DATA_CENTER, KEYSPACE, MachineClock, NoHints
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.connection import NAMESPACE, Headgate
 from headgate.client.model.times import Span, span_us
@@ -41,17 +42,17 @@ from headgate.client.model.values import PeekedMessage
 from headgate.client.redriving import DEATH_REASON
 from headgate.client.sync.background import BackgroundLoop, WouldDeadlock
 from headgate.client.sync.blocking import SyncHeadgate
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.engines.registry import ENGINE_MODULES, MEMORY_ENGINES
 from headgate.errors import InvalidRequest, OperationRefused
 from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.handlers import understand
 from headgate.runtime.worker.worker import WorkerTerms
 from headgate.store.catalogue.catalogue import Catalogue
-from headgate.store.clock.clock import Clock
+from headgate.store.memory.store import MemoryReplica, MemoryStore
 from headgate.store.model.positions import Positions
-from headgate.testing.simulated_store.cluster import Cluster
-from headgate.testing.simulated_store.schema import SimulatedSchema
-from headgate.testing.simulated_store.store import SimulatedStore, SimulatedTime
+from headgate.store.model.statements import Decision, Select, Write
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.store.store import AttemptAnswer
 from headgate.testing.threads import ThreadedLoop
 from headgate.testing.worker import EnvironmentWorker, HandlerAttempt
 from headgate.testing.world.loop import OWNER
@@ -60,8 +61,7 @@ from headgate.testing.world.world import World
 
 T = TypeVar("T")
 
-KEYSPACE = "headgate"
-DATA_CENTER = "dc1"
+
 SECOND_US = 1_000_000
 DRAIN_WITHIN = timedelta(days=30)
 RUN_WITHIN_S = 24 * 3600.0
@@ -74,6 +74,8 @@ WARM_UP_S = 4.0
 """Workers start this long before the next message is due, and own their lanes by then."""
 SETTLE_S = 10.0
 PEEK_MAX = 1_000
+ANSWER_S = 0.001
+"""How long the store takes for a statement: without it a busy worker would let no time pass."""
 _PACKAGE = str(Path(__file__).parents[1])
 
 
@@ -94,9 +96,13 @@ class DeadMessage:
 
 
 class Environment:
-    """A world of its own for one test. `start` is its time at the beginning. Default: now."""
+    """A world of its own for one test. `start` is its time at the beginning. Default: now.
 
-    def __init__(self, *, start: datetime | None = None, seed: int = 0) -> None:
+    With `engine="memory"` all queues are on the engine of `memory://`, which has neither lanes nor leases."""
+
+    def __init__(
+        self, *, start: datetime | None = None, seed: int = 0, engine: Literal["timeline", "memory"] = "timeline"
+    ) -> None:
         began = start or datetime.now(UTC).replace(microsecond=0)
         self._world = World(
             seed,
@@ -106,8 +112,8 @@ class Environment:
             until_s=float("inf"),
         )
         self._loop = cast("ThreadedLoop", self._world.loop)
-        self._cluster = Cluster(self._world, data_centres={DATA_CENTER: 1})
-        self._schema = SimulatedSchema(nodes=1)
+        self._replica = MemoryReplica(self._now_us)
+        self._engines = MEMORY_ENGINES if engine == "memory" else ENGINE_MODULES
         self._queues: dict[str, QueueResource] = {}
         self._workers: list[EnvironmentWorker] = []
         self._processes = 0
@@ -242,20 +248,21 @@ class Environment:
         }
 
     async def _apply(self, process: Process, resources: tuple[Resource, ...]) -> None:
-        async with self._clock_of(process) as (store, clock):
-            catalogue = Catalogue(
-                store,
-                now_us=clock.require,
-                owner="cli/test",
-                new_uuid=process.uuid,
-                new_key=lambda: process.rng.randbytes(32),
-            )
-            applier = Applier(self._schema, catalogue, lambda _: store, PlacementDefaults(KEYSPACE, DATA_CENTER, 1))
-            await applier.prepare()
-            done = await applier.apply(resources)
-            if refused := [each for each in done if each.refused]:
-                reasons = "; ".join(f"{each.name.name}: {', '.join(each.notes)}" for each in refused)
-                raise OperationRefused("Resources were refused", resources=reasons)
+        store = _TimedStore(self._replica)
+        catalogue = Catalogue(
+            store,
+            now_us=self._now_us,
+            owner="cli/test",
+            new_uuid=process.uuid,
+            new_key=lambda: process.rng.randbytes(32),
+        )
+        placement = PlacementDefaults(KEYSPACE, DATA_CENTER, 1)
+        applier = Applier(NoSchema(), catalogue, lambda _: store, placement, engines=self._engines)
+        await applier.prepare()
+        done = await applier.apply(resources)
+        if refused := [each for each in done if each.refused]:
+            reasons = "; ".join(f"{each.name.name}: {', '.join(each.notes)}" for each in refused)
+            raise OperationRefused("Resources were refused", resources=reasons)
 
     async def declare_queue(self, name: str, **spec: Any) -> None:
         """Create a queue, given fields of its spec: `declare_queue("shop/emails", maxReceives=3)`. With
@@ -358,39 +365,38 @@ class Environment:
     def connection_of(self, process: Process, *, namespace: str = NAMESPACE) -> Headgate:
         """A connection of that process, not open yet."""
 
+        store = _TimedStore(self._replica)
+
         async def open_process_context() -> ProcessContext:
-            stack = self._clock_of(process)
-            store, clock = await stack.__aenter__()
-
-            async def close() -> None:
-                await stack.__aexit__(None, None, None)
-
             return ProcessContext(
                 name=process.name,
                 store_in=lambda _: store,
                 keyspace=KEYSPACE,
                 data_center=DATA_CENTER,
-                clock=clock,
+                clock=MachineClock(self._now_us),
                 last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S,
-                close=close,
+                close=store.close,
                 new_uuid=process.uuid,
                 rng=process.rng,
                 positions=Positions(lambda: process.rng.getrandbits(56)),
+                hints=NoHints(),
+                engines=self._engines,
+                has_summary=self._engines is ENGINE_MODULES,
             )
 
         return Headgate(open_process_context, namespace=namespace)
 
-    @asynccontextmanager
-    async def _clock_of(self, process: Process) -> AsyncIterator[tuple[SimulatedStore, Clock]]:
-        store = SimulatedStore(self._cluster, process)
-        try:
-            async with Clock(store, source=SimulatedTime(process)) as clock:
-                yield store, clock
-        finally:
-            await store.close()
-
     def _worked(self) -> list[str]:
         return sorted({worker.queue for worker in self._workers if worker.is_running})
+
+
+class _TimedStore(MemoryStore):
+    """A store that takes its time."""
+
+    async def attempt(self, statement: Write | Decision | Select, within_s: float) -> AttemptAnswer:
+        """After that time."""
+        await asyncio.sleep(ANSWER_S)
+        return self.replica.run(statement)
 
 
 class _Background(BackgroundLoop):

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from headgate.client.model.times import datetime_of
-from headgate.engines.timeline.put.application_batch import Batched, BatchedPuts
+from headgate.engines.contract import StampedPut
 from headgate.store.model.statements import Insert
 
 WITHIN_S = 2.0
@@ -38,17 +38,14 @@ class Batches(Protocol):
 class BatchPut:
     """A message that was added to a batch. It is put when the batch is acknowledged."""
 
-    def __init__(
-        self, batch: Any, batched: Batched, *, puts: BatchedPuts, batches: Batches, usable: Callable[[], None]
-    ) -> None:
-        self.id = batched.message_id
+    def __init__(self, batch: Any, stamped: StampedPut, *, batches: Batches, usable: Callable[[], None]) -> None:
+        self.id = stamped.message_id
         """Of the message, should the batch be acknowledged."""
-        self.until: datetime = datetime_of(batched.promise.silent_after_us)
+        self.until: datetime = datetime_of(stamped.promise.silent_after_us)
         """If the batch is acknowledged before this time, the message comes when it is due; later, repair delivers it
         some minutes late."""
         self._batch = batch
-        self._batched = batched
-        self._puts = puts
+        self._stamped = stamped
         self._batches = batches
         self._usable = usable
 
@@ -57,7 +54,7 @@ class BatchPut:
         request."""
         self._usable()
         self._batches.check(self._batch)
-        self._puts.check(self._batched)
+        self._stamped.check()
 
     def __repr__(self) -> str:
         return f"BatchPut({self.id}, until {self.until.isoformat()})"

@@ -9,14 +9,14 @@ import difflib
 from dataclasses import dataclass
 from uuid import UUID
 
-from headgate.engines.timeline.model.from_catalogue import settings_of
-from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.client.catalogue.process_context import ProcessContext, SkewBound
+from headgate.engines.context import KnownQueue
+from headgate.engines.contract import QueueSettings
+from headgate.engines.registry import engine_record
 from headgate.errors import Conflict, InvalidRequest, NotFound, OperationRefused, Unavailable
-from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Entry, EntryState, KnownEntry, Name
 
 KIND = "Queue"
-SUPPORTED_ENGINES = ("timeline",)
 ADOPT = "apply its resource again, with the annotation headgate.io/adopt: by-name, or by `headgate apply --adopt`"
 
 
@@ -40,26 +40,29 @@ class QueueRecreated(Conflict):
     """The queue was deleted, and another was created under its name."""
 
 
-class EngineNotSupported(OperationRefused):
-    """This release has no such engine."""
-
-
 @dataclass(frozen=True)
 class QueueRecord:
     """A queue, as a read of the catalogue returned it."""
 
     entry: Entry
-    settings: TimelineSettings
+    settings: QueueSettings
+    """Its engine's."""
     read_us: int
     """The start of the read, which determines its age (rule R6)."""
+
+    def known_to(self, process_context: ProcessContext, bound: SkewBound) -> KnownQueue:
+        """The same for its engine in this process."""
+        return KnownQueue(self.settings, self.read_us, process_context.host_of(self.entry.place.keyspace, bound))
 
 
 class Directory:
     """Finds queues for one process."""
 
-    def __init__(self, catalogue: Catalogue, *, data_center: str, namespace: str) -> None:
-        self._catalogue = catalogue
-        self._data_center = data_center
+    def __init__(self, process_context: ProcessContext, *, namespace: str) -> None:
+        self._catalogue = process_context.catalogue()
+        self._data_center = process_context.data_center
+        self._engines = process_context.engines
+        self._create = process_context.create_queue
         self._namespace = namespace
 
     def name_of(self, text: str) -> Name:
@@ -72,6 +75,8 @@ class Directory:
     async def find(self, name: Name) -> QueueRecord:
         """The queue, ready to use; else the reason and the remedy."""
         known = await self._catalogue.find(name)
+        if known is None and self._create is not None and await self._create(name):
+            known = await self._catalogue.find(name)
         if known is None:
             raise await self._unknown(name)
         return self._usable(known)
@@ -110,12 +115,10 @@ class Directory:
             raise QueueDeleted("The queue is being deleted", queue=_shown(entry.name))
         if entry.state is EntryState.RETAINED:
             raise QueueRetained(queue=_shown(entry.name), remedy=ADOPT)
-        engine = str(entry.spec.get("engine"))
-        if engine not in SUPPORTED_ENGINES:
-            raise EngineNotSupported(queue=_shown(entry.name), engine=engine, supported=", ".join(SUPPORTED_ENGINES))
+        record = engine_record(entry, engines=self._engines)
         if entry.state is EntryState.MAKING:
             raise QueueNotReady(queue=_shown(entry.name), remedy="apply it again, or wait for the operator")
-        return QueueRecord(entry, settings_of(entry, data_center=self._data_center), known.read_started_us)
+        return QueueRecord(entry, record.settings_of(entry, self._data_center), known.read_started_us)
 
     async def _unknown(self, name: Name) -> QueueNotFound:
         """With the queues that could have been meant: those of the namespace first, then of all others."""

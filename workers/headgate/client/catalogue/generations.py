@@ -13,7 +13,7 @@ from headgate.store.catalogue.entry import Entry
 
 
 class CatalogueGenerations:
-    """The generations of one queue. `GenerationKeeper` of the engine timeline."""
+    """The generations of one queue. `GenerationKeeper` of an engine."""
 
     def __init__(self, catalogue: Catalogue, entry: Entry, skew_us: Callable[[], int]) -> None:
         self._catalogue = catalogue

@@ -333,7 +333,7 @@ class SyncMessage(Received):
 
 
 def connect_sync(
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | str | None = None,
     *,
     namespace: str = NAMESPACE,
     name: str | None = None,

@@ -12,18 +12,23 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from headgate.engines.context import Host
+from headgate.engines.context import Host, KnownQueue
 from headgate.engines.contract import (
+    PASS_US,
     Cancelled,
     Delivery,
+    GenerationKeeper,
+    LaneHolding,
     MessageLocation,
     NackDelivery,
     NewMessage,
+    Ownership,
     PassEnd,
     Peeked,
     Repaired,
     Settle,
     Settled,
+    StampedPut,
     Stats,
 )
 from headgate.engines.lanes.balance.membership import Sharing
@@ -39,14 +44,15 @@ from headgate.engines.timeline.inspect.repair_status import repair_standing
 from headgate.engines.timeline.inspect.stats import stats
 from headgate.engines.timeline.lanes.lane_keeper import LaneKeeper
 from headgate.engines.timeline.lanes.lane_taking import LaneName
-from headgate.engines.timeline.model.lane_rows import lane_key
+from headgate.engines.timeline.model.lane_rows import format_lane, lane_key
 from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.timeline.put.application_batch import stamp_put
 from headgate.engines.timeline.put.cancel import Cancels
 from headgate.engines.timeline.put.group_commit import DOUBT_PAUSE_S
 from headgate.engines.timeline.put.once import OncePuts
 from headgate.engines.timeline.put.producer import Producer
 from headgate.engines.timeline.put.row_sender import Sender
-from headgate.engines.timeline.repair.repair import PASS_US, GenerationKeeper, Repairer
+from headgate.engines.timeline.repair.repair import Repairer
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 from headgate.store.store import OutcomeUnknown
 
@@ -95,14 +101,16 @@ class TimelineQueue:
         self._once = OncePuts(self.producer)
         self._cancels = Cancels(self.producer)
         self._lanes_max = lanes_max
-        self.isolates_suspects = False
-        """Whether the receiver runs each crash suspect in a process of its own: then they are delivered next to
-        others, and several of those that were never charged together."""
+        self._isolates_suspects = False
         self._suspects_asked = 0
         """How often a lane was asked for crash suspects."""
         self._changed = asyncio.Event()
         self._turns = Turns()
         self._closed = False
+
+    def now_us(self) -> int:
+        """The time of this process, while it is trusted."""
+        return self.host.now_us()
 
     def settings_changed(
         self, settings: TimelineSettings, *, read_us: int, dead_letters: TimelineSettings | None = None
@@ -114,22 +122,24 @@ class TimelineQueue:
             self.dead_letters.settings_changed(dead_letters, read_us=read_us)
         self.lanes.settings_changed(settings, self.dead_letters)
 
-    def dead_letters_changed(
-        self, dead_letters: TimelineSettings | None, *, read_us: int, host: Host | None = None
-    ) -> None:
+    def dead_letters_changed(self, known: KnownQueue | None) -> None:
         """The result of a read of the catalogue for the dead-letter queue; None: there is none now."""
-        known = self.dead_letters
-        if known is not None and dead_letters is not None and known.settings.queue == dead_letters.queue:
-            known.settings_changed(dead_letters, read_us=read_us)
+        before = self.dead_letters
+        if before is not None and known is not None and before.settings.queue == known.settings.queue:
+            before.settings_changed(known.settings, read_us=known.read_us)
             return
         self.dead_letters = None
-        if dead_letters is not None:
-            self.dead_letters = Sender(host or self.host, dead_letters, read_us=read_us, summary=self._summary)
-        self.lanes.settings_changed(self.settings, self.dead_letters)
         if known is not None:
-            closing = asyncio.get_running_loop().create_task(known.close())
+            self.dead_letters = Sender(known.host, known.settings, read_us=known.read_us, summary=self._summary)
+        self.lanes.settings_changed(self.settings, self.dead_letters)
+        if before is not None:
+            closing = asyncio.get_running_loop().create_task(before.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
+
+    async def leave(self) -> None:
+        """A lane in which nothing is in flight need not wait for the others."""
+        await self.lanes.leave()
 
     async def close(self) -> None:
         """Write pending messages, release the lanes. Receivers stop waiting."""
@@ -199,6 +209,10 @@ class TimelineQueue:
         rest = iter(await self._put_run(fit, has_key=has_key) if fit else [])
         return [refusals[index] if index in refusals else next(rest) for index in range(len(messages))]
 
+    def stamp_put(self, message: NewMessage, *, within_us: int) -> StampedPut:
+        """A message for the application's own batch."""
+        return stamp_put(self.producer, message, within_us=within_us)
+
     async def cancel(self, message_id: str) -> Cancelled:
         """Never deliver it, if that can still be promised."""
         return await self._cancels.cancel(message_id)
@@ -247,7 +261,7 @@ class TimelineQueue:
         if not held:
             return
         if any(each.delivery_state.has_suspects() or each.delivery_state.suspects_in_flight for each in held):
-            if not self.isolates_suspects:
+            if not self._isolates_suspects:
                 await self._receive_suspect(visibility_us, deliveries)
                 return
             await self._receive_suspects_isolated(limit, visibility_us, deliveries)
@@ -258,7 +272,7 @@ class TimelineQueue:
         while given and len(deliveries) < limit:
             given = 0
             for place in order:
-                if asked != self._suspects_asked and not self.isolates_suspects:
+                if asked != self._suspects_asked and not self._isolates_suspects:
                     return  # during the wait for a lane, another receiver got a crash suspect, or is about to
                 left = limit - len(deliveries)
                 got = await held[place].receive(min(share, left), visibility_us=visibility_us) if left > 0 else []
@@ -277,6 +291,10 @@ class TimelineQueue:
         await self._suspects_of_lanes(partial(self._space_together, limit), visibility_us, deliveries, together=True)
         if not deliveries:
             await self._suspects_of_lanes(self._space_for_one_isolated, visibility_us, deliveries)
+
+    def isolate_suspects(self) -> None:
+        """From now on the receiver runs each crash suspect in a process of its own."""
+        self._isolates_suspects = True
 
     async def _suspects_of_lanes(
         self, space: Callable[[int], int], visibility_us: int, deliveries: list[Delivery], *, together: bool = False
@@ -365,6 +383,19 @@ class TimelineQueue:
         """The contents of the queue, counted from small rows, and the progress of repair."""
         counted, repair = await asyncio.gather(self._count(), repair_standing(self.host, self.settings))
         return replace(counted, repair=repair)
+
+    def ownership(self) -> Ownership:
+        """The lanes of this process."""
+        lanes = self.lanes
+        return Ownership(
+            tuple(
+                LaneHolding(format_lane(name), held.lease_term.epoch, held.lease_term.promise.sent_us)
+                for name, held in lanes.held.items()
+            ),
+            sharers=1 if lanes.sharing is None else lanes.sharing.sharers,
+            stops=lanes.stops,
+            dead_loops=tuple(reason for loop in lanes.loops if (reason := loop.why_dead()) is not None),
+        )
 
     async def _count(self) -> Stats:
         return await stats(self.host, self.settings, self.lanes.held)

@@ -1,23 +1,41 @@
-"""The facts about this engine that code needs to apply a queue to Cassandra (engines/registry.py)."""
+"""The record of engine timeline (engines/registry.py)."""
 
 from __future__ import annotations
 
 from random import SystemRandom
 
-from headgate.engines.context import Host
-from headgate.engines.registry import Making
+from headgate.engines.context import Host, Opening
+from headgate.engines.contract import Capability
+from headgate.engines.lanes.balance.membership import Sharing
+from headgate.engines.registry import EngineRecord, Making
+from headgate.engines.timeline.engine import TimelineQueue
+from headgate.engines.timeline.inspect.inspector import TimelineInspector
 from headgate.engines.timeline.model.cleanup import forget_rows
 from headgate.engines.timeline.model.from_catalogue import settings_of
 from headgate.engines.timeline.model.lane_rows import make_lanes
-from headgate.engines.timeline.model.layout import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.engines.timeline.model.settings import GenerationSettings as Lanes
 from headgate.engines.timeline.model.tables import dedicated_tables, shared_tables
 from headgate.store.catalogue.decide_generation import Generation
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.positions import Positions
+from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 
 REPAIR = Lanes(0, 1)
 """Repair's own lane, by which one process repairs a queue at a time (docs/internals/protocols/repair.md)."""
+
+
+def open_queue(opening: Opening) -> TimelineQueue:
+    """A queue that shares its lanes with the other members, and reports its figures."""
+    known, dead, catalogue = opening.queue, opening.dead_letters, opening.catalogue
+    return TimelineQueue(
+        known.host,
+        known.settings,
+        read_us=known.read_us,
+        dead_letters=None if dead is None else dead.settings,
+        dead_letter_host=None if dead is None else dead.host,
+        sharing=Sharing(catalogue, known.settings.queue),
+        summary=catalogue,
+    )
 
 
 async def make_generation(entry: Entry, generation: Generation, making: Making) -> None:
@@ -26,9 +44,18 @@ async def make_generation(entry: Entry, generation: Generation, making: Making) 
     host = Host(
         "apply", making.store, making.now_us, making.new_uuid, SystemRandom(), Positions(), CASSANDRA_4_LAST_EXPIRY_S
     )
-    settings = settings_of(entry, data_center=entry.place.data_center)
+    settings = settings_of(entry, entry.place.data_center)
     await make_lanes(host, settings, REPAIR)
     await make_lanes(host, settings, Lanes(generation.number, generation.shards, generation.from_us))
 
 
-__all__ = ["dedicated_tables", "forget_rows", "make_generation", "shared_tables"]
+RECORD = EngineRecord(
+    capabilities=frozenset(Capability),
+    shared_tables=shared_tables,
+    dedicated_tables=dedicated_tables,
+    make_generation=make_generation,
+    forget_rows=forget_rows,
+    settings_of=settings_of,
+    open=open_queue,
+    inspect=TimelineInspector,
+)

@@ -1,7 +1,6 @@
 """An SDK queue, adapted to the interface of the worker runtime.
 
-Its lanes are those of the queue's `LaneKeeper`, which shares them with the other members
-(docs/internals/protocols/balance.md).
+Its lanes are those that the queue's engine shares with the other members (docs/internals/protocols/balance.md).
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ class ClientQueue:
         self._connection = connection
         self._queue = queue
         settings = queue.engine.settings
-        # A visibility no longer than the trusted lease needs no record before delivery, and is extended while the
-        # message is in flight. If this process dies, the end of the lease makes the message visible earlier than 30 s
-        # would.
-        free_us = settings.lease.promise(0).silent_after_us
-        self.visibility_us = min(visibility_us or settings.visibility_us, max(free_us, SECOND_US))
+        self.visibility_us = visibility_us or settings.visibility_us
+        if settings.free_visibility_us is not None:
+            # It needs no record before delivery, and is extended while the message is in flight. If this process
+            # dies, the end of the lease makes the message visible earlier than 30 s would.
+            self.visibility_us = min(self.visibility_us, max(settings.free_visibility_us, SECOND_US))
         # In a child, or behind a URL: no suspect runs in this process (docs/decisions/0007).
-        queue.engine.isolates_suspects = True
+        queue.engine.isolate_suspects()
 
     @property
     def max_receives(self) -> int | None:
@@ -43,18 +42,16 @@ class ClientQueue:
     @property
     def stops(self) -> int:
         """Lanes of other owners that this process had to stop."""
-        return self._queue.engine.lanes.stops
+        return self._queue.engine.ownership().stops
 
     def dead_loops(self) -> Sequence[str]:
         """Of the lanes, the list of members, the catalogue and the clock."""
-        own = [reason for loop in self._queue.engine.lanes.loops if (reason := loop.why_dead()) is not None]
-        return [*own, *self._connection.dead_loops()]
+        return [*self._queue.engine.ownership().dead_loops, *self._connection.dead_loops()]
 
     @property
     def sharers(self) -> int:
         """Members with a share of the lanes."""
-        sharing = self._queue.engine.lanes.sharing
-        return 1 if sharing is None else sharing.sharers
+        return self._queue.engine.ownership().sharers
 
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
         """From the lanes that this process owns."""
@@ -71,12 +68,8 @@ class ClientQueue:
         except Unavailable:
             return []
         return [
-            LeaseStatus(
-                f"{generation}/{shard}",
-                (now_us - held.lease_term.promise.sent_us) / SECOND_US,
-                held.lease_term.epoch,
-            )
-            for (generation, shard), held in self._queue.engine.lanes.held.items()
+            LeaseStatus(each.lane, (now_us - each.renewed_us) / SECOND_US, each.epoch)
+            for each in self._queue.engine.ownership().holdings
         ]
 
     def clock(self) -> ClockFigures | None:
@@ -85,7 +78,7 @@ class ClientQueue:
 
     async def leave(self) -> None:
         """A lane in which nothing is open need not wait for the others."""
-        await self._queue.engine.lanes.leave()
+        await self._queue.engine.leave()
 
     async def close(self) -> None:
         """Give all lanes back, disconnect."""

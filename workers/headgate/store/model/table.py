@@ -18,6 +18,10 @@ from headgate.store.model.types import Type
 
 DAY_S = 24 * 3600
 GC_GRACE_S_MIN = DAY_S
+CASSANDRA_4_LAST_EXPIRY_S = 2**31 - 2
+"""The last second that a cell can expire at while the server's storage_compatibility_mode is CASSANDRA_4: in 2038."""
+LAST_EXPIRY_S = 2**32 - 2
+"""And after that mode: in 2106."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 
 

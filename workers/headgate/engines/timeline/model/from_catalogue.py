@@ -24,7 +24,7 @@ class NotATimelineQueue(InvalidRequest):
     """The resource is not a queue with engine timeline."""
 
 
-def settings_of(entry: Entry, *, data_center: str) -> TimelineSettings:
+def settings_of(entry: Entry, data_center: str) -> TimelineSettings:
     """The settings of this queue for a process whose coordinators are in that data center; refused elsewhere (rule
     R5)."""
     entry.require_home(data_center)

@@ -15,6 +15,17 @@ BEFORE_US = 60_000_000
 """A lane starts this long before its generation: more than clocks can differ."""
 
 
+def format_lane(name: tuple[int, int]) -> str:
+    """A lane outside the engine: generation/shard."""
+    return f"{name[0]}/{name[1]}"
+
+
+def parse_lane(text: str) -> tuple[int, int]:
+    """The other way."""
+    generation, _, shard = text.partition("/")
+    return int(generation), int(shard)
+
+
 def lane_key(settings: TimelineSettings, generation: int, shard: int) -> dict[str, Value]:
     """The key of a lane's row."""
     return {"queue": settings.queue, "generation": generation, "shard": shard}

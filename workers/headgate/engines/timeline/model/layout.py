@@ -18,10 +18,6 @@ from headgate.store.model.positions import time_us_of
 
 DAY_US = 86_400_000_000
 SECOND_US = 1_000_000
-CASSANDRA_4_LAST_EXPIRY_S = 2**31 - 2
-"""The last second that a cell can expire at while the server's storage_compatibility_mode is CASSANDRA_4: in 2038."""
-LAST_EXPIRY_S = 2**32 - 2
-"""And after that mode: in 2106."""
 TTL_S_MAX = 630_720_000
 LATER_SUBS_FROM = 0x8000
 """Subs from this number on are in the table `later`: so a place alone determines the table."""

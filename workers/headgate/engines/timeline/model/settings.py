@@ -60,6 +60,11 @@ class TimelineSettings:
     receipt_key: bytes = b""
 
     @property
+    def free_visibility_us(self) -> int:
+        """The owner of a lane remembers a delivery for as long as its lease is trusted; beyond that it records it."""
+        return self.lease.promise(0).silent_after_us
+
+    @property
     def check_terms(self) -> CheckTerms:
         """The times of repair's scans of parts."""
         tables = (self.tables.work, self.tables.later, self.tables.parts)

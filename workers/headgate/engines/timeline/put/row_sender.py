@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.engines.context import Host
+from headgate.engines.contract import CatalogueStale
 from headgate.engines.packed_row import PackedRun
 from headgate.engines.summary.marks import Marks
 from headgate.engines.timeline.model.decide_flush import (
@@ -60,10 +61,6 @@ from headgate.store.store import OutcomeUnknown
 
 RESTAMPS_MAX = 2
 WINDOW_US_MIN = 1_000
-
-
-class CatalogueStale(Unavailable):
-    """The catalogue was not read recently enough to know the queue's generations."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from headgate.engines.context import Host
-from headgate.engines.contract import PassEnd, Repaired
+from headgate.engines.contract import PASS_US, GenerationKeeper, PassEnd, Repaired
 from headgate.engines.lanes.decide_lease import LaneState, LeaseTerm, ends_lease_term
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.timeline.lanes.decide_retire import is_over
@@ -48,8 +48,6 @@ from headgate.store.store import STORE_ERRORS, NotEnoughReplicas
 
 REPAIR_LANE = GenerationSettings(0, 1)
 """Its one lane is owned by the process that repairs the queue."""
-PASS_US = 240 * SECOND_US
-"""A pass starts every five minutes."""
 LANES_AT_ONCE = 4
 ROWS_AT_ONCE = 8
 SLICE_ROWS = 1000
@@ -59,18 +57,6 @@ ALL_FAILURES_MAX = 2
 """After this many failed scans at ALL, a pass tries no more of them: the others would wait as long in vain."""
 CURSOR_KEPT_S = 90 * 86_400
 """An evicted one starts again, with the parts that the index still names."""
-
-
-class GenerationKeeper(Protocol):
-    """Repair's updates to the catalogue; the engine does not know it."""
-
-    async def make_sure(self) -> None:
-        """Write `sure` where it is owed, and let the next generation be the current one where that is due."""
-        ...
-
-    async def retire(self, number: int) -> None:
-        """Delete a generation that holds nothing and has had its last scan."""
-        ...
 
 
 class Repairer:

@@ -1,0 +1,1 @@
+"""Engine timeline for Spark."""

@@ -1,1 +1,0 @@
-"""How bulk jobs work on lanes: one file for each engine, behind contract.py."""
