@@ -84,7 +84,7 @@ class _Keytool:
     def __call__(self, *arguments: str, store_type: str = "PKCS12") -> None:
         done = subprocess.run(
             [
-                self._java.keytool,
+                self._java.program.with_name("keytool"),  # it comes with every Java
                 "-J-XX:TieredStopAtLevel=1",
                 "-J-XX:+UseSerialGC",
                 *arguments,

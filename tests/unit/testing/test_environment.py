@@ -263,13 +263,18 @@ def test_a_test_that_waits_for_ever_ends_with_an_error(monkeypatch: pytest.Monke
             env.run(scenario())
 
 
-def test_an_environment_is_not_entered_on_another_loop() -> None:
+def test_an_environment_is_not_used_on_another_loop() -> None:
     async def scenario() -> None:
         async with Environment():
             pass
 
-    with pytest.raises(InvalidRequest, match="headgate_env"):
-        asyncio.run(scenario())
+    async def marked_for_another_plugin() -> None:
+        with Environment() as env:
+            await env.declare_queue(EMAILS)
+
+    for attempt in (scenario(), marked_for_another_plugin()):
+        with pytest.raises(InvalidRequest, match="event loop of its own"):
+            asyncio.run(attempt)
 
 
 def test_a_refused_resource_is_an_error() -> None:

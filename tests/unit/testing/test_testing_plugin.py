@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.kit.pytest_process import run_pytest
+
 TEST = """
 import asyncio
 from headgate.testing.world.loop import VirtualLoop
@@ -44,15 +46,6 @@ def pytest_pycollect_makeitem(collector, name, obj):
         ]
 """
 """As pytest-asyncio does in its automatic mode."""
-
-
-def run_pytest(folder: Path, *options: str) -> str:
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "headgate.testing.plugin")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        (*command, *options), env=environment, cwd=folder, capture_output=True, text=True, timeout=120, check=False
-    )
-    return done.stdout + done.stderr
 
 
 def test_an_async_test_runs_on_the_environments_loop(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -81,6 +82,10 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 class NotDrained(OperationRefused):
     """Messages are left after the time that `drain` was given."""
+
+
+class WrongTestLoop(InvalidRequest):
+    """An environment has an event loop of its own; use the fixture headgate_env, or Environment.run."""
 
 
 @dataclass(frozen=True)
@@ -150,10 +155,7 @@ class Environment:
         self.close()
 
     async def __aenter__(self) -> NoReturn:
-        raise InvalidRequest(
-            "An environment has an event loop of its own, with virtual time",
-            remedy="use the pytest fixture headgate_env, or `with Environment() as env: env.run(...)`",
-        )
+        raise WrongTestLoop
 
     async def __aexit__(self, *_: object) -> None:
         """Never called: `__aenter__` raises."""
@@ -359,6 +361,9 @@ class Environment:
 
     def start_process(self, name: str) -> Process:
         """A process of the world, under a name of its own."""
+        with suppress(RuntimeError):  # no loop runs: a test that is not async
+            if asyncio.get_running_loop() is not self._loop:
+                raise WrongTestLoop
         self._processes += 1
         return self._world.process(f"{name}-{self._processes}", data_centre=DATA_CENTER)
 

@@ -34,11 +34,6 @@ class Java:
     major: int
     build: str
 
-    @property
-    def keytool(self) -> Path:
-        """The program that makes keys and certificates; it comes with every Java."""
-        return self.program.with_name("keytool")
-
 
 def find_java() -> Java:
     """The first Java of JAVA_HOME, PATH and the system's directory that Cassandra accepts."""
