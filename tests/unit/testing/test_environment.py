@@ -316,3 +316,30 @@ def test_an_invalid_payload_without_a_dead_letter_queue_is_retried_with_growing_
         env.run(env.advance(timedelta(minutes=1)))
         assert 3 < len(env.attempts(EMAILS)) < 40
         assert {each.outcome for each in env.attempts()} == {AttemptOutcome.REJECTED}
+
+
+def test_drain_gives_up_on_a_message_that_fails_for_ever() -> None:
+    with Environment() as env:
+        env.run(env.declare_queue(EMAILS))
+        env.worker(EMAILS, fail)
+        env.run(put(env, {"to": "ann"}))
+        with pytest.raises(NotDrained, match="maxReceives"):
+            env.run(env.drain())
+
+
+def test_a_handler_in_a_thread_can_crash_its_process() -> None:
+    def send(mail: dict[str, str]) -> None:
+        if mail["to"] == "poison":
+            env.run(env.crash())
+        sent.append(mail["to"])
+
+    sent: list[str] = []
+    with Environment() as env:
+        env.run(env.declare_queue(EMAILS, maxReceives=2))
+        worker = env.worker(EMAILS, send)
+        env.run(put(env, {"to": "poison"}, {"to": "ann"}))
+        env.run(env.drain())
+        env.restart(worker)
+        env.run(env.drain())
+        assert sent == ["ann"]
+        assert [each.json() for each in env.run(env.dead_letters(EMAILS))] == [{"to": "poison"}]

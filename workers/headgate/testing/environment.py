@@ -62,12 +62,13 @@ from headgate.testing.world.world import World
 
 T = TypeVar("T")
 
-
 SECOND_US = 1_000_000
 DRAIN_WITHIN = timedelta(days=30)
 RUN_WITHIN_S = 24 * 3600.0
 """Of one run: virtual time that is simulated, not set forwards. Beyond it, the test waits for something that does
 not happen."""
+ATTEMPTS_MAX = 50
+"""Of one message: `drain` does not wait for one that fails more often."""
 CHECK_S = 0.25
 SKIP_FROM_S = 15.0
 """A shorter wait is simulated."""
@@ -179,14 +180,19 @@ class Environment:
 
     async def drain(self, *, within: Span = DRAIN_WITHIN) -> None:
         """Return when the queues with a running worker are empty. Delays and retries are waited for, in virtual
-        time, up to the limit `within`; then NotDrained is raised."""
+        time, up to the limit `within`, and up to 50 attempts of a message; then NotDrained is raised."""
         end_us = self._now_us() + span_us(within, "within")
+        begun = len(self.attempted)
         while (due_us := await self._until_idle(end_us)) is not None:
+            if any(each.number > ATTEMPTS_MAX for each in self.attempted[begun:]):
+                raise NotDrained("A message fails again and again", remedy="declare its queue with maxReceives")
+            begun = len(self.attempted)
             if due_us > end_us or self._now_us() >= end_us:
+                left = [(queue, len(await self.messages(queue))) for queue in self._worked()]
                 raise NotDrained(
                     remedy="set a longer `within`, or start a worker that handles them",
                     within=within,
-                    messages=await self._describe_left(),
+                    messages=", ".join(f"{queue} {count}" for queue, count in left if count),
                 )
             await self._pass_until(due_us)
 
@@ -213,10 +219,6 @@ class Environment:
             for each in await self.messages(queue)
         ]
         return min(times, default=None)
-
-    async def _describe_left(self) -> str:
-        messages = [(queue, await self.messages(queue)) for queue in self._worked()]
-        return ", ".join(f"{queue} {len(left)}" for queue, left in messages if left)
 
     async def _pass_until(self, at_us: int) -> None:
         """Let the time pass, at once where nothing would happen meanwhile."""
