@@ -144,7 +144,7 @@ class CountersContender(Contender):
         _reset_peak()
         hints = CassandraHintWindows(self._process.store)
         handle = self._current
-        self._report = await Collector(self._process.host, handle.settings, handle.kind, hints).run()
+        self._report = await Collector(self._process.host, handle.live, handle.kind, hints).run()
         self._peak_mb = _memory_mb("VmHWM") - before_mb
         if not self._report.full or self._report.collected != 2 * work.keys:
             raise Bug("a pass did not collect everything", report=self._report)

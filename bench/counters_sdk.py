@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from bench.store_work import KEYSPACE
 from bench.timeline_process import TimelineProcess
-from headgate.client.catalogue.process_context import ProcessContext, SkewBound
+from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.connection import Headgate
 from headgate.client.counter import Counter
 from headgate.counters.counter import CounterHandle
+from headgate.process.live import Live
 from headgate.store.catalogue.decide_generation import first
 from headgate.store.catalogue.entry import Entry, EntryState, Name, StoragePlace
+from tests.kit.process import context_on
 
 
 async def connected(process: TimelineProcess) -> Headgate:
     """A connection of the SDK on this process's resources, which the process closes itself."""
 
     async def process_context() -> ProcessContext:
-        host = process.host
-        return ProcessContext(
-            host.name, lambda _: host.store, KEYSPACE, "", process.clock, host.last_expiry_s, _nothing
-        )
+        return context_on(process.host, KEYSPACE, process.clock, _nothing, data_center="")
 
     return await Headgate(process_context).open()
 
@@ -47,4 +46,4 @@ def opened(connection: Headgate, handle: CounterHandle) -> Counter:
         first(1),
         0,
     )
-    return Counter(entry, handle, connection.process_context, SkewBound(settings.skew_us), connection.require_usable)
+    return Counter(entry, handle, connection.process_context, Live(settings.skew_us), connection.require_usable)

@@ -36,9 +36,10 @@ from bench.timeline_work import (
 )
 from dev.servers.cassandra.connection import Connection, read_connection
 from headgate.errors import Bug
-from headgate.store.model.positions import Positions, first_at, last_at, time_us_of
+from headgate.store.model.positions import first_at, last_at, time_us_of
 from headgate.store.model.table import Column, Table
 from headgate.store.model.types import Type
+from headgate.store.process_positions import process_positions
 
 SHARDS = 6
 SLICE = 100
@@ -169,7 +170,7 @@ class _Putting(_Run):
 
     def __init__(self, contender: OriginContender, send: Send, work: Work) -> None:
         super().__init__(contender, send, work, 1 if work.do is Do.PACE else work.callers)
-        self._positions = Positions()
+        self._positions = process_positions()
         self._payload = itertools.cycle(PAYLOADS)
         self._begun = 0
 

@@ -7,25 +7,17 @@ catalogue is renewed every few seconds, as by a read of it.
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
-import uuid
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
 from bench.timeline_work import Work, settings_of
-from headgate.engines.context import Host
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.model.lane_rows import make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.errors import Bug, Unavailable
 from headgate.process.event_loop import new_loop
-from headgate.store.cassandra.node_clocks import CassandraTimes
-from headgate.store.cassandra.settings import read_settings
-from headgate.store.cassandra.store import CassandraStore
-from headgate.store.clock.clock import Clock
-from headgate.store.model.positions import Positions
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
+from tests.kit.process import connected
 
 T = TypeVar("T")
 
@@ -69,18 +61,8 @@ class TimelineProcess:
 
     async def open(self) -> None:
         """Connect."""
-        self.store = await CassandraStore.connect(read_settings(self._environment))
-        self._stack.push_async_callback(self.store.close)
-        self.clock = await self._stack.enter_async_context(Clock(CassandraTimes(self.store)))
-        self.host = Host(
-            name="bench",
-            store=self.store,
-            now_us=self.clock.require,
-            uuid=uuid.uuid4,
-            rng=random.Random(),
-            positions=Positions(),
-            last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S,
-        )
+        real = await self._stack.enter_async_context(connected(self._environment, name="bench"))
+        self.store, self.clock, self.host = real.store, real.clock, real.host
 
     async def open_queue(self, work: Work) -> TimelineQueue:
         """The queue of a run, with its lanes created; the one before is closed, unless it is the same."""

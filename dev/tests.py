@@ -2,11 +2,13 @@
 
 `all` needs nothing but this checkout and the programs that the README names. Slow first builds (Kubernetes,
 Cassandra's jars) start at once, concurrently with the tests that need no server; the rest waits for them.
+`long` runs the slow tests by the same groups, and writes their results into docs/internals/testing.md.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -14,6 +16,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from dev import environment
@@ -24,19 +27,28 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
 FAST = ("tests/unit", "tests/simulation", "tests/contract")
 SERVERS = ("tests/contract", "tests/system", "tests/golden")
+_ALONE = "not rings and not kubernetes and not pods and not operators and not spark"
 SERVER_GROUPS = {
-    "single Cassandras": "servers and not rings and not kubernetes and not pods and not operators and not spark",
+    "applications": f"servers and applications and {_ALONE}",
     "rings of Cassandras": "servers and rings and not kubernetes and not pods and not operators and not spark",
     "pods": "servers and pods and not spark",
+    "single Cassandras": f"servers and not applications and {_ALONE}",
     "Spark": "servers and spark",
     "Kubernetes": "servers and kubernetes and not pods and not operators and not spark",
     "operators": "servers and operators and not pods and not spark",
 }
-"""Tests that share servers run in one process each; two such processes at a time, in this order."""
+"""Tests that share servers run in one process each; two such processes at a time, the longest first
+(docs/internals/testing.md has the times)."""
 PARALLEL = ("operators",)
 """These wait most of their time for an operator's next check: they run concurrently with the two."""
 CLUSTERS = {"pods": "test-pods", "operators": "test-operators"}
 """A cluster of its own for a group that may run concurrently with another that has one."""
+RECORD = ROOT / "docs" / "internals" / "testing.md"
+RECORD_MARKS = ("<!-- last long run -->\n", "<!-- end of last long run -->\n")
+SHORT_LIMITS = ("-o", "timeout=300", "-o", "faulthandler_timeout=290")
+LONG_LIMITS = ("-o", "timeout=7200", "-o", "faulthandler_timeout=7100")
+NO_TESTS = 5
+"""pytest's exit code where none was selected."""
 COLD_BUILDS = (
     ("Cassandra", ("dev.servers.cassandra", "fetch", "--with-engine")),
     ("Kubernetes", ("dev.cluster", "build", "--with", "helm")),
@@ -88,7 +100,7 @@ def run(name: str, command: Sequence[str], report: Report) -> None:
 
 def quiet_environment() -> dict[str, str]:
     """Ours, so that tests find the tree, and the same seed of hashing for all workers."""
-    return {**os.environ, "PYTHONPATH": "workers:.", "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, "PYTHONPATH": "workers:operator:spark:.", "PYTHONUNBUFFERED": "1"}
 
 
 class ColdBuilds:
@@ -144,29 +156,38 @@ def lint(report: Report) -> None:
     run("ruff", [str(BIN / "ruff"), "check", "."], report)
     run("ruff format", [str(BIN / "ruff"), "format", "--check", "--quiet", "."], report)
     run("mypy", [str(BIN / "mypy")], report)
+    run("imports", [str(BIN / "lint-imports"), "--no-cache", "--no-logo"], report)
     run("generated files", [str(BIN / "python"), "-m", "headgate.api.generate", "--check"], report)
     run("generated files of the chart", [str(BIN / "python"), "-m", "dev.chart_files", "--check"], report)
 
 
 def fast(report: Report) -> None:
     """Unit tests and simulation; no servers."""
-    both_cores = ("-n", "2", "-m", "not slow and not servers")
+    both_cores = ("-n", "2", "-m", "not slow and not servers", *SHORT_LIMITS)
     run("tests without servers", pytest(*both_cores, *existing(FAST)), report)
 
 
 def servers(report: Report) -> None:
-    """Everything that needs a real server, except slow tests; a group's output is printed when it has ended."""
+    """Everything that needs a real server, except slow tests."""
+    run_groups("not slow", report)
+
+
+def run_groups(only: str, report: Report, *options: str) -> None:
+    """Those tests of every group of servers; a group's output is printed when it has ended."""
     with ThreadPoolExecutor(2) as two, ThreadPoolExecutor(len(PARALLEL)) as others:
         lanes = {name: others if name in PARALLEL else two for name in SERVER_GROUPS}
-        begun = [lanes[name].submit(run_quietly, name, which) for name, which in SERVER_GROUPS.items()]
+        begun = [
+            lanes[name].submit(run_quietly, name, f"{which} and {only}", *options)
+            for name, which in SERVER_GROUPS.items()
+        ]
         report.parts += [each.result() for each in begun]
 
 
-def run_quietly(name: str, which: str) -> Part:
+def run_quietly(name: str, which: str, *options: str) -> Part:
     """Run one group of tests that share servers, and print its output when it is done."""
     print_progress(f"\n== tests on {name}: started")
     started = time.monotonic()
-    command = pytest("-m", f"{which} and not slow", *existing(SERVERS))
+    command = pytest("-m", which, *options, *existing(SERVERS))
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -177,7 +198,8 @@ def run_quietly(name: str, which: str) -> Part:
         check=False,
     )
     print_progress(f"\n== tests on {name}\n{done.stdout.rstrip()}")
-    return Part(f"tests on {name}", done.returncode, time.monotonic() - started, closing_of(done.stdout))
+    code = 0 if done.returncode == NO_TESTS else done.returncode
+    return Part(f"tests on {name}", code, time.monotonic() - started, closing_of(done.stdout))
 
 
 def closing_of(output: str) -> str:
@@ -202,8 +224,33 @@ def everything(report: Report) -> None:
 
 
 def slow(report: Report) -> None:
-    """The tests that are too slow for each run."""
-    run("slow tests", pytest("-m", "slow", *dict.fromkeys(existing(FAST + SERVERS))), report)
+    """The tests that are too slow for each run, and the record of their result."""
+    run("tests without servers", pytest("-m", "slow and not servers", *LONG_LIMITS, *existing(FAST)), report)
+    run_groups("slow", report, *LONG_LIMITS)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    page = RECORD.read_text(encoding="utf-8")
+    RECORD.write_text(with_record(page, report, commit.stdout.strip(), datetime.now(UTC)), encoding="utf-8")
+
+
+def with_record(page: str, report: Report, commit: str, at: datetime) -> str:
+    """The page with this run in place of the last one."""
+    before, rest = page.split(RECORD_MARKS[0])
+    _, after = rest.split(RECORD_MARKS[1])
+    rows = [
+        f"| {part.name.removeprefix('tests on ')} | {'passed' if part.code == 0 else 'FAILED'} | {counts_of(part)} "
+        f"| {duration(part.seconds)} |\n"
+        for part in report.parts
+    ]
+    head = f"{at:%Y-%m-%d}, commit {commit}:\n\n| group | result | tests | time |\n|---|---|---|---|\n"
+    return before + RECORD_MARKS[0] + head + "".join(rows) + RECORD_MARKS[1] + after
+
+
+def counts_of(part: Part) -> str:
+    """How many tests passed and failed, from the runner's closing line."""
+    counts = re.findall(r"\d+ (?:passed|failed|errors?|skipped)", part.closing)
+    return ", ".join(counts) or "none"
 
 
 def main(arguments: list[str]) -> int:

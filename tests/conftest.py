@@ -31,6 +31,7 @@ POD_FOLDERS = {SYSTEM / "pods"}
 OPERATOR_FOLDERS = {SYSTEM / "operator", SYSTEM / "gitops"}
 RING_FOLDERS = {SYSTEM / "ring", FOLDER / "contract" / "store"}
 SPARK_FOLDERS = {SYSTEM / "spark"}
+APPLICATION_FOLDERS = {SYSTEM / "sdk", SYSTEM / "worker"}
 
 HOLDS_LOCALLY: dict[str, Callable[[], bool]] = {
     "not root": lambda: os.geteuid() != 0,
@@ -64,6 +65,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("servers")
         if folders & SPARK_FOLDERS:
             item.add_marker("spark")
+        if folders & APPLICATION_FOLDERS:
+            item.add_marker("applications")
         if fixtures & KUBERNETES_FIXTURES:
             item.add_marker("kubernetes")
         if fixtures & POD_FIXTURES or folders & POD_FOLDERS:

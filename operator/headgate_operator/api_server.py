@@ -25,11 +25,11 @@ from kubernetes.aio.config.config_exception import ConfigException
 from yarl import URL
 
 from headgate.errors import EnvironmentProblem
+from headgate.process.pacing import RateLimit
 from headgate_operator.credentials import Access
 from headgate_operator.json_stream import parse
-from headgate_operator.kinds import LEASE
-from headgate_operator.port import Denied, Document
-from headgate_operator.rate_limit import RateLimit
+from headgate_operator.kinds import LEASE, Document
+from headgate_operator.port import Denied
 from headgate_operator.requests import ApiClient, ApiRequest, ApiResponse, as_denied, no_answer
 
 CONNECTIONS_MAX: Final = 64

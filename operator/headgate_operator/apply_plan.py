@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from headgate.process.background_tasks import BackgroundTasks
+from headgate.process.pacing import RateLimit
 from headgate_operator.document_diff import stamp_of
 from headgate_operator.effects import (
     ApplyObject,
@@ -28,7 +30,6 @@ from headgate_operator.names import MANAGER, Key
 from headgate_operator.object_cache import ObjectCache, place_of
 from headgate_operator.port import ApiObject, ClusterPort, Denial, Denied, Note
 from headgate_operator.queue_stats import FigureBoard
-from headgate_operator.rate_limit import RateLimit
 from headgate_operator.secret_cache import Secrets
 from headgate_operator.store_catalogue import StoreSide
 from headgate_operator.world import ChildName, LastApply, ResourceFailure
@@ -85,7 +86,7 @@ class PlanApplier:
     def __init__(self, targets: EffectTargets) -> None:
         self._targets = targets
         self._statuses = RateLimit(STATUSES_A_SECOND, STATUSES_AT_ONCE)
-        self._emitting: set[asyncio.Task[Any]] = set()
+        self._emitting = BackgroundTasks("event for people")
         self.writes = 0
 
     async def perform(self, key: Key, effects: Sequence[Effect], kept: ReconcileState) -> EffectFailure | None:
@@ -232,9 +233,7 @@ class PlanApplier:
             type=effect.type,
             instance=self._targets.instance,
         )
-        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(self._send_event(note))
-        self._emitting.add(task)
-        task.add_done_callback(self._emitting.discard)
+        self._emitting.start(self._send_event(note))
 
     async def _send_event(self, note: Note) -> None:
         denied = await self._targets.port.emit(note)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from uuid import UUID, uuid5
 
 from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS
-from headgate_operator.kinds import SPARK_APPLICATION
+from headgate_operator.kinds import SPARK_APPLICATION, Document
 from headgate_operator.names import GROUP
 from headgate_operator.requests import read_time_us
 from headgate_operator.world import BulkRun
 
-Document = Mapping[str, Any]
 RunState = Literal["Pending", "Running", "Succeeded", "Failed"]
 
 _STATES: Final[Mapping[str, RunState]] = {

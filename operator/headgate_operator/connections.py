@@ -14,11 +14,12 @@ from headgate.api.parse import Resource
 from headgate.api.status import Reason
 from headgate.errors import HeadgateError
 from headgate_operator.failure_reasons import failure_of
+from headgate_operator.kinds import Document
 from headgate_operator.names import CONNECTION_COPY, MANAGED_BY, MANAGER, Key
 from headgate_operator.port import Denied
 from headgate_operator.secret_cache import SecretRead, Secrets
 from headgate_operator.sessions import OpenSession, SessionPool
-from headgate_operator.world import UNKNOWN, Document, OperatorSettings, ResourceFailure, StoreConnection, Unread
+from headgate_operator.world import UNKNOWN, OperatorSettings, ResourceFailure, StoreConnection, Unread
 
 SecretPlace = tuple[str, str]
 """Namespace and name of a Secret."""

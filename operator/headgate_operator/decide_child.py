@@ -23,8 +23,9 @@ from typing import Any, Final, Protocol
 from headgate.api.status import Reason
 from headgate_operator.document_diff import STAMP_PATH, differences, digest_of, stamp_of, stamped
 from headgate_operator.effects import ApplyObject, DeleteObject, Effect, Emit
+from headgate_operator.kinds import Document
 from headgate_operator.names import Key
-from headgate_operator.world import ChildName, DecisionMemory, Document, FieldRevert, LastApply, ResourceFailure
+from headgate_operator.world import ChildName, DecisionMemory, FieldRevert, LastApply, ResourceFailure
 
 MINUTE_US: Final = 60_000_000
 FOREIGN_AGAIN_US: Final = MINUTE_US // 2

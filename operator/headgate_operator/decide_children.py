@@ -29,16 +29,10 @@ from headgate_operator.build_pod import ChildOwner
 from headgate_operator.decide_child import ChildPlan, EventSubject, decide_child, remove, with_uid
 from headgate_operator.document_diff import stamped
 from headgate_operator.effects import ApplyObject, Effect
+from headgate_operator.kinds import Document
 from headgate_operator.names import MANAGER, REPLICAS_MANAGER, consumer_name
 from headgate_operator.strategic_merge import PatchInvalid
-from headgate_operator.world import (
-    ChildName,
-    DecisionMemory,
-    Document,
-    ResourceFailure,
-    ResourceWorld,
-    StoreConnection,
-)
+from headgate_operator.world import ChildName, DecisionMemory, ResourceFailure, ResourceWorld, StoreConnection
 
 KINDS: Final = ("Deployment", "PodDisruptionBudget")
 """Kinds that this module decides about; other modules decide about other children."""

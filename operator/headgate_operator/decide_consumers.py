@@ -16,9 +16,10 @@ from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide_children import ConsumerState, is_at_rest
+from headgate_operator.kinds import Document
 from headgate_operator.names import consumer_name
 from headgate_operator.partial_plan import ConditionUpdate, Status
-from headgate_operator.world import ChildName, Document, PodStatus, ResourceWorld
+from headgate_operator.world import ChildName, PodStatus, ResourceWorld
 
 TYPE: Final = "ConsumersReady"
 REFUSED_CODE: Final = 2

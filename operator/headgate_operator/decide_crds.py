@@ -17,12 +17,12 @@ from typing import Any, Final, Literal
 
 from headgate.api.crd import KINDS, PLURALS, build_crd
 from headgate.api.model import GROUP, kind_of
+from headgate_operator.kinds import Document
 
 VERSION: Final = f"{GROUP}/version"
 """Annotation: the release that the definition is of."""
 NAMES: Final = tuple(f"{PLURALS[kind_of(model)]}.{GROUP}" for model in KINDS)
 
-Document = Mapping[str, Any]
 Do = Literal["make", "replace", "leave", "refuse"]
 
 

@@ -7,19 +7,17 @@ resource, and its namespace, for ever. Under Retain a finalizer that is left is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from headgate_operator.kinds import COUNTER, QUEUE, ObjectAddress
+from headgate_operator.kinds import COUNTER, QUEUE, Document, ObjectAddress
 from headgate_operator.names import FINALIZER, GROUP
 
 OF_A_TEST: Final = f"{GROUP}/helm-test"
 """Label of resources of `helm test`: they go with the installation, whatever their policy."""
 RETAIN: Final = "Retain"
 NAMED_MAX: Final = 5
-
-Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
+from headgate_operator.kinds import Document
 from headgate_operator.names import APPLIED
 from headgate_operator.strategic_merge import is_keyed, key_of
-
-Document = Mapping[str, Any]
 
 STAMP_PATH: Final = f"metadata.annotations[{APPLIED}]"
 _AMOUNTS: Final = frozenset(("requests", "limits", "capacity", "hard"))

@@ -8,9 +8,8 @@ Pure. The tests' simulations do not use this: they have an API server and a stor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from headgate.applying import decide_steps as steps
@@ -18,6 +17,7 @@ from headgate.store.catalogue.decide_generation import decide_next, decide_sure,
 from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.catalogue.tables import CATALOGUE_TABLES
 from headgate_operator.effects import ApplyObject, DeleteObject, Effect, PatchStatus, StoreStep
+from headgate_operator.kinds import Document
 from headgate_operator.names import GROUP, MANAGER
 from headgate_operator.world import BulkRun, ChildName, NamespaceWorld, PresentResource, ResourceWorld, StoreView
 
@@ -27,8 +27,6 @@ STATES: Final = {
     steps.MarkDeleting: EntryState.DELETING,
     steps.Forget: EntryState.GONE,
 }
-
-Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

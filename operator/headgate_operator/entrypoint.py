@@ -9,9 +9,8 @@ import sys
 
 import click
 
-from headgate.cli.extras import ExtraMissing, require_extra
-
-EXIT_FAILED = 1
+from headgate.command_line.exit_codes import ExitCode
+from headgate.command_line.extras import ExtraMissing, require_extra
 
 
 def main() -> None:
@@ -20,7 +19,7 @@ def main() -> None:
         require_extra("operator", component="the operator")
     except ExtraMissing as error:
         click.echo(str(error), err=True)
-        sys.exit(EXIT_FAILED)
+        sys.exit(ExitCode.FAILED)
     from headgate_operator.process import main as operator
 
     operator()

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from headgate_operator.kinds import CRD, NAMESPACE, ResourceKind
+from headgate_operator.kinds import CRD, NAMESPACE, Document, ResourceKind
 from headgate_operator.names import Key
 from headgate_operator.object_cache import RESOURCES, CacheChange, ObjectCache, ObjectPlace, place_of, terminates
 from headgate_operator.work_queue import Class, WorkQueue
 
 log = logging.getLogger("headgate.operator")
 
-Document = Mapping[str, Any]
 
 _LEAST: Final = Class.RESYNC
 

@@ -17,7 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from headgate.api.bounds import SPEC_BYTES_MAX
 from headgate.api.names import NamespaceName, QueueName
-from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
+from headgate.errors import HeadgateError, InvalidRequest
+from headgate.process.http_server import HttpServer
 from headgate_operator.names import Key, KeyKind
 
 KINDS: Final[Mapping[str, KeyKind]] = {"queue": "Queue", "counter": "Counter", "namespace": "Namespace"}
@@ -36,63 +37,30 @@ class Explanations:
     leader: Callable[[], str]
 
 
-class InspectionServer:
+def inspection_server(explanations: Explanations) -> HttpServer:
     """The HTTP port for people."""
 
-    def __init__(self, explanations: Explanations) -> None:
-        self._explanations = explanations
-        self._runner: web.AppRunner | None = None
-        self.port = 0
-
-    async def open(self, host: str, port: int) -> None:
-        """Listen; port 0 takes one that is free."""
-        app = web.Application(client_max_size=BODY_MAX)
-        app.router.add_get("/why/{kind}/{namespace}/{name}", self._why)
-        app.router.add_get("/plan/{kind}/{namespace}/{name}", self._plan)
-        app.router.add_post("/plan", self._plan_of_document)
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, host, port, backlog=16).start()
-        except OSError as error:
-            await self.close()
-            raise EnvironmentProblem(
-                "The port for /why and /plan cannot be opened",
-                host=host,
-                port=port,
-                answer=error.strerror,
-                remedy="choose another with --inspection host:port, or off",
-            ) from None
-        self.port = int(self._runner.addresses[0][1])
-
-    async def close(self) -> None:
-        """Stop listening."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
-    async def _why(self, request: web.Request) -> web.Response:
+    async def why(request: web.Request) -> web.Response:
         try:
             key = key_of(request.match_info)
         except InvalidRequest as error:
             return _json(404, {"error": str(error)})
-        explanations = self._explanations
         return _json(200, {"key": key.path, "leader": explanations.leader(), "decisions": explanations.why(key)})
 
-    async def _plan(self, request: web.Request) -> web.Response:
+    async def plan(request: web.Request) -> web.Response:
         try:
-            return _json(200, await self._explanations.plan(key_of(request.match_info), None))
+            return _json(200, await explanations.plan(key_of(request.match_info), None))
         except InvalidRequest as error:
             return _json(404, {"error": str(error)})
         except HeadgateError as error:
             return _json(503, {"error": str(error)})
 
-    async def _plan_of_document(self, request: web.Request) -> web.Response:
+    async def plan_of_document(request: web.Request) -> web.Response:
         """Of a resource as it would be, if this document were applied."""
         try:
             document = json.loads(await request.text())
             key = key_of_document(document)
-            return _json(200, await self._explanations.plan(key, document))
+            return _json(200, await explanations.plan(key, document))
         except web.HTTPRequestEntityTooLarge:
             message = f"the document is larger than {BODY_MAX // 1024} KiB, and so than any valid resource"
             return _json(413, {"error": message})
@@ -102,6 +70,13 @@ class InspectionServer:
             return _json(400, {"error": str(error)})
         except HeadgateError as error:
             return _json(503, {"error": str(error)})
+
+    routes = [
+        web.get("/why/{kind}/{namespace}/{name}", why),
+        web.get("/plan/{kind}/{namespace}/{name}", plan),
+        web.post("/plan", plan_of_document),
+    ]
+    return HttpServer(routes, purpose="/why and /plan", option="--inspection", body_max=BODY_MAX)
 
 
 def key_of(steps: Mapping[str, str]) -> Key:

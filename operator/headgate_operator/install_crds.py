@@ -13,9 +13,10 @@ from typing import Final
 import click
 
 from headgate.errors import OperationRefused, Unavailable
-from headgate_operator.decide_crds import CrdStep, Document, decide_crd, definitions
-from headgate_operator.install_hook import cluster_options, of_this_release, request_until_answered, run_to_its_end
-from headgate_operator.kinds import CRD, ObjectAddress
+from headgate.process.version import read_version
+from headgate_operator.decide_crds import CrdStep, decide_crd, definitions
+from headgate_operator.install_hook import cluster_options, request_until_answered, run_to_its_end
+from headgate_operator.kinds import CRD, Document, ObjectAddress
 from headgate_operator.names import MANAGER
 from headgate_operator.port import ApiObject, ClusterPort, Denied
 
@@ -32,7 +33,7 @@ class CrdRefused(OperationRefused):
 @cluster_options
 def main(kubeconfig: str | None, context: str | None) -> None:
     """The CustomResourceDefinitions of this image, made or brought up to date."""
-    run_to_its_end(lambda cluster: bring_crds(cluster, of_this_release()), kubeconfig=kubeconfig, context=context)
+    run_to_its_end(lambda cluster: bring_crds(cluster, read_version()), kubeconfig=kubeconfig, context=context)
 
 
 async def bring_crds(port: ClusterPort, version: str) -> None:

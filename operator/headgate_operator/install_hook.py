@@ -9,11 +9,11 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeVar
 
 import click
 
+from headgate.command_line.exit_codes import ExitCode
 from headgate.errors import EnvironmentProblem, HeadgateError
 from headgate_operator.api_server import HttpApiClient
 from headgate_operator.port import ClusterPort, Denial, Denied
@@ -22,7 +22,6 @@ REACH_WITHIN_S: Final = 30.0
 RIGHTS_WITHIN_S: Final = 15.0
 """In which an API server has heard of new roles: those of a hook are made only just before its Job."""
 AGAIN_S: Final = 1.0
-EXIT_FAILED: Final = 1
 
 Answer = TypeVar("Answer")
 
@@ -54,7 +53,7 @@ def run_to_its_end(
         asyncio.run(run())
     except HeadgateError as error:
         click.echo(str(error), err=True)
-        sys.exit(EXIT_FAILED)
+        sys.exit(ExitCode.FAILED)
 
 
 async def request_until_answered(ask: Callable[[], Awaitable[Answer | Denied]]) -> Answer | Denied:
@@ -76,11 +75,3 @@ def _patience_s(answer: Denied) -> float:
     if answer.denial is Denial.FORBIDDEN:
         return RIGHTS_WITHIN_S
     return 0.0 if answer.is_permanent else REACH_WITHIN_S
-
-
-def of_this_release() -> str:
-    """The version of what is installed here."""
-    try:
-        return version("headgate")
-    except PackageNotFoundError:
-        return "0.0.0"

@@ -11,6 +11,9 @@ from typing import Any, Final
 
 from headgate.errors import Bug
 
+Document = Mapping[str, Any]
+"""An object as the API server writes it."""
+
 
 @dataclass(frozen=True, order=True)
 class ResourceKind:

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import click
 
-from headgate.cli.arguments import DURATION, limit_option, yes_option
-from headgate.cli.exit_codes import exit_code_of
-from headgate.cli.output import FORMS, Output, output_option
+from headgate.command_line.arguments import DURATION, limit_option, yes_option
+from headgate.command_line.exit_codes import exit_code_of
+from headgate.command_line.output import FORMS, Output, output_option
 from headgate.errors import HeadgateError
 from headgate_operator.kinds import QUEUE
 from headgate_operator.leader_client import LeaderClient, leader_options

@@ -16,6 +16,7 @@ from uuid import UUID
 from headgate.engines.summary.rows import SLICES
 from headgate.engines.summary.standing import PassStatus, read_result
 from headgate.errors import HeadgateError
+from headgate.process.background_tasks import SharedWork
 from headgate_operator.kinds import JOB
 from headgate_operator.names import GROUP
 from headgate_operator.object_cache import ObjectCache
@@ -38,7 +39,7 @@ class PassBoard:
         self._notify = notify
         self._known: dict[UUID, Passes] = {}
         self._has_read = False
-        self._first: asyncio.Task[bool] | None = None
+        self._first = SharedWork[str, bool]("first read of results")
 
     def of(self, id_: UUID, failed_runs: int) -> Passes | Unread:
         """Of one resource."""
@@ -58,12 +59,8 @@ class PassBoard:
 
     async def until_read(self) -> None:
         """Return after the first read, or its failure; concurrent callers wait for the same reads."""
-        if self._has_read:
-            return
-        if self._first is None:
-            self._first = asyncio.get_running_loop().create_task(self.turn())
-            self._first.add_done_callback(lambda _: setattr(self, "_first", None))
-        await asyncio.shield(self._first)
+        if not self._has_read:
+            await self._first.run("", self.turn)
 
     async def run(self) -> None:
         """Read, for ever."""

@@ -17,10 +17,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headgate_operator.decide_children import is_at_rest
-from headgate_operator.kinds import COUNTER, CRD, DEPLOYMENT, NAMESPACE, QUEUE, SPARK_APPLICATION, ResourceKind
+from headgate_operator.kinds import (
+    COUNTER,
+    CRD,
+    DEPLOYMENT,
+    NAMESPACE,
+    QUEUE,
+    SPARK_APPLICATION,
+    Document,
+    ResourceKind,
+)
 from headgate_operator.names import GROUP, Key, KeyKind, namespace_key
-
-Document = Mapping[str, Any]
 
 TOMBSTONES_MAX: Final = 20_000
 """The number of deleted objects that are remembered, the latest ones."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from headgate_operator.kinds import ResourceKind
+from headgate_operator.kinds import Document, ResourceKind
 from headgate_operator.port import ClusterPort, Denial, Denied, ListPage, WatchEvent
 
 log = logging.getLogger("headgate.operator")
@@ -29,8 +29,6 @@ SHORT_S: Final = 1.0
 PAUSE_S: Final = 0.5
 PAUSE_S_MAX: Final = 30.0
 PAGE: Final = 500
-
-Document = Mapping[str, Any]
 
 
 class Listener(Protocol):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from headgate_operator.build_deployment import HANDLER, WORKER
-from headgate_operator.kinds import POD
+from headgate_operator.kinds import POD, Document
 from headgate_operator.names import GROUP, Key
 from headgate_operator.port import ClusterPort, Denied
 from headgate_operator.world import PodStatus
@@ -18,8 +18,6 @@ from headgate_operator.world import PodStatus
 LIST_EVERY_S: Final = 10.0
 PODS_MAX: Final = 50
 KEPT_MAX: Final = 5_000
-
-Document = Mapping[str, Any]
 
 
 class PodInspector:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
@@ -14,11 +13,12 @@ from headgate.api.parse import Resource
 from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
 from headgate.api.versions import document_of
-from headgate.cli.arguments import define_command, files_of, files_option
-from headgate.cli.exit_codes import ExitCode
-from headgate.cli.output import Output, output_option
-from headgate.cli.validate import resource_name
+from headgate.command_line.arguments import define_command, files_of, files_option
+from headgate.command_line.exit_codes import ExitCode
+from headgate.command_line.output import Output, output_option
+from headgate.command_line.showing import resource_name
 from headgate.errors import InvalidRequest
+from headgate.process.version import read_version
 from headgate_operator.decide_dead_letters import named_by
 from headgate_operator.kubectl import Kubectl
 from headgate_operator.leader_client import LeaderClient, leader_options
@@ -64,7 +64,7 @@ def command(*, only: str | None, output: Output, **options: Any) -> None:
 
 
 def _offline(resources: Sequence[Resource]) -> PlanDocument:
-    settings = settings_of(_version())
+    settings = settings_of(read_version())
     ahead = empty_ahead(resources, settings, time.time_ns() // 1000)
     while ahead.turn():
         pass
@@ -91,10 +91,3 @@ def _dead_letters(resource: Resource) -> set[tuple[str, str]]:
     """The queues that it names, with their namespace."""
     named = named_by(resource) if isinstance(resource, QueueResource) else ()
     return {(resource.metadata.namespace, name) for name in named}
-
-
-def _version() -> str:
-    try:
-        return version("headgate")
-    except PackageNotFoundError:
-        return "0.0.0"

@@ -4,22 +4,21 @@ decisions with their inputs. Pure: from the resource and the leader's answer to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
 from headgate.api.reasons import REMEDIES
 from headgate.api.status import Reason
-from headgate.cli.showing import format_time
+from headgate.client.model.times import format_time
+from headgate_operator.kinds import Document
 
 SHOWN: Final = 5
 TRANSIENT: Final = ("Reconciling", "Stalled")
 QUIET: Final = "no change needed"
 WIDTH: Final = 118
-
-Document = Mapping[str, Any]
 
 
 def condition_lines(document: Document) -> Iterator[str]:

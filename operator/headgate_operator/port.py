@@ -12,12 +12,12 @@ resourceVersion.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
-from headgate_operator.kinds import ObjectAddress, ResourceKind, address_of, kind_of
+from headgate_operator.kinds import Document, ObjectAddress, ResourceKind, address_of, kind_of
 
 __all__ = [
     "CALL_WITHIN_S",
@@ -38,7 +38,6 @@ __all__ = [
     "kind_of",
 ]  # fmt: skip
 
-Document = Mapping[str, Any]
 
 CALL_WITHIN_S: Final = 10.0
 """No call takes longer than this by default."""

@@ -11,14 +11,12 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from random import SystemRandom
 from typing import Any, Final
@@ -26,17 +24,18 @@ from typing import Any, Final
 import click
 
 from headgate.client.catalogue.process_context import ProcessContext, open_process_context
+from headgate.command_line.exit_codes import exit_code_of
 from headgate.engines.registry import ENGINE_MODULES
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
-from headgate.process.event_loop import new_loop
-from headgate.process.health_server import read_address
+from headgate.process.background_tasks import end_task, run_together, start_task
+from headgate.process.event_loop import call_at_end, collect_at_rest, let_changes_pass, new_loop
+from headgate.process.http_server import HttpServer, probe_routes, read_address
+from headgate.process.version import read_version
 from headgate.store.cassandra.settings import ConnectionSettings
 from headgate.telemetry.logs import FORMATS, LEVELS, log_to
 from headgate.telemetry.metrics import Registry
 from headgate_operator.api_server import HttpApiClient
-from headgate_operator.gc_tuning import collect_at_rest, let_changes_pass
-from headgate_operator.http_server import OperatorHttpServer, ProbeAnswers
-from headgate_operator.inspection import Explanations, InspectionServer
+from headgate_operator.inspection import Explanations, inspection_server
 from headgate_operator.kinds import CRD, NAMESPACE, QUEUE, ObjectAddress
 from headgate_operator.kopf_watch import KopfWatch
 from headgate_operator.leader_election import LeaderElection
@@ -46,14 +45,11 @@ from headgate_operator.names import INSPECTION_PORT
 from headgate_operator.port import ApiObject, ClusterPort, Denial
 from headgate_operator.reconciler import RECONCILERS
 from headgate_operator.sessions import SchemaOfCluster
-from headgate_operator.supervise import keep_going
-from headgate_operator.wiring import BY_KOPF, CHILDREN, OURS, RESOURCES, Operator, Ports
+from headgate_operator.wiring import BY_KOPF, CHILDREN, OURS, RESOURCES, Operator, Ports, supervised
 from headgate_operator.world import OperatorSettings
 
 log = logging.getLogger("headgate.operator")
 
-EXIT_SPEC: Final = 2
-EXIT_FAILED: Final = 1
 MAX_SKEW_US: Final = 500_000
 REACH_WITHIN_S: Final = 30.0
 REACH_AGAIN_S: Final = 1.0
@@ -130,7 +126,7 @@ def main(**options: Any) -> None:
             raise
         for line in str(error).splitlines():
             click.echo(line, err=True)
-        sys.exit(EXIT_SPEC if isinstance(error, InvalidRequest) else EXIT_FAILED)
+        sys.exit(exit_code_of(error))
 
 
 def _error_to_report(ended: Exception) -> HeadgateError | None:
@@ -148,7 +144,7 @@ def given_by(options: dict[str, Any]) -> OperatorOptions:
         context=options["context"],
         namespace=options["namespace"] or own,
         secret=options["connection_secret"],
-        image=options["image"] or f"headgate:{_version()}",
+        image=options["image"] or f"headgate:{read_version()}",
         spark_image=options["spark_image"],
         address=read_address(options["health"]),
         inspection=read_address(options["inspection"], option="--inspection", host="127.0.0.1"),
@@ -216,10 +212,10 @@ class _Process:
         """The whole life."""
         http_server = await self._open_http_server()
         inspection = await self._open_inspection()
-        self._on_signals()
-        keeping = asyncio.create_task(self._leading.keep(), name="lease")
-        working = asyncio.create_task(self._lead(), name="leading")
-        stopped = asyncio.create_task(self._stopping.wait(), name="stop")
+        call_at_end(self._stopping.set)
+        keeping = start_task("lease", self._leading.keep())
+        working = start_task("leading", self._lead())
+        stopped = start_task("stop", self._stopping.wait())
         try:
             done, _ = await asyncio.wait({keeping, working, stopped}, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stopped}:
@@ -229,9 +225,7 @@ class _Process:
             await self._operator.finish()
         finally:
             self._kopf.stop()
-            for task in (keeping, stopped, working):
-                task.cancel()
-            await asyncio.gather(keeping, stopped, working, return_exceptions=True)
+            await asyncio.gather(*map(end_task, (keeping, stopped, working)))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._leading.give_up(), 5)
             await self._operator.close()
@@ -243,38 +237,31 @@ class _Process:
         """Stand by until the Lease is ours; then watch and work."""
         await self._leading.taken.wait()
         let_changes_pass()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._kopf.run(BY_KOPF), name="kopf")
-            await self._kopf.is_ready.wait()
-            self._on_signals()  # kopf has put its own in their place
-            await self._operator.list_once(BY_KOPF)
-            group.create_task(self._operator.run(), name="operator")
-            group.create_task(collect_at_rest(self._operator.queue.is_idle), name="collector")
-            group.create_task(keep_going("audits", lambda: self._alive.run(self._operator.listed)), name="audits")
+        await run_together({"kopf": self._kopf.run(BY_KOPF), "work": self._work()})
 
-    def _on_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stopping.set)
+    async def _work(self) -> None:
+        await self._kopf.is_ready.wait()
+        call_at_end(self._stopping.set)  # kopf has put its own in their place
+        await self._operator.list_once(BY_KOPF)
+        works = {"operator": self._operator.run(), "collector": collect_at_rest(self._operator.queue.is_idle)}
+        await run_together(works | supervised({"audits": lambda: self._alive.run(self._operator.listed)}))
 
-    async def _open_http_server(self) -> OperatorHttpServer | None:
+    async def _open_http_server(self) -> HttpServer | None:
         if self._given.address is None:
             return None
-        answers = ProbeAnswers(
-            registry=self._registry,
-            why_not_alive=self._alive.why_not_alive,
-            why_not_ready=self._why_not_ready,
+        routes = probe_routes(
+            self._registry, why_not_alive=self._alive.why_not_alive, why_not_ready=self._why_not_ready
         )
-        http_server = OperatorHttpServer(answers)
+        http_server = HttpServer(routes)
         await http_server.open(*self._given.address)
         log.info("serving probes and metrics", extra={"port": http_server.port})
         return http_server
 
-    async def _open_inspection(self) -> InspectionServer | None:
+    async def _open_inspection(self) -> HttpServer | None:
         if self._given.inspection is None:
             return None
         operator = self._operator
-        server = InspectionServer(Explanations(operator.ring.of, operator.plan, self._leading.holder))
+        server = inspection_server(Explanations(operator.ring.of, operator.plan, self._leading.holder))
         await server.open(*self._given.inspection)
         log.info("serving inspection", extra={"inspection_port": server.port})
         return server
@@ -320,7 +307,7 @@ async def _settings(given: OperatorOptions, port: ClusterPort) -> OperatorSettin
         raise CrdsMissing(remedy="run `kubectl apply --server-side -f crds/` and restart it")
     return OperatorSettings(
         cluster=system.uid,
-        version=_version(),
+        version=read_version(),
         image=given.image,
         spark_image=given.spark_image,
         namespace=given.namespace,
@@ -341,13 +328,6 @@ async def _must(ask: Callable[[], Coroutine[Any, Any, Any]]) -> ApiObject:
                 answer=str(answer), remedy="check --kubeconfig, --context, and the rights of its account"
             )
         await asyncio.sleep(REACH_AGAIN_S)
-
-
-def _version() -> str:
-    try:
-        return version("headgate")
-    except PackageNotFoundError:
-        return "0.0.0"
 
 
 if __name__ == "__main__":

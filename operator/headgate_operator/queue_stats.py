@@ -20,12 +20,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
-from headgate.client.catalogue.process_context import SkewBound
 from headgate.engines.contract import QueueInspector
 from headgate.engines.registry import engine_record
 from headgate.engines.summary.reading import COLUMNS, QueueFigures, combined
 from headgate.engines.summary.rows import SLICES, slice_of
 from headgate.errors import Bug, HeadgateError
+from headgate.process.background_tasks import end_task, start_task
+from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.catalogue.tables import SUMMARY
 from headgate.store.model.statements import Select
@@ -156,7 +157,7 @@ class FigureBoard:
     def _read_from(self, reached: OpenSession) -> None:
         task = self._readers.get(reached.digest)
         if task is None or task.done():
-            task = asyncio.get_running_loop().create_task(self._read(reached.digest), name="figures")
+            task = start_task("figures", self._read(reached.digest))
             self._readers[reached.digest] = task
 
     async def _read(self, digest: str) -> None:
@@ -279,7 +280,7 @@ class FigureBoard:
         if followed.background is not None and not followed.background.done():
             work.close()
             return
-        followed.background = asyncio.get_running_loop().create_task(work)
+        followed.background = start_task(f"reading of {followed.key.path}", work)
 
     async def _read_lanes(self, followed: FollowedQueue, now_us: int, stats: QueueFigures) -> None:
         """Then what was found can be judged at once."""
@@ -315,10 +316,7 @@ class FigureBoard:
         """Read no more."""
         tasks = [*self._readers.values(), *(each.background for each in self._followed.values() if each.background)]
         self._readers.clear()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*map(end_task, tasks))
 
 
 def _count_is_due(followed: FollowedQueue, stats: QueueFigures) -> bool:
@@ -361,4 +359,4 @@ def _inspector_of(reached: OpenSession, entry: Entry) -> QueueInspector:
     settings = record.settings_of(entry, process.data_center)
     if record.inspect is None:
         raise Bug("The engine of the queue has no inspector", queue=entry.name)
-    return record.inspect(process.host_of(entry.place.keyspace, SkewBound(settings.skew_us)), settings)
+    return record.inspect(process.host_of(entry.place.keyspace, Live(settings.skew_us)), settings)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headgate.errors import HeadgateError
+from headgate.process.background_tasks import is_being_cancelled, run_together
 from headgate.store.catalogue.entry import EntryState
 from headgate_operator.apply_plan import EffectFailure, NotLeading, PlanApplier, ReconcileState
 from headgate_operator.condition_metrics import ConditionMetrics
@@ -23,7 +24,6 @@ from headgate_operator.decision_log import DecisionLog
 from headgate_operator.effects import Emit, PatchStatus, ReconcilePlan
 from headgate_operator.names import Key, namespace_key
 from headgate_operator.recording import ObservationRecorder
-from headgate_operator.supervise import is_being_cancelled
 from headgate_operator.work_queue import Class, WorkQueue
 from headgate_operator.world import (
     ChildName,
@@ -121,9 +121,8 @@ class Reconciler:
 
     async def run(self, *, reconcilers: int = RECONCILERS, reserved: int = RESERVED) -> None:
         """All reconcilers, for ever."""
-        async with asyncio.TaskGroup() as group:
-            for number in range(reconcilers):
-                group.create_task(self._work(reserved=number < reserved), name=f"reconciler {number}")
+        numbers = range(reconcilers)
+        await run_together({f"reconciler {each}": self._work(reserved=each < reserved) for each in numbers})
 
     async def _work(self, *, reserved: bool) -> None:
         while True:

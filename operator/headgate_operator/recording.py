@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from headgate_operator.connections import Connections
 from headgate_operator.event_ingest import EventIngest
+from headgate_operator.kinds import Document
 from headgate_operator.names import Key
 from headgate_operator.queue_stats import FigureBoard
 from headgate_operator.store_catalogue import StoreSide
-from headgate_operator.world import UNKNOWN, Document, ResourceWorld, StoreConnection, StoreView
+from headgate_operator.world import UNKNOWN, ResourceWorld, StoreConnection, StoreView
 from headgate_operator.world_builder import followed_entry
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from urllib.parse import quote
 
 from headgate.errors import InvalidRequest
-from headgate_operator.kinds import EVENT, LEASE, ObjectAddress, ResourceKind, address_of
+from headgate_operator.kinds import EVENT, LEASE, Document, ObjectAddress, ResourceKind, address_of
 from headgate_operator.port import (
     CALL_WITHIN_S,
     ApiObject,
@@ -22,7 +22,6 @@ from headgate_operator.port import (
     Deleted,
     Denial,
     Denied,
-    Document,
     LeaderLease,
     ListPage,
     Note,

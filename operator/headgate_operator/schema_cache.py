@@ -6,10 +6,10 @@ the version of the schema, which is read every ten seconds.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+from headgate.process.background_tasks import SharedWork
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.model.drift import ActualTable
 from headgate.store.schema import ActualKeyspace
@@ -25,7 +25,7 @@ class SchemaViews:
         self._schema = schema
         self.catalogue = catalogue
         self._known: dict[tuple[str, str], Any] = {}
-        self._reading: dict[tuple[str, str], asyncio.Task[Any]] = {}
+        self._reading = SharedWork[tuple[str, str], Any]("read of the schema")
         self._version = ""
         self._changes = 0
 
@@ -78,20 +78,12 @@ class SchemaViews:
         if what in self._known:
             known: T = self._known[what]
             return known
-        task = self._reading.get(what)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._read(what, read))
-            self._reading[what] = task
-        result: T = await asyncio.shield(task)
+        result: T = await self._reading.run(what, lambda: self._read(what, read))
         return result
 
     async def _read(self, what: tuple[str, str], read: Callable[[], Awaitable[T]]) -> T:
         changes = self._changes
-        try:
-            result = await read()
-        finally:
-            if self._reading.get(what) is asyncio.current_task():
-                del self._reading[what]
+        result = await read()
         if changes == self._changes:  # else it may be older than a change of ours
             self._known[what] = result
         return result
@@ -101,4 +93,4 @@ class SchemaViews:
         for what in [what for what in self._known if what[0] in kinds]:
             del self._known[what]
         for what in [what for what in self._reading if what[0] in kinds]:
-            del self._reading[what]  # later callers read again
+            self._reading.forget(what)  # later callers read again

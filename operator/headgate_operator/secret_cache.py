@@ -16,17 +16,17 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from headgate.process.background_tasks import SharedWork
 from headgate_operator.build_pod import CONNECTION_FILES, CONNECTION_KEYS
-from headgate_operator.kinds import SECRET, ObjectAddress
+from headgate_operator.kinds import SECRET, Document, ObjectAddress
 from headgate_operator.port import ClusterPort, Denial, Denied
 
 FRESH_S: Final = 20.0
 BELIEVED_S: Final = 60.0
 KEPT_MAX: Final = 5_000
 
-Document = Mapping[str, Any]
 Place = tuple[str, str]
 """Namespace and name."""
 
@@ -57,7 +57,7 @@ class Secrets:
         self._now_s = now_s
         self._changed = changed
         self._read: dict[Place, tuple[float, SecretRead]] = {}
-        self._reading: dict[Place, asyncio.Task[SecretRead | Denied]] = {}
+        self._reading = SharedWork[Place, SecretRead | Denied]("read of a Secret")
 
     def fork(self) -> Secrets:
         """With what was read so far, and from here on apart: what the other one reads changes nothing here."""
@@ -72,7 +72,7 @@ class Secrets:
         if age_s >= BELIEVED_S:
             return await self.read(namespace, name)
         if age_s >= FRESH_S:
-            self._begin(place)
+            self._shared(place)
         return self._read[place][1]
 
     async def read(self, namespace: str, name: str, *, within_s: float = FRESH_S) -> SecretRead | Denied:
@@ -80,7 +80,7 @@ class Secrets:
         place = (namespace, name)
         if self._age_s(place) < within_s:
             return self._read[place][1]
-        return await asyncio.shield(self._begin(place))
+        return await self._shared(place)
 
     def known(self, namespace: str, name: str) -> SecretRead | None:
         """As it was read last, however old that is."""
@@ -105,21 +105,14 @@ class Secrets:
         known = self._read.get(place)
         return math.inf if known is None else self._now_s() - known[0]
 
-    def _begin(self, place: Place) -> asyncio.Task[SecretRead | Denied]:
-        task = self._reading.get(place)
-        if task is None:
-            task = self._reading[place] = asyncio.get_running_loop().create_task(self._get(place))
-        return task
+    def _shared(self, place: Place) -> asyncio.Future[SecretRead | Denied]:
+        return self._reading.run(place, lambda: self._get(place))
 
     async def _get(self, place: Place) -> SecretRead | Denied:
-        try:
-            answer = await self._port.get(ObjectAddress(SECRET, *place))
-            before = self.known(*place)
-            if before is not None and self._reading.get(place) is not asyncio.current_task():
-                return before  # we wrote it meanwhile: the answer may be from before
-        finally:
-            if self._reading.get(place) is asyncio.current_task():
-                del self._reading[place]
+        answer = await self._port.get(ObjectAddress(SECRET, *place))
+        before = self.known(*place)
+        if before is not None and not self._reading.is_current(place):
+            return before  # we wrote it meanwhile: the answer may be from before
         if isinstance(answer, Denied):
             if answer.denial is not Denial.NOT_FOUND:
                 return answer
@@ -132,7 +125,7 @@ class Secrets:
         return read
 
     def _wrote(self, read: SecretRead) -> None:
-        self._reading.pop((read.namespace, read.name), None)  # what is being read is from before, perhaps
+        self._reading.forget((read.namespace, read.name))  # what is being read is from before, perhaps
         self._keep(read)
 
     def _keep(self, read: SecretRead) -> None:

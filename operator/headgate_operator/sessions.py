@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.errors import HeadgateError, OperationRefused, Unavailable
+from headgate.process.background_tasks import SharedWork
 from headgate.store.cassandra.settings import ConnectionSettings, read_secret_settings
 from headgate.store.schema import SchemaPort
 from headgate_operator.build_pod import CONNECTION_KEYS
@@ -81,19 +82,14 @@ class Sessions:
         self._folder = folder
         self._most = most
         self._held: dict[str, _Held] = {}
-        self._opening: dict[str, asyncio.Task[_Held]] = {}
+        self._opening = SharedWork[str, _Held]("opening of a session")
 
     async def reach(self, digest: str, values: Mapping[str, str]) -> OpenSession:
         """The session that these contents of a Secret lead to. Raises why there is none."""
         now_s = self._now_s()
         held = self._held.get(digest)
         if held is None or (held.error is not None and now_s - held.at_s >= AGAIN_S):
-            task = self._opening.get(digest)
-            if task is None:
-                task = asyncio.get_running_loop().create_task(self._begin(digest, dict(values)))
-                self._opening[digest] = task
-                task.add_done_callback(lambda _: self._opening.pop(digest, None))
-            held = await asyncio.shield(task)
+            held = await self._opening.run(digest, lambda: self._begin(digest, dict(values)))
         held.used_s = self._now_s()
         if held.reached is None:
             assert held.error is not None  # noqa: S101 - one of the two is there
@@ -120,8 +116,7 @@ class Sessions:
     async def close(self) -> None:
         """End them all."""
         held, self._held = list(self._held.values()), {}
-        for task in list(self._opening.values()):
-            task.cancel()
+        await self._opening.stop()
         await asyncio.gather(
             *(each.reached.process_context.close() for each in held if each.reached), return_exceptions=True
         )

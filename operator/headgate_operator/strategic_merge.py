@@ -20,8 +20,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 
 from headgate.errors import InvalidRequest
-
-Document = Mapping[str, Any]
+from headgate_operator.kinds import Document
 
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "containers": ("name",),

@@ -21,7 +21,6 @@ from headgate.errors import OperationRefused, Unavailable
 from headgate_operator.decide_crds import NAMES
 from headgate_operator.decide_uninstall import (
     OF_A_TEST,
-    Document,
     UninstallPlan,
     address_of_resource,
     decide_leaving,
@@ -41,6 +40,7 @@ from headgate_operator.kinds import (
     ROLE_BINDING,
     SECRET,
     SERVICE_ACCOUNT,
+    Document,
     ObjectAddress,
     ResourceKind,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from headgate.errors import Unavailable
+from headgate.process.background_tasks import run_together
+from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.catalogue.catalogue import RECEIPT_KEY_BYTES
 from headgate.telemetry.metrics import Registry
 from headgate_operator.apply_plan import EffectTargets, PlanApplier
@@ -57,7 +59,6 @@ from headgate_operator.recording import ObservationRecorder
 from headgate_operator.secret_cache import Secrets
 from headgate_operator.sessions import Open, Sessions
 from headgate_operator.store_catalogue import StoreSide
-from headgate_operator.supervise import keep_going
 from headgate_operator.work_queue import Class, WorkQueue
 from headgate_operator.world import DecisionMemory, NamespaceWorld, OperatorSettings, ResourceWorld
 from headgate_operator.world_builder import Observer, Sources
@@ -71,6 +72,8 @@ SECRETS_AT_A_TIME: Final = 20
 FINISH_S: Final = 10.0
 PLAN_WITHIN_S: Final = 25.0
 """Less than the clients' timeout."""
+PAUSE_S_MAX: Final = 60.0
+"""Between two starts of a background task that fails."""
 SETTLE_S: Final = 0.3
 SETTLE_S_MAX: Final = 30.0
 OURS: Final = "app.kubernetes.io/managed-by=headgate"
@@ -171,24 +174,23 @@ class Operator:
     async def run(self) -> None:
         """Watch, and once all is listed work; for ever."""
         try:
-            async with asyncio.TaskGroup() as group:
-                for watch in self.watches:
-                    what = f"watch {watch.kind.plural}"
-                    group.create_task(keep_going(what, watch.run), name=what)
-                for watch in self.watches:
-                    await watch.has_listed.wait()
-                await self._settle()
-                for uid in self.cache.uids_of(NAMESPACE.kind):  # one may have nothing left but what is not watched
-                    place = self.cache.place_of(uid)
-                    if place is not None:
-                        self.queue.add(namespace_key(place.name), Class.RESYNC)
-                self.queue.release()
-                self.listed.set()
-                group.create_task(self.reconciler.run())
-                for what, work in self._background_work().items():
-                    group.create_task(keep_going(what, work), name=what)
+            watches = {f"watch {watch.kind.plural}": watch.run for watch in self.watches}
+            await run_together(supervised(watches) | {"work": self._work()})
         finally:
             await self.board.stop()
+
+    async def _work(self) -> None:
+        """Once all kinds are listed."""
+        for watch in self.watches:
+            await watch.has_listed.wait()
+        await self._settle()
+        for uid in self.cache.uids_of(NAMESPACE.kind):  # one may have nothing left but what is not watched
+            place = self.cache.place_of(uid)
+            if place is not None:
+                self.queue.add(namespace_key(place.name), Class.RESYNC)
+        self.queue.release()
+        self.listed.set()
+        await run_together(supervised(self._background_work()) | {"reconcilers": self.reconciler.run()})
 
     async def plan(self, key: Key, document: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """The plan of now, or for this document; it changes nothing. One plan at a time."""
@@ -210,7 +212,7 @@ class Operator:
 
     # ---- background tasks
 
-    def _background_work(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+    def _background_work(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
         return {
             "probes": self.reconciler.probe,
             "checks of lanes": self.health.run,
@@ -242,7 +244,7 @@ class Operator:
                 if self.queue.resync_owed and not len(self.queue):
                     break
             if self.queue.resync_owed and not len(self.queue):
-                self.queue.resync_owed = False
+                self.queue.begin_resync()
                 for key in list(self.cache.keys()):
                     self.intake.resync(key)
             if not keys:
@@ -288,6 +290,11 @@ class Operator:
             *(Key("Queue", namespace, name) for name in self.cache.names_in("Queue", namespace)),
             *(Key("Counter", namespace, name) for name in self.cache.names_in("Counter", namespace)),
         ]
+
+
+def supervised(works: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]) -> dict[str, Coroutine[Any, Any, None]]:
+    """Each continues for ever, whatever error it meets."""
+    return {what: SupervisedLoop(what, work, log=log, pause_s_max=PAUSE_S_MAX).run() for what, work in works.items()}
 
 
 def _resource(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> ReconcilePlan:

@@ -92,6 +92,10 @@ class WorkQueue:
         """A key was refused since the queue was full: all keys have to be reconciled once there is room."""
         self._metrics = _Metrics(registry or Registry(), self)
 
+    def begin_resync(self) -> None:
+        """All keys are being added: a key that is refused from now on needs another resync."""
+        self.resync_owed = False
+
     # ---- what is to be done
 
     def add(self, key: Key, class_: Class) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from uuid import UUID
 
 from headgate.api.parse import Resource
@@ -17,9 +17,8 @@ from headgate.api.rules import Fault
 from headgate.api.status import Reason
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.drift import Drift
+from headgate_operator.kinds import Document
 from headgate_operator.names import Key
-
-Document = Mapping[str, Any]
 
 
 class Nothing(Enum):

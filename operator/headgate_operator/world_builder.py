@@ -34,6 +34,7 @@ from headgate_operator.kinds import (
     ROLE_BINDING,
     SECRET,
     SERVICE_ACCOUNT,
+    Document,
     ObjectAddress,
 )
 from headgate_operator.lane_health import Health
@@ -50,7 +51,6 @@ from headgate_operator.store_catalogue import StoreSide
 from headgate_operator.world import (
     UNKNOWN,
     ChildName,
-    Document,
     JobGroup,
     LastApply,
     Meta,

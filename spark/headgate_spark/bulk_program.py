@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
-from headgate.cli.arguments import (
+from headgate.command_line.arguments import (
     DURATION,
     NAME_METAVAR,
     Group,
@@ -27,11 +27,11 @@ from headgate.cli.arguments import (
     queue_argument,
     target_option,
 )
-from headgate.cli.connection import connection_options, read_environment
-from headgate.cli.exit_codes import ExitCode, exit_code_for, exit_code_of
-from headgate.cli.output import Output, output_option
+from headgate.command_line.connection import connection_options, read_environment
+from headgate.command_line.exit_codes import ExitCode, exit_code_for, exit_code_of
+from headgate.command_line.output import Output, output_option
+from headgate.command_line.passes import PassTarget, schedule_option, show_pass
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
-from headgate.maintenance.pass_groups import schedule_option, show_pass
 from headgate_spark.jobs.request import (
     BATCH_MESSAGES,
     RESERVATION_S,
@@ -230,22 +230,23 @@ def gc(counter: str | None, namespace: str | None, schedule: str | None, output:
 
     The keys of a counter are divided among tasks.
     """
-    from headgate.cli.collect import scheduled_counters
-    from headgate.maintenance.pass_groups import check_whom
+    from headgate.maintenance.collection_pass import scheduled_counters
 
-    check_whom("gc", "counter", counter, namespace, schedule)
+    target = PassTarget("gc", "counter", counter, namespace, schedule)
 
     def work(connection: Any, spark: Any, environment: Any) -> ExitCode:
         from headgate_spark.jobs.upkeep import collect
 
         names = (
-            [counter]
-            if counter
-            else list(connection.run(scheduled_counters(connection.headgate, namespace or "", schedule)))
+            [counter] if counter else list(connection.run(target.entries(connection.headgate, scheduled_counters)))
         )
-        ended = [
-            _reports_success(name, partial(collect, spark, connection, environment, name, output)) for name in names
-        ]
+
+        def one(name: str) -> bool:
+            outcome = collect(spark, connection, environment, name)
+            show_pass("counter", name, output, outcome)
+            return not outcome.problems
+
+        ended = [_reports_success(name, partial(one, name)) for name in names]
         return exit_code_for(sum(ended), len(ended) - sum(ended))
 
     _upkeep(options, work)
@@ -259,23 +260,18 @@ def gc(counter: str | None, namespace: str | None, schedule: str | None, output:
 @output_option
 def repair(queue: str | None, namespace: str | None, schedule: str | None, output: Output, **options: Any) -> None:
     """Repair queues, one task each."""
-    from headgate.cli.repair import scheduled_queues
-    from headgate.maintenance.pass_groups import check_whom
+    from headgate.maintenance.repair_pass import scheduled_queues
 
-    check_whom("repair", "queue", queue, namespace, schedule)
+    target = PassTarget("repair", "queue", queue, namespace, schedule)
 
     def work(connection: Any, spark: Any, environment: Any) -> ExitCode:
         from headgate_spark.jobs.upkeep import repair as repair_all
 
-        names = (
-            [queue]
-            if queue
-            else list(connection.run(scheduled_queues(connection.headgate, namespace or "", schedule)))
-        )
+        names = [queue] if queue else list(connection.run(target.entries(connection.headgate, scheduled_queues)))
         done = repair_all(spark, environment, names)
-        for name, message, problems in done:
-            show_pass("queue", name, output, message=message, problems=problems)
-        failed = sum(bool(problems) for _, _, problems in done)
+        for name, outcome in done:
+            show_pass("queue", name, output, outcome)
+        failed = sum(bool(outcome.problems) for _, outcome in done)
         return exit_code_for(len(done) - failed, failed)
 
     _upkeep(options, work)

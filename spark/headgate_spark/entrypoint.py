@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from headgate.command_line.exit_codes import exit_code_of
 from headgate.errors import HeadgateError, InvalidRequest
 
 EXECUTOR: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
@@ -25,7 +26,6 @@ JAVA_OPTION: Final = "SPARK_JAVA_OPT_"
 NAME: Final = "headgate"
 NAMES_LIBRARY: Final = "libnss_wrapper.so"
 LIBRARIES: Final = "/usr/lib"
-EXIT_SPEC: Final = 2
 
 # The names of an executor's own options, and the variables that contain them.
 _EXECUTOR_OPTIONS: Final = {
@@ -161,7 +161,7 @@ def main() -> None:
         os.execvpe(command[0], command, with_a_name(os.environ, directory))  # noqa: S606 - no shell is wanted
     except HeadgateError as error:
         sys.stderr.write(f"{error}\n")
-        sys.exit(EXIT_SPEC)
+        sys.exit(exit_code_of(error))
     except OSError as error:
         sys.stderr.write(f"this container cannot run it: {error.strerror} ({error.filename})\n")
         sys.exit(1)

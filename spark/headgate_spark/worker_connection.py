@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from headgate.client.connection import Headgate, connect
 from headgate.client.queue import Queue
 from headgate.client.sync.background import BackgroundLoop
+from headgate.process.background_tasks import end_task, start_task
 from headgate.process.event_loop import spare_the_collector
 from headgate.store.connection_variables import PREFIX, connection_variables, prefixed, variable_names
 from headgate_spark.archives import spare_archives
@@ -84,18 +85,20 @@ class WorkerConnection:
 
     def each(self, source: AsyncIterator[T]) -> Iterator[T]:
         """The items of an async iterator, one by one; the next is computed while the last is used."""
-        ahead: asyncio.Future[Any] | None = None
+        ahead: asyncio.Task[Any] | None = None
+
+        async def read_next() -> Any:
+            return await anext(source, _END)
 
         async def following() -> Any:
             nonlocal ahead
-            one = await (ahead if ahead is not None else anext(source, _END))
-            ahead = None if one is _END else asyncio.ensure_future(anext(source, _END))
+            one = await (ahead if ahead is not None else read_next())
+            ahead = None if one is _END else start_task("next item", read_next())
             return one
 
         async def end() -> None:
             if ahead is not None:
-                ahead.cancel()
-                await asyncio.gather(ahead, return_exceptions=True)
+                await end_task(ahead)
 
         try:
             while (one := self.run(following())) is not _END:

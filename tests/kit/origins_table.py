@@ -1,4 +1,4 @@
-"""Reads docs/origins.md as rows and reports their faults.
+"""Reads docs/internals/origins.md as rows and reports their faults.
 
 Knows the form of the page and the places of tests; whether a row is true is for its reader. A fault is one line
 that names the row. It takes the text, so that a test can hand it a wrong one.

@@ -17,7 +17,7 @@ import yaml
 CODE_FOLDERS: Final = ("workers/headgate/", "operator/headgate_operator/", "spark/headgate_spark/")
 NOT_SHOWN: Final = ("workers/headgate/testing/",)
 PAGES: Final = re.compile(r"(README|CHANGELOG|docs/[^/]+|docs/runbooks/[^/]+)\.md|examples/.*\.md")
-PAGES_OF_WORDS_ALONE: Final = ("docs/origins.md", "docs/weaknesses.md")
+PAGES_OF_WORDS_ALONE: Final = ("docs/internals/origins.md", "docs/weaknesses.md")
 """Pages for those that develop it; the sentence rules are for what users read."""
 DESCRIBED: Final = re.compile(r"crds/.*\.yaml|charts/headgate/files/alerts\.yaml")
 COMMENTED: Final = ("charts/headgate/values.yaml",)

@@ -16,13 +16,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from headgate.cli.collect import collect_counter
-from headgate.cli.output import Output
-from headgate.cli.repair import repair_queue
 from headgate.client.counter import Counter
 from headgate.counters.collect.collector import Collector, PassReport
 from headgate.errors import HeadgateError, OperationRefused
-from headgate.maintenance.pass_groups import noted
+from headgate.maintenance.collection_pass import collect_counter
+from headgate.maintenance.pass_groups import PassOutcome, record_failure
+from headgate.maintenance.repair_pass import repair_queue
 from headgate_spark.jobs.tasks import ArrowTask
 from headgate_spark.worker_connection import WorkerConnection, process_connection
 
@@ -64,39 +63,30 @@ def repairs(environment: Mapping[str, str], queues: Sequence[str]) -> ArrowTask:
             for number in batch.column(0).to_pylist():
                 name = queues[number]
                 try:
-                    message, problems = connection.run(repair_queue(connection.headgate, name))
+                    done = connection.run(repair_queue(connection.headgate, name))
                 except HeadgateError as error:
-                    message, problems = "failed", (str(error),)
-                row: dict[str, Any] = {"queue": name, "report": message, "problems": list(problems)}
+                    done = PassOutcome("failed", (str(error),))
+                row: dict[str, Any] = {"queue": name, "report": done.message, "problems": list(done.problems)}
                 yield pa.RecordBatch.from_pylist([row], REPAIR_SCHEMA)
 
     return task
 
 
 def collect(
-    spark: SparkSession,
-    connection: WorkerConnection,
-    environment: Mapping[str, str],
-    counter: str,
-    output: Output | None = None,
-) -> bool:
-    """One pass over a counter, noted; whether it was collected, or only has to wait."""
+    spark: SparkSession, connection: WorkerConnection, environment: Mapping[str, str], counter: str
+) -> PassOutcome:
+    """One pass over a counter, recorded."""
     entry = connection.run(connection.headgate.counter(counter)).entry
-    shared = partial(
-        collect_counter,
-        connection.headgate,
-        counter,
-        partial(_shared_out, spark, connection, environment),
-        output=output,
-    )
-    return connection.run(noted(connection.headgate, entry, shared))
+    share_out = partial(_shared_out, spark, connection, environment)
+    work = partial(collect_counter, connection.headgate, counter, share_out)
+    return connection.run(record_failure(connection.headgate, entry, work))
 
 
 def _collector(connection: WorkerConnection, counter: Counter) -> Collector:
     hints = connection.headgate.process_context.hints
     if hints is None:
         raise OperationRefused("This connection has no Cassandra whose hint windows can be read")
-    return Collector(counter.handle.host, counter.handle.settings, counter.kind, hints)
+    return Collector(counter.handle.host, counter.handle.live, counter.kind, hints)
 
 
 async def _shared_out(
@@ -118,9 +108,9 @@ async def _shared_out(
 
 def repair(
     spark: SparkSession, environment: Mapping[str, str], queues: Sequence[str]
-) -> list[tuple[str, str, list[str]]]:
-    """One pass over each of these queues; returns the result and the error of each."""
+) -> list[tuple[str, PassOutcome]]:
+    """One pass over each of these queues; returns the result of each."""
     if not queues:
         return []
     tasks = spark.range(0, len(queues), 1, len(queues)).mapInArrow(repairs(environment, queues), REPAIR_DDL)
-    return [(row["queue"], row["report"], list(row["problems"])) for row in tasks.collect()]
+    return [(row["queue"], PassOutcome(row["report"], tuple(row["problems"]))) for row in tasks.collect()]

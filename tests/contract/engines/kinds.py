@@ -19,7 +19,7 @@ from headgate.engines.memory.engine import MemoryQueue
 from headgate.engines.memory.server import MemoryServer
 from headgate.engines.memory.settings import MemorySettings
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.model.lane_rows import make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.model.tables import ALL as TIMELINE_TABLES
 from headgate.engines.timeline.model.tables import shared_tables

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from headgate.engines.context import Host
 from headgate.engines.contract import (
@@ -31,16 +30,15 @@ from headgate.engines.contract import (
     Stats,
 )
 from headgate.errors import HeadgateError
-from headgate.store.model.positions import Positions
 from headgate.store.model.rows import Row
 from headgate.store.model.statements import Scan
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.store import AttemptAnswer, Store
 from headgate.testing.world import Process
 from headgate.testing.world import World as Simulation
 from tests.contract.engines.kinds import Kind, Opened
 from tests.contract.engines.terms import SECOND_US, Terms
 from tests.kit.invariants import Ledger
+from tests.kit.process import real_host, simulated_host
 from tests.kit.simulated_store import Cluster, SimulatedStore
 
 T = TypeVar("T")
@@ -369,15 +367,7 @@ class SimulatedPlace(Place):
 
     def __init__(self, cluster: Cluster, process: Process) -> None:
         self._process = process
-        self.host = Host(
-            process.name,
-            SimulatedStore(cluster, process),
-            process.clock.wall_us,
-            process.uuid,
-            process.rng,
-            Positions(lambda: process.rng.getrandbits(56)),
-            CASSANDRA_4_LAST_EXPIRY_S,
-        )
+        self.host = simulated_host(process, SimulatedStore(cluster, process))
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """In its context."""
@@ -431,7 +421,7 @@ class RealPlace(Place):
     def __init__(self, name: str, store: Store, now_us: Callable[[], int]) -> None:
         self._store = MortalStore(store)
         self._loops: list[asyncio.Task[None]] = []
-        self.host = Host(name, self._store, now_us, uuid4, random.Random(), Positions(), CASSANDRA_4_LAST_EXPIRY_S)
+        self.host = real_host(self._store, now_us, name)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Here."""

@@ -6,7 +6,6 @@ import random
 import uuid
 
 from headgate.store.model.positions import (
-    Positions,
     first_at,
     is_after,
     last_at,
@@ -16,6 +15,7 @@ from headgate.store.model.positions import (
 )
 from headgate.store.model.statements import Batch, Insert, Slice, SliceBound
 from headgate.store.model.types import Type, Value
+from headgate.store.process_positions import process_positions
 from tests.contract.store.tables import ORDERED
 from tests.contract.store.worlds import ALL, World
 
@@ -44,7 +44,7 @@ async def _rows(world: World, p: str, within: Slice | None = None) -> list[Value
 
 
 async def test_more_of_one_time_than_a_clock_sequence_can_distinguish_are_all_kept(world: World) -> None:
-    makers, p = [Positions(), Positions()], world.key()
+    makers, p = [process_positions(), process_positions()], world.key()
     made = [makers[number % 2].at(NINE) for number in range(MANY)]
     await _insert(world, p, made)
     result = await _rows(world, p)
@@ -53,7 +53,7 @@ async def test_more_of_one_time_than_a_clock_sequence_can_distinguish_are_all_ke
 
 
 async def test_the_stores_order_is_the_order_of_positions_whichever_process_made_them(world: World) -> None:
-    maker, p = Positions(), world.key()
+    maker, p = process_positions(), world.key()
     made = [make(NINE + step) for step in range(-5, 5) for make in (maker.at, _foreign, _foreign) for _ in range(5)]
     _rng.shuffle(made)
     await _insert(world, p, made)
@@ -66,7 +66,7 @@ async def test_the_stores_order_is_the_order_of_positions_whichever_process_made
 
 
 async def test_a_slice_between_the_bounds_of_times_holds_exactly_what_is_due_in_them(world: World) -> None:
-    maker, p = Positions(), world.key()
+    maker, p = process_positions(), world.key()
     made = [make(NINE + step) for step in range(6) for make in (maker.at, _foreign, first_at, last_at)]
     await _insert(world, p, made)
     within = Slice("c", lower=SliceBound(first_at(NINE + 2), True), upper=SliceBound(last_at(NINE + 3), True))
@@ -76,7 +76,7 @@ async def test_a_slice_between_the_bounds_of_times_holds_exactly_what_is_due_in_
 
 
 async def test_what_follows_a_position_in_the_store_is_what_comes_after_it_in_memory(world: World) -> None:
-    maker, p = Positions(), world.key()
+    maker, p = process_positions(), world.key()
     made = [make(NINE) for make in (maker.at, _foreign) for _ in range(10)]
     await _insert(world, p, made)
     for local in made:

@@ -20,8 +20,9 @@ from headgate.api.versions import document_of, resource_of
 from headgate.counters.model.decide_shards import tally_cell, tally_of
 from headgate.counters.types.registry import type_of
 from headgate.engines.lanes import settle_log_format
-from headgate.engines.lanes.balance.decide_dual_owners import LaneClaim, decode_claims, encode_claims
+from headgate.engines.lanes.balance.decide_dual_owners import HeldLanes, LaneClaim, decode_held, encode_held
 from headgate.engines.packed_row import PackedRun, pack, unpack
+from headgate.engines.receipts import read_receipt, receipts_of
 from headgate.engines.registry import ENGINE_MODULES, tables_of
 from headgate.engines.timeline.read.passed_rows import decode_passed, encode_passed
 from headgate.engines.timeline.read.source import pack_reservation, unpack_reservation
@@ -34,6 +35,9 @@ ROOT = FOLDER.parents[2]
 READ_BACK = 3
 """This version and the two before it."""
 CREATION = UUID("11111111-2222-4333-8444-555555555555")
+SECRET = b"secret"
+HELD, RECEIPT = "Lanes that a member holds: with an address", "A receipt: with a lane"
+"""Later versions of a format stand beside the first."""
 CLAIM = LaneClaim((1, 2), 7, 5_000_000)
 SPECS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "plain queue": ("Queue", {}),
@@ -135,7 +139,8 @@ def _cells() -> dict[str, bytes]:
         "The settle record": settle_log_format.encode(facts, epoch=7, piece=3),
         "Passed rows": encode_passed(due),
         "A loan": pack_reservation(CREATION, due[0], due[1], 5_000_000),
-        "Lanes that a member holds": encode_claims([CLAIM]),
+        HELD: encode_held(HeldLanes((CLAIM,), "10.0.0.7:4711", 9_000_000)),
+        RECEIPT: receipts_of(CREATION, SECRET).of_row((1, 2), 7, 3, b"row", count=5).text(4).encode(),
     }
     for name, (verb, *arguments) in COUNTED.items():
         kind = type_of(name)
@@ -183,7 +188,10 @@ READERS: Mapping[str, Callable[[bytes], str]] = {
     "The settle record": lambda cell: str(settle_log_format.decode(cell)),
     "Passed rows": lambda cell: str(sorted(map(str, decode_passed(cell)))),
     "A loan": lambda cell: str(unpack_reservation(cell)),
-    "Lanes that a member holds": lambda cell: str(decode_claims(cell)),
+    "Lanes that a member holds": lambda cell: str(decode_held(cell).lanes),
+    HELD: lambda cell: str(decode_held(cell)),
+    "A receipt": lambda cell: str(read_receipt(cell.decode(), queue=CREATION, secret=SECRET)),
+    RECEIPT: lambda cell: str(read_receipt(cell.decode(), queue=CREATION, secret=SECRET)),
     **{f"States of counters: {name}": _state(name) for name in COUNTED},
     "States of counters: a tally": _tally,
 }

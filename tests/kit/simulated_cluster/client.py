@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from headgate.testing.world import Process
-from headgate_operator.port import Denied, Document
+from headgate_operator.kinds import Document
+from headgate_operator.port import Denied
 from headgate_operator.requests import ApiClient, ApiRequest, ApiResponse, no_answer
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.watching import Event

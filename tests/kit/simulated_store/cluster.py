@@ -115,9 +115,9 @@ class Cluster:
         node = self._node(name)
         if node.process.state is not ProcessState.DEAD:
             raise Bug("Only a stopped node can be restarted", node=name)
-        clock = node.process.clock
-        node.process = self.world.process(name, data_centre=node.data_centre)
-        node.process.clock = clock  # the machine was not touched
+        process = self.world.process(name, data_centre=node.data_centre)
+        process.clock = node.process.clock  # the machine was not touched
+        node.process = process
         node.start()
         self._left.discard(name)
         self.world.history.note(name, "restarted")

@@ -7,11 +7,11 @@ paused, messages wait, and are all served when it resumes.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headgate.errors import HeadgateError
+from headgate.process.background_tasks import start_task
 from headgate.store.memory.mutations import Mutation
 from headgate.store.memory.selections import StoredCommand
 from headgate.store.model.consistency import Consistency
@@ -81,7 +81,7 @@ class SimulatedNode:
         if self.overloaded:
             self._send("answer", self.process, client, answer, Overloaded("The coordinator is overloaded"))
             return
-        asyncio.get_running_loop().create_task(self._serve(client, statement, answer))
+        start_task("simulated node", self._serve(client, statement, answer))
 
     async def _serve(
         self, client: Process, statement: Statement | RangeCommand, answer: Callable[[Any], None]

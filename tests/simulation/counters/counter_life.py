@@ -15,12 +15,11 @@ from headgate.counters.model.decide_life import LifeTerms
 from headgate.counters.model.settings import CounterSettings
 from headgate.counters.model.tables import dedicated_tables
 from headgate.counters.types.sum import Sum
-from headgate.engines.context import Host
 from headgate.errors import HeadgateError, Unavailable
-from headgate.store.model.positions import Positions
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.process.live import Live
 from headgate.testing.world import Process, ProcessState, World
 from tests.kit.counter_invariants import CounterLedger, UpdateTale
+from tests.kit.process import simulated_host
 from tests.kit.simulated_store import Cluster, SimulatedStore
 from tests.simulation.counters.counter_plan import Plan
 
@@ -105,15 +104,7 @@ class Member:
         self.store = SimulatedStore(life.cluster, self.process)
         self.own = life.rng(f"work of {self.actor}")
         self.process.clock.step(self.own.randint(-CLOCK_OFF_US_MAX, CLOCK_OFF_US_MAX) / SECOND)
-        self.host = Host(
-            self.actor,
-            self.store,
-            self.now_us,
-            self.process.uuid,
-            self.process.rng,
-            Positions(lambda: self.process.rng.getrandbits(56)),
-            CASSANDRA_4_LAST_EXPIRY_S,
-        )
+        self.host = simulated_host(self.process, self.store, name=self.actor, now_us=self.now_us)
         self._given_us = 0
 
     def now_us(self) -> int:
@@ -228,7 +219,7 @@ class CollectorMember(Member):
 
     async def collect(self) -> PassReport:
         """One run."""
-        collector = Collector(self.host, self.life.settings, KIND, SimulatedHints(self.life.cluster))
+        collector = Collector(self.host, Live(self.life.settings), KIND, SimulatedHints(self.life.cluster))
         report = await collector.run()
         self.process.note("collected", ("shards", report.collected), ("skipped", report.skipped))
         return report

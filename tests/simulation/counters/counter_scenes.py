@@ -16,13 +16,12 @@ from headgate.counters.model.decide_life import LifeTerms
 from headgate.counters.model.decide_shards import TALLY, bucket_of
 from headgate.counters.model.settings import CounterSettings
 from headgate.counters.model.tables import dedicated_tables
-from headgate.engines.context import Host
 from headgate.errors import HeadgateError
-from headgate.store.model.positions import Positions
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.process.live import Live
 from headgate.store.store import OutcomeUnknown
 from headgate.testing.world import World
 from tests.kit.counter_invariants import CounterLedger
+from tests.kit.process import simulated_host
 from tests.kit.simulated_store import Cluster, Settings, SimulatedStore
 from tests.simulation.counters.counter_life import COUNTER, KIND, SECOND, SimulatedHints
 
@@ -57,17 +56,9 @@ class Actor:
         self.scene = scene
         self.process = scene.world.process(name)
         self.store = SimulatedStore(scene.cluster, self.process)
-        self.host = Host(
-            name,
-            self.store,
-            self.now_us,
-            self.process.uuid,
-            self.process.rng,
-            Positions(lambda: self.process.rng.getrandbits(56)),
-            CASSANDRA_4_LAST_EXPIRY_S,
-        )
+        self.host = simulated_host(self.process, self.store)
         self.counter = CounterHandle(self.host, scene.settings, kind=KIND)
-        self.collector = Collector(self.host, scene.settings, KIND, SimulatedHints(scene.cluster))
+        self.collector = Collector(self.host, Live(scene.settings), KIND, SimulatedHints(scene.cluster))
 
     def now_us(self) -> int:
         """Its wall clock, right or wrong."""

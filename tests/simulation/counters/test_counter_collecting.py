@@ -13,6 +13,7 @@ from headgate.counters.counter import COLLECT_AGAIN_US
 from headgate.counters.model.decide_passes import DAY_US
 from headgate.counters.model.decide_shards import TALLY
 from headgate.errors import Unavailable
+from headgate.process.live import Live
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Batch
 from headgate.testing.world import ProcessState
@@ -229,7 +230,7 @@ def test_where_a_node_does_not_report_its_hint_window_nothing_is_collected_thoug
         await scene.shards(1, 2)
         await scene.world.sleep(UNTIL_FINAL_S)
         actor = scene.actor("collector")
-        report = await actor.process.start(Collector(actor.host, SETTINGS, KIND, SilentHints()).run())
+        report = await actor.process.start(Collector(actor.host, Live(SETTINGS), KIND, SilentHints()).run())
         assert report.waits == "the role may not read system_views.settings"
         assert (report.skipped, report.collected, scene.shards_left()) == (1, 0, 2)
 
@@ -349,7 +350,7 @@ def test_a_read_that_meets_more_than_one_final_shard_has_them_collected() -> Non
         await scene.shards(1, 2, 4)
         await scene.world.sleep(UNTIL_FINAL_S)
         reader = scene.actor("reader")
-        reader.counter._collector = Collector(reader.host, SETTINGS, KIND, SimulatedHints(scene.cluster))
+        reader.counter._collector = Collector(reader.host, Live(SETTINGS), KIND, SimulatedHints(scene.cluster))
         assert await reader.read() == 7
         await scene.world.sleep(1)
         assert scene.rows("n1") == [TALLY]
@@ -370,7 +371,7 @@ def test_what_replaces_the_way_of_a_collection_is_not_asked_for_at_each_read() -
         await scene.shards(1, 2, 4)
         await scene.world.sleep(UNTIL_FINAL_S)
         reader = scene.actor("reader")
-        reader.counter._collector = Collector(reader.host, SETTINGS, KIND, CountedHints())
+        reader.counter._collector = Collector(reader.host, Live(SETTINGS), KIND, CountedHints())
         for expected in (1, 2):
             for _ in range(5):
                 assert await reader.read() == 7

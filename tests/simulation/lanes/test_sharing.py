@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from uuid import UUID
 
-from headgate.engines.contract import NewMessage
+from headgate.engines.contract import LaneOwner, NewMessage
+from headgate.engines.lanes.balance.decide_dual_owners import LaneClaim, LaneClaims
 from headgate.engines.lanes.balance.membership import Sharing
 from tests.simulation.lanes.sharing_members import SHARED, Member, begin, holding
 from tests.simulation.timeline.timeline_puts import Queue, simulate
@@ -175,3 +177,37 @@ async def _cannot() -> None:
     from headgate.errors import Unavailable
 
     raise Unavailable("held back in this test")
+
+
+def test_of_two_that_claim_a_lane_the_later_one_is_named_as_its_owner() -> None:
+    async def scenario(queue: Queue) -> None:
+        members = await begin(queue, DeliveryLog(), 2)
+        await holding(members, [3, 3], within_s=25)
+        assert members[0].engine is not None
+        sharing = members[0].engine.lanes.sharing
+        assert sharing is not None
+        earlier, later = (
+            LaneClaims(UUID(int=epoch), 0, (LaneClaim((1, 9), epoch, 0),), f"10.0.0.{epoch}:4711", epoch)
+            for epoch in (3, 4)
+        )
+        for claims in ((earlier, later), (later, earlier)):
+            sharing.other_claims = claims
+            assert LaneOwner(UUID(int=4), "10.0.0.4:4711", 4) == await sharing.owner_of((1, 9))
+        assert None is await sharing.owner_of((1, 10))
+
+    simulate(scenario, settings=SHARED)
+
+
+def test_a_process_that_is_no_member_reads_the_owner_from_the_list() -> None:
+    async def scenario(queue: Queue) -> None:
+        (member,) = await begin(queue, DeliveryLog(), 1)
+        await holding([member], [6], within_s=25)
+        await asyncio.sleep(6)
+        stranger = queue.client("stranger")
+        sharing = Sharing(stranger.host, queue.settings.queue)
+        owner = await stranger.process.start(sharing.owner_of((1, 3)))
+        assert owner is not None and member.engine is not None and member.engine.lanes.sharing is not None
+        assert (member.engine.lanes.sharing.me, "") == (owner.member, owner.address)
+        assert owner.until_us > stranger.process.clock.wall_us()
+
+    simulate(scenario, settings=SHARED)

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from headgate.cli import collect, repair
 from headgate.counters.model.decide_passes import DAY_US
 from headgate.engines.summary.rows import slice_of
 from headgate.engines.summary.standing import (
@@ -20,7 +19,10 @@ from headgate.engines.summary.standing import (
     write_pass_result,
 )
 from headgate.errors import HeadgateError, Unavailable
-from headgate.maintenance.pass_groups import noted
+from headgate.maintenance import collection_pass
+from headgate.maintenance.collection_pass import collect_counter
+from headgate.maintenance.pass_groups import PassOutcome, record_failure
+from headgate.maintenance.repair_pass import repair_queue
 from headgate.testing.world import World
 from tests.kit.simulated_store import Cluster, SimulatedStore
 from tests.simulation.sdk.sdk_world import Program, Shop, counter_text, queue_text
@@ -47,7 +49,7 @@ def test_a_pass_of_repair_is_reported_with_its_time_and_what_is_owed() -> None:
         await program.process.start(program.connection.open())
         assert await standing_of(program, made.entry.id) is None
         began_us = program.process.clock.wall_us()
-        _, problems = await program.process.start(repair.repair_queue(program.connection, "shop/emails"))
+        problems = (await program.process.start(repair_queue(program.connection, "shop/emails"))).problems
         assert () == problems
         report = await standing_of(program, made.entry.id)
         assert report is not None
@@ -67,7 +69,7 @@ def test_a_pass_of_the_collector_reports_what_it_walked_over() -> None:
         views = await program.process.start(program.connection.counter("shop/page-views"))
         for key in ("a", "b", "c"):
             await program.process.start(views.add(key, 1))
-        assert await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
+        assert not (await program.process.start(collect_counter(program.connection, "shop/page-views"))).problems
         report = await standing_of(program, made.entry.id)
         assert report is not None
         assert (3, 3, 0) == (report.keys, report.shards, report.expired)
@@ -83,13 +85,13 @@ def test_where_gc_after_is_too_short_the_refusal_is_reported_until_a_pass_is_mad
         program = shop.program("job")
         await program.process.start(program.connection.open())
         program.hints.window_us = 48 * 3_600_000_000
-        assert not await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
+        assert (await program.process.start(collect_counter(program.connection, "shop/page-views"))).problems
         report = await standing_of(program, made.entry.id)
         assert report is not None
         assert 1 == report.problems
         assert "gc.after" in report.refused
         program.hints.window_us = 3 * 3_600_000_000
-        assert await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
+        assert not (await program.process.start(collect_counter(program.connection, "shop/page-views"))).problems
         report = await standing_of(program, made.entry.id)
         assert report is not None
         assert (0, "") == (report.problems, report.refused)
@@ -103,10 +105,10 @@ def test_while_a_node_is_unavailable_a_pass_waits_reports_it_and_is_no_failure()
         assert made.entry is not None
         program = shop.program("job")
         await program.process.start(program.connection.open())
-        assert await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
+        assert not (await program.process.start(collect_counter(program.connection, "shop/page-views"))).problems
         before = await standing_of(program, made.entry.id)
         program.hints.is_down = True
-        assert await program.process.start(collect.collect_counter(program.connection, "shop/page-views"))
+        assert not (await program.process.start(collect_counter(program.connection, "shop/page-views"))).problems
         report = await standing_of(program, made.entry.id)
         assert report is not None
         assert before is not None
@@ -115,7 +117,7 @@ def test_while_a_node_is_unavailable_a_pass_waits_reports_it_and_is_no_failure()
         views = await program.process.start(program.connection.counter("shop/page-views"))
         full_us = before.full_us or 0
         for later_us, overdue_us in ((5 * DAY_US, None), (5 * DAY_US + 1, 5 * DAY_US + 1)):  # gc_grace / 2
-            assert overdue_us == await program.process.start(collect._overdue_us(views, full_us + later_us))
+            assert overdue_us == await program.process.start(collection_pass._overdue_us(views, full_us + later_us))
 
     simulate(scenario)
 
@@ -132,11 +134,11 @@ def test_a_pass_that_fails_is_reported_and_leaves_what_was_reported_of_the_rest(
         await program.process.start(write_pass_result(store, entry.id, earlier))
         await shop.world.sleep(1)
 
-        async def fails() -> bool:
+        async def fails() -> PassOutcome:
             raise Unavailable("no lane can be read")
 
-        async def run() -> bool:
-            return await noted(program.connection, entry, fails)
+        async def run() -> PassOutcome:
+            return await record_failure(program.connection, entry, fails)
 
         with pytest.raises(HeadgateError, match="no lane"):
             await program.process.start(run())

@@ -13,8 +13,8 @@ from headgate.engines.contract import Ack, NewMessage, Settled
 from headgate.engines.lanes.balance.decide_dual_owners import DualOwnership
 from headgate.engines.lanes.decide_lease import LeaseTerm, RenewalResult
 from headgate.engines.lanes.dispatcher import Dispatcher
+from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.lease import Lane
-from headgate.engines.timeline.lanes.lane_taking import LaneName
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.expiry import Promise
 from headgate.store.model.statements import UpdateIf, is_

@@ -21,8 +21,6 @@ from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Entry, Name
 from headgate.store.clock.clock import Clock
 from headgate.store.model.consistency import Consistency
-from headgate.store.model.positions import Positions
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.testing.world import Process, ProcessState, World
 from headgate_operator.kinds import COUNTER, NAMESPACE, QUEUE, SECRET, ResourceKind, kind_of
 from headgate_operator.leader_election import LeaderElection
@@ -31,6 +29,7 @@ from headgate_operator.requests import ApiRequest
 from headgate_operator.sessions import SchemaOfCluster
 from headgate_operator.wiring import CHILDREN, RESOURCES, Operator, Ports
 from headgate_operator.world import OperatorSettings
+from tests.kit.process import context_on, simulated_host
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.client import SimulatedCluster
 from tests.kit.simulated_cluster.collecting import DELAY_S, GarbageCollector
@@ -253,19 +252,7 @@ class Running:
             await clock.__aexit__(None, None, None)
             await store.close()
 
-        process_context = ProcessContext(
-            name=process.name,
-            store_in=lambda keyspace: store,
-            keyspace=settings.keyspace,
-            data_center="dc1",
-            clock=clock,
-            last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S,
-            close=close,
-            new_uuid=process.uuid,
-            rng=process.rng,
-            positions=Positions(lambda: process.rng.getrandbits(56)),
-        )
-        return process_context, self.scene.schema
+        return context_on(simulated_host(process, store), settings.keyspace, clock, close), self.scene.schema
 
 
 def scene_of(world: World) -> Scene:

@@ -22,12 +22,12 @@ from headgate.store.catalogue.tables import CATALOGUE_TABLES, ENTRIES
 from headgate.store.clock.clock import Clock
 from headgate.store.model.cql import table_options
 from headgate.store.model.drift import ActualTable, columns_of
-from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Select
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, Table
+from headgate.store.model.table import Table
 from headgate.store.schema import ActualKeyspace
 from headgate.store.store import OutcomeUnknown
 from headgate.testing.world import Process, World
+from tests.kit.process import context_on, simulated_host
 from tests.kit.simulated_store import Cluster
 from tests.kit.simulated_store.store import SimulatedTime
 from tests.simulation.timeline.timeline_puts import GatedStore
@@ -153,19 +153,7 @@ class Shop:
                 await clock.__aexit__(None, None, None)
                 await store.close()
 
-            return ProcessContext(
-                name=name,
-                store_in=lambda keyspace: store,
-                keyspace=KEYSPACE,
-                data_center="dc1",
-                clock=clock,
-                last_expiry_s=CASSANDRA_4_LAST_EXPIRY_S,
-                close=close,
-                new_uuid=process.uuid,
-                rng=process.rng,
-                positions=Positions(lambda: process.rng.getrandbits(56)),
-                hints=hints,
-            )
+            return context_on(simulated_host(process, store), KEYSPACE, clock, close, hints=hints)
 
         program = Program(process, store, Headgate(process_context), hints=hints)
         store.gate = program.gate

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from headgate.engines.contract import NewMessage
+from headgate.engines.lanes.lane_name import LaneName
+from headgate.engines.lanes.lane_set import LaneSet
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.lanes.lane_keeper import LaneKeeper
 from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
 from headgate.errors import EnvironmentProblem, HeadgateError, OperationRefused
 from headgate.store.model.statements import Insert, Select
@@ -118,7 +119,7 @@ def test_a_read_that_is_refused_ends_no_tenure() -> None:
     simulate(scenario, settings=replace(SHARED, part_us=60 * SECOND))
 
 
-def epochs_of(member: Member) -> dict[tuple[int, int], int]:
+def epochs_of(member: Member) -> dict[LaneName, int]:
     """The tenure of each lane that a member holds."""
     assert member.engine is not None
     return {name: lane.lease_term.epoch for name, lane in member.engine.lanes.held.items()}
@@ -167,19 +168,19 @@ def test_a_lane_whose_record_cannot_be_read_keeps_no_other_lane_from_being_taken
 def test_a_bug_in_the_loop_that_takes_lanes_ends_it_only_while_it_lasts(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real = LaneKeeper._take_free
+    real = LaneSet._take_free
 
-    async def broken(keeper: LaneKeeper) -> None:
+    async def broken(keeper: LaneSet) -> None:
         raise KeyError("nobody thought of this")
 
     async def scenario(queue: Queue) -> None:
-        monkeypatch.setattr(LaneKeeper, "_take_free", broken)
+        monkeypatch.setattr(LaneSet, "_take_free", broken)
         members = await begin(queue, DeliveryLog(), 1)
         await asyncio.sleep(70)
         dead = [loop.why_dead() for loop in loops_of(members[0])]
         assert [True, False] == [reason is not None for reason in dead]
         assert "nobody thought of this" in str(dead[0])
-        monkeypatch.setattr(LaneKeeper, "_take_free", real)
+        monkeypatch.setattr(LaneSet, "_take_free", real)
         await holding(members, [6], within_s=5)
 
     with caplog.at_level(logging.ERROR, logger="headgate.lanes"):

@@ -15,6 +15,7 @@ from headgate.engines.lanes.lease import Lane
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.lanes import retire_lane
 from headgate.engines.timeline.lanes.retire_lane import FreeLane, close_free_lane
+from headgate.engines.timeline.lanes.timeline_lanes import lanes_with
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.engines.timeline.read.source import pack_reservation
@@ -57,7 +58,7 @@ def generations_of(queue: Queue, objects: DeliveryLog) -> dict[bytes, int]:
     """From which generation each message was delivered."""
     settings = queue.settings
     return {
-        each.payload: read_receipt(each.receipt, queue=settings.queue, secret=settings.receipt_key).generation
+        each.payload: read_receipt(each.receipt, queue=settings.queue, secret=settings.receipt_key).lane[0]
         for _, each in objects.deliveries
     }
 
@@ -351,7 +352,8 @@ async def _close(queue: Queue, client: Client) -> FreeLane:
     settings = queue.settings
     client.producer.settings_changed(settings, read_us=client.process.clock.wall_us())
     sender = client.producer.sender
-    work = close_free_lane(client.host, settings, (1, 0), generation=settings.generations[0], sender=sender)
+    lanes = lanes_with(client.host, sender, None)
+    work = close_free_lane(lanes, (1, 0), generation=settings.generations[0], host=client.host, sender=sender)
     return await client.process.start(work)
 
 

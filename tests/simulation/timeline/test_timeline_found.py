@@ -251,7 +251,7 @@ def test_a_wait_that_is_cancelled_as_it_ends_is_cancelled(turns: int) -> None:
         engine = await opened(consumer)
         receiving = consumer.process.start(engine.receive(1, wait_us=60 * SECOND))
         await asyncio.sleep(3.1)
-        engine._notify_change()
+        engine._changed.set()
         for _ in range(turns):
             await asyncio.sleep(0)
         receiving.cancel()

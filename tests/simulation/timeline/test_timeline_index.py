@@ -9,6 +9,7 @@ from dataclasses import replace
 from headgate.engines.contract import NewMessage
 from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.engines.timeline.read.part_index import PartIndex
+from headgate.process.live import Live
 from headgate.store.model.statements import Select
 from tests.simulation.timeline.timeline_puts import SECOND, GatedStore, Queue, simulate
 from tests.simulation.timeline.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
@@ -43,7 +44,7 @@ def test_twelve_empty_lanes_cost_one_read_together_whenever_they_check() -> None
 def test_a_process_that_asks_for_a_part_in_the_same_turn_shares_a_read() -> None:
     async def scenario(queue: Queue) -> None:
         client = queue.client("reader")
-        index = PartIndex(client.host, queue.settings, 1)
+        index = PartIndex(client.host, Live(queue.settings), 1)
         part = client.host.now_us() // queue.settings.part_us
         result = await client.process.start(_all_of(index, part))
         assert [(), (), ()] == result
@@ -59,7 +60,7 @@ async def _all_of(index: PartIndex, part: int) -> list[tuple[int, ...]]:
 def test_attack_A13_a_read_of_the_index_that_has_begun_is_joined_by_nobody() -> None:
     async def scenario(queue: Queue) -> None:
         reader, producer = queue.client("reader"), queue.client("producer")
-        index = PartIndex(reader.host, queue.settings, 1)
+        index = PartIndex(reader.host, Live(queue.settings), 1)
         part = (reader.host.now_us() + 2 * SECOND) // queue.settings.part_us
         reader.store.answers_late_s = 1.0
         early = reader.process.start(index.subs(part))

@@ -33,6 +33,7 @@ from headgate.engines.timeline.read.reading import RowContent
 from headgate.engines.timeline.read.source import TimelineSource
 from headgate.errors import HeadgateError
 from headgate.expiry import Promise
+from headgate.process.live import Live
 from headgate.store.model.positions import first_at, last_at, position_order, time_us_of
 from headgate.testing.world import Process
 from tests.kit.invariants import Ledger
@@ -58,9 +59,8 @@ class Job:
         lease_term = LeaseTerm(self.writer, 0, Promise.until(0, sent_us=0), None, 0, True, 0)
         self.source = TimelineSource(
             self.client.host,
-            queue.settings,
             self.client.producer.sender,
-            None,
+            Live(None),
             generation=1,
             shard=0,
             lease_term=lease_term,

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from headgate.engines.contract import Ack, NackDelivery, NewMessage, Settled
-from headgate.engines.timeline.model.lane_rows import make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.errors import Unavailable
 from tests.simulation.timeline.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline.timeline_workers import (

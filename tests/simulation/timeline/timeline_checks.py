@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from headgate.engines.contract import Ack, DeadLetterDelivery, ExtendDelivery, NackDelivery, Settled
+from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.model.settings import TimelineSettings
 from tests.kit.invariants import Hand, Ledger, Purge, Tale, Word
@@ -56,9 +57,8 @@ def _owners_out_of_turn(ledger: Ledger, settings: TimelineSettings) -> Iterator[
                 return
 
 
-def _lane_of(hand: Hand, settings: TimelineSettings) -> tuple[int, int]:
-    receipt = read_receipt(hand.delivery.receipt, queue=settings.queue, secret=settings.receipt_key)
-    return receipt.generation, receipt.shard
+def _lane_of(hand: Hand, settings: TimelineSettings) -> LaneName:
+    return read_receipt(hand.delivery.receipt, queue=settings.queue, secret=settings.receipt_key).lane
 
 
 def _suspects_in_company(ledger: Ledger, settings: TimelineSettings, held: Mapping[str, Tenures]) -> Iterator[str]:

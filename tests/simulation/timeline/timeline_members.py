@@ -15,7 +15,6 @@ from functools import partial
 from random import Random
 from uuid import UUID
 
-from headgate.engines.context import Host
 from headgate.engines.contract import (
     Ack,
     Cancelled,
@@ -31,11 +30,12 @@ from headgate.engines.contract import (
 )
 from headgate.engines.lanes.balance.membership import Sharing
 from headgate.engines.lanes.decide_lease import LeaseTerm, LeaseTerms
+from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.range_reserver import RangeReserver, ReservedRange, ReservedRow
 from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.lanes.lane_taking import lane_of
+from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.model.layout import MessagePlace, id_text
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.put.application_batch import stamp_put
@@ -43,12 +43,12 @@ from headgate.engines.timeline.read.reading import RowContent, family_of
 from headgate.engines.timeline.read.source import TimelineSource
 from headgate.errors import HeadgateError
 from headgate.expiry import Promise
+from headgate.process.live import Live
 from headgate.store.clock.clock import Clock
-from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Batch
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.testing.world import Process, ProcessState, World
 from tests.kit.invariants import Ledger
+from tests.kit.process import simulated_host
 from tests.kit.simulated_store import Cluster, SimulatedStore
 from tests.kit.simulated_store.store import SimulatedTime
 from tests.simulation.timeline.timeline_plan import Plan
@@ -104,7 +104,7 @@ class Life:
     """Messages that nobody but repair can bring, when all else was drained."""
     last_death_us: int = 0
     """When a receiver ended last."""
-    held: dict[str, dict[tuple[int, int], int]] = field(default_factory=dict)
+    held: dict[str, dict[LaneName, int]] = field(default_factory=dict)
     """By the receipt of a delivery: which lanes its process held then, and by which epoch."""
     broken: list[str] = field(default_factory=list)
     """Loops that ended by an error of their own, and other impossible events."""
@@ -162,15 +162,7 @@ class Member:
                 except HeadgateError:
                     continue
                 break
-        host = Host(
-            self.actor,
-            self.store,
-            self.now_us,
-            self.process.uuid,
-            self.process.rng,
-            Positions(lambda: self.process.rng.getrandbits(56)),
-            CASSANDRA_4_LAST_EXPIRY_S,
-        )
+        host = simulated_host(self.process, self.store, name=self.actor, now_us=self.now_us)
         sharing = Sharing(host, settings.queue) if self.life.plan.has("sharing") else None
         self.engine = TimelineQueue(host, settings, read_us=self.now_us(), dead_letters=self.dead, sharing=sharing)
         self.process.start(self._keep_fresh(self.engine))
@@ -332,7 +324,8 @@ class Digger(Consumer):
         assert self.life.dead is not None
         receipt = read_receipt(pending.receipt, queue=self.life.dead.queue, secret=self.life.dead.receipt_key)
         _, first = family_of(receipt.key)
-        return receipt.generation, receipt.shard, first, receipt.index
+        generation, shard = receipt.lane
+        return generation, shard, first, receipt.index
 
     async def _run(self) -> None:
         assert self.life.dead is not None
@@ -517,9 +510,8 @@ class Reserving(Member):
         lane = lane_of(engine.host, engine.settings, (generation.number, own.randrange(generation.shards)))
         source = TimelineSource(
             engine.host,
-            engine.settings,
             engine.producer.sender,
-            None,
+            Live(None),
             generation=generation.number,
             shard=int(str(lane.key["shard"])),
             lease_term=LeaseTerm(engine.host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0),

@@ -24,11 +24,11 @@ from headgate.engines.timeline.put.once import OncePuts
 from headgate.engines.timeline.put.producer import Producer
 from headgate.errors import HeadgateError
 from headgate.store.model.consistency import Consistency
-from headgate.store.model.positions import Positions, first_at, is_after, last_at, time_us_of
+from headgate.store.model.positions import first_at, is_after, last_at, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.store import AttemptAnswer, OutcomeUnknown
 from headgate.testing.world import Process, World
+from tests.kit.process import simulated_host
 from tests.kit.simulated_store import Cluster, Settings, SimulatedStore
 
 T = TypeVar("T")
@@ -110,15 +110,7 @@ class Queue:
         process = self.world.process(name)
         process.clock.step(ahead_us / SECOND)
         store = GatedStore(self.cluster, process)
-        host = Host(
-            name,
-            store,
-            process.clock.wall_us,
-            process.uuid,
-            process.rng,
-            Positions(lambda: process.rng.getrandbits(56)),
-            CASSANDRA_4_LAST_EXPIRY_S,
-        )
+        host = simulated_host(process, store)
         return self.client_on(host, store, process, read_us)
 
     def client_on(self, host: Host, store: GatedStore, process: Process, read_us: int | None = None) -> Client:

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.context import Host
 from headgate.engines.contract import MessageLocation, Repaired
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.packed_row import PackedRun, pack
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.model.lane_rows import lane_key, make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
+from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.layout import DAYS, MessagePlace, RowPlace, day_of
 from headgate.engines.timeline.model.settings import GenerationSettings
-from headgate.store.model.positions import Positions, last_at
+from headgate.store.model.positions import last_at
 from headgate.store.model.statements import Insert
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.store import OutcomeUnknown
+from tests.kit.process import simulated_host
 from tests.simulation.timeline.timeline_puts import QUEUE, SECOND, SKEW, Client, GatedStore, Queue
 from tests.simulation.timeline.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 
@@ -34,15 +34,7 @@ class Mender:
         self.queue = queue
         self.process = queue.world.process(name)
         self.store = GatedStore(queue.cluster, self.process)
-        self.host = Host(
-            name,
-            self.store,
-            self.process.clock.wall_us,
-            self.process.uuid,
-            self.process.rng,
-            Positions(lambda: self.process.rng.getrandbits(56)),
-            CASSANDRA_4_LAST_EXPIRY_S,
-        )
+        self.host = simulated_host(self.process, self.store)
 
     async def repair(self, **options: Any) -> Repaired:
         """One pass, on knowledge of now."""

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from headgate.engines.contract import Stats
 from headgate.engines.lanes import dispatcher
-from headgate.engines.timeline.model.lane_rows import make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read import reading
 from headgate.testing.world import EPOCH_S, ProcessState, World

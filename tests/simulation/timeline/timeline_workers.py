@@ -7,21 +7,21 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from headgate.engines.context import Host
 from headgate.engines.contract import Ack, Delivery, NewMessage, Settled
 from headgate.engines.lanes.decide_lease import LeaseTerms
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.model.lane_rows import lane_key, make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
+from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.errors import HeadgateError, Unavailable
 from headgate.expiry import others_may_act_after
 from headgate.store.catalogue.decide_generation import Generation as CatalogueGeneration
 from headgate.store.catalogue.decide_generation import Generations, decide_next, decide_sure, first, is_over, turned
-from headgate.store.model.positions import Positions, time_us_of
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
+from headgate.store.model.positions import time_us_of
 from headgate.testing.world import Process, World
+from tests.kit.process import simulated_host
 from tests.simulation.timeline.timeline_puts import SECOND, SETTINGS, GatedStore, Queue
 
 WORKED = replace(
@@ -73,15 +73,7 @@ class Consumer:
         self.process: Process = queue.world.process(name)
         self.process.clock.step(ahead_us / SECOND)
         self.store = GatedStore(queue.cluster, self.process)
-        self.host = Host(
-            name,
-            self.store,
-            self.process.clock.wall_us,
-            self.process.uuid,
-            self.process.rng,
-            Positions(lambda: self.process.rng.getrandbits(56)),
-            CASSANDRA_4_LAST_EXPIRY_S,
-        )
+        self.host = simulated_host(self.process, self.store)
         self.dead = dead
         self.lanes_max = lanes_max
         self.engine: TimelineQueue | None = None

@@ -19,11 +19,11 @@ from dev.cluster.helm import Helm, HelmRefused
 from dev.cluster.kubectl import Kubectl, KubectlRefused, has_condition
 from dev.servers.cassandra import Cassandra
 from headgate.local.processes import wait_until
+from headgate.process.version import read_version
 from headgate_operator.decide_crds import NAMES, VERSION, definitions
 from headgate_operator.kubectl import Kubectl as PeoplesKubectl
 from headgate_operator.leader_client import LeaderClient
 from headgate_operator.names import FINALIZER
-from headgate_operator.process import _version
 from tests.system.chart.chart_release import OPERATOR, RELEASE, Release, release_of
 from tests.system.operator.people import Calling
 
@@ -79,10 +79,10 @@ def queue(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def test_definitions_of_an_older_release_are_brought_to_this_one(release: Release) -> None:
-    for name, wanted in zip(NAMES, definitions(_version()), strict=True):
+    for name, wanted in zip(NAMES, definitions(read_version()), strict=True):
         live = crd(release.kubectl, name)
         assert fields(dict(wanted)) == fields(live)
-        assert _version() == live["metadata"]["annotations"][VERSION]
+        assert read_version() == live["metadata"]["annotations"][VERSION]
 
 
 def test_two_processes_are_ready_and_one_leads(release: Release) -> None:

@@ -32,6 +32,7 @@ from headgate.counters.model.decide_life import LifeTerms
 from headgate.counters.model.decide_tokens import Token
 from headgate.counters.types.contract import plain
 from headgate.errors import HeadgateError, Unavailable
+from headgate.process.live import Live
 
 COUNTERS = {"sum": "shop/hits", "distinct": "shop/visitors"}
 LIFE = LifeTerms(lifetime_us=3_000_000, refuse_within_us=1_500_000)
@@ -108,7 +109,7 @@ async def run(port: int) -> None:
                 counter.handle.settings, life=LIFE, gc_after_us=GC_AFTER_US, memory_bytes_max=MEMORY_BYTES_MAX
             )
             handles[kind] = CounterHandle(counter.handle.host, settings, hints=hints)
-            collectors.append(Collector(counter.handle.host, settings, counter.kind, hints))
+            collectors.append(Collector(counter.handle.host, Live(settings), counter.kind, hints))
         port_opened = HttpServer(handles, collectors)
         shared = socket.create_server(("127.0.0.1", port), reuse_port=True)
         server = await asyncio.start_server(port_opened.serve, sock=shared)

@@ -194,6 +194,7 @@ def call(front: Front, connection_variables: Report, number: int) -> None:
             connection_variables.visitors.setdefault(key, set()).add(f"visitor-{number}")
 
 
+@pytest.mark.slow
 def test_ten_processes_count_exactly_while_they_are_killed_and_collectors_run(
     front: Front, measured: Callable[[str], None]
 ) -> None:

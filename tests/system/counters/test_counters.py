@@ -25,6 +25,7 @@ from headgate.counters.collect.collector import Collector
 from headgate.counters.counter import CounterHandle
 from headgate.counters.model.decide_life import LifeTerms
 from headgate.counters.types.registry import type_of
+from headgate.process.live import Live
 from tests.system.sdk.commands import Commands
 
 ROOT = Path(__file__).parents[3]
@@ -169,7 +170,7 @@ def test_shards_that_ended_are_collected_and_the_value_stays(shop: Commands) -> 
         hints = connection.process_context.hints
         assert hints is not None
         hasty = CounterHandle(counter.handle.host, settings)
-        collector = Collector(hasty.host, settings, hasty.kind, hints)
+        collector = Collector(hasty.host, Live(settings), hasty.kind, hints)
         added = collected = 0
         while hasty.mutator.born < 3:
             await hasty.add("home", 1)
@@ -179,7 +180,7 @@ def test_shards_that_ended_are_collected_and_the_value_stays(shop: Commands) -> 
             assert report.refused is None
             collected += report.collected
             assert added == await counter.value("home")
-        collector.settings_changed(replace(settings, gc_after_us=1050 * MS_US))
+        collector.live.set(replace(settings, gc_after_us=1050 * MS_US))
         refused = (await collector.run()).refused
         assert refused is not None
         assert "hint_window_s=1.0" in refused

@@ -22,18 +22,16 @@ from headgate.counters.model.decide_shards import TALLY
 from headgate.counters.model.settings import CounterSettings
 from headgate.counters.model.tables import ALL, shared_tables
 from headgate.counters.types.sum import Sum
-from headgate.engines.context import Host
+from headgate.process.live import Live
 from headgate.store.cassandra.hints import CassandraHintWindows
-from headgate.store.cassandra.node_clocks import CassandraTimes
 from headgate.store.cassandra.schema import CassandraSchema
 from headgate.store.cassandra.settings import read_settings
 from headgate.store.cassandra.store import CassandraStore
-from headgate.store.clock.clock import Clock
-from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Select
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, Keyspace
+from headgate.store.model.table import Keyspace
 from headgate.store.schema import ensure
 from tests.kit.counter_invariants import CounterLedger
+from tests.kit.process import RealProcess, connected
 
 KEYSPACE = "headgate_counters"
 SECOND = 1_000_000
@@ -61,20 +59,11 @@ def connection_variables(cassandra: Serving) -> dict[str, str]:
 class Process:
     """One process with a counter, whose clock can be sent back: what it does then happened long ago."""
 
-    def __init__(self, store: CassandraStore, clock: Clock, settings: CounterSettings, ago_us: int) -> None:
-        self.store = store
+    def __init__(self, real: RealProcess, settings: CounterSettings) -> None:
+        self.store, self.host = real.store, real.host
         self.settings = settings
-        self.host = Host(
-            "test",
-            store,
-            lambda: clock.require() - ago_us,
-            uuid.uuid4,
-            random.Random(),
-            Positions(),
-            CASSANDRA_4_LAST_EXPIRY_S,
-        )
         self.counter = CounterHandle(self.host, settings, kind=KIND)
-        self.collector = Collector(self.host, settings, KIND, CassandraHintWindows(store))
+        self.collector = Collector(self.host, Live(settings), KIND, CassandraHintWindows(real.store))
 
     async def mutators_of(self, key: str) -> list[bytes]:
         """The rows of a key."""
@@ -92,17 +81,13 @@ async def opened(
 ) -> AsyncIterator[Process]:
     """The counter, as one process has it."""
     settings = replace(CounterSettings(counter, "shop/views", shared_tables(), buckets=4), **changes)
-    store = await CassandraStore.connect(read_settings(connection_variables))
-    try:
-        async with Clock(CassandraTimes(store)) as clock:
-            await clock.until_trusted(10)
-            process = Process(store, clock, settings, ago_us)
-            try:
-                yield process
-            finally:
-                await process.counter.close()
-    finally:
-        await store.close()
+    async with connected(connection_variables, ago_us=ago_us) as real:
+        await real.clock.until_trusted(10)
+        process = Process(real, settings)
+        try:
+            yield process
+        finally:
+            await process.counter.close()
 
 
 def test_what_many_callers_count_is_read_by_others(connection_variables: dict[str, str]) -> None:
@@ -207,13 +192,13 @@ def test_nothing_is_collected_while_the_hint_window_of_the_server_is_too_long(
             windows = await CassandraHintWindows(now.store).read()
             (window_us,) = windows.values()
             assert window_us == SECOND  # as the test server is set
-            now.collector.settings_changed(replace(now.settings, gc_after_us=window_us + now.settings.skew_us))
+            now.collector.live.set(replace(now.settings, gc_after_us=window_us + now.settings.skew_us))
             report = await now.collector.run()
             assert report.refused is not None
             assert "gc.after" in report.refused
             assert "\n" not in report.refused
             assert len(await now.mutators_of("home")) == 2
-            now.collector.settings_changed(replace(now.settings, gc_after_us=window_us + now.settings.skew_us + 1))
+            now.collector.live.set(replace(now.settings, gc_after_us=window_us + now.settings.skew_us + 1))
             report = await now.collector.run()
             assert (report.refused, report.collected) == (None, 2)
             assert await now.counter.read("home") == 3

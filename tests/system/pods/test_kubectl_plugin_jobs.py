@@ -16,7 +16,7 @@ import pytest
 
 import headgate
 from dev.cluster.kubectl import Kubectl
-from headgate.cli.exit_codes import ExitCode
+from headgate.command_line.exit_codes import ExitCode
 from headgate.local.processes import wait_until
 from headgate_operator.build_cronjob import build_cronjob
 from headgate_operator.world import JobGroup

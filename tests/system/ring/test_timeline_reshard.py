@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from dev.servers.cassandra import Ring
-from headgate.engines.timeline.lanes.lane_taking import lane_of
+from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.local.processes import wait_until
 from tests.system.timeline.timeline_fleet import ROOT, Fleet, Measured, Member, wall_us_at

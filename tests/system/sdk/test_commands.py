@@ -22,7 +22,7 @@ from click.testing import CliRunner
 import headgate
 from dev.servers.cassandra.serving import Serving
 from headgate.cli.main import COMMANDS, main
-from headgate.engines.timeline.lanes.lane_taking import lane_of
+from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.repair.repair import REPAIR_LANE, Leader
 from headgate.local.processes import wait_until
 from tests.system.sdk.commands import Commands, Ran

@@ -48,7 +48,7 @@ def test_a_pass_over_a_counter_sees_every_key_and_changes_no_value(shop: Shop) -
         await counter.flush()
 
     shop.connection.run(count())
-    assert collect(shop.spark, shop.connection, task_environment(shop.environment), "shop/views")
+    assert not collect(shop.spark, shop.connection, task_environment(shop.environment), "shop/views").problems
     standing = shop.connection.run(counter.standing())
     assert (KEYS, True) == (standing.counted()[0], standing.full_us is not None)
     noted = shop.connection.run(
@@ -97,7 +97,7 @@ def test_a_rollup_of_windows_that_the_counter_does_not_have_states_which_it_has(
 def test_repair_makes_a_pass_over_each_queue_and_reports_what_failed(shop: Shop) -> None:
     shop.put("kept", 10)
     done = repair(shop.spark, task_environment(shop.environment), ["shop/kept", "shop/kept-dead", "shop/nowhere"])
-    assert ["shop/kept", "shop/kept-dead", "shop/nowhere"] == sorted(name for name, _, _ in done)
-    problems = {name: report for name, _, report in done}
-    assert ([], []) == (problems["shop/kept"], problems["shop/kept-dead"])
+    assert ["shop/kept", "shop/kept-dead", "shop/nowhere"] == sorted(name for name, _ in done)
+    problems = {name: outcome.problems for name, outcome in done}
+    assert ((), ()) == (problems["shop/kept"], problems["shop/kept-dead"])
     assert "shop/nowhere" in problems["shop/nowhere"][0]

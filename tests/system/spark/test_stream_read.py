@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 import headgate
 from headgate.client.sync.blocking import SyncHeadgate, SyncQueue
-from headgate.engines.timeline.lanes.lane_taking import lane_of
+from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate_spark.failures import line_of
 from tests.system.spark.conftest import Applied
 from tests.system.spark.test_batch_read import made

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -21,27 +20,25 @@ from typing import Any
 import pytest
 
 from dev.servers.cassandra.serving import Serving
-from headgate.engines.context import Host
 from headgate.engines.contract import Ack, Cancelled, NewMessage, PassEnd, Settled
 from headgate.engines.lanes.decide_lease import LeaseTerms
 from headgate.engines.packed_row import PackedRun
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.model.lane_rows import lane_key, make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
+from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.layout import MessagePlace, day_of, id_bytes, id_text
 from headgate.engines.timeline.model.row import index_key_of
 from headgate.engines.timeline.model.row_writes import day_statement, index_statement
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.model.tables import ALL, shared_tables
 from headgate.local.processes import wait_until
-from headgate.store.cassandra.node_clocks import CassandraTimes
 from headgate.store.cassandra.schema import CassandraSchema
 from headgate.store.cassandra.settings import read_settings
 from headgate.store.cassandra.store import CassandraStore
-from headgate.store.clock.clock import Clock
-from headgate.store.model.positions import Positions
 from headgate.store.model.statements import UpdateIf, is_
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, Keyspace
+from headgate.store.model.table import Keyspace
 from headgate.store.schema import ensure
+from tests.kit.process import connected
 
 KEYSPACE = "headgate_timeline"
 SECOND = 1_000_000
@@ -61,21 +58,14 @@ async def opened(
     connection_variables: dict[str, str], queue: uuid.UUID, **changes: Any
 ) -> AsyncIterator[TimelineQueue]:
     """The queue, as one process has it."""
-    store = await CassandraStore.connect(read_settings(connection_variables))
-    try:
-        async with Clock(CassandraTimes(store)) as clock:
-            host = Host(
-                "test", store, clock.require, uuid.uuid4, random.Random(), Positions(), CASSANDRA_4_LAST_EXPIRY_S
-            )
-            settings = replace(settings_of(queue), **changes)
-            engine = TimelineQueue(host, settings, read_us=clock.require())
-            await make_lanes(host, engine.settings, engine.settings.generations[0])
-            try:
-                yield engine
-            finally:
-                await engine.close()
-    finally:
-        await store.close()
+    async with connected(connection_variables) as process:
+        host, settings = process.host, replace(settings_of(queue), **changes)
+        engine = TimelineQueue(host, settings, read_us=host.now_us())
+        await make_lanes(host, engine.settings, engine.settings.generations[0])
+        try:
+            yield engine
+        finally:
+            await engine.close()
 
 
 @pytest.fixture(scope="module")
@@ -212,6 +202,7 @@ def test_rows_that_land_below_the_position_are_restamped_once(connection_variabl
     asyncio.run(work())
 
 
+@pytest.mark.slow
 def test_lanes_of_a_killed_process_are_taken_over_and_nothing_is_lost(
     connection_variables: dict[str, str], tmp_path: Path
 ) -> None:

@@ -16,7 +16,6 @@ import asyncio
 import json
 import logging
 import os
-import random
 import signal
 import sys
 import time
@@ -28,12 +27,12 @@ from pathlib import Path
 from typing import Any
 
 import headgate
-from headgate.engines.context import Host
 from headgate.engines.contract import Ack, Cancelled, Delivery, NackDelivery, NewMessage, Repaired, Settle
 from headgate.engines.lanes.decide_lease import LeaseTerms
+from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.model.lane_rows import make_lanes
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.model.tables import ALL, shared_tables
 from headgate.errors import HeadgateError
@@ -44,9 +43,9 @@ from headgate.store.cassandra.store import CassandraStore
 from headgate.store.catalogue.decide_generation import NOTICE_US
 from headgate.store.clock.clock import Clock, MachineTime
 from headgate.store.clock.clock_state import Instant
-from headgate.store.model.positions import Positions
-from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, Keyspace
+from headgate.store.model.table import Keyspace
 from headgate.store.schema import ensure
+from tests.kit.process import real_host
 
 KEYSPACE = "headgate_timeline"
 RECEIPT_KEY = b"secret"
@@ -193,14 +192,9 @@ async def prepare(environment: Mapping[str, str], *orders: Order) -> None:
             await clock.until_trusted(TRUSTED_WITHIN_S)
             for order in orders:
                 settings = settings_of(order)
-                await make_lanes(host_of(store, clock), settings, settings.generations[0])
+                await make_lanes(real_host(store, clock.require), settings, settings.generations[0])
     finally:
         await store.close()
-
-
-def host_of(store: CassandraStore, clock: Clock) -> Host:
-    """This process, as engines see it."""
-    return Host("test", store, clock.require, uuid.uuid4, random.Random(), Positions(), CASSANDRA_4_LAST_EXPIRY_S)
 
 
 @dataclass(frozen=True)
@@ -238,7 +232,9 @@ async def opened_by_itself(order: Order, environment: Mapping[str, str]) -> Asyn
             if not order.begins_out_of_bounds:
                 await clock.until_trusted(TRUSTED_WITHIN_S)
             settings, read_us = read_generations(order, clock)
-            engine = TimelineQueue(host_of(store, clock), settings, read_us=read_us, lanes_max=order.lanes_max)
+            engine = TimelineQueue(
+                real_host(store, clock.require), settings, read_us=read_us, lanes_max=order.lanes_max
+            )
             fresh = asyncio.get_running_loop().create_task(keep_fresh(engine, order, clock))
             try:
                 yield Opened(engine, engine.repair, clock.now_us)
@@ -345,18 +341,17 @@ class Consuming:
         self._engine = engine
         self._order = order
         self._ended = ended
-        self._epochs: dict[tuple[int, int], int] = {}
-        self._reported_end: set[tuple[tuple[int, int], int]] = set()
+        self._epochs: dict[LaneName, int] = {}
+        self._reported_end: set[tuple[LaneName, int]] = set()
         self._holds = False
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._hold)
-        report_engine = engine.lanes.on_change
+        report_engine = engine._changed.set
 
         def changed() -> None:
             self._print_lanes()
-            if report_engine is not None:
-                report_engine()
+            report_engine()
 
-        engine.lanes.on_change = changed
+        engine._changed.set = changed  # type: ignore[method-assign]
 
     async def run(self) -> None:
         """Until it is asked to end."""
@@ -384,7 +379,7 @@ class Consuming:
         receipt = read_receipt(delivery.receipt, queue=settings.queue, secret=settings.receipt_key)
         facts = asdict(delivery)
         facts.update(id=facts.pop("message_id"), payload=delivery.payload.decode(), clock_us=clock_us)
-        return {**facts, "visibility_us": visibility_us, "lane": [receipt.generation, receipt.shard]}
+        return {**facts, "visibility_us": visibility_us, "lane": list(receipt.lane)}
 
     async def _settle(self, result: Sequence[Delivery]) -> None:
         settles = [self._settle_of(each) for each in result]

@@ -58,6 +58,7 @@ def apply_queue(cassandra: Serving, keyspace: str, folder: Path, name: str, spec
 # ---- one slow message
 
 
+@pytest.mark.slow
 def test_one_slow_message_in_a_hundred_does_not_stop_its_lane(
     cassandra: Serving, keyspace: str, tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
@@ -98,6 +99,7 @@ def acked(port: int) -> float:
 # ---- rights that are revoked for a while
 
 
+@pytest.mark.slow
 def test_workers_whose_rights_are_revoked_for_8_s_continue_by_themselves(
     cassandra: Serving, keyspace: str, tmp_path: Path, measured: Callable[[str], None]
 ) -> None:

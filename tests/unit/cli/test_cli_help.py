@@ -13,8 +13,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from headgate.cli.connection import OPTIONS
 from headgate.cli.main import ADDED, COMMANDS, SECTIONS, SUMMARY_CHARACTERS_MAX, main
+from headgate.command_line.connection import OPTIONS
 from headgate_operator.kubectl_plugin import main as plugin
 
 CONTEXT = click.Context(main, info_name="headgate")
@@ -31,10 +31,13 @@ PROGRAM = (
 LIGHT = {
     "headgate",
     "headgate.cli",
-    "headgate.cli.connection",
-    "headgate.cli.exit_codes",
+    "headgate.command_line",
+    "headgate.command_line.connection",
+    "headgate.command_line.exit_codes",
     "headgate.cli.main",
     "headgate.errors",
+    "headgate.process",
+    "headgate.process.version",
     "headgate.store",
     "headgate.store.connection_variables",
 }
@@ -234,7 +237,7 @@ def test_the_script_of_bash_completes_commands_and_options(tmp_path: Path) -> No
 
 
 def test_names_of_queues_are_completed_and_nothing_without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    from headgate.cli import completion
+    from headgate.command_line import completion
 
     assert [] == completion.read_names("queues")
     monkeypatch.setenv("HEADGATE_CONTACT_POINTS", "127.0.0.1:1")

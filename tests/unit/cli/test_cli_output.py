@@ -13,8 +13,6 @@ import yaml
 from click.testing import CliRunner
 
 from headgate.applying.apply import Applied
-from headgate.cli import arguments
-from headgate.cli.arguments import DURATION, FUTURE_TIME, PAST_TIME, RATE, define_command, queue_argument
 from headgate.cli.documents import (
     FIELDS,
     applied_document,
@@ -22,21 +20,23 @@ from headgate.cli.documents import (
     lane_document,
     location_document,
     overview_document,
-    pass_document,
     payload_fields,
     peeked_document,
     received_document,
     redriven_document,
     stats_document,
 )
-from headgate.cli.exit_codes import ExitCode, exit_code_for, exit_code_of
 from headgate.cli.main import main
-from headgate.cli.output import FORMS, Output, output_option
 from headgate.client.catalogue.directory import QueueNotFound
 from headgate.client.catalogue.overview import QueueOverview
 from headgate.client.counters import CounterNotFound
 from headgate.client.message import Message
 from headgate.client.redriving import RedriveResult, SkippedMessage, SkipReason
+from headgate.command_line import arguments
+from headgate.command_line.arguments import DURATION, FUTURE_TIME, PAST_TIME, RATE, define_command, queue_argument
+from headgate.command_line.exit_codes import ExitCode, exit_code_for, exit_code_of
+from headgate.command_line.output import FORMS, Output, output_option
+from headgate.command_line.passes import pass_document
 from headgate.engines.contract import (
     Delivery,
     LaneStats,

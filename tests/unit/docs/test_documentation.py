@@ -18,7 +18,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 FOLDERS_OF_MANY = ("docs/decisions/", "docs/runbooks/")
 """Listed by their folder's first page, since they are numbered or found from where they are needed."""
 
-ABOUT_THE_PROJECT = ("docs/README.md", "docs/origins.md", "docs/weaknesses.md")
+ABOUT_THE_PROJECT = ("docs/README.md", "docs/weaknesses.md")
 USER_PAGES_MAX = 22
 """Nobody reads more than these; a page for the development of Headgate belongs in docs/internals."""
 
@@ -132,7 +132,7 @@ def test_a_weak_point_that_leaves_something_unsaid_is_found(row: str) -> None:
 
 # ---- names that pages quote
 
-NOT_OF_NOW = ("CHANGELOG.md", "CONTRIBUTING.md", "docs/origins.md", "docs/decisions/")
+NOT_OF_NOW = ("CHANGELOG.md", "CONTRIBUTING.md", "docs/internals/origins.md", "docs/decisions/")
 """Pages that quote names of other systems, of the past or of what is planned."""
 
 

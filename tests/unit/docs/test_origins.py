@@ -10,7 +10,7 @@ import pytest
 from tests.kit.origins_table import COLUMNS, ISSUES, faults_of, read_rows
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "origins.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "internals" / "origins.md").read_text(encoding="utf-8")
 
 # As many rows as there were when the page was begun: a statement may get further rows, but never lose its own.
 AT_LEAST = dict.fromkeys(("A-f", "A-t", "D-f", "D-t"), 6)

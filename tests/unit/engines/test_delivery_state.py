@@ -13,9 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from headgate.engines.lanes.delivery_state import DeliveryState
 from headgate.engines.lanes.rows import DeliveryTerms, HandOut, LaneRow, Why
 from headgate.engines.lanes.settle_log_format import Moved, RowFacts, Tried, decode, encode
+from headgate.process.live import Live
 
 SECOND = 1_000_000
-TERMS = DeliveryTerms(max_receives=3, hold_us_max=10 * SECOND, remembered_us=5 * SECOND)
+TERMS = Live(DeliveryTerms(max_receives=3, hold_us_max=10 * SECOND, remembered_us=5 * SECOND))
 FAR = 10**9
 
 
@@ -24,7 +25,7 @@ def row(order: int, count: int = 3, **more: Any) -> LaneRow:
     return LaneRow(key=b"row%d" % order, order=order, count=count, size_bytes=100, **more)
 
 
-def state_with(*rows: LaneRow, terms: DeliveryTerms = TERMS) -> DeliveryState:
+def state_with(*rows: LaneRow, terms: Live[DeliveryTerms] = TERMS) -> DeliveryState:
     """Books into which these rows were read at time 0."""
     delivery_state = DeliveryState(terms, epoch=7)
     for each in rows:
@@ -184,7 +185,7 @@ def test_attack_D2_suspects_are_given_alone_and_only_when_asked_for() -> None:
 
 
 def test_suspects_that_were_never_charged_come_together_and_others_alone() -> None:
-    delivery_state = DeliveryState(replace(TERMS, max_receives=5), epoch=7)
+    delivery_state = DeliveryState(Live(replace(TERMS.now, max_receives=5)), epoch=7)
     delivery_state.add(row(1, 3), RowFacts(tried={1: Tried(6, 0, 2, 0)}), suspect=True, now_us=0)
     assert [(1, 0, 1), (1, 2, 1)] == places(give(delivery_state, suspects=True, together=True))
     assert [] == give(delivery_state, suspects=True, together=True)
@@ -199,14 +200,14 @@ def test_suspects_that_were_never_charged_come_together_and_others_alone() -> No
 
 
 def test_where_a_charge_cannot_be_borne_suspects_come_alone_from_the_first() -> None:
-    delivery_state = DeliveryState(replace(TERMS, max_receives=2), epoch=7)
+    delivery_state = DeliveryState(Live(replace(TERMS.now, max_receives=2)), epoch=7)
     delivery_state.add(row(1, 2), suspect=True, now_us=0)
     assert [] == give(delivery_state, suspects=True, together=True)
     assert [(1, 0, 1)] == places(give(delivery_state, suspects=True))
 
 
 def test_attack_E4_too_much_settled_above_one_message_holds_the_lane() -> None:
-    terms = DeliveryTerms(max_receives=3, hold_us_max=0, remembered_us=SECOND, holes_max=2)
+    terms = Live(DeliveryTerms(max_receives=3, hold_us_max=0, remembered_us=SECOND, holes_max=2))
     delivery_state = state_with(*(row(order, 1) for order in range(6)), terms=terms)
     blocker, *rest = give(delivery_state, 4)
     ack(delivery_state, *rest)
@@ -244,7 +245,7 @@ def test_a_range_that_was_given_back_is_not_given_before_it_is_known_what_was_se
 
 
 def test_what_is_on_its_way_to_another_place_stays_ours_in_a_lent_range() -> None:
-    delivery_state = state_with(row(0, 2), terms=replace(TERMS, max_receives=1))
+    delivery_state = state_with(row(0, 2), terms=Live(replace(TERMS.now, max_receives=1)))
     first, second = give(delivery_state)
     assert delivery_state.nack(first.row.key, first.index, 1, delay_us=0, reason="no", now_us=0)
     ack(delivery_state, second)
@@ -262,7 +263,7 @@ def test_attack_D10_a_purge_voids_what_is_open_and_frees_the_groups_behind() -> 
 
 
 def test_a_purge_ends_copies_that_are_under_way_and_which_process_writes_them_disturbs_nothing() -> None:
-    delivery_state = state_with(row(1, 2), terms=replace(TERMS, max_receives=1))
+    delivery_state = state_with(row(1, 2), terms=Live(replace(TERMS.now, max_receives=1)))
     first, second = give(delivery_state)
     for each in (first, second):
         delivery_state.nack(each.row.key, each.index, 1, delay_us=0, reason="no", now_us=0)
@@ -405,7 +406,7 @@ def test_what_is_rejected_is_a_dead_letter_at_once() -> None:
 
 
 def test_what_is_rejected_comes_again_where_there_is_no_queue_for_it() -> None:
-    delivery_state = DeliveryState(replace(TERMS, dead_letters=False), epoch=7)
+    delivery_state = DeliveryState(Live(replace(TERMS.now, dead_letters=False)), epoch=7)
     delivery_state.add(row(1, 1), now_us=0)
     (one,) = give(delivery_state)
     assert delivery_state.reject(one.row.key, 0, 1, delay_us=SECOND, reason="no", now_us=0)

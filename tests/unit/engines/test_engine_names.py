@@ -1,7 +1,7 @@
 """Nothing but the registry names an engine: other code finds it by the name in a queue's entry.
 
-Looked for in all that is shipped, except in the rooms of the engines themselves and in the API, whose engines are a
-user's choice: imports of an engine's room, its name as a string, and its block in a queue's spec.
+The test reads all that is shipped, except the folders of the engines themselves and the API, whose engines are a
+user's choice. It finds imports of an engine's folder, its name as a string, and its block in a queue's spec.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from headgate.api.queues import QueueSpec
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = ("workers/headgate", "operator/headgate_operator", "spark/headgate_spark")
-ROOMS = ("workers/headgate/engines", "spark/headgate_spark/engines")
+FOLDERS = ("workers/headgate/engines", "spark/headgate_spark/engines")
 MAY_NAME = ("workers/headgate/api/", "workers/headgate/engines/registry.py")
-BUILT = frozenset(path.parent.name for path in (ROOT / ROOMS[0]).glob("*/entry.py"))
+BUILT = frozenset(path.parent.name for path in (ROOT / FOLDERS[0]).glob("*/entry.py"))
 OFFERED = frozenset(get_args(QueueSpec.model_fields["engine"].annotation))
 SAME_WORD = {"workers/headgate/counters/": {"bucket"}}
 """A counter's keys are in buckets."""
@@ -28,10 +28,10 @@ SAME_WORD = {"workers/headgate/counters/": {"bucket"}}
 def named_engines(source: str, path: str) -> Iterator[str]:
     """Where this source names an engine, and how."""
     words = (BUILT & OFFERED).difference(*(words for folder, words in SAME_WORD.items() if path.startswith(folder)))
-    rooms = tuple(f"{package}.engines.{name}." for name in BUILT for package in ("headgate", "headgate_spark"))
+    prefixes = tuple(f"{package}.engines.{name}." for name in BUILT for package in ("headgate", "headgate_spark"))
     for node in ast.walk(ast.parse(source)):
         for name in _names_in(node):
-            if name in words or f"{name}.".startswith(rooms):
+            if name in words or f"{name}.".startswith(prefixes):
                 yield f"{path}:{getattr(node, 'lineno', 0)}: {name}"
 
 
@@ -48,15 +48,15 @@ def _names_in(node: ast.AST) -> list[str]:
 
 
 def shipped_files() -> list[str]:
-    """All but the rooms of engines, and those that may name them."""
+    """All but the folders of engines, and those that may name them."""
     files = (path.relative_to(ROOT).as_posix() for folder in SHIPPED for path in (ROOT / folder).rglob("*.py"))
-    own = tuple(f"{folder}/{name}/" for folder in ROOMS for name in BUILT)
+    own = tuple(f"{folder}/{name}/" for folder in FOLDERS for name in BUILT)
     return sorted(file for file in files if not file.startswith((*own, *MAY_NAME)))
 
 
 def test_the_registry_alone_names_an_engine() -> None:
-    found = [name for file in shipped_files() for name in named_engines((ROOT / file).read_text(), file)]
-    assert [] == found
+    named = [name for file in shipped_files() for name in named_engines((ROOT / file).read_text(), file)]
+    assert [] == named
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from typing import Any
 from headgate.engines.lanes.delivery_state import DeliveryState
 from headgate.engines.lanes.rows import DeliveryTerms, HandOut, LaneRow, Why
 from headgate.engines.lanes.settle_log_format import RowFacts, Tried
+from headgate.process.live import Live
 
 SECOND = 1_000_000
-TERMS = DeliveryTerms(max_receives=3, hold_us_max=10 * SECOND, remembered_us=5 * SECOND)
+TERMS = Live(DeliveryTerms(max_receives=3, hold_us_max=10 * SECOND, remembered_us=5 * SECOND))
 
 
 def row(order: int, groups: list[bytes] | None, **more: Any) -> LaneRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 from hypothesis import given
@@ -9,11 +10,12 @@ from hypothesis import strategies as st
 
 from headgate.engines.lanes.balance.decide_dual_owners import (
     DualOwnership,
+    HeldLanes,
     LaneClaim,
     LaneClaims,
     decide_epoch_to_stop,
-    decode_claims,
-    encode_claims,
+    decode_held,
+    encode_held,
     find_dual_owners,
 )
 
@@ -92,22 +94,29 @@ def test_only_that_does_not_own_the_lane_by_its_row_is_stopped() -> None:
 CLAIMS = st.lists(
     st.builds(
         LaneClaim,
-        st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)),
+        st.lists(st.integers(0, 2**128 - 1), max_size=3).map(tuple),
         st.integers(0, 2**31 - 1),
         st.integers(0, 2**63),
     )
 )
+ADDRESSES = st.sampled_from(["", "10.0.0.7:4711", "[fd00::7]:4711"])
 
 
-@given(lanes=CLAIMS)
-def test_what_is_reported_is_read_back_in_order(lanes: list[LaneClaim]) -> None:
-    assert tuple(sorted(lanes)) == decode_claims(encode_claims(lanes))
+@given(lanes=CLAIMS, address=ADDRESSES, until_us=st.integers(0, 2**63))
+def test_what_is_reported_is_read_back_in_order(lanes: list[LaneClaim], address: str, until_us: int) -> None:
+    held = HeldLanes(tuple(lanes), address, until_us)
+    assert replace(held, lanes=tuple(sorted(lanes))) == decode_held(encode_held(held))
 
 
-@given(lanes=CLAIMS, cut=st.integers(1, 19))
+@given(lanes=CLAIMS, cut=st.integers(1, 12))
 def test_what_is_cut_short_or_of_another_version_is_read_as_far_as_it_is_known(
     lanes: list[LaneClaim], cut: int
 ) -> None:
-    stored = encode_claims(lanes)
-    assert tuple(sorted(lanes))[:-1] == decode_claims(stored[: max(1, len(stored) - cut)])
-    assert ((), ()) == (decode_claims(None), decode_claims(b"\x02" + stored[1:]))
+    stored = encode_held(HeldLanes(tuple(lanes)))
+    assert tuple(sorted(lanes))[:-1] == decode_held(stored[: max(1, len(stored) - cut)]).lanes
+    assert (HeldLanes(), HeldLanes()) == (decode_held(None), decode_held(b"\x03" + stored[1:]))
+
+
+def test_the_claims_of_a_member_of_the_release_before_are_read() -> None:
+    stored = bytes.fromhex("01010000000200000007000000404b4c0000000000")
+    assert HeldLanes((LaneClaim((1, 2), 7, 5_000_000),)) == decode_held(stored)

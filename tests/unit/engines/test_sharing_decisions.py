@@ -23,6 +23,9 @@ from headgate.engines.lanes.balance.decide_shares import (
 
 MEMBERS = st.lists(st.uuids(), min_size=1, max_size=9, unique=True)
 LANES = [(1, shard) for shard in range(24)]
+SHARED_BEFORE = [3, 2, 1, 2, 3, 1, 3, 3, 2, 1, 2, 1]
+WATCHED_BEFORE = {1, 5, 7}
+"""What release 0.1.0 computes."""
 
 
 def members_of(ids: list[UUID], capacity: int = 1_000) -> list[Member]:
@@ -127,3 +130,10 @@ def test_progress_another_epoch_or_no_touch_begin_the_count_again() -> None:
 @given(ids=st.lists(st.uuids(), min_size=1, max_size=9, unique=True))
 def test_each_lane_is_watched_by_three_members_or_by_all_there_are(ids: list[UUID]) -> None:
     assert all(min(3, len(ids)) == len(watchers(lane, members_of(ids))) for lane in LANES)
+
+
+def test_members_of_the_release_before_compute_the_same_shares() -> None:
+    members = members_of([UUID(int=number) for number in range(1, 9)])
+    shared = decide_shares(LANES[:12], members[:3])
+    assert SHARED_BEFORE == [shared[lane].int for lane in LANES[:12]]
+    assert WATCHED_BEFORE == {member.int for member in watchers((2, 70_000), members)}

@@ -12,8 +12,9 @@ from headgate_operator.decide_child import DRIFT_FOUGHT, FOUGHT_AGAIN_US, MINUTE
 from headgate_operator.decide_children import ChildrenPlan, ConsumerState, all_removed, decide_children
 from headgate_operator.document_diff import stamp_of, stamped
 from headgate_operator.effects import ApplyObject, DeleteObject, Emit
+from headgate_operator.kinds import Document
 from headgate_operator.names import MANAGER, REPLICAS_MANAGER, consumer_name
-from headgate_operator.world import ChildName, DecisionMemory, Document, LastApply
+from headgate_operator.world import ChildName, DecisionMemory, LastApply
 from tests.unit.operator.operator_children_cases import (
     CONNECTION,
     CONSUMERS,

@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import pytest
 
+from headgate.process import event_loop
+from headgate.process.event_loop import POLL_EVERY_S, ROUNDS, ROUNDS_MAX, THRESHOLDS, collect_at_rest
 from headgate.testing.world import World
-from headgate_operator import gc_tuning
-from headgate_operator.gc_tuning import POLL_EVERY_S, ROUNDS, ROUNDS_MAX, THRESHOLDS, collect_at_rest
 
 
 class Collector:
@@ -43,7 +43,7 @@ def test_it_checks_everything_when_it_is_owed_and_nobody_waits(
     monkeypatch: pytest.MonkeyPatch, rounds: int, is_idle: bool, checks: int
 ) -> None:
     asked = Collector(rounds)
-    monkeypatch.setattr(gc_tuning, "gc", asked)
+    monkeypatch.setattr(event_loop, "gc", asked)
 
     async def work() -> None:
         going = asyncio.get_running_loop().create_task(collect_at_rest(lambda: is_idle))
@@ -66,7 +66,7 @@ def test_python_counts_the_rounds_by_which_a_check_is_owed() -> None:
 
 def test_a_leader_never_checks_everything_by_itself() -> None:
     program = (
-        "import gc; from headgate_operator.gc_tuning import let_changes_pass; let_changes_pass()\n"
+        "import gc; from headgate.process.event_loop import let_changes_pass; let_changes_pass()\n"
         "print(gc.get_threshold(), gc.get_freeze_count() > 1000)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -13,17 +13,19 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
+from headgate.command_line.exit_codes import ExitCode
 from headgate.engines.contract import LaneReport
 from headgate.errors import Unavailable
+from headgate.process.supervised_loop import CALM_S, PAUSE_S_MIN
 from headgate.testing.world import World
-from headgate_operator import process, supervise
+from headgate_operator import process
 from headgate_operator.event_ingest import EventIngest
 from headgate_operator.kinds import QUEUE
 from headgate_operator.lane_health import Health
 from headgate_operator.names import Key
 from headgate_operator.object_cache import ObjectCache
 from headgate_operator.reconciler import BUG_PAUSE_S, Deciders, ReconcileInputs, Reconciler
-from headgate_operator.supervise import PAUSE_S, WELL_AFTER_S, keep_going
+from headgate_operator.wiring import supervised
 from headgate_operator.work_queue import RETRY_S, Class, WorkQueue
 from headgate_operator.world import QueueLoad
 from headgate_operator.world_builder import Observer, Sources
@@ -117,16 +119,16 @@ def test_what_continues_beside_is_restarted_after_pauses_that_double_until_it_go
         async def work() -> None:
             began_s.append(loop.time())
             if len(began_s) == 4:
-                await asyncio.sleep(WELL_AFTER_S)
+                await asyncio.sleep(CALM_S)
             raise ValueError
 
-        going = loop.create_task(keep_going("a check", work))
-        await asyncio.sleep(WELL_AFTER_S + 9 * PAUSE_S)
+        going = loop.create_task(supervised({"a check": work})["a check"])
+        await asyncio.sleep(CALM_S + 9 * PAUSE_S_MIN)
         going.cancel()
         with suppress(asyncio.CancelledError):
             await going
         pauses = [later - earlier for earlier, later in pairwise(began_s)]
-        assert [PAUSE_S, 2 * PAUSE_S, 4 * PAUSE_S, WELL_AFTER_S + PAUSE_S] == pytest.approx(pauses)
+        assert [PAUSE_S_MIN, 2 * PAUSE_S_MIN, 4 * PAUSE_S_MIN, CALM_S + PAUSE_S_MIN] == pytest.approx(pauses)
 
     run(scenario())
 
@@ -142,8 +144,8 @@ def test_what_continues_beside_outlives_a_wait_that_was_cancelled_and_ends_when_
                 raise asyncio.CancelledError
             await asyncio.Event().wait()
 
-        going = asyncio.get_running_loop().create_task(keep_going("a check", work))
-        await asyncio.sleep(10 * supervise.PAUSE_S)
+        going = asyncio.get_running_loop().create_task(supervised({"a check": work})["a check"])
+        await asyncio.sleep(10 * PAUSE_S_MIN)
         assert (2, False) == (begun, going.done())
         going.cancel()
         with suppress(asyncio.CancelledError):
@@ -248,5 +250,5 @@ def test_what_ended_tasks_that_run_together_is_one_line_and_a_bug_is_none(monkey
 
     report, bug = ended_by(Unavailable("The kopf framework has ended by itself")), ended_by(KeyError("a bug"))
     lines = report.output.strip().splitlines()
-    assert (process.EXIT_FAILED, ["The kopf framework has ended by itself"]) == (report.exit_code, lines)
+    assert (ExitCode.FAILED, ["The kopf framework has ended by itself"]) == (report.exit_code, lines)
     assert isinstance(bug.exception, ExceptionGroup)

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from headgate.api.bounds import SPEC_BYTES_MAX
 from headgate.api.parse import check_resource
 from headgate.errors import InvalidRequest, Unavailable
+from headgate.process.http_server import HttpServer, probe_routes
 from headgate.telemetry.metrics import Registry
 from headgate_operator import process
-from headgate_operator.http_server import OperatorHttpServer, ProbeAnswers
-from headgate_operator.inspection import BODY_MAX, Explanations, InspectionServer, key_of, key_of_document
+from headgate_operator.inspection import BODY_MAX, Explanations, inspection_server, key_of, key_of_document
 from headgate_operator.kinds import QUEUE, SECRET, ObjectAddress
 from headgate_operator.names import Key
 from headgate_operator.requests import ApiClient, ApiRequest, ApiResponse, escape_step
@@ -53,7 +53,7 @@ def served(work: Callable[[str, Asked], Coroutine[Any, Any, Any]]) -> Any:
 
     async def run() -> Any:
         asked = Asked()
-        server = InspectionServer(Explanations(asked.why, asked.plan, lambda: "me"))
+        server = inspection_server(Explanations(asked.why, asked.plan, lambda: "me"))
         await server.open("127.0.0.1", 0)
         try:
             return await work(f"http://127.0.0.1:{server.port}", asked)
@@ -95,7 +95,7 @@ def test_they_listen_on_loopback_unless_another_address_is_given() -> None:
 @pytest.mark.parametrize("path", ["/why/queue/shop/emails", "/plan/queue/shop/emails", "/plan"])
 def test_the_port_of_probes_does_not_answer_them(path: str) -> None:
     async def work() -> list[int]:
-        server = OperatorHttpServer(ProbeAnswers(Registry(), lambda: None, lambda: None))
+        server = HttpServer(probe_routes(Registry(), why_not_alive=lambda: None, why_not_ready=lambda: None))
         await server.open("127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.port}"
         try:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from headgate.command_line.exit_codes import ExitCode
 from headgate.process.event_loop import new_loop
 from headgate_operator import process
 
@@ -33,4 +34,4 @@ def test_it_runs_on_the_fastest_loop_that_there_is(monkeypatch: pytest.MonkeyPat
 
 def test_a_cluster_that_is_not_known_is_one_line_and_an_exit_code() -> None:
     ended = CliRunner().invoke(process.main, ["--kubeconfig", "/nonexistent"])
-    assert (process.EXIT_FAILED, 1) == (ended.exit_code, len(ended.output.strip().splitlines()))
+    assert (ExitCode.FAILED, 1) == (ended.exit_code, len(ended.output.strip().splitlines()))

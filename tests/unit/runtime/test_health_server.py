@@ -14,7 +14,7 @@ import pytest
 
 from headgate.errors import EnvironmentProblem, InvalidRequest, Unavailable
 from headgate.local.processes import free_port, wait_until
-from headgate.process.health_server import HealthServer, read_address
+from headgate.process.http_server import HttpServer, probe_routes, read_address
 from headgate.runtime.handler.handlers import understand
 from headgate.runtime.process.worker_process import WorkerOptions, WorkerProcess
 from headgate.runtime.worker.worker import WorkerTerms
@@ -203,9 +203,9 @@ def test_what_is_no_address_is_refused(wrong: str) -> None:
         read_address(wrong)
 
 
-async def open_ports(port: int, *, may_move: bool) -> HealthServer:
+async def open_ports(port: int, *, may_move: bool) -> HttpServer:
     """Of a worker that nothing ails."""
-    server = HealthServer(Registry(), why_not_alive=lambda: None, why_not_ready=lambda: None)
+    server = HttpServer(probe_routes(Registry(), why_not_alive=lambda: None, why_not_ready=lambda: None))
     await server.open("127.0.0.1", port, may_move=may_move)
     return server
 

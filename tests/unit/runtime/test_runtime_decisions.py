@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import InvalidRequest
+from headgate.process.pacing import TokenBucket
 from headgate.runtime.handler.decide_response import Response, decide_response, retry_after_s
 from headgate.runtime.handler.decide_retry import (
     DONE,
@@ -30,7 +31,6 @@ from headgate.runtime.policy.decide_drain import DrainState, DrainStep
 from headgate.runtime.policy.decide_health import WorkerStatus, decide_liveness_problem, decide_readiness_problem
 from headgate.runtime.policy.decide_pace import Pace
 from headgate.runtime.policy.decide_prefetch import Prefetch
-from headgate.runtime.policy.decide_rate import TokenBucket
 from headgate.runtime.policy.decide_version import decide_version_problem
 from headgate.runtime.policy.decide_visibility import beat_every_s, decide_beats
 

@@ -24,7 +24,8 @@ AT_ONCE = Backoff(0, 1, 0)
 
 def bench(entry_point: str, **queue: object) -> Bench:
     """A worker whose suspects run in a child."""
-    child = ChildPool(ChildTerms(entry_point, "test/queue", "text", "error", AT_ONCE), rng=Random(1), idle_s=0.5)
+    terms = ChildTerms(entry_point, "test/queue", "text", "error", AT_ONCE)
+    child = ChildPool(terms, lambda: made.metrics.child_deaths.add(1), rng=Random(1), idle_s=0.5)
     made = bench_of(
         None,
         queue=FaultyQueue(**queue),  # type: ignore[arg-type]
@@ -32,7 +33,6 @@ def bench(entry_point: str, **queue: object) -> Bench:
         suspects=child,
         terms=WorkerTerms(backoff=AT_ONCE, timeout_s=30, grace_s=5),
     )
-    child.on_death = made.metrics.child_deaths.add
     return made
 
 

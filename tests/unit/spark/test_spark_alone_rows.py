@@ -15,8 +15,9 @@ from headgate.engines.packed_row import PackedRun, pack, pack_alone, unpack
 from headgate.engines.timeline.model.layout import RowPlace, row_text
 from headgate.engines.timeline.model.row_writes import id_suffix
 from headgate.engines.timeline.model.tables import WORK
-from headgate.store.model.positions import Positions, time_us_of
+from headgate.store.model.positions import time_us_of
 from headgate.store.model.wire_rows import WiredRows, wire_rows
+from headgate.store.process_positions import process_positions
 from headgate_spark.engines.timeline import alone_rows
 from headgate_spark.engines.timeline.alone_rows import CutRows, columns_of
 from headgate_spark.packed_columns import TYPES, About, BatchBuilder
@@ -30,7 +31,7 @@ BETWEEN = b"\xff" * 8 + b"\x00\x00\x00\x10"
 
 Row = tuple[UUID, bytes | None, int | None, bytes | None]
 
-positions = Positions()
+positions = process_positions()
 
 
 def alone(payload: bytes, at: int = 0) -> Row:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import IntegerType, MapType, StringType, StructField, StructType
 
-from headgate.store.model.positions import Positions, first_at, last_at, position_order
+from headgate.store.model.positions import first_at, last_at, position_order
+from headgate.store.process_positions import process_positions
 from headgate_spark.options import (
     OptionInvalid,
     ReadOptions,
@@ -39,7 +40,7 @@ def test_a_range_of_positions_is_given_as_the_column_shows_them() -> None:
 
 
 def test_a_position_as_this_project_makes_it_is_one() -> None:
-    made = Positions().at(1_700_000_000_000_000)
+    made = process_positions().at(1_700_000_000_000_000)
     assert position_order(made) == read_options({"queue": "q", "toPosition": str(made)}).last
 
 

@@ -23,6 +23,7 @@ from headgate.store.model.positions import (
     time_us_of,
 )
 from headgate.store.model.types import Type
+from headgate.store.process_positions import process_positions
 
 NINE = 1_750_000_000_000_000
 TIMES = st.integers(min_value=0, max_value=10_000_000_000_000_000)
@@ -36,7 +37,7 @@ def position(time_us: int, low: int, ticks: int = 0) -> uuid.UUID:
 
 
 def test_more_positions_of_one_time_than_a_clock_sequence_can_distinguish_are_all_different() -> None:
-    positions = Positions()
+    positions = process_positions()
     assert 100_000 == len({positions.at(NINE) for _ in range(100_000)})
 
 
@@ -48,14 +49,14 @@ def test_the_counter_continues_past_its_end() -> None:
 
 
 def test_threads_that_share_a_maker_get_different_positions() -> None:
-    positions = Positions()
+    positions = process_positions()
     with ThreadPoolExecutor(8) as pool:
         runs = list(pool.map(lambda _: [positions.at(NINE) for _ in range(5_000)], range(8)))
     assert 40_000 == len({made for run in runs for made in run})
 
 
 def test_a_forked_child_makes_other_positions_than_its_parent() -> None:
-    positions = Positions()
+    positions = process_positions()
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

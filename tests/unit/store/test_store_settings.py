@@ -9,8 +9,8 @@ import pytest
 import headgate
 from dev.servers.cassandra.choose import Source, decide_source
 from dev.servers.cassandra.connection import Connection, ContactPoint, read_connection
-from headgate.cli.connection import read_environment
 from headgate.cli.main import main
+from headgate.command_line.connection import read_environment
 from headgate.errors import InvalidRequest
 from headgate.store.cassandra.settings import (
     Address,

@@ -217,7 +217,7 @@ def test_drain_names_what_is_left_when_its_limit_is_over() -> None:
         env.worker(EMAILS, fail)
         await put(env, {"to": "ann"})
         with pytest.raises(NotDrained, match=r"messages=shop/emails 1"):
-            await env.drain(within=timedelta(hours=2))
+            await env.drain(within=timedelta(hours=1))
 
     with Environment() as env:
         env.run(scenario())

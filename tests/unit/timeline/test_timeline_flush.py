@@ -45,7 +45,7 @@ from headgate.engines.timeline.put.decide_ack import (
 from headgate.engines.timeline.put.decide_once import Claim, ClaimedKey, ClaimStatus, slot_of, sort_standings
 from headgate.errors import Bug
 from headgate.expiry import Promise
-from headgate.store.model.positions import Positions
+from headgate.store.process_positions import process_positions
 
 READY = 1_000_000_000
 GENERATIONS = (GenerationSettings(1, 4), GenerationSettings(2, 7, READY + 5_000))
@@ -271,8 +271,8 @@ def test_attack_E5_a_sub_is_opened_after_a_hundred_thousand_rows_or_many_bytes()
 def test_what_is_due_beyond_the_retention_has_subs_of_its_own() -> None:
     mine = parts()
     assert LATER_SUBS_FROM == mine.sub_for(1, 7, later=True, size_bytes=10)
-    assert RowPlace(1, LATER_SUBS_FROM, 0, Positions().at(5)).lies_later
-    assert not RowPlace(1, LATER_SUBS_FROM - 1, 0, Positions().at(5)).lies_later
+    assert RowPlace(1, LATER_SUBS_FROM, 0, process_positions().at(5)).lies_later
+    assert not RowPlace(1, LATER_SUBS_FROM - 1, 0, process_positions().at(5)).lies_later
 
 
 def test_attack_A13_what_was_under_way_when_all_was_forgotten_does_not_count() -> None:
@@ -310,7 +310,7 @@ def test_a_count_that_could_not_be_written_is_written_later() -> None:
 
 @pytest.mark.parametrize("count", [1, 3, 512, 700])
 def test_the_ids_of_a_row_are_those_of_its_places(count: int) -> None:
-    row = RowPlace(3, 2, 5, Positions().at(READY))
+    row = RowPlace(3, 2, 5, process_positions().at(READY))
     assert [id_text(MessagePlace(row, index).to_bytes()) for index in range(count)] == ids_of(row, count)
     for one, other in pairwise(ids_of(row, count)):
         assert one != other

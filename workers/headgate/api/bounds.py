@@ -83,12 +83,12 @@ class _Measure:
         return None
 
     def _add(self, size: int, piece: _Part | None) -> Fault | None:
-        self._whole.size += size
-        if piece is not None:
-            piece.size += size
-            if piece.size > piece.bytes_max:
-                return _too_large(piece)
-        return _too_large(self._whole) if self._whole.size > self._whole.bytes_max else None
+        for part in (piece, self._whole):
+            if part is not None:
+                part.size += size
+                if part.size > part.bytes_max:
+                    return _too_large(part)
+        return None
 
 
 def _too_large(part: _Part) -> Fault:

@@ -14,13 +14,13 @@ from headgate.api.loader import load_files
 from headgate.api.parse import Resource
 from headgate.applying.apply import Applied
 from headgate.applying.call import OWNER, checked_owner, open_applier
-from headgate.cli.arguments import define_command, files_of, files_option
-from headgate.cli.connection import read_environment
 from headgate.cli.documents import applied_document
-from headgate.cli.exit_codes import ExitCode, exit_code_for
-from headgate.cli.output import Output, output_option
 from headgate.cli.terminal.progress import show_progress
-from headgate.cli.validate import resource_name
+from headgate.command_line.arguments import define_command, files_of, files_option
+from headgate.command_line.connection import read_environment
+from headgate.command_line.exit_codes import ExitCode, exit_code_for
+from headgate.command_line.output import Output, output_option
+from headgate.command_line.showing import resource_name
 from headgate.errors import InvalidRequest
 from headgate.store.cassandra.settings import ConnectionSettings, read_settings
 from headgate.store.model.drift import Drift

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from headgate.cli.arguments import define_command, queue_argument
-from headgate.cli.connection import run_on_queue
-from headgate.cli.exit_codes import exit_code_for
-from headgate.cli.output import Output, output_option
 from headgate.client.queue import Queue
+from headgate.command_line.arguments import define_command, queue_argument
+from headgate.command_line.connection import run_on_queue
+from headgate.command_line.exit_codes import exit_code_for
+from headgate.command_line.output import Output, output_option
 
 
 @define_command("cancel")

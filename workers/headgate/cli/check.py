@@ -18,11 +18,11 @@ from typing import Any, Final, TypeVar
 import click
 from pydantic import BaseModel
 
-from headgate.cli.arguments import DURATION, counter_argument, define_command, queue_argument
-from headgate.cli.connection import read_environment
-from headgate.cli.output import Output, output_option
 from headgate.client.connection import Headgate, connect
 from headgate.client.sync.blocking import SyncHeadgate, connect_sync
+from headgate.command_line.arguments import DURATION, counter_argument, define_command, queue_argument
+from headgate.command_line.connection import read_environment
+from headgate.command_line.output import Output, output_option
 from headgate.errors import EnvironmentProblem, InvalidRequest, OperationRefused, Unavailable
 
 AGAIN_S: Final = 0.5

@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
-from headgate.cli.arguments import (
+from headgate.client.connection import Headgate
+from headgate.client.counter import Counter, CounterState
+from headgate.command_line.arguments import (
     Group,
     counter_argument,
     limit_option,
@@ -20,11 +22,9 @@ from headgate.cli.arguments import (
     since_option,
     until_option,
 )
-from headgate.cli.connection import run_connected
-from headgate.cli.output import Output, output_option, output_option_of
-from headgate.cli.showing import table
-from headgate.client.connection import Headgate
-from headgate.client.counter import Counter, CounterState
+from headgate.command_line.connection import run_connected
+from headgate.command_line.output import Output, output_option, output_option_of
+from headgate.command_line.showing import table
 from headgate.counters.types.contract import QuestionInvalid, plain
 from headgate.errors import InvalidRequest
 

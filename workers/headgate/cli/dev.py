@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from headgate.cli.arguments import define_command
-from headgate.cli.connection import read_environment
+from headgate.command_line.arguments import define_command
+from headgate.command_line.connection import read_environment
 from headgate.errors import InvalidRequest
 
 

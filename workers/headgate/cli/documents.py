@@ -7,7 +7,7 @@ docs/commands.md, and a test compares it with what is built here. Pure.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -351,8 +351,3 @@ def redriven_document(queue: str, result: RedriveResult) -> dict[str, Any]:
         "moved": result.moved,
         "skipped": [{"id": each.message_id, "reason": each.reason.value} for each in result.skipped],
     }
-
-
-def pass_document(kind: str, name: str, *, message: str, problems: Sequence[str]) -> dict[str, Any]:
-    """A pass of repair or gc over the `kind` queue or counter."""
-    return {kind: name, "done": not problems, "message": message, "problems": list(problems)}

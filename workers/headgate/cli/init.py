@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headgate.cli.arguments import define_command
+from headgate.command_line.arguments import define_command
 from headgate.errors import InvalidRequest
 from headgate.local.first_queue import format_first_queue
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from headgate.cli.arguments import define_command, queue_argument
-from headgate.cli.connection import run_on_queue
 from headgate.cli.documents import location_document
-from headgate.cli.exit_codes import ExitCode
-from headgate.cli.output import Output, output_option
-from headgate.cli.showing import format_time
+from headgate.client.model.times import format_time
+from headgate.command_line.arguments import define_command, queue_argument
+from headgate.command_line.connection import run_on_queue
+from headgate.command_line.exit_codes import ExitCode
+from headgate.command_line.output import Output, output_option
 from headgate.engines.contract import MessageLocation, MessageState
 
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import difflib
 from importlib import import_module
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NamedTuple, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
-from headgate.cli.connection import connection_options
-from headgate.cli.exit_codes import exit_code_of
+from headgate.command_line.connection import connection_options
+from headgate.command_line.exit_codes import exit_code_of
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
+from headgate.process.version import read_version
 
 SUMMARY_CHARACTERS_MAX: Final = 45
 SIMILARITY_MIN: Final = 0.65
@@ -173,16 +174,9 @@ def leave(error: HeadgateError) -> NoReturn:
     raise SystemExit(exit_code_of(error))
 
 
-def _version() -> str:
-    try:
-        return version("headgate")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 @click.command(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @connection_options
-@click.version_option(_version(), prog_name="headgate")
+@click.version_option(read_version(), prog_name="headgate")
 def main(**options: str | None) -> None:
     """Durable queues and counters on Cassandra.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from headgate.cli.arguments import define_command, limit_option, queue_argument, since_option
-from headgate.cli.connection import run_on_queue
 from headgate.cli.documents import peeked_document, reason_of
-from headgate.cli.output import Output, output_option
-from headgate.cli.showing import age, payload_line, table
+from headgate.client.model.times import age
 from headgate.client.queue import LIMIT_MAX, Queue
+from headgate.command_line.arguments import define_command, limit_option, queue_argument, since_option
+from headgate.command_line.connection import run_on_queue
+from headgate.command_line.output import Output, output_option
+from headgate.command_line.showing import payload_line, table
 from headgate.engines.contract import Peeked
 
 REASON_CHARACTERS = 120

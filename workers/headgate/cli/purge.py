@@ -6,12 +6,12 @@ from datetime import datetime
 
 import click
 
-from headgate.cli.arguments import define_command, queue_argument, until_option, yes_option
-from headgate.cli.connection import run_on_queue
 from headgate.cli.documents import iso_time
-from headgate.cli.output import Output, output_option
 from headgate.cli.terminal.progress import show_progress
 from headgate.client.queue import Queue
+from headgate.command_line.arguments import define_command, queue_argument, until_option, yes_option
+from headgate.command_line.connection import run_on_queue
+from headgate.command_line.output import Output, output_option
 from headgate.engines.contract import Stats
 
 

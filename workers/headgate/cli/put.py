@@ -12,13 +12,20 @@ from typing import Any
 
 import click
 
-from headgate.cli.arguments import DURATION, FUTURE_TIME, RATE, define_command, filename_option, queue_argument
-from headgate.cli.connection import run_on_queue
-from headgate.cli.output import Output, output_option
 from headgate.cli.terminal.progress import Progress, show_progress
 from headgate.client.model.outgoing import Put
 from headgate.client.model.payloads import CONTENT_TYPE
 from headgate.client.queue import Queue
+from headgate.command_line.arguments import (
+    DURATION,
+    FUTURE_TIME,
+    RATE,
+    define_command,
+    filename_option,
+    queue_argument,
+)
+from headgate.command_line.connection import run_on_queue
+from headgate.command_line.output import Output, output_option
 from headgate.errors import EnvironmentProblem, InvalidRequest
 
 AT_ONCE = 500

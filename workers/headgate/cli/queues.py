@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headgate.cli.arguments import define_command, namespace_option
-from headgate.cli.connection import run_connected
-from headgate.cli.output import Output, output_option
+from headgate.command_line.arguments import define_command, namespace_option
+from headgate.command_line.connection import run_connected
+from headgate.command_line.output import Output, output_option
 
 
 @define_command("queues")

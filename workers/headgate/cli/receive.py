@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
-from headgate.cli.arguments import DURATION, define_command, limit_option, queue_argument
-from headgate.cli.connection import run_on_queue
 from headgate.cli.documents import received_document
-from headgate.cli.output import Output, output_option
-from headgate.cli.showing import age, payload_line
 from headgate.client.message import Message
+from headgate.client.model.times import age
 from headgate.client.queue import Queue
+from headgate.command_line.arguments import DURATION, define_command, limit_option, queue_argument
+from headgate.command_line.connection import run_on_queue
+from headgate.command_line.output import Output, output_option
+from headgate.command_line.showing import payload_line
 from headgate.engines.contract import NackDelivery, Settle
 
 AT_ONCE = 100

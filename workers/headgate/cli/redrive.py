@@ -6,15 +6,15 @@ from collections import Counter
 
 import click
 
-from headgate.cli.arguments import define_command, limit_option, queue_argument, target_option
-from headgate.cli.connection import run_on_queue
 from headgate.cli.documents import redriven_document
-from headgate.cli.exit_codes import ExitCode
-from headgate.cli.output import Output, output_option
 from headgate.cli.terminal.progress import show_progress
 from headgate.client.message import Received
 from headgate.client.queue import Queue
 from headgate.client.redriving import DEATH_REASON, RedriveResult, SkipReason
+from headgate.command_line.arguments import define_command, limit_option, queue_argument, target_option
+from headgate.command_line.connection import run_on_queue
+from headgate.command_line.exit_codes import ExitCode
+from headgate.command_line.output import Output, output_option
 
 
 @define_command("redrive")

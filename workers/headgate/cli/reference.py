@@ -12,10 +12,10 @@ from pathlib import Path
 
 import click
 
-from headgate.cli.connection import OPTIONS
 from headgate.cli.documents import FIELDS
-from headgate.cli.exit_codes import ExitCode
 from headgate.cli.main import COMMANDS, SECTIONS, main
+from headgate.command_line.connection import OPTIONS
+from headgate.command_line.exit_codes import ExitCode
 from headgate.store.connection_variables import PREFIX
 
 PAGE = Path("docs/commands.md")

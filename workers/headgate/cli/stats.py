@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from headgate.cli.arguments import define_command, queue_argument
-from headgate.cli.connection import run_connected
 from headgate.cli.documents import lane_state, stats_document
-from headgate.cli.output import Output, output_option
-from headgate.cli.showing import age, table
 from headgate.client.connection import Headgate
+from headgate.client.model.times import age
+from headgate.command_line.arguments import define_command, queue_argument
+from headgate.command_line.connection import run_connected
+from headgate.command_line.output import Output, output_option
+from headgate.command_line.showing import table
 from headgate.engines.contract import LaneStats, RepairStanding, Stats
 from headgate.engines.summary.standing import PassStatus, read_pass_status
 

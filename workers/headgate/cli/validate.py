@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from headgate.api.loader import FilesInvalid, LoadedFiles, read_files
-from headgate.cli.arguments import define_command, files_of, files_option
-from headgate.cli.exit_codes import ExitCode
-from headgate.cli.output import Output, output_option
+from headgate.command_line.arguments import define_command, files_of, files_option
+from headgate.command_line.exit_codes import ExitCode
+from headgate.command_line.output import Output, output_option
+from headgate.command_line.showing import resource_name
 
 
 @define_command("validate")
@@ -32,11 +33,6 @@ def command(output: Output, **options: tuple[Path, ...]) -> None:
         for fault in reading.faults if output.form == "name" else ():
             click.echo(str(fault), err=True)
         raise SystemExit(ExitCode.INVALID)
-
-
-def resource_name(kind: str, namespace: str, name: str) -> str:
-    """A resource of either kind, for `-o name`: `queue/shop/emails`."""
-    return f"{kind.lower()}/{namespace}/{name}"
 
 
 def _document(reading: LoadedFiles) -> dict[str, Any]:

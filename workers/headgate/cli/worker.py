@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
 
-from headgate.cli.arguments import DURATION, RATE, define_command, queue_argument
-from headgate.cli.connection import read_environment
-from headgate.cli.extras import require_extra
+from headgate.command_line.arguments import DURATION, RATE, define_command, queue_argument
+from headgate.command_line.connection import read_environment
+from headgate.command_line.extras import require_extra
 from headgate.errors import InvalidRequest
+from headgate.process.version import read_version
 from headgate.telemetry.logs import FORMATS, LEVELS
 
 HTTP_TIMEOUT_S = 300.0
@@ -30,10 +30,7 @@ def _require_version() -> None:
     operators = os.environ.get("HEADGATE_OPERATOR_VERSION")
     if not operators:
         return
-    try:
-        own = version("headgate")
-    except PackageNotFoundError:
-        own = "unknown"
+    own = read_version()
     why = decide_version_problem(own, operators)
     if why is not None:
         raise VersionTooFar(worker=own, operator=operators, remedy=why)
@@ -95,7 +92,7 @@ def command(queue: str, **options: Any) -> None:
     """
     _require_version()
     require_extra("worker", component="a worker")
-    from headgate.process.health_server import DEFAULT_ADDRESS, read_address
+    from headgate.process.http_server import DEFAULT_ADDRESS, read_address
     from headgate.runtime.handler.decide_retry import Backoff
     from headgate.runtime.process.drain_files import DrainFiles
     from headgate.runtime.process.worker_process import WorkerOptions, opening_by_client, run_worker

@@ -26,7 +26,7 @@ from headgate.client.catalogue.directory import Directory, QueueRecord
 from headgate.client.catalogue.generations import CatalogueGenerations
 from headgate.client.catalogue.loop_affinity import Home
 from headgate.client.catalogue.overview import Overview, QueueOverview
-from headgate.client.catalogue.process_context import ProcessContext, SkewBound, open_process_context, process_name
+from headgate.client.catalogue.process_context import ProcessContext, open_process_context, process_name
 from headgate.client.counter import Counter
 from headgate.client.counters import Counters
 from headgate.client.freshness import Freshness
@@ -43,6 +43,7 @@ from headgate.engines.context import Opening
 from headgate.engines.contract import Stats
 from headgate.engines.registry import engine_record
 from headgate.errors import OperationRefused
+from headgate.process.live import Live
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.cassandra.settings import (
     ConnectionOptions,
@@ -237,8 +238,8 @@ class Headgate:
 
     def _opened(self, record: QueueRecord, dead: QueueRecord | None) -> Queue:
         process_context = self._known().process_context
-        bound = SkewBound(record.settings.skew_us)
-        process_context.clock.serve(bound.max_skew_us)
+        bound = Live(record.settings.skew_us)
+        process_context.clock.serve(bound.now)
         opening = Opening(
             record.known_to(process_context, bound),
             None if dead is None else dead.known_to(process_context, bound),

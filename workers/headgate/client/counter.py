@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from headgate.client.catalogue.process_context import ProcessContext, SkewBound
-from headgate.client.model.times import SECOND_US, Span, span_us, time_us_from
+from headgate.client.catalogue.process_context import ProcessContext
+from headgate.client.model.times import Span, span_us, time_us_from
 from headgate.client.model.values import CollectReport, build_collect_report
 from headgate.counters.collect.collector import Collector, PassReport
 from headgate.counters.counter import STALENESS_S_MAX, CounterHandle
@@ -29,6 +29,9 @@ from headgate.counters.model.decide_tokens import Token
 from headgate.counters.model.settings import CounterSettings
 from headgate.counters.types.contract import CounterType, Json
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
+from headgate.expiry import SECOND_US
+from headgate.process.background_tasks import start_task
+from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry
 from headgate.store.clock.clock import ClockNotTrusted
 
@@ -111,7 +114,7 @@ class Counter:
         entry: Entry,
         handle: CounterHandle,
         process_context: ProcessContext,
-        bound: SkewBound,
+        bound: Live[int],
         connection_is_usable: Callable[[], None],
     ) -> None:
         self.entry = entry
@@ -138,18 +141,18 @@ class Counter:
         """Its type."""
         return self.handle.kind
 
-    def settings_changed(self, entry: Entry, settings: CounterSettings) -> None:
+    def renew(self, entry: Entry, settings: CounterSettings) -> None:
         """The result of a later read of the catalogue."""
         self.entry = entry
-        self._bound.max_skew_us = settings.skew_us
-        self.handle.settings_changed(settings)
+        self._bound.set(settings.skew_us)
+        self.handle.live.set(settings)
 
     def end(self, why: HeadgateError) -> None:
         """It is gone: every later call raises the reason."""
         if self.ended is None:
             self.ended = why
             log.warning("counter ended", extra={"counter": self.name, "reason": str(why)})
-            self._ending = asyncio.get_running_loop().create_task(self._close())
+            self._ending = start_task("close of a counter", self._close())
 
     async def flush(self) -> None:
         """Return when all that was added before is written, or known not to be."""
@@ -158,7 +161,7 @@ class Counter:
     async def close(self) -> None:
         """Write pending updates. The connection does it when it is closed."""
         if self._ending is None:
-            self._ending = asyncio.get_running_loop().create_task(self._close())
+            self._ending = start_task("close of a counter", self._close())
         await self._ending
 
     async def _close(self) -> None:
@@ -321,7 +324,7 @@ class Counter:
     def _collector(self) -> Collector:
         if self._hints is None:
             raise OperationRefused("This connection has no Cassandra whose hint windows can be read")
-        return Collector(self.handle.host, self.handle.settings, self.kind, self._hints)
+        return Collector(self.handle.host, self.handle.live, self.kind, self._hints)
 
     # ---- within
 
@@ -343,7 +346,7 @@ class Counter:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + PATIENCE_S
         while True:
-            await self._clock.until_trusted(max(deadline_s - loop.time(), 0.0), self._bound.max_skew_us)
+            await self._clock.until_trusted(max(deadline_s - loop.time(), 0.0), self._bound.now)
             self._require_usable()
             try:
                 return await work()

@@ -14,12 +14,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headgate.client.catalogue.directory import ADOPT
-from headgate.client.catalogue.process_context import ProcessContext, SkewBound
+from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.counter import Counter
 from headgate.counters.counter import CounterHandle
 from headgate.counters.model.settings import CounterSettings, settings_of
 from headgate.counters.types.registry import type_of
 from headgate.errors import Conflict, HeadgateError, InvalidRequest, NotFound, OperationRefused, Unavailable
+from headgate.process.live import Live
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Entry, EntryState, KnownEntry, Name
@@ -135,9 +136,9 @@ class Counters:
             return opened
 
     def _opened(self, entry: Entry, settings: CounterSettings) -> Counter:
-        bound = SkewBound(settings.skew_us)
+        bound = Live(settings.skew_us)
         kind = type_of(settings.kind)
-        self._process_context.clock.serve(bound.max_skew_us)
+        self._process_context.clock.serve(bound.now)
         host = self._process_context.host_of(entry.place.keyspace, bound)
         handle = CounterHandle(host, settings, hints=self._process_context.hints, kind=kind)
         return Counter(entry, handle, self._process_context, bound, self._require_usable)
@@ -179,7 +180,7 @@ class Counters:
             return error
         self._reported.pop(counter.name, None)
         memory_bytes = counter.handle.settings.memory_bytes_max
-        counter.settings_changed(known.entry, replace(settings, memory_bytes_max=memory_bytes))
+        counter.renew(known.entry, replace(settings, memory_bytes_max=memory_bytes))
         self._process_context.clock.serve(settings.skew_us)
         return None
 

@@ -21,9 +21,10 @@ from headgate.client.catalogue.directory import (
     QueueRecreated,
 )
 from headgate.client.catalogue.process_context import ProcessContext
-from headgate.client.model.times import SECOND_US
 from headgate.client.queue import Queue
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
+from headgate.expiry import SECOND_US
+from headgate.process.background_tasks import SharedWork
 from headgate.store.catalogue.decide_generation import knowledge
 from headgate.store.catalogue.entry import Name
 
@@ -44,7 +45,7 @@ class Freshness:
         self._process_context = process_context
         self._directory = directory
         self._queues = queues
-        self._reading: dict[Queue, asyncio.Task[HeadgateError | None]] = {}
+        self._reading = SharedWork[Queue, HeadgateError | None]("refresh of a queue")
         self._reported: dict[str, str] = {}
 
     async def run(self) -> None:
@@ -60,10 +61,7 @@ class Freshness:
 
     async def stop(self) -> None:
         """End the running tasks."""
-        reading = list(self._reading.values())
-        for task in reading:
-            task.cancel()
-        await asyncio.gather(*reading, return_exceptions=True)
+        await self._reading.stop()
 
     async def freshen(self, queue: Queue, within_s: float) -> None:
         """Return when the clock may be relied on and the queue's knowledge is fresh; raise the reason why not."""
@@ -82,12 +80,7 @@ class Freshness:
 
     async def refresh(self, queue: Queue) -> HeadgateError | None:
         """Read once for this queue; concurrent callers wait for the same read. Returns the failure, if any."""
-        task = self._reading.get(queue)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._refresh(queue))
-            self._reading[queue] = task
-            task.add_done_callback(lambda _: self._reading.pop(queue, None))
-        return await asyncio.shield(task)
+        return await self._reading.run(queue, lambda: self._refresh(queue))
 
     async def find_dead_letters(self, record: QueueRecord) -> QueueRecord | None:
         """The dead-letter queue for messages that fail too often. Without one they stay and come again."""
@@ -118,8 +111,8 @@ class Freshness:
             return error
         if self._reported.pop(queue.name, None) is not None:
             log.info("catalogue is readable again", extra={"queue": queue.name})
-        queue.bound.max_skew_us = record.settings.skew_us
-        self._process_context.clock.serve(queue.bound.max_skew_us)
+        queue.bound.set(record.settings.skew_us)
+        self._process_context.clock.serve(queue.bound.now)
         queue.record = record
         queue.engine.settings_changed(record.settings, read_us=record.read_us)
         return await self._refresh_dead_letters(queue, record)

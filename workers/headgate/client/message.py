@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Protocol
@@ -155,7 +156,7 @@ class Message(Received):
         visibility_us = span_us(visibility, "visibility")
         until_us = self._queue.now_us() + visibility_us
         await self._settle_one(ExtendDelivery(self.receipt, visibility_us))
-        self.delivery.visible_until_us = until_us
+        self.delivery = replace(self.delivery, visible_until_us=until_us)
 
     async def _settle_one(self, settle: Settle) -> None:
         (settled,) = await self._queue.settle([settle])

@@ -26,6 +26,7 @@ from headgate.client.model.outgoing import Put, encode_put
 from headgate.client.model.payloads import Payload
 from headgate.engines.contract import NewMessage
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
+from headgate.process.background_tasks import start_task
 
 CHUNK_MESSAGES = 2_000
 CHUNK_BYTES = 1024 * 1024
@@ -207,7 +208,6 @@ async def put_chunks(
     """Put chunks side by side; their outcomes in the order of the source. Where the source raises, the outcomes of
     what it gave before come first."""
     pending: deque[tuple[Chunk, asyncio.Task[list[Outcome]]]] = deque()
-    loop = asyncio.get_running_loop()
     failure: Exception | None = None
     try:
         while True:
@@ -222,7 +222,7 @@ async def put_chunks(
                 piece = pending[0][0], await pending[0][1]
                 pending.popleft()
                 yield piece
-            pending.append((chunk, loop.create_task(put(chunk))))
+            pending.append((chunk, start_task("chunk of put_many", put(chunk))))
             while len(pending) >= CHUNKS_IN_FLIGHT or (pending and chunk.is_ordered):
                 piece = pending[0][0], await pending[0][1]
                 pending.popleft()

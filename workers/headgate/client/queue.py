@@ -17,12 +17,11 @@ from typing import Any, Protocol, TypeVar
 
 from headgate.client.catalogue.application_batch import WITHIN_S, Batches, BatchPut
 from headgate.client.catalogue.directory import QueueRecord
-from headgate.client.catalogue.process_context import SkewBound
 from headgate.client.message import Message
 from headgate.client.model.outgoing import Put, message_of
 from headgate.client.model.payloads import Payload
 from headgate.client.model.settle_commands import SettleCommand, build_settles
-from headgate.client.model.times import SECOND_US, Span, datetime_of, span_us, time_us_from
+from headgate.client.model.times import Span, datetime_of, span_us, time_us_from
 from headgate.client.model.values import (
     MessageStatus,
     PeekedMessage,
@@ -64,6 +63,9 @@ from headgate.engines.contract import (
 )
 from headgate.engines.contract import NewMessage as Sent
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused
+from headgate.expiry import SECOND_US
+from headgate.process.background_tasks import start_task
+from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry
 from headgate.store.clock.clock import ClockNotTrusted
 from headgate.telemetry.spans import producer_spans
@@ -126,7 +128,7 @@ class Upkeep(Protocol):
 class Queue:
     """One queue, in one process. `await connection.queue("shop/emails")` gives it."""
 
-    def __init__(self, record: QueueRecord, engine: Engine, upkeep: Upkeep, bound: SkewBound) -> None:
+    def __init__(self, record: QueueRecord, engine: Engine, upkeep: Upkeep, bound: Live[int]) -> None:
         self.record = record
         self.bound = bound
         self.engine = engine
@@ -143,12 +145,12 @@ class Queue:
         if self.ended is None:
             self.ended = why
             log.warning("queue ended", extra={"queue": self.name, "reason": str(why)})
-            self._ending = asyncio.get_running_loop().create_task(self._close())
+            self._ending = start_task("close of a queue", self._close())
 
     async def close(self) -> None:
         """Write pending messages, release the lanes. The connection does it when it is closed."""
         if self._ending is None:
-            self._ending = asyncio.get_running_loop().create_task(self._close())
+            self._ending = start_task("close of a queue", self._close())
         await self._ending
 
     async def _close(self) -> None:

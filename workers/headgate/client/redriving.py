@@ -121,6 +121,10 @@ class _Run:
         skipped = tuple(SkippedMessage(id_, reason) for id_, reason in reasons.items())
         return RedriveResult(self.moved, skipped, complete=len(self.held) < HELD_MAX)
 
+    def count_moved(self, count: int) -> None:
+        """These are in their target, and settled."""
+        self.moved += count
+
     def _is_meant(self, message: Message) -> bool:
         if self.wanted is not None and message.id not in self.wanted:
             return False
@@ -227,7 +231,7 @@ class _Mover:
         finally:
             if settles:
                 await self._source.settle(settles)
-        self._run.moved += len(settles)
+        self._run.count_moved(len(settles))
         return len(settles)
 
 

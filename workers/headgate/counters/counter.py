@@ -28,9 +28,11 @@ from headgate.counters.write.mutator import Mutator
 from headgate.counters.write.tokens import TokenWriter
 from headgate.engines.context import Host
 from headgate.errors import HeadgateError
+from headgate.expiry import SECOND_US
+from headgate.process.background_tasks import BackgroundTasks, start_task
+from headgate.process.live import Live
 
 STALENESS_S_MAX = 1.0
-SECOND_US = 1_000_000
 CACHED_MAX = 10_000
 READS_AT_ONCE = 32
 COLLECTIONS_WAITING_MAX = 1_000
@@ -59,23 +61,22 @@ class CounterHandle:
     ) -> None:
         """Without `hints` nothing is collected after a read: passes do it."""
         self.host = host
-        self.settings = settings
+        self.live = live = Live(settings)
+        """Its settings, for all its parts: fields that may change are set when the catalogue was read again."""
         self.kind = kind or type_of(settings.kind)
-        self.mutator = Mutator(host, settings, self.kind)
-        self.tokens = TokenWriter(host, settings, self.kind)
-        self.reader = Reader(host, settings, self.kind)
-        self._collector = Collector(host, settings, self.kind, hints) if hints is not None else None
+        self.mutator = Mutator(host, live, self.kind)
+        self.tokens = TokenWriter(host, live, self.kind)
+        self.reader = Reader(host, live, self.kind)
+        self._collector = Collector(host, live, self.kind, hints) if hints is not None else None
         self._cached: OrderedDict[str, tuple[int, asyncio.Future[Any]]] = OrderedDict()
         self._to_collect: dict[str, None] = {}
-        self._collecting: asyncio.Task[None] | None = None
+        self._collecting = BackgroundTasks("collection after reads")
         self._collect_from_us = 0
 
-    def settings_changed(self, settings: CounterSettings) -> None:
-        """The result of a later read of the catalogue; fixed fields stay fixed."""
-        self.settings = settings
-        for part in (self.mutator, self.tokens, self.reader, self._collector):
-            if part is not None:
-                part.settings_changed(settings)
+    @property
+    def settings(self) -> CounterSettings:
+        """As the catalogue was last read."""
+        return self.live.now
 
     # ---- updates
 
@@ -116,7 +117,7 @@ class CounterHandle:
         """A read that started at that time or later; another starts if there is none."""
         known = self._cached.get(key)
         if known is None or known[0] < oldest_us or _failed(known[1]):
-            known = self._cached[key] = (self.host.now_us(), asyncio.ensure_future(self.read(key)))
+            known = self._cached[key] = (self.host.now_us(), start_task("cached read", self.read(key)))
             self._cached.move_to_end(key)
             if len(self._cached) > CACHED_MAX:
                 self._cached.popitem(last=False)
@@ -159,8 +160,8 @@ class CounterHandle:
         if len(self._to_collect) >= COLLECTIONS_WAITING_MAX:
             return
         self._to_collect[key] = None
-        if self._collecting is None or self._collecting.done():
-            self._collecting = asyncio.get_running_loop().create_task(self._collect_some(now_us))
+        if not self._collecting:
+            self._collecting.start(self._collect_some(now_us))
 
     async def _collect_some(self, began_us: int) -> None:
         while self._to_collect and self._collector is not None:
@@ -183,9 +184,7 @@ class CounterHandle:
     async def close(self, within_s: float = 10.0) -> None:
         """Write pending updates; writes with an unknown outcome by then are abandoned, and their callers are
         notified."""
-        if self._collecting is not None:
-            self._collecting.cancel()
-            await asyncio.gather(self._collecting, return_exceptions=True)
+        await self._collecting.stop()
         await asyncio.gather(self.mutator.close(within_s), self.tokens.close(within_s))
 
 

@@ -5,7 +5,7 @@ docs/internals/add-an-engine.md shows how to write one. Members that only a late
 
     receive(group=), groups()             consumer groups (extent)
     update(receipt, payload)              new content for a message in flight (bucket)
-    owner_of(receipt), serve(frame)       settling from any process (bucket, gateway)
+    serve(frame)                          settling from any process, with owner_of (bucket, gateway)
     wake(hint)                            wake-up datagrams (bucket, extent)
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
 
 from headgate.errors import Conflict, HeadgateError, OperationRefused, Unavailable
 from headgate.expiry import Promise
@@ -404,6 +405,18 @@ class Ownership:
     """Why background loops of the queue do nothing any more."""
 
 
+@dataclass(frozen=True, slots=True)
+class LaneOwner:
+    """The process that owns the lane of a delivery, and so can settle it."""
+
+    member: UUID
+    """As other members know it: an address may be used again by another process."""
+    address: str
+    """Where it answers calls about its lanes: "host:port"; empty where it does not."""
+    until_us: int
+    """Its lease lasts at least until then, unless it gives the lane back; 0 where that is not known."""
+
+
 class Engine(Protocol):
     """One queue in one process, as the SDK, the worker runtime and bulk jobs use it.
 
@@ -497,6 +510,10 @@ class Engine(Protocol):
     def ownership(self) -> Ownership:
         """The lanes of this process, without a request."""
         return Ownership()
+
+    async def owner_of(self, receipt: str) -> LaneOwner | None:
+        """The process that can settle a delivery; None where none is known to, or any process can."""
+        return None
 
     # ---- the whole queue
 

@@ -1,9 +1,10 @@
 """Receipts: each belongs to one delivery, and settles only that delivery.
 
 A receipt names queue, lane, row, index, attempt and epoch, and is keyed (HMAC), so that it cannot be forged or
-changed. All deliveries of a row by one owner at one attempt share the beginning of their receipts, and one HMAC,
-which is expanded (SHAKE-256) to a seal of twelve bytes for each message of the row. So a receipt costs two slices of
-text, and a process recognizes its own receipts without any computation.
+changed. From the lane, any process finds its owner. All deliveries of a row by one owner at one attempt share the
+beginning of their receipts, and one HMAC, which is expanded (SHAKE-256) to a seal of twelve bytes for each message of
+the row. So a receipt costs two slices of text, and a process recognizes its own receipts without any computation. The
+format: docs/internals/formats.md.
 
     head (base64 of the fields, the row's key, and fill up to a multiple of three) + index (4 letters) + seal (16)
 
@@ -22,10 +23,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from uuid import UUID
 
+from headgate.engines.lanes.lane_name import LaneName, decode_lane, encode_lane
 from headgate.errors import InvalidRequest
 
-_FIELDS = struct.Struct("<BIHIIB")
-_VERSION = 2
+_VERSION = 3
+_FIELDS = struct.Struct("<BB")
+"""Version, length of the lane; then the lane, `_DELIVERY`, and the row's key."""
+_DELIVERY = struct.Struct("<IIB")
+"""Epoch, attempt, length of the key."""
+_FIELDS_2 = struct.Struct("<BIHIIB")
+"""Version 2, which is only read: version, generation, shard, epoch, attempt, length of the key."""
 _SEAL_BYTES, _SEAL_CHARACTERS = 12, 16
 _INDEX_CHARACTERS = 4
 _INDEXES = 65_536
@@ -39,8 +46,7 @@ REMEMBERED_MESSAGES = 65_536
 class Receipt:
     """One delivery of one message."""
 
-    generation: int
-    shard: int
+    lane: LaneName
     epoch: int
     attempt: int
     index: int
@@ -50,13 +56,10 @@ class Receipt:
 class RowReceipts:
     """The receipts of a row's messages, delivered by one owner at one attempt."""
 
-    __slots__ = ("_seals", "attempt", "count", "epoch", "generation", "head", "key", "shard")
+    __slots__ = ("_seals", "attempt", "count", "epoch", "head", "key", "lane")
 
-    def __init__(
-        self, generation: int, shard: int, epoch: int, attempt: int, key: bytes, *, head: str, seals: str
-    ) -> None:
-        self.generation = generation
-        self.shard = shard
+    def __init__(self, lane: LaneName, epoch: int, attempt: int, key: bytes, *, head: str, seals: str) -> None:
+        self.lane = lane
         self.epoch = epoch
         self.attempt = attempt
         self.key = key
@@ -85,12 +88,14 @@ class Receipts:
         self._rows_before: dict[str, RowReceipts] = {}
         self._messages = 0
 
-    def of_row(self, generation: int, shard: int, epoch: int, attempt: int, key: bytes, *, count: int) -> RowReceipts:
+    def of_row(self, lane: LaneName, epoch: int, attempt: int, key: bytes, *, count: int) -> RowReceipts:
         """Those of a row of this many messages."""
-        body, head = _head_of(generation, shard, epoch, attempt, key)
+        body = _body_of(lane, epoch, attempt, key)
+        head = _text_of(body)
         known = self._rows.get(head)
         if known is None or known.count < count:
-            known = self._row(generation, shard, epoch, attempt, key, body=body, head=head, count=count)
+            seals = self._seals_of(body, count)
+            known = RowReceipts(lane, epoch, attempt, key, head=head, seals=seals)
             self._remember(known)
         return known
 
@@ -108,21 +113,16 @@ class Receipts:
     def _row_named_by(self, text: str, head: str, index: int) -> RowReceipts:
         try:
             body = urlsafe_b64decode(head)
-            version, generation, shard, epoch, attempt, length = _FIELDS.unpack_from(body)
+            lane, epoch, attempt, key = _fields_of(body)
         except (binascii.Error, ValueError, struct.error):
             raise _not_a_receipt(text) from None
-        key = body[_FIELDS.size : _FIELDS.size + length]
-        if version != _VERSION or _head_of(generation, shard, epoch, attempt, key) != (body, head):
+        if _text_of(body) != head:
             raise _not_a_receipt(text)
-        return self._row(generation, shard, epoch, attempt, key, body=body, head=head, count=index + 1)
+        return RowReceipts(lane, epoch, attempt, key, head=head, seals=self._seals_of(body, index + 1))
 
-    def _row(
-        self, generation: int, shard: int, epoch: int, attempt: int, key: bytes, *, body: bytes, head: str, count: int
-    ) -> RowReceipts:
+    def _seals_of(self, body: bytes, count: int) -> str:
         row_secret = hmac.digest(self._secret, self._queue + body, "sha256")
-        drawn = hashlib.shake_256(row_secret).digest(_SEAL_BYTES * count)
-        seals = _text_of(drawn)
-        return RowReceipts(generation, shard, epoch, attempt, key, head=head, seals=seals)
+        return _text_of(hashlib.shake_256(row_secret).digest(_SEAL_BYTES * count))
 
     def _remember(self, row: RowReceipts) -> None:
         self._messages += row.count
@@ -140,13 +140,33 @@ def receipts_of(queue: UUID, secret: bytes) -> Receipts:
 def read_receipt(text: str, *, queue: UUID, secret: bytes) -> Receipt:
     """The fields of a receipt; rejected with one line if it is not one of this queue."""
     row, index = receipts_of(queue, secret).read(text)
-    return Receipt(row.generation, row.shard, row.epoch, row.attempt, index, row.key)
+    return Receipt(row.lane, row.epoch, row.attempt, index, row.key)
 
 
-def _head_of(generation: int, shard: int, epoch: int, attempt: int, key: bytes) -> tuple[bytes, str]:
-    body = _FIELDS.pack(_VERSION, generation, shard, epoch, attempt, len(key)) + key
-    body += bytes(-len(body) % 3)
-    return body, _text_of(body)
+def _body_of(lane: LaneName, epoch: int, attempt: int, key: bytes) -> bytes:
+    encoded = encode_lane(lane)
+    return _filled(_FIELDS.pack(_VERSION, len(encoded)) + encoded + _DELIVERY.pack(epoch, attempt, len(key)) + key)
+
+
+def _fields_of(body: bytes) -> tuple[LaneName, int, int, bytes]:
+    """Lane, epoch, attempt and key; ValueError or struct.error where it is no body."""
+    version, lane_size = _FIELDS.unpack_from(body)
+    if version == _VERSION:
+        start = _FIELDS.size + lane_size
+        lane = decode_lane(body[_FIELDS.size : start])
+        epoch, attempt, key_size = _DELIVERY.unpack_from(body, start)
+        start += _DELIVERY.size
+    else:
+        version, generation, shard, epoch, attempt, key_size = _FIELDS_2.unpack_from(body)
+        lane, start = (generation, shard), _FIELDS_2.size
+    end = start + key_size
+    if version not in (_VERSION, 2) or _filled(body[:end]) != body or len(body) < end:
+        raise ValueError("not the body of a receipt")
+    return lane, epoch, attempt, body[start:end]
+
+
+def _filled(fields: bytes) -> bytes:
+    return fields + bytes(-len(fields) % 3)
 
 
 def _text_of(content: bytes) -> str:

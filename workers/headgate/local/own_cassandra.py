@@ -14,6 +14,7 @@ from pathlib import Path
 
 from headgate.errors import InvalidRequest
 from headgate.local.cassandra.kept import Starting, find_kept, start_kept, stop_kept
+from headgate.process.background_tasks import start_task
 
 
 class OwnCassandra:
@@ -29,7 +30,7 @@ class OwnCassandra:
     async def bring(self) -> dict[str, str]:
         """The variables by which it is reached, once it answers. A caller that is cancelled leaves it to `end`."""
         if self._bringing is None:
-            self._bringing = asyncio.ensure_future(asyncio.to_thread(self._bring))
+            self._bringing = start_task("start of Cassandra", asyncio.to_thread(self._bring))
         return await asyncio.shield(self._bringing)
 
     async def end(self) -> None:

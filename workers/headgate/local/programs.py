@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headgate.process.background_tasks import BackgroundTasks, end_task, start_task
+
 AGAIN_S = 1.0
 AGAIN_S_MAX = 30.0
 LONG_S = 10.0
@@ -65,26 +67,21 @@ class Programs:
         self._print_line = print_line
         self._pauses = pauses or Pauses()
         self._kept: dict[Program, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = BackgroundTasks("end of a program")
         self._running: set[asyncio.subprocess.Process] = set()
 
     def keep(self, wanted: Sequence[Program]) -> None:
         """Run exactly these from now on."""
         for program in set(self._kept) - set(wanted):
-            task = self._kept.pop(program)
-            task.cancel()
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._ending.start(end_task(self._kept.pop(program)))
         for program in wanted:
             if program not in self._kept:
-                self._kept[program] = asyncio.get_running_loop().create_task(self._keep(program))
+                self._kept[program] = start_task(program.name, self._keep(program))
 
     async def close(self) -> None:
         """End them in good order."""
         kept, self._kept = list(self._kept.values()), {}
-        for task in kept:
-            task.cancel()
-        await asyncio.gather(*kept, *self._ending, return_exceptions=True)
+        await asyncio.gather(*map(end_task, kept), self._ending.wait())
 
     def hurry(self) -> None:
         """The user does not want to wait for a clean end: a worker that gets a second signal ends at once."""
@@ -119,7 +116,7 @@ class Programs:
         finally:
             os.close(output)
         self._running.add(process)
-        showing = asyncio.get_running_loop().create_task(self._show(program.name, lines))
+        showing = start_task(f"lines of {program.name}", self._show(program.name, lines))
         try:
             return await process.wait()
         finally:

@@ -15,11 +15,12 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -32,6 +33,7 @@ from headgate.local.first_queue import format_first_queue
 from headgate.local.own_cassandra import OwnCassandra
 from headgate.local.programs import Program, Programs, ended_how
 from headgate.local.wanted import Job, WorkerOf, counted, jobs_due, jobs_of, suggestions_of, workers_of
+from headgate.process.background_tasks import end_task, start_task
 from headgate.store.connection_variables import connection_variables, prefixed
 
 CHECK_EVERY_S = 1.0
@@ -197,7 +199,7 @@ class Stack:
             running = self._repairing.get(job)
             if running is None or running.done():
                 program = Program(job.command, (*HEADGATE, *job.arguments), Path.cwd())
-                self._repairing[job] = asyncio.get_running_loop().create_task(self._programs.run(program))
+                self._repairing[job] = start_task(job.command, self._programs.run(program))
 
     def _stamps(self) -> dict[Path, int]:
         """The time of the last change of each file. A file that is missing for an instant, as editors do it, is not a
@@ -226,23 +228,20 @@ class Stack:
             self._programs.hurry()
         ending.set()
 
-    async def _until(self, ending: asyncio.Event, work: Awaitable[None]) -> bool:
+    async def _until(self, ending: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
         """Wait for some work, or for the end; whether the work was done."""
-        doing = asyncio.ensure_future(work)
-        ended = asyncio.ensure_future(ending.wait())
+        doing = start_task("work until the end", work)
+        ended = start_task("end", ending.wait())
         await asyncio.wait([doing, ended], return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()
         if not doing.done():
-            doing.cancel()
-            await asyncio.gather(doing, return_exceptions=True)
+            await end_task(doing)
             return False
         doing.result()
         return not ending.is_set()
 
     async def _close(self) -> None:
-        for task in self._repairing.values():
-            task.cancel()
-        await asyncio.gather(*self._repairing.values(), return_exceptions=True)
+        await asyncio.gather(*map(end_task, self._repairing.values()))
         if self._programs is not None:
             await self._programs.close()
         if self._cassandra is not None:

@@ -1,6 +1,4 @@
-"""What `headgate repair` and `headgate gc` share: passes over one resource, or over those with a schedule.
-
-Some passes run at the same time. The result of each is written where the operator reads it.
+"""Passes over one resource, or over those with a schedule; each pass is recorded where the operator reads it.
 
 Of several CronJobs with one schedule, each has a group of its own. The operator names the group in the environment,
 by the Secret and the image that resources name. A resource that names none belongs to the Secret
@@ -15,22 +13,19 @@ twice, which is harmless.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from random import sample
 from typing import Any
 from uuid import UUID
 
-import click
-
-from headgate.api.cron import RULE_TEXT, accepts
-from headgate.cli.documents import pass_document
-from headgate.cli.exit_codes import ExitCode, exit_code_for
-from headgate.cli.output import Output
 from headgate.client.connection import Headgate
 from headgate.engines.summary.standing import Failure, Result, write_pass_result
-from headgate.errors import HeadgateError, InvalidRequest
-from headgate.store.catalogue.entry import Entry
+from headgate.errors import HeadgateError
+from headgate.store.catalogue.entry import Entry, EntryState
+
+log = logging.getLogger("headgate.maintenance")
 
 AT_ONCE = 4
 DEFAULT_CONNECTION = "headgate-connection"
@@ -57,37 +52,19 @@ class PassGroup:
         image = _block(entry, block).get("image") or self.default_image
         return self.connection in (None, connection) and (self.image is None or image in (None, self.image))
 
-
-schedule_option = click.option("--schedule", metavar="CRON", help="Only those with this schedule.")
-
-
-def check_whom(command: str, kind: str, name: str | None, namespace: str | None, schedule: str | None) -> None:
-    """Refuse a request that is not clear about its target; `kind` is queue or counter."""
-    if (name is None) == (namespace is None):
-        raise InvalidRequest(
-            f"{command} needs one target", remedy=f"name a {kind} as NAMESPACE/NAME, or give --namespace"
-        )
-    if schedule is not None and namespace is None:
-        raise InvalidRequest(f"--schedule selects {kind}s of a namespace", remedy="give --namespace too")
-    if schedule is not None and not accepts(in_words(schedule)):
-        raise InvalidRequest(f"--schedule {RULE_TEXT}", given=repr(schedule))
-
-
-def show_pass(kind: str, name: str, output: Output, *, message: str, problems: Sequence[str]) -> None:
-    """The result of one pass; its problems also on standard error."""
-    is_refused = message in problems
-    output.show_item(
-        pass_document(kind, name, message=message, problems=problems),
-        table=lambda: [] if is_refused else [f"{name}: {message}"],
-        name=name,
-    )
-    for problem in problems if output.is_table or output.form == "name" else ():
-        click.echo(f"{name}: {problem}", err=True)
-
-
-def schedule_of(entry: Entry, block: str, default: str) -> str:
-    """The schedule that a block of a resource has, or the one it has unless set."""
-    return in_words(str(_block(entry, block).get("schedule", default)))
+    def select(
+        self, entries: Iterable[Entry], schedule: str | None, *, block: str, default_schedule: str
+    ) -> dict[str, Entry]:
+        """Those of the group with that schedule, by their names. A resource that is being created or deleted, or that
+        is retained, needs no pass."""
+        wanted = None if schedule is None else in_words(schedule)
+        return {
+            f"{entry.name.namespace}/{entry.name.name}": entry
+            for entry in entries
+            if entry.state is EntryState.ACTIVE
+            and wanted in (None, in_words(str(_block(entry, block).get("schedule", default_schedule))))
+            and self.has(entry, block)
+        }
 
 
 def _block(entry: Entry, name: str) -> Mapping[str, Any]:
@@ -100,41 +77,63 @@ def in_words(schedule: str) -> str:
     return " ".join(schedule.split())
 
 
-async def noted(connection: Headgate, entry: Entry | None, work: Callable[[], Awaitable[bool]]) -> bool:
-    """Make a pass; that it failed is noted, as far as it is known of what."""
+@dataclass(frozen=True)
+class PassOutcome:
+    """The result of one pass: what was done, and what needs someone's attention."""
+
+    message: str
+    problems: tuple[str, ...] = ()
+
+    def add(self, fact: str | None) -> PassOutcome:
+        """With one more fact in its message, if there is one."""
+        return self if fact is None else replace(self, message=f"{self.message}; {fact}")
+
+
+async def record_failure(
+    connection: Headgate, entry: Entry, work: Callable[[], Awaitable[PassOutcome]]
+) -> PassOutcome:
+    """Make a pass; that it failed is recorded, and raised."""
     try:
         return await work()
     except HeadgateError as error:
-        if entry is not None:
-            await note(connection, entry.id, Failure(connection.now_us(), str(error)))
+        missed = await write_result(connection, entry.id, Failure(connection.now_us(), str(error)))
+        if missed is not None:
+            log.warning("result of a pass not recorded", extra={"error": missed})
         raise
 
 
-async def note(connection: Headgate, id_: UUID, result: Result) -> None:
-    """Write the result of a pass. A failed write is no failure of the pass: the next one writes its own."""
+async def write_result(connection: Headgate, id_: UUID, result: Result) -> str | None:
+    """Record a pass; returns why not, if so. That is no failure of the pass: the next one writes its own."""
     process_context = connection.process_context
     try:
         await write_pass_result(process_context.store_in(process_context.keyspace), id_, result)
     except HeadgateError as error:
-        click.echo(f"The result of a pass could not be written: {error}", err=True)
+        return f"not recorded: {error}"
+    return None
 
 
-async def pass_over_all(names: list[str], make: Callable[[str], Awaitable[bool]]) -> ExitCode:
-    """Some at a time, in a random order, so that it is not always the same one for which no time is left. A bug that
-    one of them meets is raised only when all have ended."""
+async def pass_over_all(
+    names: Iterable[str],
+    make: Callable[[str], Awaitable[PassOutcome]],
+    ended: Callable[[str, PassOutcome | HeadgateError], None],
+) -> tuple[int, int]:
+    """Some at a time, in a random order, so that it is not always the same one for which no time is left. Returns how
+    many had no problem, and how many had one. A bug is raised only when all have ended."""
     at_once = asyncio.Semaphore(AT_ONCE)
 
     async def one(name: str) -> bool:
         async with at_once:
+            outcome: PassOutcome | HeadgateError
             try:
-                return await make(name)
+                outcome = await make(name)
             except HeadgateError as error:
-                click.echo(f"{name}: {error}", err=True)
-                return False
+                outcome = error
+            ended(name, outcome)
+            return isinstance(outcome, PassOutcome) and not outcome.problems
 
-    ended = await asyncio.gather(*(one(name) for name in sample(names, len(names))), return_exceptions=True)
-    for each in ended:
+    order = list(names)
+    results = await asyncio.gather(*(one(name) for name in sample(order, len(order))), return_exceptions=True)
+    for each in results:
         if isinstance(each, BaseException):
             raise each
-    failed = sum(not each for each in ended)
-    return exit_code_for(len(ended) - failed, failed)
+    return sum(map(bool, results)), sum(not each for each in results)

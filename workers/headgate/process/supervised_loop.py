@@ -4,6 +4,9 @@ Nothing awaits the tasks that maintain leases, the membership list or the clock.
 silently, and the process would run on without it. A `SupervisedLoop` logs the error, pauses, and restarts its work.
 The liveness check asks it whether it is dead nevertheless.
 
+A fault of one check, list or sweep may cost that check. It may not end the process, which would restart, meet the
+same fault and end again.
+
 Invariant: it ends only when its work returns or when it is stopped.
 """
 
@@ -15,6 +18,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from headgate.errors import HeadgateError
+from headgate.process.background_tasks import end_task, is_being_cancelled, start_task
+from headgate.process.pacing import ExponentialPause
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.5, 2.0
 """The pause doubles with each failure. It stays short, so that a stalled queue works again within seconds after the
@@ -29,11 +34,18 @@ class SupervisedLoop:
     """One background task: started once, started again after each error, stopped by its owner."""
 
     def __init__(
-        self, name: str, work: Callable[[], Coroutine[Any, Any, None]], *, log: logging.Logger, **fields: object
+        self,
+        name: str,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        *,
+        log: logging.Logger,
+        pause_s_max: float = PAUSE_S_MAX,
+        **fields: object,
     ) -> None:
         self.name = name
         self._work = work
         self._log = log
+        self._pause = ExponentialPause(PAUSE_S_MIN, pause_s_max)
         self._fields = fields
         self._task: asyncio.Task[None] | None = None
         self._logged: set[str] = set()
@@ -43,14 +55,13 @@ class SupervisedLoop:
     def start(self) -> None:
         """Run the work from now on, unless it runs already."""
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"headgate: {self.name}")
+            self._task = start_task(self.name, self.run())
 
     async def stop(self) -> None:
         """End it and wait until it has ended."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await end_task(task)
 
     def cancel(self) -> None:
         """End it without waiting."""
@@ -76,8 +87,8 @@ class SupervisedLoop:
             return None
         return f"the loop of {self.name} has failed for {failing_s:.0f} s: {self._unexpected!r}"
 
-    async def _run(self) -> None:
-        pause_s = PAUSE_S_MIN
+    async def run(self) -> None:
+        """The loop itself, for an owner that runs it in a task of its own."""
         loop = asyncio.get_running_loop()
         while True:
             began_s = loop.time()
@@ -85,14 +96,15 @@ class SupervisedLoop:
             try:
                 await self._work()
                 return
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
+                    raise
                 if loop.time() - began_s >= CALM_S:
-                    pause_s = PAUSE_S_MIN
+                    self._pause.reset()
                 self._note(error, loop.time())
             finally:
                 calm.cancel()
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+            await asyncio.sleep(self._pause.next_s())
 
     def _recover(self) -> None:
         if self._failing_since_s is not None:
@@ -100,7 +112,7 @@ class SupervisedLoop:
         self._failing_since_s = self._unexpected = None
         self._logged.clear()
 
-    def _note(self, error: Exception, now_s: float) -> None:
+    def _note(self, error: BaseException, now_s: float) -> None:
         if self._failing_since_s is None:
             self._failing_since_s = now_s
         expected = isinstance(error, HeadgateError)
@@ -108,5 +120,5 @@ class SupervisedLoop:
         if repr(error) in self._logged:
             return
         self._logged.add(repr(error))
-        fields = {**self._fields, "loop": self.name, "error": str(error)}
+        fields = {**self._fields, "loop": self.name, "error": str(error) or repr(error)}
         self._log.error("background loop failed; restarting", extra=fields, exc_info=None if expected else error)

@@ -9,7 +9,6 @@ again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -83,6 +82,7 @@ class Graphite:
         self.settings = settings
         self.registry = registry
         self._now_s = now_s
+        self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self.sent = registry.counter("headgate_graphite_lines_sent", "Lines written to the Graphite connection.").of()
         self.dropped = registry.counter(
@@ -113,22 +113,11 @@ class Graphite:
         self.sent.add(len(lines))
 
     async def _connection(self) -> asyncio.StreamWriter:
-        if self._writer is None or self._writer.is_closing():
+        """Graphite sends nothing; an end of its stream means that it is gone."""
+        if self._writer is None or self._writer.is_closing() or self._reader is None or self._reader.at_eof():
             self._drop_connection()
-            reader, self._writer = await asyncio.open_connection(self.settings.host, self.settings.port)
-            self._watch(reader, self._writer)
+            self._reader, self._writer = await asyncio.open_connection(self.settings.host, self.settings.port)
         return self._writer
-
-    def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Graphite sends nothing; an end of its stream means that it is gone, and the connection is closed."""
-
-        async def until_it_ends() -> None:
-            with contextlib.suppress(OSError):
-                while await reader.read(1024):
-                    pass
-            writer.close()
-
-        self._watching = asyncio.get_running_loop().create_task(until_it_ends())
 
     def _drop_connection(self) -> None:
         writer, self._writer = self._writer, None

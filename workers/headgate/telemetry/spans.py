@@ -6,13 +6,22 @@ context its messages carry. The span of a handler continues that trace, and the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Protocol
 
-from headgate.engines.contract import Delivery
 from headgate.telemetry.tracing import TRACEPARENT, TRACESTATE, current_trace, is_in_span, read_trace
+
+
+class Traceable(Protocol):
+    """What a span needs of a delivery."""
+
+    @property
+    def message_id(self) -> str: ...
+
+    @property
+    def attributes(self) -> Mapping[str, object]: ...
 
 
 class OpenSpan:
@@ -70,7 +79,7 @@ class Spans:
             yield SentSpan(self._trace, span)
 
     @contextmanager
-    def processing(self, queue: str, deliveries: Sequence[Delivery]) -> Iterator[OpenSpan]:
+    def processing(self, queue: str, deliveries: Sequence[Traceable]) -> Iterator[OpenSpan]:
         """A span around the handling of these."""
         first = deliveries[0]
         attributes: dict[str, Any] = {
@@ -95,7 +104,7 @@ class Spans:
                 current_trace.reset(token)
 
 
-def _trace_attributes(delivery: Delivery) -> dict[str, str]:
+def _trace_attributes(delivery: Traceable) -> dict[str, str]:
     return {
         name: value for name in (TRACEPARENT, TRACESTATE) if isinstance(value := delivery.attributes.get(name), str)
     }

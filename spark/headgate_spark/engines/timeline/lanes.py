@@ -17,6 +17,7 @@ from headgate.client.queue import Queue
 from headgate.engines.context import Host
 from headgate.engines.contract import Settled
 from headgate.engines.lanes.decide_lease import LeaseTerm
+from headgate.engines.lanes.lane_name import LaneName, format_lane, parse_lane
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.lanes.range_reserver import (
     GrantedReservation,
@@ -27,8 +28,7 @@ from headgate.engines.lanes.range_reserver import (
 from headgate.engines.lanes.rows import LaneRow
 from headgate.engines.lanes.settle_log_format import Facts, RowFacts
 from headgate.engines.lanes.source import RangeReservation
-from headgate.engines.timeline.lanes.lane_taking import LaneName, lane_of
-from headgate.engines.timeline.model.lane_rows import format_lane, parse_lane
+from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_list import parts_from
@@ -37,6 +37,7 @@ from headgate.engines.timeline.read.source import TimelineSource, unpack_reserva
 from headgate.engines.timeline.repair.skip_settled import pass_over_settled
 from headgate.errors import HeadgateError
 from headgate.expiry import Promise
+from headgate.process.live import Live
 from headgate.store.model.positions import first_at, position_order, time_us_of
 from headgate_spark.decide_range import ReadRange
 from headgate_spark.decide_splits import SplitStretch
@@ -120,7 +121,7 @@ class TimelineLane:
         lease_term = LeaseTerm(self._host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0)
         sender = engine_of(self._queue).producer.sender
         return TimelineSource(
-            self._host, self._settings, sender, None, generation=generation, shard=shard, lease_term=lease_term
+            self._host, sender, Live(None), generation=generation, shard=shard, lease_term=lease_term
         )
 
     async def preview(self, budget: Budget) -> Preview | None:
@@ -277,8 +278,9 @@ class TimelineHistory:
     def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
         """All messages put there and not cancelled."""
         after, up_to = (position_order(first_at(time_us)) - 1 for time_us in (split.from_us, split.until_us))
-        lane, engine = parse_lane(split.lane), engine_of(self._queue)
-        stretches = [SplitStretch(*lane, split.where, sub, after, up_to, 0.0) for sub in split.subs]
+        engine = engine_of(self._queue)
+        generation, shard = parse_lane(split.lane)
+        stretches = [SplitStretch(generation, shard, split.where, sub, after, up_to, 0.0) for sub in split.subs]
         request = ScanRequest(HISTORY, ReadRange(), tuple(columns), 0)
         now_us = self._queue.now_us()
         return read_split(engine.host, engine.settings, request, stretches, now_us=now_us, cancelled_too=False)

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.engines.context import Host
+from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.settle_log_format import Facts, RowFacts, bits_of
 from headgate.engines.packed_row import unpack
 from headgate.engines.timeline.lanes.lane_snapshot import LaneRows, LaneView, read_lane_view
@@ -31,6 +32,8 @@ from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.reading import RowContent, family_of
 from headgate.errors import InvalidRequest
+from headgate.process.background_tasks import start_task
+from headgate.process.live import Live
 from headgate.store.model.positions import last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.table import Table
@@ -97,17 +100,18 @@ async def read_split(
 
 
 async def read_picked(
-    host: Host, settings: TimelineSettings, request: ScanRequest, lane: tuple[int, int], picks: Sequence[Pick]
+    host: Host, settings: TimelineSettings, request: ScanRequest, lane: LaneName, picks: Sequence[Pick]
 ) -> AsyncIterator[pa.RecordBatch]:
     """Messages given by the keys of their rows and bits, whatever their state now."""
     rows_of = _Rows(host, settings, BatchBuilder(request.columns, SUFFIXES))
     builder = rows_of.builder
+    generation, shard = lane
     masks: dict[tuple[int, int], dict[bytes, int]] = {}
     for pick in picks:
         masks.setdefault((pick.where, int.from_bytes(pick.key[:2], "big")), {})[pick.key[2:18]] = pick.mask
     for (part, sub), of_partition in masks.items():
         orders = sorted(position_order(UUID(bytes=due)) for due in of_partition)
-        stretch = SplitStretch(*lane, part, sub, orders[0] - 1, orders[-1], 0.0)
+        stretch = SplitStretch(generation, shard, part, sub, orders[0] - 1, orders[-1], 0.0)
         async for cut in rows_of.slices_of(stretch, stretch.after):
             wanted = np.array([of_partition.get(due, 0) & 1 != 0 for due in cut.due_keys()], np.bool_)
             for piece in cut.pieces(cut.alone & wanted, cut.alone & ~wanted):
@@ -132,7 +136,7 @@ class Slices:
 
     async def read(self, stretch: SplitStretch, after: int) -> AsyncIterator[CutRows]:
         """Its rows above an order."""
-        reading: asyncio.Task[tuple[WiredRows, int]] | None = asyncio.ensure_future(self._slice(stretch, after))
+        reading: asyncio.Task[tuple[WiredRows, int]] | None = start_task("next slice", self._slice(stretch, after))
         columns = [partition_of(self.settings, stretch)[0].by_name[name] for name in COLUMNS]
         try:
             while reading is not None:
@@ -141,7 +145,7 @@ class Slices:
                 cut = CutRows(wired, columns)
                 if len(cut) >= limit:
                     self._row_bytes = max(64, len(wired.content) // len(cut))
-                    reading = asyncio.ensure_future(self._slice(stretch, position_order(cut.last_due())))
+                    reading = start_task("next slice", self._slice(stretch, position_order(cut.last_due())))
                 yield cut
         finally:
             if reading is not None:
@@ -280,7 +284,7 @@ class _Live(_Rows):
         view = await read_lane_view(self._host, self._settings, {}, *stretch.lane)
         if view is None or view.state.is_retired:
             return None
-        index = PartIndex(self._host, self._settings, stretch.generation)
+        index = PartIndex(self._host, Live(self._settings), stretch.generation)
         return view, LaneRows(self._host, self._settings, view, index)
 
     def _take_facts(self, facts: Facts) -> None:

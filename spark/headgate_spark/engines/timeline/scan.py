@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from headgate.client.queue import Queue
 from headgate.engines.context import Host
+from headgate.engines.lanes.lane_name import parse_lane
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.lane_snapshot import list_lane_views
-from headgate.engines.timeline.model.lane_rows import parse_lane
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of

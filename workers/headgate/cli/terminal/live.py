@@ -18,6 +18,7 @@ from headgate.cli.terminal.keys import KeyReader
 from headgate.cli.terminal.progress import has_rich
 from headgate.cli.terminal.top_screen import Screen, lines, press, with_queues
 from headgate.errors import HeadgateError, Unavailable
+from headgate.process.background_tasks import end_task, start_task
 
 RESIZED: Final = "resized"
 READ: Final = "read"
@@ -61,7 +62,7 @@ class LiveScreen:
         ):
             loop.add_signal_handler(signal.SIGWINCH, self._resized)
             before = signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # stopped, it would leave the terminal as it is
-            reading = asyncio.create_task(self._read())
+            reading = start_task("reading for the screen", self._read())
             try:
                 while not self._screen.is_over:
                     live.update(self._rendered(console.width, console.height), refresh=True)
@@ -69,12 +70,10 @@ class LiveScreen:
             finally:
                 loop.remove_signal_handler(signal.SIGWINCH)
                 signal.signal(signal.SIGTSTP, before)
-                reading.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await reading
+                await end_task(reading)
 
     async def _next_event(self, height: int, reading: asyncio.Task[None]) -> None:
-        waiting = asyncio.create_task(self._events.get())
+        waiting = start_task("event of the screen", self._events.get())
         done, _ = await asyncio.wait((waiting, reading), return_when=asyncio.FIRST_COMPLETED)
         if reading in done:
             waiting.cancel()

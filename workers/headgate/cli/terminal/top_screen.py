@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from headgate.cli.showing import age
+from headgate.client.model.times import age
 
 Queue = Mapping[str, Any]
 

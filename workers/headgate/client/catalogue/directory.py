@@ -9,11 +9,12 @@ import difflib
 from dataclasses import dataclass
 from uuid import UUID
 
-from headgate.client.catalogue.process_context import ProcessContext, SkewBound
+from headgate.client.catalogue.process_context import ProcessContext
 from headgate.engines.context import KnownQueue
 from headgate.engines.contract import QueueSettings
 from headgate.engines.registry import engine_record
 from headgate.errors import Conflict, InvalidRequest, NotFound, OperationRefused, Unavailable
+from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry, EntryState, KnownEntry, Name
 
 KIND = "Queue"
@@ -50,7 +51,7 @@ class QueueRecord:
     read_us: int
     """The start of the read, which determines its age (rule R6)."""
 
-    def known_to(self, process_context: ProcessContext, bound: SkewBound) -> KnownQueue:
+    def known_to(self, process_context: ProcessContext, bound: Live[int]) -> KnownQueue:
         """The same for its engine in this process."""
         return KnownQueue(self.settings, self.read_us, process_context.host_of(self.entry.place.keyspace, bound))
 

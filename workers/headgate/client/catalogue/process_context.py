@@ -19,12 +19,14 @@ from headgate.counters.model.decide_hints import HintWindows
 from headgate.engines.context import Host
 from headgate.engines.lanes.read_budget import ReadBudget
 from headgate.engines.registry import ENGINE_MODULES
+from headgate.process.live import Live
 from headgate.store.cassandra.settings import ConnectionSettings
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Name
 from headgate.store.clock.clock import ClockFigures
 from headgate.store.model.positions import Positions
 from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
+from headgate.store.process_positions import process_positions
 from headgate.store.store import Store
 
 
@@ -56,13 +58,6 @@ class ReliableClock(Protocol):
         ...
 
 
-@dataclass
-class SkewBound:
-    """By how much clocks may differ for one queue; it can be changed while the queue is open."""
-
-    max_skew_us: int
-
-
 @dataclass(frozen=True)
 class ProcessContext:
     """One process, connected."""
@@ -79,7 +74,7 @@ class ProcessContext:
     close: Callable[[], Awaitable[None]]
     new_uuid: Callable[[], UUID] = uuid4
     rng: Random = field(default_factory=Random)
-    positions: Positions = field(default_factory=Positions)
+    positions: Positions = field(default_factory=process_positions)
     batches: Batches | None = None
     """The facts about batches that the application builds and sends itself."""
     hints: HintWindows | None = None
@@ -97,13 +92,14 @@ class ProcessContext:
         """For reads, and for the writes that any process may make."""
         return Catalogue(self.store_in(self.keyspace), now_us=self.clock.require, new_uuid=self.new_uuid)
 
-    def host_of(self, keyspace: str, bound: SkewBound) -> Host:
-        """This process as an engine sees it, with its tables in that keyspace and clocks kept within that bound."""
+    def host_of(self, keyspace: str, bound: Live[int]) -> Host:
+        """This process as an engine sees it, with its tables in that keyspace; clocks differ by that bound, in
+        microseconds, at most."""
         clock = self.clock
         return Host(
             self.name,
             self.store_in(keyspace),
-            lambda: clock.require(bound.max_skew_us),
+            lambda: clock.require(bound.now),
             self.new_uuid,
             self.rng,
             self.positions,

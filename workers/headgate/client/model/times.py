@@ -6,8 +6,8 @@ import math
 from datetime import UTC, datetime, timedelta
 
 from headgate.errors import InvalidRequest
+from headgate.expiry import SECOND_US
 
-SECOND_US = 1_000_000
 SPAN_S_MAX = 100 * 366 * 86_400
 
 Span = timedelta | float
@@ -44,3 +44,26 @@ def time_us_from(time: datetime, what: str) -> int:
 def datetime_of(us: int) -> datetime:
     """A datetime from microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=us)
+
+
+def age(us: int | None) -> str:
+    """A length of time, to two places: `850ms`, `12s`, `3m20s`, `5h10m`, `4d2h`."""
+    if us is None:
+        return "-"
+    if us < 0:
+        return f"-{age(-us)}"
+    seconds, rest = divmod(us, SECOND_US)
+    if seconds == 0:
+        return f"{rest // 1000}ms"
+    for unit, length, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "m", 60), ("m", 60, "s", 1)):
+        if seconds >= length:
+            more = seconds % length // part
+            return f"{seconds // length}{unit}" + (f"{more}{smaller}" if more else "")
+    return f"{seconds}s"
+
+
+def format_time(us: int | None) -> str:
+    """A time, to the millisecond, in UTC."""
+    if us is None:
+        return "-"
+    return datetime.fromtimestamp(us / SECOND_US, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{us // 1000 % 1000:03d}Z"

@@ -13,7 +13,7 @@ from typing import Any
 from headgate.client.catalogue.overview import QueueOverview
 from headgate.client.model import payloads
 from headgate.client.model.payloads import CONTENT_TYPE, Model
-from headgate.client.model.times import SECOND_US, datetime_of
+from headgate.client.model.times import datetime_of
 from headgate.counters.collect.collector import PassReport
 from headgate.engines.contract import (
     Attributes,
@@ -28,6 +28,7 @@ from headgate.engines.contract import (
     Stats,
     Visibility,
 )
+from headgate.expiry import SECOND_US
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from headgate.counters.read.reading import Reader
 from headgate.counters.types.contract import CounterType
 from headgate.engines.context import Host
 from headgate.errors import OperationRefused, Unavailable
+from headgate.process.live import Live
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Batch, Delete, Insert, Select, Slice, SliceBound, Update
 from headgate.store.model.types import Value
@@ -99,22 +100,20 @@ class Collector:
     """Collects one counter."""
 
     def __init__(
-        self, host: Host, settings: CounterSettings, kind: CounterType[Any, Any], hints: HintWindows
+        self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any], hints: HintWindows
     ) -> None:
         self.host = host
-        self.settings = settings
+        self.live = settings
         self.kind = kind
         self.reader = Reader(host, settings, kind)
         self.folder = Folder(host, settings, kind, self.reader)
         self._hints = hints
         self._hints_read_us: int | None = None
 
-    def settings_changed(self, settings: CounterSettings) -> None:
-        """The result of a later read of the catalogue; fixed fields stay fixed."""
-        self.settings = settings
-        self.reader.settings_changed(settings)
-        self.folder.settings_changed(settings)
-        self._hints_read_us = None
+    @property
+    def settings(self) -> CounterSettings:
+        """As the catalogue was last read; fixed fields stay fixed."""
+        return self.live.now
 
     # ---- one key
 
@@ -318,12 +317,13 @@ class Collector:
                 return
 
     async def _try_key(self, run: _Run, bucket: int, key: str, folded: int | None) -> None:
+        report = run.report
         try:
             collected = await self._collect_key(bucket, key, folded)
-            run.report.collected += collected  # not before the await: others add to it meanwhile
+            report.collected += collected  # not before the await: others add to it meanwhile
             run.in_a_row = 0
         except Unavailable:
-            run.report.skipped += 1
+            report.skipped += 1
             run.in_a_row += 1
 
     # ---- the record of passes

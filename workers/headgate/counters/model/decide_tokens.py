@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from headgate.counters.model.decide_shards import mutator_id
 from headgate.errors import InvalidRequest, OperationRefused
+from headgate.expiry import SECOND_US
 
 MINUTE_S = 60
-SECOND_US = 1_000_000
 MINUTE_US = MINUTE_S * SECOND_US
 TOKEN_WINDOW_US_MAX = 86_400_000_000
 """The longest window that a resource can set (headgate.api.counters)."""

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.errors import InvalidRequest
+from headgate.expiry import SECOND_US
 
-SECOND_US = 1_000_000
 WINDOWS_MAX = 20_000
 """How many windows one read may merge."""
 

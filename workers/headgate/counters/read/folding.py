@@ -23,6 +23,7 @@ from headgate.counters.read.reading import Reader
 from headgate.counters.types.contract import CounterType
 from headgate.counters.write.mutator import FLUSH_BYTES_MAX, FLUSH_ROWS_MAX
 from headgate.engines.context import Host
+from headgate.process.live import Live
 from headgate.store.model.shapes import InsertShape, insert_shape
 from headgate.store.model.statements import Delete, RowsOf, Select, Slice, SliceBound, Update
 from headgate.store.model.types import Value
@@ -47,17 +48,20 @@ class Folded:
 class Folder:
     """Folds the minutes of one counter."""
 
-    def __init__(self, host: Host, settings: CounterSettings, kind: CounterType[Any, Any], reader: Reader) -> None:
+    def __init__(
+        self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any], reader: Reader
+    ) -> None:
         self.host = host
-        self.settings = settings
+        self.live = settings
         self.kind = kind
         self._reader = reader
         names = ("counter", "bucket", "key", "mutator", "state")
-        self._shape = insert_shape(settings.tables.shards, names, False)
+        self._shape = insert_shape(self.settings.tables.shards, names, False)
 
-    def settings_changed(self, settings: CounterSettings) -> None:
-        """The result of a later read of the catalogue; fixed fields stay fixed."""
-        self.settings = settings
+    @property
+    def settings(self) -> CounterSettings:
+        """As the catalogue was last read; fixed fields stay fixed."""
+        return self.live.now
 
     async def fold(self, bucket: int) -> Folded:
         """All minutes of a bucket that can be folded now; and delete the rows of those folded long enough ago."""

@@ -21,6 +21,7 @@ from headgate.counters.model.settings import CounterSettings
 from headgate.counters.types.contract import CounterType
 from headgate.engines.context import Host
 from headgate.errors import Unavailable
+from headgate.process.live import Live
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Value
@@ -77,16 +78,17 @@ class _SpanRows:
 class Reader:
     """The reading side of one counter in one process."""
 
-    def __init__(self, host: Host, settings: CounterSettings, kind: CounterType[Any, Any]) -> None:
+    def __init__(self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any]) -> None:
         self.host = host
-        self.settings = settings
+        self.live = settings
         self.kind = kind
         self._folded: dict[int, int] = {}
         """By bucket: the highest `folded` of all reads that have ended."""
 
-    def settings_changed(self, settings: CounterSettings) -> None:
-        """The result of a later read of the catalogue; fixed fields stay fixed."""
-        self.settings = settings
+    @property
+    def settings(self) -> CounterSettings:
+        """As the catalogue was last read; fixed fields stay fixed."""
+        return self.live.now
 
     # ---- totals
 

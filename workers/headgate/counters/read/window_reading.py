@@ -15,6 +15,7 @@ from headgate.counters.read.folding import Folder
 from headgate.counters.read.reading import Reader
 from headgate.counters.types.contract import CounterType
 from headgate.engines.context import Host
+from headgate.process.live import Live
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Value
 
@@ -28,7 +29,7 @@ class WindowReader:
         self._host = host
         self._settings = settings
         self._kind = kind
-        self._folder = Folder(host, settings, kind, Reader(host, settings, kind))
+        self._folder = Folder(host, Live(settings), kind, Reader(host, Live(settings), kind))
 
     async def keys(self, bucket: int, window: GrainWindow) -> AsyncIterator[tuple[str, Any]]:
         """Each key that was counted in it, in order, with its merged state; a page of them in memory at a time."""

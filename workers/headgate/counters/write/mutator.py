@@ -28,6 +28,8 @@ from headgate.counters.types.contract import CounterType
 from headgate.counters.write.memory import TOTAL, Memory, Place, Slot, SlotKey
 from headgate.engines.context import Host
 from headgate.errors import Bug, HeadgateError, InvalidRequest, OperationRefused, Unavailable
+from headgate.process.background_tasks import BackgroundTasks
+from headgate.process.live import Live
 from headgate.store.model.shapes import InsertShape, insert_shape
 from headgate.store.model.statements import RowsOf, Select
 from headgate.store.model.types import Value
@@ -116,9 +118,9 @@ class _InFlightBatch:
 class Mutator:
     """The updating side of one counter in one process. It belongs to the event loop that runs when it is created."""
 
-    def __init__(self, host: Host, settings: CounterSettings, kind: CounterType[Any, Any]) -> None:
+    def __init__(self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any]) -> None:
         self.host = host
-        self.settings = settings
+        self.live = settings
         self.kind = kind
         self.waiting = 0
         """Updates that no write has taken yet."""
@@ -126,18 +128,19 @@ class Mutator:
         """Writes of which it is not known whether they landed, and which are sent again."""
         self.born = 0
         self._loop = asyncio.get_running_loop()
-        self._buffers = [_BucketBuffer(bucket) for bucket in range(settings.buckets)]
+        self._buffers = [_BucketBuffer(bucket) for bucket in range(self.settings.buckets)]
         self._buffer_of_key: dict[str, _BucketBuffer] = {}
-        self._shape = _shape_of(settings)
+        self._shape = _shape_of(self.settings)
         self._living: _Living | None = None
         self._stamp_us = 0
         self._windows_forgotten_us = 0
         self._closed = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks("counter updates")
 
-    def settings_changed(self, settings: CounterSettings) -> None:
-        """The result of a later read of the catalogue; fixed fields stay fixed. A living mutator keeps its terms."""
-        self.settings = settings
+    @property
+    def settings(self) -> CounterSettings:
+        """As the catalogue was last read; fixed fields stay fixed."""
+        return self.live.now
 
     @property
     def culled(self) -> int:
@@ -178,9 +181,7 @@ class Mutator:
         self.waiting -= 1
 
     def _begin(self, buffer: _BucketBuffer) -> None:
-        task = self._loop.create_task(self._fly(buffer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._fly(buffer))
 
     async def _fly(self, buffer: _BucketBuffer) -> None:
         """One write after the other, while there is anything to write."""
@@ -455,7 +456,7 @@ class Mutator:
         """Return when nothing waits and nothing is under way."""
         while self._tasks or self.waiting:
             if self._tasks:
-                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+                await self._tasks.wait()
             else:
                 await asyncio.sleep(0)
 
@@ -468,10 +469,7 @@ class Mutator:
         except TimeoutError:
             pass
         self._closed = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.stop()
 
 
 async def trusted_now_us(host: Host) -> int:

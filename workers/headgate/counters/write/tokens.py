@@ -28,6 +28,8 @@ from headgate.counters.write.mutator import (
 )
 from headgate.engines.context import Host
 from headgate.errors import Bug, HeadgateError, Unavailable
+from headgate.process.background_tasks import BackgroundTasks
+from headgate.process.live import Live
 from headgate.store.model.shapes import insert_shape
 from headgate.store.model.statements import Insert, RowsOf, Update, Write
 from headgate.store.model.types import Value
@@ -56,22 +58,23 @@ class _Waiting:
 class TokenWriter:
     """The updates with tokens of one counter in one process."""
 
-    def __init__(self, host: Host, settings: CounterSettings, kind: CounterType[Any, Any]) -> None:
+    def __init__(self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any]) -> None:
         self.host = host
-        self.settings = settings
+        self.live = settings
         self.kind = kind
         self._loop = asyncio.get_running_loop()
         self._buffers: dict[Place, list[_Waiting]] = {}
         self._busy: set[Place] = set()
         self._marked: set[Place] = set()
         self._closed = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks("updates with tokens")
         names = ("counter", "bucket", "minute", "key", "token", "state")
-        self._shape = insert_shape(settings.tables.tokens, names, False)
+        self._shape = insert_shape(self.settings.tables.tokens, names, False)
 
-    def settings_changed(self, settings: CounterSettings) -> None:
-        """The result of a later read of the catalogue; fixed fields stay fixed."""
-        self.settings = settings
+    @property
+    def settings(self) -> CounterSettings:
+        """As the catalogue was last read; fixed fields stay fixed."""
+        return self.live.now
 
     def new_token(self, name: str | None = None) -> Token:
         """A token for an update that was never sent before; keep it, and send it with each repetition."""
@@ -111,9 +114,7 @@ class TokenWriter:
         check_token(token, now_us=now_us, window_us=settings.token_window_us, skew_us=settings.skew_us)
 
     def _begin(self, place: Place) -> None:
-        task = self._loop.create_task(self._fly(place))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._fly(place))
 
     async def _fly(self, place: Place) -> None:
         taken: list[_Waiting] = []
@@ -195,7 +196,7 @@ class TokenWriter:
         """Return when nothing waits and nothing is under way."""
         while self._tasks or self._busy:
             if self._tasks:
-                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+                await self._tasks.wait()
             else:
                 await asyncio.sleep(0)
 
@@ -208,10 +209,7 @@ class TokenWriter:
                 await self.flush()
         except TimeoutError:
             pass
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.stop()
 
 
 def _fail_waiting(waiting: Sequence[_Waiting], error: BaseException) -> None:

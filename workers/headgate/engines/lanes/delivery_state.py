@@ -23,6 +23,7 @@ from typing import Any
 from headgate.engines.lanes.read_budget import ReadBudget
 from headgate.engines.lanes.rows import DeliveryTerms, HandOut, LaneRow, Move, Why
 from headgate.engines.lanes.settle_log_format import Moved, RowFacts, Tried, bits_of, ranges_of
+from headgate.process.live import Live
 
 NEVER_US = 2**63 - 1
 CHARGES_BORNE = 2
@@ -77,9 +78,14 @@ class DeliveryState:
     """The state of one tenure of a lane."""
 
     def __init__(
-        self, terms: DeliveryTerms, epoch: int, *, groups_held: bool = False, budget: ReadBudget | None = None
+        self,
+        terms: Live[DeliveryTerms],
+        epoch: int,
+        *,
+        groups_held: bool = False,
+        budget: ReadBudget | None = None,
     ) -> None:
-        self.terms = terms
+        self._terms = terms
         self._budget = budget or ReadBudget()
         self.epoch = epoch
         self.groups_held = groups_held
@@ -163,7 +169,7 @@ class DeliveryState:
 
     def _hold(self, size_bytes: int) -> None:
         self.bytes_held += size_bytes
-        self._budget.held_bytes += size_bytes
+        self._budget.hold(size_bytes)
 
     def let_go(self) -> None:
         """The tenure is over: other lanes may use the memory of these books."""
@@ -201,7 +207,7 @@ class DeliveryState:
 
     def _goes_alone(self, attempt: int) -> bool:
         """Whether a crash suspect must be in flight alone: it was charged before, or cannot bear a charge."""
-        return attempt > 1 or self.terms.max_receives <= CHARGES_BORNE
+        return attempt > 1 or self._terms.now.max_receives <= CHARGES_BORNE
 
     def open_groups_at(self, order: Any) -> None:
         """Earlier generations are drained. Groups may be delivered once the lane has been read up to this order,
@@ -251,7 +257,7 @@ class DeliveryState:
         self.tick(now_us)
         given: list[HandOut] = []
         until_us = now_us + visibility_us
-        limit = min(limit, self.terms.in_flight_max - self.in_flight)
+        limit = min(limit, self._terms.now.in_flight_max - self.in_flight)
         if self.is_held():
             return given
         waiting = self._again if not suspects else self._suspects or self._suspects_alone
@@ -274,7 +280,7 @@ class DeliveryState:
     def is_held(self) -> bool:
         """Whether too many messages are settled above one message, so that nothing new may be delivered
         (LaneHeld)."""
-        return self.holes > self.terms.holes_max
+        return self.holes > self._terms.now.holes_max
 
     def _may_give(self, state: _State, index: int, now_us: int) -> bool:
         """Whether this one can be delivered now. A hidden one goes to the timers, a lent one is kept back."""
@@ -308,7 +314,7 @@ class DeliveryState:
         state, index = self._unread.popleft()
         closed = state.durable | state.accepted
         fresh = not state.tried and state.row.attempts is None and not state.suspect
-        if fresh and not closed >> index and self.terms.max_receives >= 1:
+        if fresh and not closed >> index and self._terms.now.max_receives >= 1:
             end = min(state.row.count, index + limit - len(given))
             self._give_run(state, range(index, end), until_us, now_us, given)
             if end < state.row.count:
@@ -329,7 +335,7 @@ class DeliveryState:
         state.handed_out.update(dict.fromkeys(indexes, _HandedOut(1, until_us)))
         self.in_flight += len(indexes)
         self._time_all(until_us, state, indexes, 1)
-        needs_record = until_us - now_us > self.terms.remembered_us
+        needs_record = until_us - now_us > self._terms.now.remembered_us
         if needs_record:
             self._facts_of(state).tried.update(dict.fromkeys(indexes, Tried(self.epoch, 0, 1, until_us)))
         row = state.row
@@ -337,7 +343,7 @@ class DeliveryState:
 
     def _give(self, state: _State, index: int, until_us: int, now_us: int, given: list[HandOut]) -> None:
         attempt = state.attempts_before(index) + 1
-        if attempt > self.terms.max_receives:
+        if attempt > self._terms.now.max_receives:
             self._move(state, index, attempt - 1, Why.DEAD, now_us, "received too often")
             return
         alone = state.suspect and self._goes_alone(attempt)
@@ -346,7 +352,7 @@ class DeliveryState:
         self.suspects_in_flight += state.suspect
         self.alone_in_flight += alone
         self._time(until_us, state, index, attempt)
-        needs_record = attempt > 1 or state.suspect or until_us - now_us > self.terms.remembered_us
+        needs_record = attempt > 1 or state.suspect or until_us - now_us > self._terms.now.remembered_us
         if needs_record:
             self._record_attempt(state, index, attempt, until_us)
             self.redelivered += attempt > 1
@@ -424,7 +430,7 @@ class DeliveryState:
             return False
         state = self._by_key[key]
         self._end_hand_out(state, index)
-        if self.terms.dead_letters:
+        if self._terms.now.dead_letters:
             state.tried[index] = attempt
             self._move(state, index, attempt, Why.DEAD, now_us, reason)
         else:
@@ -438,7 +444,7 @@ class DeliveryState:
         state = self._by_key[key]
         state.handed_out[index] = _HandedOut(attempt, until_us, state.handed_out[index].alone)
         self._time(until_us, state, index, attempt)
-        if until_us - now_us > self.terms.remembered_us:
+        if until_us - now_us > self._terms.now.remembered_us:
             self._record_attempt(state, index, attempt, until_us)
         return True
 
@@ -449,7 +455,7 @@ class DeliveryState:
         self.alone_in_flight -= hand_out.alone
 
     def _fail(self, state: _State, index: int, attempt: int, delay_us: int, reason: str, now_us: int) -> None:
-        if attempt >= self.terms.max_receives:
+        if attempt >= self._terms.now.max_receives:
             state.tried[index] = attempt
             self._move(state, index, attempt, Why.DEAD, now_us, reason)
         else:
@@ -459,7 +465,7 @@ class DeliveryState:
         """Once more after a delay, with this many attempts charged to it."""
         state.tried[index] = attempt
         group = state.row.groups[index] if state.row.groups is not None else b""
-        if not group and delay_us > self.terms.hold_us_max:
+        if not group and delay_us > self._terms.now.hold_us_max:
             self._move(state, index, attempt, Why.RETRY, now_us + delay_us, reason)
         else:
             state.hidden[index] = now_us + delay_us

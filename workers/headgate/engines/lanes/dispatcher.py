@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headgate.engines.context import Host
 from headgate.engines.contract import Ack, DeadLetterDelivery, Delivery, NackDelivery, Settle, Settled
 from headgate.engines.lanes.cursor import Position
 from headgate.engines.lanes.decide_lease import LaneState, LeaseTerm, RenewalResult, ends_lease_term
@@ -30,13 +29,13 @@ from headgate.engines.lanes.settle_log_format import Facts, merge_facts
 from headgate.engines.lanes.settle_log_writer import Recorder
 from headgate.engines.lanes.source import LaneSource
 from headgate.errors import Unavailable
+from headgate.process.background_tasks import start_task
+from headgate.process.live import Live
 from headgate.store.store import STORE_ERRORS
 
 log = logging.getLogger("headgate.lanes")
 
 RETIRED = "retired"
-TURN_S = 1.0
-"""A lane's row is written at most once in this time."""
 TOUCHES_IN_A_ROW = 4
 """The number of times that a renewal is resent at once when it meets another reservation each time."""
 NEARLY = 0.9
@@ -47,13 +46,15 @@ NEARLY = 0.9
 class DispatchTerms:
     """The bounds of one lane's work."""
 
-    delivery_state: DeliveryTerms
+    deliveries: Live[DeliveryTerms]
     read_ahead_bytes: int = 8 * 1024 * 1024
     slice_bytes: int = 1024 * 1024
     poll_s_min: float = 0.05
     poll_s_max: float = 0.4
     pause_s_max: float = 2.0
     """Failed reads are retried after a pause that doubles from `poll_s_max` to this."""
+    turn_s: float = 1.0
+    """A lane's row is written at most once in this time."""
     reach_messages_min: int = 500
     reach_lead_us: int = 3_000_000
 
@@ -75,7 +76,6 @@ class Dispatcher:
 
     def __init__(
         self,
-        host: Host,
         lane: Lane,
         source: LaneSource,
         terms: DispatchTerms,
@@ -84,15 +84,17 @@ class Dispatcher:
         *,
         groups_held: bool = False,
         beat: Beat | None = None,
+        changed: asyncio.Event | None = None,
     ) -> None:
-        self.host = host
+        """`changed` is set whenever something may be handed out, or not any more."""
+        self.host = lane.host
         self.lane = lane
         self.source = source
         self.terms = terms
-        self.lease_term = lease_term
+        self._lease_term = Live(lease_term)
         self._beat = beat or Beat()
         self.delivery_state = DeliveryState(
-            terms.delivery_state, lease_term.epoch, groups_held=groups_held, budget=host.read_budget
+            terms.deliveries, lease_term.epoch, groups_held=groups_held, budget=lane.host.read_budget
         )
         self.progress = 0
         self.answered = 0
@@ -118,15 +120,16 @@ class Dispatcher:
             source,
             lane,
             self.recorder,
-            lease_term=lambda: self.lease_term,
-            last=lambda: self.position.last,
+            self.position,
+            lease_term=self._lease_term,
             learned=self._learn,
         )
         self._suspect_up_to = None if lease_term.clean else self.position.reach
         self.marking = asyncio.Lock()
         """While rows ahead are marked as moved, no range is reserved and the lane is not released."""
-        self.on_change: Callable[[], None] | None = None
-        self._changed = asyncio.Event()
+        self._changes = [asyncio.Event()] if changed is None else [asyncio.Event(), changed]
+        """Set at every change: this lane's own event, and the one of all lanes of the queue."""
+        self._woken = asyncio.Event()
         self._over = asyncio.Event()
         self._draining = False
         self._logged: set[type[Exception]] = set()
@@ -137,7 +140,6 @@ class Dispatcher:
     @classmethod
     async def start(
         cls,
-        host: Host,
         lane: Lane,
         source: LaneSource,
         terms: DispatchTerms,
@@ -146,24 +148,31 @@ class Dispatcher:
         *,
         groups_held: bool = False,
         beat: Beat | None = None,
+        changed: asyncio.Event | None = None,
     ) -> Dispatcher:
         """Start with a lane in its state at the take: read its records, and begin."""
-        self = cls(host, lane, source, terms, lease_term, state, groups_held=groups_held, beat=beat)
+        self = cls(lane, source, terms, lease_term, state, groups_held=groups_held, beat=beat, changed=changed)
         reserved_up_to = source.order_of(state.reserved_up_to)
         self._known = await source.known(self.position.last, max(self.position.reach, reserved_up_to))
         if state.reserved is not None:
             self.reservations.adopt(state.reserved, answered=state.reservation_answer is not None)
         copier = Copier(self.delivery_state, source, self.recorder, wait=self._wait_for_moves)
-        loops = (
-            self.recorder.run(),
-            self._read_ahead(),
-            self._keep_moving(),
-            self.reservations.run(),
-            self._keep_touching(),
-            copier.run(),
-        )
-        self._tasks = [asyncio.get_running_loop().create_task(self._guard(loop)) for loop in loops]
+        self._run("record", self.recorder.run())
+        self._run("read ahead", self._read_ahead())
+        self._run("position", self._keep_moving())
+        self._run("reservations", self.reservations.run())
+        self._run("lease", self._keep_touching())
+        self._run("copies", copier.run())
         return self
+
+    @property
+    def lease_term(self) -> LeaseTerm:
+        """The lease as it was renewed last."""
+        return self._lease_term.now
+
+    @lease_term.setter
+    def lease_term(self, lease_term: LeaseTerm) -> None:
+        self._lease_term.set(lease_term)
 
     def may_act(self) -> bool:
         """Whether the lease holds now; not while the clock is not to be relied on."""
@@ -264,9 +273,9 @@ class Dispatcher:
         """Earlier generations are drained: their remaining messages for this lane are due by now."""
         self.delivery_state.open_groups_at(self.source.order_at(self.host.now_us()))
 
-    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_engine_work(self, work: Coroutine[Any, Any, None]) -> None:
         """Another loop of this tenure: it ends with the tenure, and its failure ends the tenure."""
-        self._tasks.append(asyncio.get_running_loop().create_task(self._guard(work)))
+        self._run("engine's own work", work)
 
     def may_mark(self) -> bool:
         """Whether rows ahead may be marked as moved; called with `marking` held."""
@@ -287,10 +296,13 @@ class Dispatcher:
             if task is not asyncio.current_task():
                 task.cancel()
 
-    async def _guard(self, loop: Coroutine[Any, Any, None]) -> None:
+    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(start_task(f"{name} of lane {_key_text(self.lane.key)}", self._guard(work)))
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
         """A loop that breaks ends the tenure: the lane goes to a process whose loop works."""
         try:
-            await loop
+            await work
         except Exception as error:
             self.failure = error
             self._end(f"broken: {type(error).__name__}")
@@ -400,19 +412,23 @@ class Dispatcher:
 
     def _notify_change(self) -> None:
         """Something may be handed out now, or not any more."""
-        self._changed.set()
-        if self.on_change is not None:
-            self.on_change()
+        for event in self._changes:
+            event.set()
+
+    def wake(self) -> None:
+        """A hint that there may be something to read. It ends a pause; nothing relies on it."""
+        self._woken.set()
 
     async def _wait_for_change(self, at_most_s: float) -> None:
         """Until something was read, settled or touched, or a visibility ends; the first of these."""
-        self._changed.clear()
+        changed = self._changes[0]
+        changed.clear()
         next_us = self.delivery_state.next_timer_us
         if next_us < NEVER_US:
             at_most_s = min(at_most_s, max(next_us - self.host.now_us(), 0) / 1_000_000 + 0.001)
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most_s):
-                await self._changed.wait()
+                await changed.wait()
 
     async def _wait_for_moves(self) -> None:
         """Until a copy is wanted. Visibilities end also without a receive, and may request one."""
@@ -441,6 +457,7 @@ class Dispatcher:
                 self.delivery_state.open_groups_if_allowed()
                 await asyncio.sleep(self.terms.poll_s_min)
                 continue
+            self._woken.clear()  # a hint that comes from now on may be about a row that this read misses
             purged_before_us = self.lease_term.purged_before_us
             expected_bytes = 0 if self.position.at_head else bytes_max
             try:
@@ -466,13 +483,21 @@ class Dispatcher:
             after = piece.reached
             held = self.delivery_state.groups_held
             self.delivery_state.reached(after)
-            self.position.at_head = not piece.more
+            self.position.found_head(not piece.more)
             if piece.rows or held != self.delivery_state.groups_held:
                 self._notify_change()
                 poll_s = self.terms.poll_s_min
             if not piece.more:
-                await self._beat.next(poll_s)
-                poll_s = min(poll_s * 2, self.terms.poll_s_max)
+                poll_s = await self._pause_reading(poll_s)
+
+    async def _pause_reading(self, poll_s: float) -> float:
+        """Until the next poll, or a hint; the pause after that."""
+        try:
+            async with asyncio.timeout(self._beat.until_next_s(poll_s)):
+                await self._woken.wait()
+        except TimeoutError:
+            return min(poll_s * 2, self.terms.poll_s_max)
+        return self.terms.poll_s_min
 
     def _read_ahead_bytes(self) -> int:
         """How many bytes more may be read ahead now. A lane in which nothing is left to hand out always reads on, if
@@ -493,18 +518,18 @@ class Dispatcher:
     async def _keep_moving(self) -> None:
         while True:
             await self.position.advance()
-            await self._beat.next(TURN_S)
+            await self._beat.next(self.terms.turn_s)
 
     async def _keep_touching(self) -> None:
         touched_s = asyncio.get_running_loop().time()
-        await asyncio.sleep(TURN_S)
+        await asyncio.sleep(self.terms.turn_s)
         while self.ended is None:
             now_s = asyncio.get_running_loop().time()
-            wait_us = TURN_S * 1_000_000 if self.position.wants_to_move else self.lane.terms.touch_us
+            wait_us = self.terms.turn_s * 1_000_000 if self.position.wants_to_move else self.lane.terms.touch_us
             if (now_s - touched_s) * 1_000_000 >= wait_us * NEARLY:
                 touched_s = now_s
                 await self._touch()
-            await self._beat.next(TURN_S)
+            await self._beat.next(self.terms.turn_s)
 
     async def _touch(self) -> None:
         """Renew, and move the position; ends the tenure when the lane has another owner. If it met only a reservation
@@ -546,3 +571,7 @@ class Dispatcher:
         self.source.purge(before_us)
         self.lease_term = replace(self.lease_term, purged_before_us=before_us)
         self._notify_change()
+
+
+def _key_text(key: Mapping[str, object]) -> str:
+    return "/".join(map(str, key.values()))

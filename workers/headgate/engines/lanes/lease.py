@@ -47,6 +47,12 @@ class Lane:
         rows = await self.host.store.read(select, within_s=TAKE_WITHIN_S)
         return lane_state(rows[0]) if rows and rows[0].epoch is not None else None
 
+    async def inspect_state(self) -> LaneState | None:
+        """The same by a plain read, which may be a little behind: nothing may be decided by it that matters for
+        safety."""
+        rows = await self.host.store.read(Select(self.table, self.key, limit=1))
+        return lane_state(rows[0]) if rows and rows[0].epoch is not None else None
+
     async def take(self, state: LaneState) -> LeaseTerm | None:
         """Take the lane in the state that was read, if it is still so; None if another process was first."""
         if not may_take(state):

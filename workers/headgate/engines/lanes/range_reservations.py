@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
+from headgate.engines.lanes.cursor import Position
 from headgate.engines.lanes.decide_lease import LeaseTerm
 from headgate.engines.lanes.delivery_state import DeliveryState
 from headgate.engines.lanes.lease import Lane
@@ -22,6 +22,7 @@ from headgate.engines.lanes.settle_log_format import Facts, encode_in_flight
 from headgate.engines.lanes.settle_log_writer import Recorder
 from headgate.engines.lanes.source import LaneSource, RangeReservation
 from headgate.expiry import others_may_act
+from headgate.process.live import Live
 from headgate.store.store import STORE_ERRORS
 
 RETRY_PAUSE_S = 0.3
@@ -36,9 +37,9 @@ class RangeReservations:
         source: LaneSource,
         lane: Lane,
         recorder: Recorder,
+        position: Position,
         *,
-        lease_term: Callable[[], LeaseTerm],
-        last: Callable[[], Any],
+        lease_term: Live[LeaseTerm],
         learned: Callable[[Facts], None],
     ) -> None:
         self._delivery_state = delivery_state
@@ -46,7 +47,7 @@ class RangeReservations:
         self._lane = lane
         self._recorder = recorder
         self._lease_term = lease_term
-        self._last = last
+        self._position = position
         self._learned = learned
         self._reserved: bytes | None = None
         self._reservation: RangeReservation | None = None
@@ -110,14 +111,16 @@ class RangeReservations:
         opened = [(row.key, index, attempt) for row, index, attempt in self._delivery_state.open_in_reservation()]
         if reserved != self._reserved:
             return
-        if is_durable and await self._lane.answer_reservation(self._lease_term(), reserved, encode_in_flight(opened)):
+        if is_durable and await self._lane.answer_reservation(
+            self._lease_term.now, reserved, encode_in_flight(opened)
+        ):
             self._unanswered = reserved != self._reserved and self._unanswered
         else:
             self._owed.set()
 
     async def _take_back(self, reservation: RangeReservation) -> None:
         """The job's settles are applied, also in rows that are not read yet; the rest is delivered as before."""
-        known = await self._source.known(max(reservation.first, self._last()), reservation.last)
+        known = await self._source.known(max(reservation.first, self._position.last), reservation.last)
         for row in list(self._delivery_state.rows()):
             self._delivery_state.strike(row, self._source.settled_elsewhere(row, known))
         self._learned(self._delivery_state.take_back(known))

@@ -27,6 +27,10 @@ class ReadBudget:
         """How many bytes more may be read; less than 0 where lanes have exceeded the bound."""
         return self.bytes_max - self.held_bytes
 
+    def hold(self, size_bytes: int) -> None:
+        """This much more is in the books of a lane; less than 0 for what a lane has dropped."""
+        self.held_bytes += size_bytes
+
     @contextmanager
     def reserve(self, expected_bytes: int) -> Iterator[None]:
         """Count the expected size of a read while it is under way: of many lanes that start at once, each includes

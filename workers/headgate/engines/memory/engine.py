@@ -7,21 +7,16 @@ from collections.abc import Sequence
 
 from headgate.engines.context import KnownQueue
 from headgate.engines.contract import (
-    PASS_US,
     Cancelled,
     Delivery,
-    GenerationKeeper,
+    Engine,
     LaneHolding,
     MessageLocation,
     NewMessage,
-    NotSupported,
     Ownership,
-    PassEnd,
     Peeked,
-    Repaired,
     Settle,
     Settled,
-    StampedPut,
     Stats,
 )
 from headgate.engines.memory.server import MemoryServer
@@ -29,7 +24,7 @@ from headgate.engines.memory.settings import SECOND_US, MemorySettings
 from headgate.errors import HeadgateError, OperationRefused
 
 
-class MemoryQueue:
+class MemoryQueue(Engine):
     """One queue, for one connection, which is a consumer from its first receive on."""
 
     def __init__(
@@ -40,10 +35,14 @@ class MemoryQueue:
         self._epoch = 0
         self._closed = self._leaving = False
         self._isolates_suspects = False
-        self.settings = settings
         with server.step():
             self._lane = server.lane(settings)
-            self._lane.dead_letters = None if dead_letters is None else server.lane(dead_letters)
+            self._lane.change_dead_letters(None if dead_letters is None else server.lane(dead_letters))
+
+    @property
+    def settings(self) -> MemorySettings:
+        """Those of all connections."""
+        return self._lane.settings
 
     def now_us(self) -> int:
         """The time of the address."""
@@ -53,12 +52,13 @@ class MemoryQueue:
 
     def settings_changed(self, settings: MemorySettings, *, read_us: int) -> None:
         """The result of a read of the catalogue, which is never out of date here."""
-        self.settings = self._lane.settings = settings
+        with self._server.step():
+            self._lane.change(settings)
 
     def dead_letters_changed(self, known: KnownQueue | None) -> None:
         """The same for the dead-letter queue."""
         with self._server.step():
-            self._lane.dead_letters = None if known is None else self._server.lane(known.settings)
+            self._lane.change_dead_letters(None if known is None else self._server.lane(known.settings))
 
     async def leave(self) -> None:
         """Receivers stop waiting, and get nothing more. Messages in flight can be settled."""
@@ -110,10 +110,6 @@ class MemoryQueue:
     def _require_open(self) -> None:
         if self._closed:
             raise OperationRefused("The producer is closed", queue=self.settings.name)
-
-    def stamp_put(self, message: NewMessage, *, within_us: int) -> StampedPut:
-        """Refused: there is no Cassandra that could execute a batch."""
-        raise NotSupported("A queue in memory has no batches", queue=self.settings.name)
 
     async def cancel(self, message_id: str) -> Cancelled:
         """Never deliver it, if it is not due soon."""
@@ -190,7 +186,3 @@ class MemoryQueue:
         """End all messages put before that time, or before now; returns that time."""
         with self._server.step() as now_us:
             return self._lane.purge(before_us, now_us)
-
-    async def repair(self, *, keeper: GenerationKeeper | None = None, within_us: int = PASS_US) -> Repaired:
-        """Nothing is ever owed."""
-        return Repaired(PassEnd.DONE)

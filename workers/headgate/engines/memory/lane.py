@@ -106,6 +106,14 @@ class MemoryLane:
     _last_put_us: int = 0
     _last_epoch: int = 0
 
+    def change(self, settings: MemorySettings) -> None:
+        """These are in force from now on."""
+        self.settings = settings
+
+    def change_dead_letters(self, lane: MemoryLane | None) -> None:
+        """From now on dead letters go there; None: messages that fail too often stay."""
+        self.dead_letters = lane
+
     # ---- putting
 
     def check(self, message: NewMessage, now_us: int) -> None:
@@ -270,7 +278,7 @@ class MemoryLane:
             put_us=message.put_us,
             epoch=epoch,
             visible_until_us=until_us,
-            receipt=receipts.of_row(0, 0, epoch, message.deliveries, message.id.encode(), count=1).text(0),
+            receipt=receipts.of_row((0, 0), epoch, message.deliveries, message.id.encode(), count=1).text(0),
             suspect=message.is_suspect,
         )
 

@@ -38,7 +38,7 @@ class MemoryServer:
         lane = self._lanes.get(settings.queue)
         if lane is None:
             lane = self._lanes[settings.queue] = MemoryLane(settings, self._set_timer, self._numbers)
-        lane.settings = settings
+        lane.change(settings)
         return lane
 
     def now_us(self) -> int:

@@ -31,6 +31,7 @@ from headgate.engines.summary.decide_figures import (
 from headgate.engines.summary.reading import owners_of, read_of_queue
 from headgate.engines.summary.rows import figures_statement, key_of
 from headgate.errors import HeadgateError
+from headgate.process.background_tasks import end_task, start_task
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.catalogue.tables import SUMMARY
 from headgate.store.model.statements import Delete
@@ -80,8 +81,7 @@ class OwnersFigures:
         await self._loop.stop()
         counting, self._counting = self._counting, None
         if counting is not None:
-            counting.cancel()
-            await asyncio.gather(counting, return_exceptions=True)
+            await end_task(counting)
         if self._written is not None:
             self._written = None
             with suppress(HeadgateError):
@@ -108,7 +108,7 @@ class OwnersFigures:
         if not (self._counts and figures.lanes):
             self._counted = None
         elif self._counting is None and self._now_us() >= self._count_again_us:
-            self._counting = asyncio.get_running_loop().create_task(self._count_all())
+            self._counting = start_task("count of a queue", self._count_all())
         if self._counted is not None:
             figures = with_total(figures, self._counted.backlog, self._counted.oldest_due_us)
         if is_owed(figures, self._written, written_us=self._written_us, now_us=now_us):

@@ -19,6 +19,7 @@ from headgate.engines.contract import (
     Delivery,
     GenerationKeeper,
     LaneHolding,
+    LaneOwner,
     MessageLocation,
     NackDelivery,
     NewMessage,
@@ -33,18 +34,16 @@ from headgate.engines.contract import (
 )
 from headgate.engines.lanes.balance.membership import Sharing
 from headgate.engines.lanes.dispatcher import SettleRequest
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.lane_name import LaneName, format_lane
+from headgate.engines.lanes.lane_set import LaneSet
 from headgate.engines.lanes.round_robin import Turns
 from headgate.engines.receipts import receipts_of
-from headgate.engines.summary.figures import OwnersFigures
 from headgate.engines.timeline.inspect.locate import Finder
 from headgate.engines.timeline.inspect.peek import peek
 from headgate.engines.timeline.inspect.remark_waiting import mark_what_waits
 from headgate.engines.timeline.inspect.repair_status import repair_standing
 from headgate.engines.timeline.inspect.stats import stats
-from headgate.engines.timeline.lanes.lane_keeper import LaneKeeper
-from headgate.engines.timeline.lanes.lane_taking import LaneName
-from headgate.engines.timeline.model.lane_rows import format_lane, lane_key
+from headgate.engines.timeline.lanes.timeline_lanes import TimelineLanes, delivery_terms
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.put.application_batch import stamp_put
 from headgate.engines.timeline.put.cancel import Cancels
@@ -54,6 +53,8 @@ from headgate.engines.timeline.put.producer import Producer
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.repair.repair import Repairer
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
+from headgate.process.background_tasks import BackgroundTasks
+from headgate.process.live import Live
 from headgate.store.store import OutcomeUnknown
 
 LANES_MAX = 1_000
@@ -78,35 +79,39 @@ class TimelineQueue:
         summary: Host | None = None,
     ) -> None:
         self.host = host
-        self.settings = settings
         self._summary = summary
         """This process with the store of the catalogue's keyspace, which contains the summary; None: nothing is
         reported."""
         self.producer = Producer(host, settings, read_us=read_us, summary=summary)
         self._put_alone = self.producer.put_alone
-        self.dead_letters: Sender | None = None
+        self._dead_letters: Live[Sender | None] = Live(None)
         if dead_letters is not None:  # its tables may lie in another keyspace, so on another host
-            self.dead_letters = Sender(dead_letter_host or host, dead_letters, read_us=read_us, summary=summary)
-        self._closing: set[asyncio.Task[None]] = set()
-        self.lanes = LaneKeeper(host, settings, self.producer.sender, self.dead_letters, sharing=sharing)
-        self.lanes.on_change = self._notify_change
-        if summary is not None:
-            self.lanes.summary = OwnersFigures(
-                summary,
-                settings.queue,
-                stands=self.lanes.stands,
-                lanes=self.lanes.count_open,
-                count=self._count,
-            )
+            self._dead_letters.set(Sender(dead_letter_host or host, dead_letters, read_us=read_us, summary=summary))
+        self._deliveries = Live(delivery_terms(settings, dead_letters=dead_letters is not None))
+        self._closing = BackgroundTasks("close of a dead-letter sender")
+        self._changed = asyncio.Event()
+        self._engine_lanes = TimelineLanes(host, self.producer.sender, self._dead_letters, self._deliveries)
+        self.lanes = LaneSet(
+            host, self._engine_lanes, changed=self._changed, sharing=sharing, summary=summary, count=self._count
+        )
         self._once = OncePuts(self.producer)
         self._cancels = Cancels(self.producer)
         self._lanes_max = lanes_max
         self._isolates_suspects = False
         self._suspects_asked = 0
         """How often a lane was asked for crash suspects."""
-        self._changed = asyncio.Event()
         self._turns = Turns()
         self._closed = False
+
+    @property
+    def settings(self) -> TimelineSettings:
+        """Those in force."""
+        return self.producer.sender.settings
+
+    @property
+    def dead_letters(self) -> Sender | None:
+        """The sending side of the dead-letter queue; None where there is none."""
+        return self._dead_letters.now
 
     def now_us(self) -> int:
         """The time of this process, while it is trusted."""
@@ -116,11 +121,10 @@ class TimelineQueue:
         self, settings: TimelineSettings, *, read_us: int, dead_letters: TimelineSettings | None = None
     ) -> None:
         """The result of a read of the catalogue, and its start; called at every read."""
-        self.settings = settings
         self.producer.settings_changed(settings, read_us=read_us)
         if self.dead_letters is not None and dead_letters is not None:
             self.dead_letters.settings_changed(dead_letters, read_us=read_us)
-        self.lanes.settings_changed(settings, self.dead_letters)
+        self._update_terms()
 
     def dead_letters_changed(self, known: KnownQueue | None) -> None:
         """The result of a read of the catalogue for the dead-letter queue; None: there is none now."""
@@ -128,14 +132,16 @@ class TimelineQueue:
         if before is not None and known is not None and before.settings.queue == known.settings.queue:
             before.settings_changed(known.settings, read_us=known.read_us)
             return
-        self.dead_letters = None
+        sender = None
         if known is not None:
-            self.dead_letters = Sender(known.host, known.settings, read_us=known.read_us, summary=self._summary)
-        self.lanes.settings_changed(self.settings, self.dead_letters)
+            sender = Sender(known.host, known.settings, read_us=known.read_us, summary=self._summary)
+        self._dead_letters.set(sender)
+        self._update_terms()
         if before is not None:
-            closing = asyncio.get_running_loop().create_task(before.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._closing.start(before.close())
+
+    def _update_terms(self) -> None:
+        self._deliveries.set(delivery_terms(self.settings, dead_letters=self.dead_letters is not None))
 
     async def leave(self) -> None:
         """A lane in which nothing is in flight need not wait for the others."""
@@ -144,7 +150,7 @@ class TimelineQueue:
     async def close(self) -> None:
         """Write pending messages, release the lanes. Receivers stop waiting."""
         self._closed = True
-        self._notify_change()
+        self._changed.set()
         await self.producer.close()
         await self.lanes.close()
         if self.dead_letters is not None:
@@ -330,9 +336,6 @@ class TimelineQueue:
         next_us = min((each.delivery_state.next_timer_us for each in self.lanes.held.values()), default=2**62)
         return max(0.005, min(1.0, (next_us - self.host.now_us()) / 1_000_000))
 
-    def _notify_change(self) -> None:
-        self._changed.set()
-
     # ---- settling
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
@@ -356,7 +359,7 @@ class TimelineQueue:
         read = receipts_of(self.settings.queue, self.settings.receipt_key).read
         for place, settle in enumerate(settles):
             row, index = read(settle.receipt)
-            places, requests = by_lane.setdefault((row.generation, row.shard), ([], []))
+            places, requests = by_lane.setdefault(row.lane, ([], []))
             places.append(place)
             requests.append(SettleRequest(row.key, index, row.attempt, row.epoch, settle))
         return by_lane
@@ -372,6 +375,11 @@ class TimelineQueue:
     async def _settle_lane(self, name: LaneName, requests: list[SettleRequest]) -> list[Settled]:
         dispatcher = self.lanes.held.get(name)
         return [Settled.STALE] * len(requests) if dispatcher is None else await dispatcher.settle(requests)
+
+    async def owner_of(self, receipt: str) -> LaneOwner | None:
+        """The process that can settle a delivery."""
+        row, _ = receipts_of(self.settings.queue, self.settings.receipt_key).read(receipt)
+        return await self.lanes.owner_of(row.lane)
 
     # ---- inspection
 
@@ -417,12 +425,7 @@ class TimelineQueue:
         """
         now_us = self.host.now_us()
         before_us = now_us if before_us is None else min(before_us, now_us)
-        names = [
-            (generation.number, shard)
-            for generation in self.settings.generations
-            for shard in range(generation.shards)
-        ]
-        await asyncio.gather(*(self._purge_lane(*name, before_us) for name in names))
+        await asyncio.gather(*(self._purge_lane(name, before_us) for name in self._engine_lanes.names()))
         return before_us
 
     async def repair(self, *, keeper: GenerationKeeper | None = None, within_us: int = PASS_US) -> Repaired:
@@ -438,9 +441,8 @@ class TimelineQueue:
                 done = replace(done, problems=(*done.problems, f"the backlog mark could not be written: {error}"))
         return done
 
-    async def _purge_lane(self, generation: int, shard: int, before_us: int) -> None:
-        settings = self.settings
-        lane = Lane(self.host, settings.tables.lanes, lane_key(settings, generation, shard), settings.lease)
+    async def _purge_lane(self, name: LaneName, before_us: int) -> None:
+        lane = self._engine_lanes.lane(name)
         state = await lane.read_state()
         for _ in range(PURGE_TRIES):
             if state is None or state.purged_before_us >= before_us:
@@ -448,8 +450,10 @@ class TimelineQueue:
             await lane.purge(before_us)  # its answer may be lost, and then another may have come between: check
             state = await lane.read_state()
         else:
-            raise OutcomeUnknown("A purge may not have reached every lane", remedy="purge again", shard=shard)
+            raise OutcomeUnknown(
+                "A purge may not have reached every lane", remedy="purge again", lane=format_lane(name)
+            )
         touched_us = state.touched_us if state is not None else 0
         while state is not None and state.lock is not None and state.touched_us <= touched_us:
-            await asyncio.sleep(settings.lease.touch_us / 4_000_000)
+            await asyncio.sleep(lane.terms.touch_us / 4_000_000)
             state = await lane.read_state()

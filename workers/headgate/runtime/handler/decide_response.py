@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
+from headgate.expiry import SECOND_US
 from headgate.runtime.handler.decide_retry import (
     DELAY_S_MAX,
     DONE,
-    SECOND_US,
     Again,
     Backoff,
     Never,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from headgate.errors import InvalidRequest
+from headgate.expiry import SECOND_US
 
-SECOND_US = 1_000_000
 DELAY_S_MAX = 86_400.0
 REASON_BYTES_MAX = 4_096
 """Maximum length of a reason in the dead letter's attributes."""

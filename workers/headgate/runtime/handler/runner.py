@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any, Protocol
 
+from headgate.process.background_tasks import start_task
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.context import Context
 from headgate.runtime.handler.decide_retry import DONE, Never, Verdict, decide_retry, delay_after
@@ -172,7 +173,7 @@ async def _await_after_thread(
     caller = asyncio.current_task()
     if caller is not None and all(attempt.is_stopped for attempt in batch):
         caller.cancel()
-    task = asyncio.get_running_loop().create_task(_await_without_exit(awaitable), context=variables)
+    task = start_task("handler", _await_without_exit(awaitable), context=variables)
     try:
         return await task
     finally:

@@ -23,6 +23,7 @@ from random import Random
 from typing import Any
 
 from headgate.errors import EnvironmentProblem
+from headgate.process.background_tasks import BackgroundTasks
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.decide_retry import Again, Backoff, Verdict, delay_after
 from headgate.runtime.isolation.frames import HEAD, Begun, Extension, Granted, Work, from_frame, to_frame
@@ -55,15 +56,17 @@ class ChildPool:
     can_stop = True
     wants_context = True
 
-    def __init__(self, terms: ChildTerms, *, rng: Random, idle_s: float = IDLE_S) -> None:
-        self.on_death: Callable[[], None] | None = None
+    def __init__(
+        self, terms: ChildTerms, on_death: Callable[[], None] = lambda: None, *, rng: Random, idle_s: float = IDLE_S
+    ) -> None:
+        self._on_death = on_death
         self.terms = terms
         self._rng = rng
         self._idle_s = idle_s
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
         self._ending: asyncio.TimerHandle | None = None
-        self._ends: set[asyncio.Task[int | None]] = set()
+        self._ends = BackgroundTasks("end of a crash suspect process")
 
     @property
     def pids(self) -> list[int]:
@@ -75,7 +78,7 @@ class ChildPool:
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
-        child = self._idle.pop() if self._idle else Child(self.terms, self._rng, self._died)
+        child = self._idle.pop() if self._idle else Child(self.terms, self._rng, self._on_death)
         self._busy.add(child)
         try:
             return await child.perform(attempt)
@@ -96,19 +99,13 @@ class ChildPool:
         """End all children."""
         if self._ending is not None:
             self._ending.cancel()
-        await asyncio.gather(*(child.end() for child in (*self._idle, *self._busy)))
-
-    def _died(self) -> None:
-        if self.on_death is not None:
-            self.on_death()
+        await asyncio.gather(*(child.end() for child in (*self._idle, *self._busy)), self._ends.wait())
 
     def _end_idle(self) -> None:
         """They cost memory, and there may be no suspect again for months."""
         idle, self._idle = self._idle, []
         for child in idle:
-            ended = asyncio.get_running_loop().create_task(child.end())
-            self._ends.add(ended)
-            ended.add_done_callback(self._ends.discard)
+            self._ends.start(child.end())
 
 
 class Child:

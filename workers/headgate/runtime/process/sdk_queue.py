@@ -11,10 +11,9 @@ from headgate.client.connection import Headgate
 from headgate.client.queue import Queue
 from headgate.engines.contract import Delivery, Settle, Settled
 from headgate.errors import Unavailable
+from headgate.expiry import SECOND_US
 from headgate.runtime.worker.port import LeaseStatus
 from headgate.store.clock.clock import ClockFigures
-
-SECOND_US = 1_000_000
 
 
 class ClientQueue:

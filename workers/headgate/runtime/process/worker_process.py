@@ -17,13 +17,15 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from types import FrameType
 
 from headgate.errors import Unavailable
-from headgate.process.event_loop import run
-from headgate.process.health_server import HealthServer
+from headgate.process.event_loop import SIGNALS, run
+from headgate.process.http_server import HttpServer, probe_routes
 from headgate.process.loop_watch import LoopWatch
+from headgate.process.supervised_loop import SupervisedLoop
 from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.handlers import Handler, load_handler
 from headgate.runtime.handler.http_runner import HttpPerformer, checked_url
@@ -34,7 +36,7 @@ from headgate.runtime.process.drain_files import DrainFiles
 from headgate.runtime.worker.port import WorkerQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
-from headgate.telemetry.clock_metrics import measure_clocks
+from headgate.store.clock.clock_metrics import measure_clocks
 from headgate.telemetry.graphite import Graphite, GraphiteSettings
 from headgate.telemetry.logs import log_to
 from headgate.telemetry.metrics import Registry
@@ -43,7 +45,6 @@ from headgate.telemetry.spans import spans
 log = logging.getLogger("headgate.worker")
 
 OPEN_AGAIN = Backoff(first_s=0.5, factor=2.0, cap_s=30.0)
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_CHECK_S = 0.5
 SIGNAL_WITHIN_S = 10.0
 """A worker that drained because of a file waits this long for the signal that follows: the hook that wrote the file
@@ -112,28 +113,31 @@ class WorkerProcess:
         self._take_signals()
         watch = LoopWatch()
         watch.start()
-        health_server = HealthServer(
-            self.registry, why_not_alive=self._why_not_alive, why_not_ready=self._why_not_ready
+        health_server = HttpServer(
+            probe_routes(self.registry, why_not_alive=self._why_not_alive, why_not_ready=self._why_not_ready)
         )
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(watch.stop)
             if self.options.drain is not None:
-                drain_poll = asyncio.get_running_loop().create_task(self._poll_drain_file(self.options.drain))
-                stack.callback(drain_poll.cancel)
+                poll = partial(self._poll_drain_file, self.options.drain)
+                self._start(stack, SupervisedLoop("drain file", poll, log=log))
             if self.options.health is not None:
                 stack.push_async_callback(health_server.close)
                 await health_server.open(*self.options.health, may_move=self.options.health_may_move)
             if self.options.graphite is not None:
-                shipping = asyncio.get_running_loop().create_task(
-                    Graphite(self.options.graphite, self.registry).run()
-                )
-                stack.callback(shipping.cancel)
+                graphite = Graphite(self.options.graphite, self.registry)
+                self._start(stack, SupervisedLoop("Graphite", graphite.run, log=log))
             queue = await self._opened()
             if queue is not None:
                 stack.push_async_callback(queue.close)
                 await self._work(queue, health_server.port)
         await self._answer_file()
         log.info("worker stopped", extra={"queue": self.options.queue})
+
+    @staticmethod
+    def _start(stack: contextlib.AsyncExitStack, loop: SupervisedLoop) -> None:
+        loop.start()
+        stack.push_async_callback(loop.stop)
 
     async def _opened(self) -> WorkerQueue | None:
         """The queue; None if the shutdown request came first."""
@@ -184,8 +188,7 @@ class WorkerProcess:
             return performer, None
         options = self.options
         child = ChildTerms(self.options.handler, queue.name, options.log_form, options.log_level, terms.backoff)
-        suspects = ChildPool(child, rng=self._rng)
-        suspects.on_death = self._metrics.child_deaths.add
+        suspects = ChildPool(child, self._metrics.child_deaths.add, rng=self._rng)
         return PythonPerformer(self._handler, threads=terms.concurrency, rng=self._rng), suspects
 
     def register_readings(self, queue: WorkerQueue) -> None:

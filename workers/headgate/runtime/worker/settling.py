@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from headgate.engines.contract import Settle, Settled
 from headgate.errors import HeadgateError, Unavailable
+from headgate.process.background_tasks import start_task
 from headgate.runtime.handler.attempt import Attempt
 
 CALLS_MAX = 4
@@ -51,7 +52,7 @@ class Settler:
         while self._waiting and len(self._calls) < CALLS_MAX:
             group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
             self.under_way += len(group)
-            call = asyncio.get_running_loop().create_task(self._send(group))
+            call = start_task("settle", self._send(group))
             self._calls.add(call)
             call.add_done_callback(self._ended)
 

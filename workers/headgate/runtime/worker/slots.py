@@ -16,6 +16,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 
 from headgate.engines.contract import Delivery
+from headgate.process.background_tasks import BackgroundTasks
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.context import Context
 from headgate.runtime.handler.decide_retry import Again, Never, Verdict
@@ -63,11 +64,11 @@ class Slots:
         self._metrics = metrics
         self._terms = terms
         self._slots_max = slots_max
-        self._on_broken = on_broken
         self._batch_size = terms.batch_size if performer.batch else 1
         self._waiting: deque[Attempt] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks("worker slot", failed=on_broken)
+        """A slot ends only by being closed or replaced; anything else is a bug, and must not go unseen."""
         self._context = copy_context()
         self._running: dict[asyncio.Task[None], list[Attempt]] = {}
         self._closing = False
@@ -109,26 +110,13 @@ class Slots:
     async def close(self) -> None:
         """End all slots, in any state."""
         self._closing = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=1.0)
+        await self._tasks.stop(within_s=1.0)
         await self.performer.close()
 
     # ---- one slot
 
     def _begin(self) -> None:
-        slot = asyncio.get_running_loop().create_task(self._run(), context=self._context.copy())
-        slot.add_done_callback(self._slot_ended)
-        self._tasks.add(slot)
-
-    def _slot_ended(self, slot: asyncio.Task[None]) -> None:
-        """A slot ends only by being closed or replaced; anything else is a bug, and must not go unseen."""
-        self._tasks.discard(slot)
-        error = None if slot.cancelled() else slot.exception()
-        if error is not None:
-            self._on_broken(error)
+        self._tasks.start(self._run(), context=self._context.copy())
 
     async def _run(self) -> None:
         task = asyncio.current_task()

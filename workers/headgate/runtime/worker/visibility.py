@@ -14,12 +14,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from headgate.engines.contract import ExtendDelivery, Settle, Settled
 from headgate.errors import HeadgateError
+from headgate.expiry import SECOND_US
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.policy.decide_visibility import beat_every_s, decide_beats
 
 log = logging.getLogger("headgate.worker")
-
-SECOND_US = 1_000_000
 
 
 class VisibilityKeeper:
@@ -30,12 +29,14 @@ class VisibilityKeeper:
         settle: Callable[[Sequence[Settle]], Awaitable[list[Settled]]],
         *,
         visibility_s: float,
+        on_overdue: Callable[[Attempt], None] = lambda _: None,
+        on_lost: Callable[[Attempt], None] = lambda _: None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
+        """`on_overdue` is called for a handler that takes too long and cannot be cancelled."""
         self.visibility_s = visibility_s
-        self.on_overdue: Callable[[Attempt], None] | None = None
-        """Called for a handler that takes too long and cannot be cancelled."""
-        self.on_lost: Callable[[Attempt], None] | None = None
+        self._on_overdue = on_overdue
+        self._on_lost = on_lost
         self._settle = settle
         self._now_s = now_s
         self._attempts: dict[int, Attempt] = {}
@@ -76,8 +77,8 @@ class VisibilityKeeper:
         for place in beats.overdue:
             attempts[place].overdue = True
             self.stop(attempts[place])
-            if not attempts[place].can_stop and self.on_overdue is not None:
-                self.on_overdue(attempts[place])
+            if not attempts[place].can_stop:
+                self._on_overdue(attempts[place])
         for place in beats.lost:
             self._lose(attempts[place])
         extended = [attempts[place] for place in beats.extend]
@@ -110,8 +111,7 @@ class VisibilityKeeper:
     def _lose(self, attempt: Attempt) -> None:
         attempt.lost = True
         self.stop(attempt)
-        if self.on_lost is not None:
-            self.on_lost(attempt)
+        self._on_lost(attempt)
 
     def stop(self, attempt: Attempt) -> None:
         """Cancel its handler, or notify it. The other handlers of its batch continue."""

@@ -20,13 +20,15 @@ from random import Random
 
 from headgate.engines.contract import Ack, DeadLetterDelivery, Delivery, NackDelivery, Settle, Settled
 from headgate.errors import HeadgateError, Unavailable
+from headgate.expiry import SECOND_US
+from headgate.process.background_tasks import BackgroundTasks, start_task
+from headgate.process.pacing import ExponentialPause, TokenBucket
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.decide_retry import Again, Backoff, Done, Never, Verdict, delay_after
 from headgate.runtime.handler.runner import HandlerRunner
 from headgate.runtime.policy.decide_drain import DrainState, DrainStep
 from headgate.runtime.policy.decide_pace import Pace
 from headgate.runtime.policy.decide_prefetch import MESSAGES_MAX, Prefetch
-from headgate.runtime.policy.decide_rate import TokenBucket
 from headgate.runtime.worker.port import WorkerQueue
 from headgate.runtime.worker.settling import Settler
 from headgate.runtime.worker.slots import Slots, SlotTerms
@@ -36,7 +38,6 @@ from headgate.telemetry.spans import Spans
 
 log = logging.getLogger("headgate.worker")
 
-SECOND_US = 1_000_000
 WAIT_S = 1.0
 """A receive waits this long for its first message, which bounds the delay before the worker notices that it is to
 end."""
@@ -91,9 +92,12 @@ class Worker:
         self._rng = rng or Random()  # noqa: S311  jitter
         self._ending = DrainState(terms.grace_s)
         self._settler = Settler(queue.settle, self._on_settled)
-        self.keeper = VisibilityKeeper(queue.settle, visibility_s=queue.visibility_us / SECOND_US)
-        self.keeper.on_overdue = self._on_overdue
-        self.keeper.on_lost = self._on_lost
+        self.keeper = VisibilityKeeper(
+            queue.settle,
+            visibility_s=queue.visibility_us / SECOND_US,
+            on_overdue=self._on_overdue,
+            on_lost=self._on_lost,
+        )
         slot_terms = SlotTerms(queue.name, terms.batch_size, terms.timeout_s, now_us, spans)
         self.suspects = suspects
         self._slots = self._slots_of(performer, slot_terms, terms.concurrency)
@@ -150,8 +154,8 @@ class Worker:
         """Work until a shutdown request, then end cleanly. Raises the error that made it impossible to continue."""
         loop = asyncio.get_running_loop()
         self.turned_s = loop.time()
-        beating = loop.create_task(self.keeper.keep_hidden())
-        beating.add_done_callback(self._beating_ended)
+        beating = BackgroundTasks("visibility of messages in flight", failed=self._on_broken)
+        beating.start(self.keeper.keep_hidden())
         try:
             self.is_receiving = True
             await self._feed()
@@ -160,17 +164,13 @@ class Worker:
             if not self.is_ending:
                 self.end()
             await self._finish()
-            beating.cancel()
+            await beating.stop()
             for slots in self._all_slots():
                 await slots.close()
         if self._broken is not None:
             raise self._broken
 
-    def _beating_ended(self, beating: asyncio.Task[None]) -> None:
-        if not beating.cancelled():
-            self._on_broken(beating.exception())
-
-    def _on_broken(self, error: BaseException | None) -> None:
+    def _on_broken(self, error: BaseException) -> None:
         """A loop of ours ended by an unexpected error: the worker ends too, and reports it."""
         self._broken = self._broken or error
         self.end()
@@ -185,7 +185,7 @@ class Worker:
         self._give_back_waiting()
         for slots in self._all_slots():
             slots.performer.drain()
-        leaving = loop.create_task(self._leave())
+        leaving = start_task("release of lanes", self._leave())
         while self._ending.step(open_messages=self.in_flight, now_s=loop.time()) is DrainStep.FINISH:
             await self._wait(0.2)
         if len(self.keeper):
@@ -235,7 +235,7 @@ class Worker:
 
     async def _feed(self) -> None:
         loop = asyncio.get_running_loop()
-        again_s, again_s_max = RECEIVE_AGAIN_S
+        again = ExponentialPause(*RECEIVE_AGAIN_S)
         while not self.is_ending:
             self.turned_s = loop.time()
             rest_s = self._pace.rest_s(self.turned_s)
@@ -247,7 +247,7 @@ class Worker:
                 await self._wait(WAIT_S)
                 continue
             if self._bucket is not None and self.terms.rate_is_shared:
-                self._bucket.per_s = (self.terms.rate_per_s or 0.0) / self.queue.sharers
+                self._bucket.set_rate((self.terms.rate_per_s or 0.0) / self.queue.sharers)
             allowed = free if self._bucket is None else self._bucket.take(free, loop.time())
             if allowed <= 0 and self._bucket is not None:
                 await self._until_woken(min(self._bucket.wait_s(), WAIT_S))
@@ -260,11 +260,11 @@ class Worker:
                 if self._bucket is not None:
                     self._bucket.give_back(allowed, 0, loop.time())
                 self.metrics.receive_failures.add()
+                again_s = again.next_s()
                 log.warning("receive failed", extra={"error": str(error), "again_in_s": again_s})
                 await self._until_woken(again_s)
-                again_s = min(again_s * 2, again_s_max)
                 continue
-            again_s = RECEIVE_AGAIN_S[0]
+            again.reset()
             if self._bucket is not None:
                 self._bucket.give_back(allowed, len(given), loop.time())
             self._accept(given)

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headgate.process.background_tasks import SharedWork
 from headgate.store.cassandra import binding
 from headgate.store.cassandra.admission import Admission
 from headgate.store.cassandra.binding import Encoded, Plan
@@ -83,7 +84,7 @@ class CassandraStore(Store):
         self._session = session
         self._admission = Admission()
         self._plans: defaultdict[Markers, dict[StatementShape, Plan]] = defaultdict(dict)
-        self._preparing: dict[tuple[StatementShape, Markers], asyncio.Task[Plan]] = {}
+        self._preparing = SharedWork[tuple[StatementShape, Markers], Plan]("preparation of a statement")
         self._kinds: dict[type, Callable[[Any, float], Awaitable[_Request]]] = {
             Batch: self._bind_batch,
             RowsOf: self._bind_rows,
@@ -328,17 +329,11 @@ class CassandraStore(Store):
         self, shape: StatementShape, markers: Markers, kind: str, within_s: float, about: Statement | None = None
     ) -> Plan:
         """The prepared shape; concurrent callers wait for the same preparation."""
-        key = (shape, markers)
         plan = self._plans[markers].get(shape)
         if plan is not None:
             return plan
-        task = self._preparing.get(key)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._prepare(shape, markers, kind, within_s))
-            task.add_done_callback(lambda done: self._prepared(key, done))
-            self._preparing[key] = task
         try:
-            return await asyncio.shield(task)
+            return await self._preparing.run((shape, markers), lambda: self._prepare(shape, markers, kind, within_s))
         except Exception as error:
             raise of_prepare(error, about if about is not None else shape.table.name) from error
 
@@ -346,13 +341,9 @@ class CassandraStore(Store):
         text = binding.cql_of(self.keyspace, shape, markers)
         prepared = await self._session.prepare(text, within_s)
         detail = ",".join(shape.value_names)
-        return binding.plan_of(shape, prepared, self.metrics.of(kind, shape.table.name, detail))
-
-    def _prepared(self, key: tuple[StatementShape, Markers], done: asyncio.Task[Plan]) -> None:
-        self._preparing.pop(key, None)
-        if not done.cancelled() and done.exception() is None:
-            shape, markers = key
-            self._plans[markers][shape] = done.result()
+        plan = binding.plan_of(shape, prepared, self.metrics.of(kind, shape.table.name, detail))
+        self._plans[markers][shape] = plan
+        return plan
 
 
 def _decided(answer: ResultPage) -> AttemptAnswer:

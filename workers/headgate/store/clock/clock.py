@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Protocol
 
 from headgate.errors import Unavailable
+from headgate.process.background_tasks import start_task
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.clock import clock_state as decide
 from headgate.store.clock.clock_state import (
@@ -237,7 +238,7 @@ class Clock:
 
     async def _check_turning(self) -> None:
         """A check takes longer than a turn may when nodes are slow: keep turning meanwhile."""
-        checking = asyncio.get_running_loop().create_task(self.check(), name="clock check")
+        checking = start_task("clock check", self.check())
         try:
             while not checking.done():
                 await asyncio.wait({checking}, timeout=self._turn_s)

@@ -9,15 +9,12 @@ It knows no messages and no clock: times come as microseconds since 1970.
 
 Invariants: a process creates no position twice, from any thread and for any number due at one time. Two processes, a
 parent and its forked child included, create the same one only by chance: of pairs that each create a million for the
-same time, one in 2^35 would. It does not survive a copy of a running virtual machine, whose halves continue with one
-counter.
+same time, one in 2^35 would (`store/process_positions.py`). It does not survive a copy of a running virtual machine,
+whose halves continue with one counter.
 """
 
 from __future__ import annotations
 
-import os
-import secrets
-import weakref
 from collections.abc import Callable
 from itertools import count
 from uuid import UUID, SafeUUID
@@ -104,24 +101,18 @@ def is_after(one: UUID, other: UUID) -> bool:
     return position_order(one) > position_order(other)
 
 
-def _random_start() -> int:
-    return secrets.randbits(LOW_BITS)
-
-
 class Positions:
-    """Creates positions for one process: a random number first, then counted up, and a new one in each forked
-    child."""
+    """Creates positions for one process: a random number of LOW_BITS bits first, then counted up."""
 
-    def __init__(self, random_start: Callable[[], int] = _random_start) -> None:
+    def __init__(self, random_start: Callable[[], int]) -> None:
         self._random_start = random_start
         self._numbers = count()
         self._high = (-1, 0)
         self._low = (-1, 0)
         self.restart()
-        _makers.add(self)
 
     def restart(self) -> None:
-        """Start from another random number; called by itself in a forked child."""
+        """Start from another random number."""
         self._numbers = count(self._random_start())
 
     def at(self, time_us: int) -> UUID:
@@ -144,14 +135,3 @@ def _spread(number: int) -> int:
     halves = (number & 0x0FFFFFFF) | (number & 0xFFFFFFF0000000) << 4
     quarters = (halves & 0x00003FFF00003FFF) | (halves & 0x0FFFC0000FFFC000) << 2
     return (quarters & 0x007F007F007F007F) | (quarters & 0x3F803F803F803F80) << 1
-
-
-_makers: weakref.WeakSet[Positions] = weakref.WeakSet()
-
-
-def _restart_all() -> None:
-    for maker in tuple(_makers):
-        maker.restart()
-
-
-os.register_at_fork(after_in_child=_restart_all)

@@ -89,7 +89,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     reports_refusals = False
     """Whether a use of the real world fails the run, even if the code that tried it handles the error."""
 
-    def __init__(self, rng: Random, *, shuffled: bool = False, until_s: float = float("inf")) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        *,
+        shuffled: bool = False,
+        until_s: float = float("inf"),
+        report: Callable[[], str] = lambda: "",
+    ) -> None:
         super().__init__()
         self.set_debug(False)
         self._now_s = 0.0
@@ -102,7 +109,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._tasks_made = 0
         self._spins = 0
         self._rounds = 0
-        self.report: Callable[[], str] = lambda: ""
+        self.report = report
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]
 
     def time(self) -> float:

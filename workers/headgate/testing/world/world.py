@@ -51,8 +51,7 @@ class World:
         self.seed = seed
         self.epoch_us = epoch_us
         """The reading of a correct wall clock when the world begins."""
-        self.loop = loop(self.rng("loop"), shuffled=shuffled, until_s=until_s)
-        self.loop.report = self._report
+        self.loop = loop(self.rng("loop"), shuffled=shuffled, until_s=until_s, report=self._report)
         self.loop.set_exception_handler(self._unhandled)
         self.history = History(self.loop.time, entries_max=history_max)
         self.network = Network(self.loop, self.history, self.rng("network"), weather or Weather())

@@ -16,10 +16,16 @@ from dataclasses import dataclass
 from itertools import combinations
 from uuid import UUID
 
-from headgate.engines.lanes.balance.decide_shares import LaneName
+from headgate.engines.lanes.lane_name import LaneName, decode_lane, encode_lane
 
-VERSION = b"\x01"
-_CLAIM = struct.Struct("<IIIQ")
+VERSION = b"\x02"
+_VERSION_1 = b"\x01"
+_CLAIM_1 = struct.Struct("<IIIQ")
+"""Generation, shard, epoch, since."""
+_HEAD = struct.Struct("<QB")
+"""Until, length of the address."""
+_CLAIM = struct.Struct("<IQ")
+"""Epoch, since; after the length of the lane's name, and the name."""
 
 
 @dataclass(frozen=True, order=True)
@@ -39,6 +45,10 @@ class LaneClaims:
     member: UUID
     at_us: int
     lanes: tuple[LaneClaim, ...]
+    address: str = ""
+    """Where the member answers calls about its lanes: "host:port"; empty where it does not."""
+    until_us: int = 0
+    """All these leases last at least until then, unless a lane is given back; 0 where that is not known."""
 
 
 @dataclass(frozen=True, order=True)
@@ -77,15 +87,48 @@ def decide_epoch_to_stop(dual: DualOwnership, row_epoch: int) -> int | None:
     return dual.earlier if dual.earlier < row_epoch or shared else None
 
 
-def encode_claims(lanes: Iterable[LaneClaim]) -> bytes:
-    """As `members.held` keeps them (docs/internals/formats.md)."""
-    return VERSION + b"".join(_CLAIM.pack(*each.lane, each.epoch, each.since_us) for each in sorted(lanes))
+@dataclass(frozen=True)
+class HeldLanes:
+    """The content of `members.held`."""
+
+    lanes: tuple[LaneClaim, ...] = ()
+    address: str = ""
+    until_us: int = 0
 
 
-def decode_claims(stored: bytes | None) -> tuple[LaneClaim, ...]:
-    """The output of `encode_claims`; of another version nothing is known."""
+def encode_held(held: HeldLanes) -> bytes:
+    """As `members.held` keeps it (docs/internals/formats.md)."""
+    address = held.address.encode()
+    encoded = VERSION + _HEAD.pack(held.until_us, len(address)) + address
+    for claim in sorted(held.lanes):
+        lane = encode_lane(claim.lane)
+        encoded += bytes([len(lane)]) + lane + _CLAIM.pack(claim.epoch, claim.since_us)
+    return encoded
+
+
+def decode_held(stored: bytes | None) -> HeldLanes:
+    """The output of `encode_held`, of this version and the one before; of any other nothing is known."""
+    if stored is not None and stored[:1] == _VERSION_1:
+        whole = len(stored) - 1 - (len(stored) - 1) % _CLAIM_1.size
+        claims = _CLAIM_1.iter_unpack(stored[1 : 1 + whole])
+        return HeldLanes(tuple(LaneClaim((generation, shard), *claim) for generation, shard, *claim in claims))
     if stored is None or stored[:1] != VERSION:
-        return ()
-    whole = len(stored) - 1 - (len(stored) - 1) % _CLAIM.size
-    pairs = _CLAIM.iter_unpack(stored[1 : 1 + whole])
-    return tuple(LaneClaim((generation, shard), epoch, since_us) for generation, shard, epoch, since_us in pairs)
+        return HeldLanes()
+    try:
+        return _decode(stored)
+    except (ValueError, struct.error):
+        return HeldLanes()
+
+
+def _decode(stored: bytes) -> HeldLanes:
+    until_us, address_size = _HEAD.unpack_from(stored, 1)
+    at = 1 + _HEAD.size
+    address = stored[at : at + address_size].decode()
+    at += address_size
+    claims: list[LaneClaim] = []
+    while at < len(stored) and (end := at + 1 + stored[at]) + _CLAIM.size <= len(stored):
+        lane = decode_lane(stored[at + 1 : end])
+        epoch, since_us = _CLAIM.unpack_from(stored, end)
+        claims.append(LaneClaim(lane, epoch, since_us))
+        at = end + _CLAIM.size
+    return HeldLanes(tuple(claims), address, until_us)

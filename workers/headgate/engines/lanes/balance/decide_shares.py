@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from uuid import UUID
 
+from headgate.engines.lanes.lane_name import LaneName
+
 SECOND_US = 1_000_000
 GIVE_BACK_AFTER_US = 10 * SECOND_US
 """How long a lane must belong to another member's share before it is released."""
@@ -24,9 +26,6 @@ STILL_US = 30 * SECOND_US
 
 WATCHERS = 3
 """The number of members that check each lane from time to time: its owner may be one, and another may hang."""
-
-LaneName = tuple[int, int]
-"""Generation and shard."""
 
 
 @dataclass(frozen=True, order=True)
@@ -74,8 +73,9 @@ def _sizes(lanes: int, members: Collection[Member]) -> dict[Member, int]:
 
 
 def _weight(member: bytes, lane: LaneName) -> bytes:
-    generation, shard = lane
-    return blake2b(member + generation.to_bytes(4, "big") + shard.to_bytes(4, "big"), digest_size=8).digest()
+    """Fixed: members of different releases have to agree."""
+    numbers = (number.to_bytes(max(4, (number.bit_length() + 7) // 8), "big") for number in lane)
+    return blake2b(member + b"".join(numbers), digest_size=8).digest()
 
 
 @dataclass

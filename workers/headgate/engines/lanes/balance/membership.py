@@ -14,13 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from itertools import groupby
 from uuid import UUID
 
 from headgate.engines.context import Host
-from headgate.engines.lanes.balance.decide_dual_owners import LaneClaim, LaneClaims, decode_claims, encode_claims
-from headgate.engines.lanes.balance.decide_shares import GivingBack, LaneName, Member, decide_shares, watchers
+from headgate.engines.contract import LaneOwner
+from headgate.engines.lanes.balance.decide_dual_owners import HeldLanes, LaneClaims, decode_held, encode_held
+from headgate.engines.lanes.balance.decide_shares import GivingBack, Member, decide_shares, watchers
+from headgate.engines.lanes.lane_name import LaneName
 from headgate.errors import Unavailable
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.catalogue.tables import MEMBERS
@@ -36,15 +39,21 @@ BEGIN_AGAIN_S = 0.2
 """A member that does not know the others yet can take nothing, so the first read is retried sooner."""
 KEPT_S = 15
 
-Held = Callable[[int], Sequence[LaneClaim]]
+Held = Callable[[int], HeldLanes]
 """The lanes that a process claims at a given time."""
+
+
+def _nothing(_: int) -> HeldLanes:
+    return HeldLanes()
 
 
 class Sharing:
     """This process among the members of a queue. Its store is that of the catalogue's keyspace."""
 
-    def __init__(self, host: Host, queue: UUID) -> None:
+    def __init__(self, host: Host, queue: UUID, *, address: str = "") -> None:
+        """`address`: where this process answers calls about its lanes, as "host:port"; empty where it does not."""
         self.me = host.uuid()
+        self.address = address
         self.members: tuple[Member, ...] = ()
         """As read last, this process among them; none before the first read."""
         self.other_claims: tuple[LaneClaims, ...] = ()
@@ -52,7 +61,7 @@ class Sharing:
         self._host = host
         self._queue = queue
         self._capacity = 0
-        self._held: Held = lambda _: ()
+        self._held: Held = _nothing
         self._began_us = 0
         self._stamped_us = 0
         self._giving = GivingBack()
@@ -63,7 +72,7 @@ class Sharing:
 
     # ---- its life
 
-    def join(self, capacity: int, held: Held = lambda _: ()) -> None:
+    def join(self, capacity: int, held: Held = _nothing) -> None:
         """Be a member that holds up to this many lanes, from now on, and publish them."""
         changed, self._capacity = capacity != self._capacity, capacity
         self._held = held
@@ -134,6 +143,17 @@ class Sharing:
         """Of these lanes of others', those that this process keeps an eye on."""
         return [lane for lane in lanes if self.me in watchers(lane, self.members)]
 
+    async def owner_of(self, lane: LaneName) -> LaneOwner | None:
+        """The member that claims a lane, by the list of members; None where none is known to."""
+        claims = self.other_claims
+        if not self._known.is_set():
+            claims = tuple(each for _, each in await read_members(self._host, self._queue))
+        owners = [(claim.epoch, each) for each in claims for claim in each.lanes if claim.lane == lane]
+        if not owners:
+            return None
+        _, owner = max(owners, key=lambda each: each[0])
+        return LaneOwner(owner.member, owner.address, owner.until_us)
+
     def _share(self, lanes: Collection[LaneName]) -> dict[LaneName, UUID]:
         wanted = tuple(sorted(lanes))
         if self._shared[:2] != (wanted, self.members):
@@ -149,7 +169,8 @@ class Sharing:
         now_us, stamp_us = self._host.now_us(), self._stamp()
         self._began_us = self._began_us or now_us
         values: dict[str, Value] = {**self._key(), "name": self._host.name, "room": self._capacity}
-        values |= {"began_us": self._began_us, "held": encode_claims(self._held(now_us)), "held_us": now_us}
+        values |= {"began_us": self._began_us, "held_us": now_us}
+        values["held"] = encode_held(replace(self._held(now_us), address=self.address))
         await self._host.store.write(Insert(MEMBERS, values, timestamp_us=stamp_us, ttl_s=KEPT_S))
 
     async def _read(self) -> None:
@@ -170,8 +191,10 @@ class Sharing:
 async def read_members(host: Host, queue: UUID) -> list[tuple[Member, LaneClaims]]:
     """The members of a queue, and each one's claims of lanes."""
     columns = ("member", "room", "held", "held_us")
-    return [
-        (Member(row.member, row.room), LaneClaims(row.member, row.held_us or 0, decode_claims(row.held)))
-        for row in await host.store.read(Select(MEMBERS, {"queue": queue}, columns))
-        if row.room is not None
-    ]
+    members: list[tuple[Member, LaneClaims]] = []
+    for row in await host.store.read(Select(MEMBERS, {"queue": queue}, columns)):
+        if row.room is not None:
+            held = decode_held(row.held)
+            claims = LaneClaims(row.member, row.held_us or 0, held.lanes, held.address, held.until_us)
+            members.append((Member(row.member, row.room), claims))
+    return members

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from headgate.engines.context import Host
 from headgate.engines.contract import LaneReport, Stats
-from headgate.engines.lanes.balance.decide_shares import LaneName, LaneObservation, Watch
+from headgate.engines.lanes.balance.decide_shares import LaneObservation, Watch
+from headgate.engines.lanes.lane_name import LaneName, format_lane, parse_lane
 from headgate.engines.timeline.inspect.stats import stats
 from headgate.engines.timeline.lanes.lane_snapshot import LaneView, first_unsettled_us, list_lane_views
-from headgate.engines.timeline.lanes.lane_taking import lane_of
-from headgate.engines.timeline.model.lane_rows import format_lane, parse_lane
+from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.store.model.positions import position_at, time_us_of
 

@@ -24,6 +24,7 @@ from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.reading import RowContent
 from headgate.engines.timeline.read.source import attributes_of
 from headgate.errors import InvalidRequest
+from headgate.process.live import Live
 from headgate.store.model.positions import first_at, last_at, position_order
 
 LIMIT_MAX = 1_000
@@ -65,7 +66,7 @@ class _Generation:
         self._settings = settings
         self._now_us = now_us
         self._begin = position_order(first_at(from_us)) - 1 if from_us is not None else 0
-        index = PartIndex(host, settings, lanes[0].generation)
+        index = PartIndex(host, Live(settings), lanes[0].generation)
         self._lanes = [(view, LaneRows(host, settings, view, index)) for view in lanes]
 
     async def peek(self, limit: int) -> list[_Candidate]:

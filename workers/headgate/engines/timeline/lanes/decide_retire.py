@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
+from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.rows import LaneRow
 from headgate.engines.lanes.settle_log_format import bits_of
 from headgate.expiry import others_may_act_after
@@ -93,7 +94,7 @@ def batches(rows: Iterable[tuple[Hashable, Item]], rows_max: int) -> Iterator[li
         yield [of_one[start : start + rows_max] for start in range(0, len(of_one), rows_max)]
 
 
-def lanes_before(generations: Sequence[EndingGeneration], number: int) -> list[tuple[int, int]]:
+def lanes_before(generations: Sequence[EndingGeneration], number: int) -> list[LaneName]:
     """The lanes that hold back the groups of a generation until they are retired (attack C2), oldest first. Those of
     generations that left the catalogue are retired."""
     return [

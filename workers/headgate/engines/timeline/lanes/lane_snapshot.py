@@ -15,6 +15,7 @@ from uuid import UUID
 from headgate.engines.context import Host
 from headgate.engines.lanes.decide_lease import LaneState
 from headgate.engines.lanes.dispatcher import Dispatcher
+from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.lease import lane_state
 from headgate.engines.lanes.settle_log_format import Facts, bits_of, decode, merge_facts
 from headgate.engines.timeline.model.lane_rows import lane_key
@@ -23,11 +24,11 @@ from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.passed_rows import decode_passed
 from headgate.engines.timeline.read.reading import LaneReader, family_of
 from headgate.engines.timeline.read.restamps import Families
+from headgate.process.live import Live
 from headgate.store.model.positions import first_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select
 from headgate.store.model.types import Value
 
-LaneName = tuple[int, int]
 Held = Mapping[LaneName, Dispatcher]
 BEFORE_ALL = position_order(first_at(0))
 ONE_ROW_BYTES = 1
@@ -129,7 +130,7 @@ class LaneRows:
         self._families = Families(self._part_of, self._read_passed)
         self.reading = LaneReader(
             host,
-            settings,
+            Live(settings),
             index,
             self._families,
             generation=view.generation,
@@ -158,7 +159,7 @@ class LaneRows:
 
 async def first_unsettled_us(host: Host, settings: TimelineSettings, view: LaneView) -> int | None:
     """The due time of the first row above the position that is due by now and not settled at its place."""
-    rows = LaneRows(host, settings, view, PartIndex(host, settings, view.generation))
+    rows = LaneRows(host, settings, view, PartIndex(host, Live(settings), view.generation))
     after = view.position
     for _ in range(SETTLED_ROWS_MAX):
         piece = await rows.reading.read(after, bytes_max=ONE_ROW_BYTES)

@@ -8,8 +8,8 @@ import asyncio
 
 from headgate.engines.context import Host
 from headgate.engines.lanes.dispatcher import Dispatcher
+from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.summary.decide_figures import LaneStand
-from headgate.engines.timeline.lanes.lane_taking import LaneName
 from headgate.engines.timeline.model.layout import LATER_SUBS_FROM
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.read.part_list import parts_from

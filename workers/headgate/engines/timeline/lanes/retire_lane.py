@@ -20,6 +20,9 @@ from uuid import UUID
 
 from headgate.engines.context import Host
 from headgate.engines.lanes.dispatcher import Dispatcher
+from headgate.engines.lanes.engine_lanes import EngineLanes
+from headgate.engines.lanes.lane_name import LaneName
+from headgate.engines.lanes.lane_set import take_lane
 from headgate.engines.lanes.rows import LaneRow
 from headgate.engines.timeline.lanes.decide_retire import (
     BATCH_ROWS_MAX,
@@ -30,10 +33,8 @@ from headgate.engines.timeline.lanes.decide_retire import (
     lead_us,
     over_after_us,
 )
-from headgate.engines.timeline.lanes.lane_taking import LaneName, lane_of, take_up
 from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
 from headgate.engines.timeline.model.row_writes import ttl_s_kept
-from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.put.row_sender import Copy, Sender
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.passed_rows_log import Passing
@@ -100,7 +101,7 @@ class Closing:
         self._nothing_ahead = False
         self._copies_due_us: int | None = None
         self._batch_rows = BATCH_ROWS_MAX
-        self._passing = Passing(host, sender.settings, generation=generation.number, shard=shard, writer=host.uuid())
+        self._passing = Passing(host, sender.live, generation=generation.number, shard=shard, writer=host.uuid())
 
     async def run(self) -> None:
         """Close the lane, however often it takes, until it is retired or not ours any more."""
@@ -151,8 +152,7 @@ class Closing:
                 waiting = await self._step(waiting)
         while waiting:
             waiting = await self._step(waiting)
-        if self._source.reading.ends_at is not None:  # by now the rows in between were moved
-            self._source.reading.ends_at = max(self._source.reading.ends_at, self._left_up_to)
+        self._source.reading.end_beyond(self._left_up_to)  # by now the rows in between were moved
         self._nothing_ahead = True
 
     def _begin(self) -> None:
@@ -172,7 +172,8 @@ class Closing:
         rows = list(chain.from_iterable(rows for rows, _, _ in taken))
         if not await self._see_to(rows):
             return parts
-        self._done_up_to = self._source.reading.finished_up_to = taken[-1][1]
+        self._done_up_to = taken[-1][1]
+        self._source.reading.moves_finished(self._done_up_to)
         return [] if cut is None else parts[cut:]
 
     async def _read(self, part: int) -> tuple[list[LaneRow], int, bool]:
@@ -290,13 +291,7 @@ class Closing:
 
 
 async def close_free_lane(
-    host: Host,
-    settings: TimelineSettings,
-    name: LaneName,
-    *,
-    generation: EndingGeneration,
-    sender: Sender,
-    dead_letters: Sender | None = None,
+    lanes: EngineLanes[TimelineSource], name: LaneName, *, generation: EndingGeneration, host: Host, sender: Sender
 ) -> FreeLane:
     """Close a lane without an owner, if nothing of it is left to deliver; otherwise leave it to an owner that
     delivers.
@@ -304,13 +299,12 @@ async def close_free_lane(
     Its generation is over. This process delivers nothing, so messages that may have killed an owner stay crash
     suspects.
     """
-    lane = lane_of(host, settings, name)
-    state = await lane.read_state()
+    state = await lanes.lane(name).read_state()
     if state is None or state.is_retired:
         return FreeLane.RETIRED if state is not None else FreeLane.BUSY
     if state.reserved is not None:
         return FreeLane.BUSY
-    taken = await take_up(lane, state, settings, name, sender=sender, dead_letters=dead_letters)
+    taken = await take_lane(lanes, name, state)
     if taken is None:
         return FreeLane.BUSY
     dispatcher, source = taken

@@ -38,6 +38,14 @@ class RepairPassReport:
     waits_for_all_us: int | None = None
     problems: list[str] = field(default_factory=list)
 
+    def checked_part(self) -> None:
+        """One more scan of a part."""
+        self.checked += 1
+
+    def retired_lane(self) -> None:
+        """One more lane was left for good."""
+        self.lanes_retired += 1
+
     def owes(self, since_us: int, *, waits_for_all: bool = False) -> None:
         """A scan that was due at that time did not run; perhaps only because not all replicas answer."""
         if waits_for_all:

@@ -55,6 +55,7 @@ from headgate.engines.timeline.put.decide_lag import Lag
 from headgate.engines.timeline.put.pending_write import PendingWrite, sent_of
 from headgate.engines.timeline.put.put_counts import PutCounts
 from headgate.errors import HeadgateError, Unavailable
+from headgate.process.live import Live
 from headgate.store.catalogue.decide_generation import knowledge
 from headgate.store.model.statements import Insert, Write
 from headgate.store.store import OutcomeUnknown
@@ -96,7 +97,8 @@ class Sender:
 
     def __init__(self, host: Host, settings: TimelineSettings, *, read_us: int, summary: Host | None = None) -> None:
         self.host = host
-        self.settings = settings
+        self.live = Live(settings)
+        """The settings in force, for everything that reads them at use."""
         self.known = KnownGenerations(settings.generations, knowledge(read_us))
         self.lag = Lag(settings.safety_lag_us, settings.skew_us, read_us)
         self.parts = OwnParts(host.uuid)
@@ -110,11 +112,16 @@ class Sender:
         self._restamps = asyncio.Semaphore(RESTAMPS_MAX)
         self._indexing: dict[IndexKey, asyncio.Task[bool]] = {}
 
+    @property
+    def settings(self) -> TimelineSettings:
+        """Those in force."""
+        return self.live.now
+
     def settings_changed(self, settings: TimelineSettings, *, read_us: int) -> None:
         """The result of a read of the catalogue, and the start of that read. Called at every read: it keeps knowledge
         current. After a change, no earlier index row counts as written."""
         if settings != self.settings:
-            self.settings = settings
+            self.live.set(settings)
             self.lag.set_terms(settings.safety_lag_us, settings.skew_us)
             self.parts.forget_index()
             self._indexing = {}

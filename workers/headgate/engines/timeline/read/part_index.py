@@ -10,13 +10,14 @@ is over, and so after the T of each of them. A read that has started is never jo
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 
 from headgate.engines.context import Host
 from headgate.engines.timeline.model.layout import day_of, parts_of_day
 from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.process.background_tasks import SharedWork
+from headgate.process.live import Live
 from headgate.store.model.statements import Select
 from headgate.store.model.types import Value
 
@@ -34,29 +35,21 @@ class _Day:
 class PartIndex:
     """The index of one generation, read by one process."""
 
-    def __init__(self, host: Host, settings: TimelineSettings, generation: int) -> None:
+    def __init__(self, host: Host, settings: Live[TimelineSettings], generation: int) -> None:
         self._host = host
         self._settings = settings
         self._generation = generation
         self._days: OrderedDict[int, _Day] = OrderedDict()
         self._known_subs: OrderedDict[int, tuple[int, ...]] = OrderedDict()
-        self._asked: dict[int, asyncio.Task[tuple[int, ...]]] = {}
+        self._asked = SharedWork[int, tuple[int, ...]]("index of parts")
         """Reads that start when this turn is over, by part."""
-
-    def settings_changed(self, settings: TimelineSettings) -> None:
-        """The result of a read of the catalogue."""
-        self._settings = settings
 
     async def subs(self, part: int) -> tuple[int, ...]:
         """The subs of a part, complete for all that was acknowledged before this is called."""
-        day = self._days.get(day_of(part, self._settings.part_us))
+        day = self._days.get(day_of(part, self._settings.now.part_us))
         if day is not None and self._is_closed(part, day.read_us):
             return day.subs.get(part, ())
-        task = self._asked.get(part)
-        if task is None:
-            task = self._asked[part] = asyncio.get_running_loop().create_task(self._read(part))
-            task.add_done_callback(_consume_error)
-        return await asyncio.shield(task)
+        return await self._asked.run(part, lambda: self._read(part))
 
     def known_subs(self, part: int) -> tuple[int, ...]:
         """The known subs of the part, though it may have others by now: index rows outlive their part."""
@@ -64,9 +57,9 @@ class PartIndex:
 
     async def _read(self, part: int) -> tuple[int, ...]:
         """Starts one turn after its first caller; from then on nobody joins it."""
-        del self._asked[part]
+        self._asked.forget(part)
         rows = await self._host.store.read(
-            Select(self._settings.tables.parts, {**self._day_key(part), "part": part}, ["sub"])
+            Select(self._settings.now.tables.parts, {**self._day_key(part), "part": part}, ["sub"])
         )
         subs = tuple(row.sub for row in rows)
         if subs:
@@ -78,24 +71,26 @@ class PartIndex:
     async def next_part(self, part: int, last: int) -> int:
         """The first part from `part` on that holds something or may; `last` when none before it does."""
         while part < last:
-            number = day_of(part, self._settings.part_us)
+            number = day_of(part, self._settings.now.part_us)
             day = await self._day(number, part)
-            for each in range(part, min(last, parts_of_day(number, self._settings.part_us).stop)):
+            for each in range(part, min(last, parts_of_day(number, self._settings.now.part_us).stop)):
                 if each in day.subs or not self._is_closed(each, day.read_us):
                     return each
-            part = parts_of_day(number, self._settings.part_us).stop
+            part = parts_of_day(number, self._settings.now.part_us).stop
         return last
 
     def _is_closed(self, part: int, read_us: int) -> bool:
         """Whether a read that started then settles this part for good."""
-        return (part + 1) * self._settings.part_us <= read_us - 2 * self._settings.skew_us
+        return (part + 1) * self._settings.now.part_us <= read_us - 2 * self._settings.now.skew_us
 
     async def _day(self, number: int, part: int) -> _Day:
         known = self._days.get(number)
         if known is not None and self._is_closed(part, known.read_us):
             return known
         read_us = self._host.now_us()
-        rows = await self._host.store.read(Select(self._settings.tables.parts, self._day_key(part), ["part", "sub"]))
+        rows = await self._host.store.read(
+            Select(self._settings.now.tables.parts, self._day_key(part), ["part", "sub"])
+        )
         subs: dict[int, tuple[int, ...]] = {}
         for row in rows:
             subs[row.part] = (*subs.get(row.part, ()), row.sub)
@@ -107,13 +102,7 @@ class PartIndex:
 
     def _day_key(self, part: int) -> dict[str, Value]:
         return {
-            "queue": self._settings.queue,
+            "queue": self._settings.now.queue,
             "generation": self._generation,
-            "day": day_of(part, self._settings.part_us),
+            "day": day_of(part, self._settings.now.part_us),
         }
-
-
-def _consume_error(task: asyncio.Task[tuple[int, ...]]) -> None:
-    """Every waiting caller gets it; if all callers were cancelled, nobody has to."""
-    if not task.cancelled():
-        task.exception()

@@ -16,6 +16,7 @@ from headgate.engines.timeline.model.layout import SECOND_US, TTL_S_MAX
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.passed_rows import decode_passed, encode_passed
 from headgate.engines.timeline.read.reading import RowContent
+from headgate.process.live import Live
 from headgate.store.model.positions import position_at, time_us_of
 from headgate.store.model.statements import Batch, Insert, Plain, Select
 from headgate.store.model.types import Value
@@ -26,8 +27,10 @@ HOUR_US = 3_600 * SECOND_US
 class Passing:
     """The rows of one lane that one writer passes."""
 
-    def __init__(self, host: Host, settings: TimelineSettings, *, generation: int, shard: int, writer: UUID) -> None:
-        self.settings = settings
+    def __init__(
+        self, host: Host, settings: Live[TimelineSettings], *, generation: int, shard: int, writer: UUID
+    ) -> None:
+        self._settings = settings
         self._host = host
         self._generation = generation
         self._shard = shard
@@ -45,7 +48,7 @@ class Passing:
             ids.setdefault(row.where, set()).add(content.place.due)
             messages[row.where] = messages.get(row.where, 0) + content.counted
             if content.first != content.place.due:
-                ids.setdefault(time_us_of(content.first) // self.settings.part_us, set()).add(content.first)
+                ids.setdefault(time_us_of(content.first) // self._settings.now.part_us, set()).add(content.first)
         self._stamped_us = stamp_us = max(self._stamped_us + 1, self._host.now_us())
         by_part: dict[int, list[Plain]] = {}
         numbers = {part: self._pieces.get(part, -1) + 1 for part in ids}
@@ -53,20 +56,20 @@ class Passing:
             values: dict[str, Value] = {**self._key(part), "writer": self._writer, "piece": numbers[part]}
             values |= {"ids": encode_passed(passed), "messages": messages.get(part, 0)}
             values["up_to"] = position_at(rows[-1].order)
-            ttl_s = passed_kept_s(self.settings, part, now_us=stamp_us, last_expiry_s=self._host.last_expiry_s)
-            by_part[part] = [Insert(self.settings.tables.passed, values, timestamp_us=stamp_us, ttl_s=ttl_s)]
+            ttl_s = passed_kept_s(self._settings.now, part, now_us=stamp_us, last_expiry_s=self._host.last_expiry_s)
+            by_part[part] = [Insert(self._settings.now.tables.passed, values, timestamp_us=stamp_us, ttl_s=ttl_s)]
         await write_by_part(self._host, by_part)
         self._pieces |= numbers
         return ids
 
     async def read(self, part: int) -> set[UUID]:
         """The rows that all writers have passed in a part."""
-        rows = await self._host.store.read(Select(self.settings.tables.passed, self._key(part), ("ids",)))
+        rows = await self._host.store.read(Select(self._settings.now.tables.passed, self._key(part), ("ids",)))
         return set().union(*(decode_passed(row.ids) for row in rows))
 
     def _key(self, part: int) -> dict[str, Value]:
         return {
-            "queue": self.settings.queue,
+            "queue": self._settings.now.queue,
             "generation": self._generation,
             "shard": self._shard,
             "part": part,

@@ -25,6 +25,7 @@ from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, MessagePlace
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.restamps import Families
+from headgate.process.live import Live
 from headgate.store.model.positions import last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.table import Table
@@ -78,7 +79,7 @@ class LaneReader:
     def __init__(
         self,
         host: Host,
-        settings: TimelineSettings,
+        settings: Live[TimelineSettings],
         index: PartIndex,
         families: Families,
         *,
@@ -101,10 +102,6 @@ class LaneReader:
         self._row_bytes: int | None = None
         """The size of a row, from the latest rows; None before the first."""
 
-    def settings_changed(self, settings: TimelineSettings) -> None:
-        """The result of a read of the catalogue."""
-        self._settings = settings
-
     async def read(self, after: int, *, bytes_max: int) -> LaneSlice:
         """The rows above a position, as far as now or the bound goes."""
         rows = await self._read(after, bytes_max)
@@ -120,6 +117,19 @@ class LaneReader:
         """Read no further than that; an end is never taken back."""
         self.ends_at = order if self.ends_at is None else min(order, self.ends_at)
 
+    def end_beyond(self, order: int) -> None:
+        """Rows up to there are delivered from this lane after all: all between them were moved."""
+        if self.ends_at is not None:
+            self.ends_at = max(order, self.ends_at)
+
+    def moves_finished(self, up_to: int) -> None:
+        """The copies of all moved rows up to this order are known to be written."""
+        self.finished_up_to = up_to
+
+    def purge(self, before_us: int) -> None:
+        """From now on, messages put before this time come as settled."""
+        self.purged_before_us = before_us
+
     async def _read(self, after: int, bytes_max: int) -> LaneSlice:
         now_us = self._host.now_us()
         top = position_order(last_at(now_us))
@@ -127,7 +137,7 @@ class LaneReader:
             top = min(top, self.ends_at)
         if after >= top:
             return LaneSlice((), after, False)
-        part_us = self._settings.part_us
+        part_us = self._settings.now.part_us
         last_part = time_us_of(position_at(top)) // part_us
         part = max(time_us_of(position_at(after)), 0) // part_us
         rows: list[LaneRow] = []
@@ -152,7 +162,7 @@ class LaneReader:
 
     async def read_part(self, part: int, after: int, top: int, left: int) -> tuple[list[LaneRow], int, bool]:
         """Its rows above `after`, up to `top`, how far they are complete, and whether the bound cut them."""
-        upper = min(top, position_order(last_at((part + 1) * self._settings.part_us - 1)))
+        upper = min(top, position_order(last_at((part + 1) * self._settings.now.part_us - 1)))
         limit = self._rows_of_each_sub(left, subs=len(self._index.known_subs(part)))
         slices = await self._read_subs(part, after, upper, limit)
         cut = [position_order(rows[-1].due) for _, rows in slices if len(rows) >= limit]
@@ -200,7 +210,7 @@ class LaneReader:
 
     async def _read_sub(self, part: int, sub: int, after: int, upper: int, limit: int) -> Sequence[Any]:
         key: dict[str, Value] = {
-            "queue": self._settings.queue,
+            "queue": self._settings.now.queue,
             "generation": self._generation,
             "part": part,
             "sub": sub,
@@ -211,7 +221,7 @@ class LaneReader:
         return await self._host.store.read(Select(self._table(sub), key, columns, within=within, limit=limit))
 
     def _table(self, sub: int) -> Table:
-        return self._settings.tables.later if sub >= LATER_SUBS_FROM else self._settings.tables.work
+        return self._settings.now.tables.later if sub >= LATER_SUBS_FROM else self._settings.now.tables.work
 
     def _noted_size(self, cell: bytes | None) -> int:
         size = memory_of(cell) if cell is not None else 0
@@ -250,7 +260,7 @@ class LaneReader:
         moved: dict[int, bytes] = {}
         if run is not None and row.cancelled is None:
             if not await self._families.choose(first, row.due):
-                counted = 0 if time_us_of(first) // self._settings.part_us == part else count
+                counted = 0 if time_us_of(first) // self._settings.now.part_us == part else count
             elif row.moved is None:
                 settled = await self._voided(run, row.due)
             elif count == 1 and not (order <= self.finished_up_to and self._is_later(row.moved)):
@@ -281,9 +291,9 @@ class LaneReader:
 
     async def _is_cancelled(self, origin: RowPlace) -> bool:
         key: dict[str, Value] = {
-            "queue": self._settings.queue,
+            "queue": self._settings.now.queue,
             "generation": origin.generation,
-            "part": origin.part(self._settings.part_us),
+            "part": origin.part(self._settings.now.part_us),
             "sub": origin.sub,
             "shard": origin.shard,
             "due": origin.due,

@@ -26,7 +26,6 @@ from headgate.engines.packed_row import PackedRun
 from headgate.engines.receipts import receipts_of
 from headgate.engines.timeline.model.layout import PLACE_BYTES, SECOND_US, MessagePlace, id_text, row_text
 from headgate.engines.timeline.model.row_writes import id_suffix
-from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.put.row_sender import Copy, Sender
 from headgate.engines.timeline.read.ended_places import see_to_late_copy
 from headgate.engines.timeline.read.part_index import PartIndex
@@ -34,6 +33,7 @@ from headgate.engines.timeline.read.passed_rows_log import Passing, kept_s, writ
 from headgate.engines.timeline.read.reading import LaneReader, RowContent, family_of, put_before
 from headgate.engines.timeline.read.restamps import Families
 from headgate.errors import Bug, Unavailable
+from headgate.process.live import Live
 from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Insert, Plain, Select
 from headgate.store.model.types import Value
@@ -54,9 +54,8 @@ class TimelineSource:
     def __init__(
         self,
         host: Host,
-        settings: TimelineSettings,
         sender: Sender,
-        dead_letters: Sender | None,
+        dead_letters: Live[Sender | None],
         *,
         generation: int,
         shard: int,
@@ -64,7 +63,7 @@ class TimelineSource:
         index: PartIndex | None = None,
     ) -> None:
         self._host = host
-        self._settings = settings
+        self._settings = settings = sender.live
         self._sender = sender
         self._dead_letters = dead_letters
         self._generation = generation
@@ -84,14 +83,6 @@ class TimelineSource:
             shard=shard,
             purged_before_us=lease_term.purged_before_us,
         )
-
-    def settings_changed(self, settings: TimelineSettings, dead_letters: Sender | None) -> None:
-        """The result of a read of the catalogue while the lane is owned."""
-        self._settings = settings
-        self._dead_letters = dead_letters
-        self._index.settings_changed(settings)
-        self._passed.settings = settings
-        self.reading.settings_changed(settings)
 
     # ---- orders
 
@@ -115,12 +106,12 @@ class TimelineSource:
 
     async def known(self, after: int, up_to: int) -> Facts:
         """The records of all owners and jobs for the parts from one position to another."""
-        part_us = self._settings.part_us
+        part_us = self._settings.now.part_us
         part = max(time_us_of(position_at(after)), 0) // part_us
         last = (max(time_us_of(position_at(up_to)), 0) + RESTAMPS_WITHIN_US) // part_us
         whole: Facts = {}
         while True:
-            for row in await self._host.store.read(Select(self._settings.tables.settled, self._key(part))):
+            for row in await self._host.store.read(Select(self._settings.now.tables.settled, self._key(part))):
                 merge_facts(whole, decode(row.facts))
             if part >= last:
                 break
@@ -149,7 +140,7 @@ class TimelineSource:
 
     def purge(self, before_us: int) -> None:
         """Rows that come from now on are settled where they were put before."""
-        self.reading.purged_before_us = before_us
+        self.reading.purge(before_us)
 
     def put_before(self, row: LaneRow, time_us: int) -> int:
         """The bits of the messages of a row first put before a given time."""
@@ -161,12 +152,12 @@ class TimelineSource:
     async def write_record(self, pieces: Sequence[Piece[Any]]) -> None:
         """Overwrite pieces of this tenure's settle record."""
         stamp_us = self._stamp()
-        table = self._settings.tables.settled
+        table = self._settings.now.tables.settled
         by_part: dict[int, list[Plain]] = {}
         for piece in pieces:
             values: dict[str, Value] = {**self._key(piece.where), "writer": self._writer, "piece": piece.number}
             values["facts"] = piece.content
-            ttl_s = kept_s(self._settings, piece.where, now_us=stamp_us, last_expiry_s=self._host.last_expiry_s)
+            ttl_s = kept_s(self._settings.now, piece.where, now_us=stamp_us, last_expiry_s=self._host.last_expiry_s)
             insert = Insert(table, values, timestamp_us=stamp_us, ttl_s=ttl_s)
             by_part.setdefault(piece.where, []).append(insert)
         await write_by_part(self._host, by_part)
@@ -178,7 +169,7 @@ class TimelineSource:
 
     def _key(self, part: int) -> dict[str, Value]:
         return {
-            "queue": self._settings.queue,
+            "queue": self._settings.now.queue,
             "generation": self._generation,
             "shard": self._shard,
             "part": part,
@@ -190,16 +181,16 @@ class TimelineSource:
         return self._stamped_us
 
     def _part_of(self, due: UUID) -> int:
-        return time_us_of(due) // self._settings.part_us
+        return time_us_of(due) // self._settings.now.part_us
 
     # ---- copies
 
     def fix_place(self, move: Move) -> bytes:
         """A place in this queue for a retry, in the other for a dead letter. The latter names its queue too, since
         the process that finishes it has no other way to determine it."""
-        dead = self._dead_letters if move.why is Why.DEAD else None
+        dead = self._dead_letters.now if move.why is Why.DEAD else None
         if dead is None and move.why is Why.DEAD:
-            raise Bug("A dead letter has no dead-letter queue", queue=self._settings.name)
+            raise Bug("A dead letter has no dead-letter queue", queue=self._settings.now.name)
         run = _run_of(move.row)
         group = run.group[move.index] or None if run.group is not None else None
         size = len(run.payload[move.index])
@@ -213,7 +204,7 @@ class TimelineSource:
         place, queue = move.place[:PLACE_BYTES], move.place[PLACE_BYTES:]
         copy = copy_of(move.row, move.index)
         if queue:
-            attributes = _with_reason(copy.attributes, self._settings.name, move)
+            attributes = _with_reason(copy.attributes, self._settings.now.name, move)
             copy = replace(copy, due_us=move.due_us, attributes=attributes, attempt=0)
         elif move.why is not Why.MOVED:
             copy = replace(copy, due_us=move.due_us, attempt=move.attempt)
@@ -221,9 +212,10 @@ class TimelineSource:
         await carry(sender, [(MessagePlace.from_bytes(place), copy)])
 
     def _sender_to(self, queue: bytes) -> Sender:
-        if self._dead_letters is None or self._dead_letters.settings.queue.bytes != queue:
-            raise DeadLetterQueueElsewhere(queue=self._settings.name, begun_in=UUID(bytes=queue))
-        return self._dead_letters
+        dead_letters = self._dead_letters.now
+        if dead_letters is None or dead_letters.settings.queue.bytes != queue:
+            raise DeadLetterQueueElsewhere(queue=self._settings.now.name, begun_in=UUID(bytes=queue))
+        return dead_letters
 
     # ---- deliveries
 
@@ -241,14 +233,14 @@ class TimelineSource:
         return made
 
     def _deliveries_of(self, row: LaneRow, attempt: int, epoch: int) -> Callable[[HandOut], Delivery]:
-        settings = self._settings
+        settings = self._settings.now
         run = _run_of(row)
         payloads, dues_us, puts_us, own_ids = run.payload, run.due_us, run.put_us, run.message_id
         attributes, groups = run.attributes, run.group
         start = row_text(row.content.place)
         receipt = (
             receipts_of(settings.queue, settings.receipt_key)
-            .of_row(self._generation, self._shard, epoch, attempt, row.key, count=row.count)
+            .of_row((self._generation, self._shard), epoch, attempt, row.key, count=row.count)
             .text
         )
 

@@ -21,8 +21,9 @@ from headgate.engines.contract import PASS_US, GenerationKeeper, PassEnd, Repair
 from headgate.engines.lanes.decide_lease import LaneState, LeaseTerm, ends_lease_term
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.timeline.lanes.decide_retire import is_over
-from headgate.engines.timeline.lanes.lane_taking import lane_of
+from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.lanes.retire_lane import FreeLane, close_free_lane
+from headgate.engines.timeline.lanes.timeline_lanes import lane_of, lanes_with
 from headgate.engines.timeline.model.decide_repair import (
     CHECKS,
     EVERYTHING,
@@ -31,7 +32,6 @@ from headgate.engines.timeline.model.decide_repair import (
     cursors_moved,
     decide_next_stretch,
 )
-from headgate.engines.timeline.model.lane_rows import make_lanes
 from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, SECOND_US, RowPlace
 from headgate.engines.timeline.model.repair_report import LateRowOutcome, RepairPassReport
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
@@ -40,6 +40,7 @@ from headgate.engines.timeline.read.late_rows import LateRows, PassedLane
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.passed_rows import PassedRows
 from headgate.errors import HeadgateError, Unavailable
+from headgate.process.background_tasks import start_task
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import time_us_of
 from headgate.store.model.statements import Batch, Insert, Select, Slice, SliceBound
@@ -99,7 +100,7 @@ class Repairer:
             yield None
             return
         leader = Leader(self._host, lane, state, lease_term)
-        touching = asyncio.get_running_loop().create_task(leader.keep_touching())
+        touching = start_task("lease of repair", leader.keep_touching())
         try:
             yield leader
         finally:
@@ -212,18 +213,12 @@ class Pass:
         state = await lane_of(self._host, self._settings, name).read_state()
         if state is None or state.is_retired or state.lock is not None:
             return
-        closing = close_free_lane(
-            self._host,
-            self._settings,
-            name,
-            generation=generation,
-            sender=self._sender,
-            dead_letters=dead_letters,
-        )
+        lanes = lanes_with(self._host, self._sender, dead_letters)
+        closing = close_free_lane(lanes, name, generation=generation, host=self._host, sender=self._sender)
         try:
             within_us = min(CLOSING_US, max(self._deadline_us - now_us, 0))
             if await asyncio.wait_for(closing, within_us / SECOND_US) is FreeLane.RETIRED:
-                self.report.lanes_retired += 1
+                self.report.retired_lane()
         except TimeoutError:
             return  # the next pass resumes it, or its next owner
 
@@ -279,7 +274,7 @@ class Pass:
                 if not self._goes_on():
                     raise _Stopped
                 await self._check_part(lane, part, subs, consistency)
-                self.report.checked += 1
+                self.report.checked_part()
                 await self._move_cursors(lane, stretch.check, part + 1, cursors)
             await self._move_cursors(lane, stretch.check, stretch.end, cursors)
             return

@@ -11,12 +11,14 @@ Invariants: `last` moves over rows all of whose messages are settled, none left 
 from __future__ import annotations
 
 from headgate.engines.context import Host
+from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.rows import LaneRow
 from headgate.engines.lanes.settle_log_format import Facts, RowFacts, bits_of
-from headgate.engines.timeline.lanes.lane_taking import LaneName, lane_of
+from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.source import TimelineSource
 from headgate.errors import Unavailable
+from headgate.process.live import Live
 
 SLICE_BYTES = 1024 * 1024
 ROWS_MAX = 20_000
@@ -33,9 +35,7 @@ async def pass_over_settled(host: Host, sender: Sender, name: LaneName) -> bool:
     if lease_term is None:
         return False
     generation, shard = name
-    source = TimelineSource(
-        host, sender.settings, sender, None, generation=generation, shard=shard, lease_term=lease_term
-    )
+    source = TimelineSource(host, sender, Live(None), generation=generation, shard=shard, lease_term=lease_term)
     last, reach = source.order_of(state.last), source.order_of(state.reach)
     passed: list[LaneRow] = []
     try:

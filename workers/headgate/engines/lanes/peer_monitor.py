@@ -1,5 +1,5 @@
-"""Inspects lanes of a timeline queue that have another owner, or none. It finds those that nobody works, and stops
-owners whose loop hangs, or whose lane has a later owner (docs/internals/protocols/balance.md).
+"""Inspects lanes that have another owner, or none. It finds those that nobody works, and stops owners whose loop
+hangs, or whose lane has a later owner (docs/internals/protocols/balance.md).
 
 Nothing in it is needed for safety, so plain reads are enough; a stop is an LWT, and never shortens a lease.
 """
@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
+from typing import Any
 
 from headgate.engines.context import Host
 from headgate.engines.lanes.balance.decide_dual_owners import DualOwnership, decide_epoch_to_stop
-from headgate.engines.lanes.balance.decide_shares import LaneName, LaneObservation, Watch
-from headgate.engines.timeline.lanes.lane_snapshot import LaneView, first_unsettled_us, read_lane_view
-from headgate.engines.timeline.lanes.lane_taking import lane_of
-from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.lanes.balance.decide_shares import LaneObservation, Watch
+from headgate.engines.lanes.decide_lease import LaneState
+from headgate.engines.lanes.engine_lanes import EngineLanes
+from headgate.engines.lanes.lane_name import LaneName, format_lane
 from headgate.store.store import STORE_ERRORS
 
 log = logging.getLogger("headgate.lanes")
@@ -24,11 +25,10 @@ CHECK_EVERY_S = 5.0
 LANES_AT_ONCE = 8
 
 
-class Watching:
+class PeerMonitor:
     """One process's observations of other members' lanes."""
 
-    def __init__(self, host: Host, settings: TimelineSettings) -> None:
-        self.settings = settings
+    def __init__(self, host: Host, lanes: EngineLanes[Any]) -> None:
         self.unprocessed: set[LaneName] = set()
         """Lanes that nobody has worked for long, with due work."""
         self.retired: set[LaneName] = set()
@@ -37,7 +37,8 @@ class Watching:
         self._stopped_epochs: dict[LaneName, int] = {}
         """The epochs that existed together with a later one, and were ordered to stop."""
         self._host = host
-        self._watch = Watch(settings.lease.touch_us)
+        self._lanes = lanes
+        self._watch = Watch(lanes.lease.touch_us)
         self._progress: dict[LaneName, tuple[int, int, bool]] = {}
         self._checked_s: float | None = None
 
@@ -54,23 +55,22 @@ class Watching:
 
     async def _check_lane(self, name: LaneName) -> None:
         try:
-            view = await read_lane_view(self._host, self.settings, {}, *name)
-            if view is None:
+            state = await self._lanes.lane(name).inspect_state()
+            if state is None:
                 return
-            if view.state.is_retired:
+            if state.is_retired:
                 self.retired.add(name)
                 return
-            await self._judge(name, view)
+            await self._judge(name, state)
         except STORE_ERRORS:
             return
 
-    async def _judge(self, name: LaneName, view: LaneView) -> None:
-        state = view.state
+    async def _judge(self, name: LaneName, state: LaneState) -> None:
         now_us = self._host.now_us()
         as_before = (state.epoch, state.progress, state.lock is not None)
         stands = self._progress.get(name) == as_before
         self._progress[name] = as_before
-        due_us = await first_unsettled_us(self._host, self.settings, view) if stands else None
+        due_us = await self._lanes.first_due_us(name, state) if stands else None
         observation = LaneObservation(
             name, now_us, state.lock is not None, state.epoch, state.progress, state.touched_us, due_us
         )
@@ -83,17 +83,17 @@ class Watching:
 
     async def _stop(self, name: LaneName, epoch: int) -> None:
         """Once for each owner. Its lane is free for any member, of any share: it may be unable to take it again."""
-        if self._stopped.get(name) == epoch or not await lane_of(self._host, self.settings, name).stop(epoch):
+        if self._stopped.get(name) == epoch or not await self._lanes.lane(name).stop(epoch):
             return
         self._stopped[name] = epoch
-        fields = {"queue": self.settings.name, "lane": f"{name[0]}/{name[1]}", "epoch": epoch}
+        fields = {"queue": self._lanes.queue_name, "lane": format_lane(name), "epoch": epoch}
         log.warning("emergency stop: the owner of a lane makes no progress", extra=fields)
 
     async def stop_earlier(self, dual: DualOwnership) -> None:
         """Order the earlier of two owners to stop, once. The owner by the lane's row is not affected."""
         if self._stopped_epochs.get(dual.lane, -1) >= dual.earlier:
             return
-        lane = lane_of(self._host, self.settings, dual.lane)
+        lane = self._lanes.lane(dual.lane)
         state = await lane.read_state()
         epoch = None if state is None else decide_epoch_to_stop(dual, state.epoch)
         if state is None or epoch is None:
@@ -101,6 +101,5 @@ class Watching:
         ordered = await (lane.stop(epoch) if epoch == state.epoch else lane.stop_earlier(epoch, state=state))
         self._stopped_epochs[dual.lane] = epoch
         if ordered:
-            generation, shard = dual.lane
-            fields = {"queue": self.settings.name, "lane": f"{generation}/{shard}", "epoch": epoch}
+            fields = {"queue": self._lanes.queue_name, "lane": format_lane(dual.lane), "epoch": epoch}
             log.error("emergency stop: a lane has two owners", extra=fields | {"later": dual.later})

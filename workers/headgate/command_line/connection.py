@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.command_line.exit_codes import ExitCode
 from headgate.errors import InvalidRequest
 from headgate.store.connection_variables import MEMORY, PREFIX, connection_variables, prefixed
 
@@ -56,16 +56,14 @@ def read_environment() -> dict[str, str]:
 def run_connected(work: Callable[[Headgate], Awaitable[T]]) -> T:
     """Connect, work, disconnect. Ctrl-C and SIGTERM cancel the work, which returns its messages to the queue."""
     import asyncio
-    import signal
 
     from headgate.client.connection import connect
+    from headgate.process.event_loop import call_at_end
 
     async def run() -> T:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  asyncio.run runs tasks
-        loop = asyncio.get_running_loop()
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(each, task.cancel)
+        call_at_end(task.cancel)
         async with connect(read_environment()) as connection:
             return await work(connection)
 

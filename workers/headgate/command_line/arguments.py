@@ -19,7 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from headgate.api.durations import parse_duration_ms
-from headgate.cli.connection import OPTIONS as CONNECTION_OPTIONS
+from headgate.command_line.connection import OPTIONS as CONNECTION_OPTIONS
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -160,7 +160,7 @@ def complete_counter(ctx: click.Context, param: click.Parameter, incomplete: str
 
 
 def _complete(kind: str, incomplete: str) -> list[CompletionItem]:
-    from headgate.cli.completion import read_names
+    from headgate.command_line.completion import read_names
 
     return [CompletionItem(name) for name in read_names(kind) if name.startswith(incomplete)]
 

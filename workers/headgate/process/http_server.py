@@ -1,13 +1,12 @@
-"""One small HTTP port of a worker: /livez, /readyz and /metrics.
+"""One HTTP port of a process, and the routes of probes: /livez, /readyz and /metrics.
 
-It is served by the worker's own event loop, so a loop that hangs does not answer, and the probe fails.
+The process's own event loop serves it, so a loop that hangs does not answer, and the probe fails.
 """
 
 from __future__ import annotations
 
 import errno
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from aiohttp import web
@@ -15,12 +14,11 @@ from aiohttp import web
 from headgate.errors import EnvironmentProblem, InvalidRequest
 from headgate.telemetry.metrics import Registry
 
-log = logging.getLogger("headgate.worker")
-
 WhyNot = Callable[[], str | None]
 
 EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  probes come from outside of the pod
 DEFAULT_ADDRESS: Final = f"{EVERY_ADDRESS}:9090"
+BODY_MAX: Final = 64 * 1024
 
 
 def read_address(text: str, *, option: str = "--health", host: str = EVERY_ADDRESS) -> tuple[str, int] | None:
@@ -33,21 +31,46 @@ def read_address(text: str, *, option: str = "--health", host: str = EVERY_ADDRE
     return named.strip("[]") or host, int(port)
 
 
-class HealthServer:
-    """The HTTP port."""
+def probe_routes(registry: Registry, *, why_not_alive: WhyNot, why_not_ready: WhyNot) -> list[web.RouteDef]:
+    """Probes and metrics; nothing is changed by them."""
 
-    def __init__(self, registry: Registry, *, why_not_alive: WhyNot, why_not_ready: WhyNot) -> None:
-        self._registry = registry
-        self._checks = {"/livez": why_not_alive, "/readyz": why_not_ready}
+    def probe(path: str, why: WhyNot) -> web.RouteDef:
+        async def answer(_: web.Request) -> web.Response:
+            why_not = why()
+            return web.Response(text="ok\n") if why_not is None else web.Response(status=503, text=why_not + "\n")
+
+        return web.get(path, answer)
+
+    async def metrics(_: web.Request) -> web.Response:
+        from headgate.telemetry.prometheus import CONTENT_TYPE, exposition
+
+        return web.Response(body=exposition(registry), headers={"Content-Type": CONTENT_TYPE})
+
+    return [probe("/livez", why_not_alive), probe("/readyz", why_not_ready), web.get("/metrics", metrics)]
+
+
+class HttpServer:
+    """One port."""
+
+    def __init__(
+        self,
+        routes: Sequence[web.RouteDef],
+        *,
+        purpose: str = "probes and metrics",
+        option: str = "--health",
+        body_max: int = BODY_MAX,
+    ) -> None:
+        self._routes = routes
+        self._purpose = purpose
+        self._option = option
+        self._body_max = body_max
         self._runner: web.AppRunner | None = None
         self.port = 0
 
     async def open(self, host: str, port: int, *, may_move: bool = False) -> None:
         """Listen; port 0 takes one that is free, and so does a port that is taken where it may move."""
-        app = web.Application()
-        app.router.add_get("/metrics", self._metrics)
-        for path in self._checks:
-            app.router.add_get(path, self._check)
+        app = web.Application(client_max_size=self._body_max)
+        app.add_routes(self._routes)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         try:
@@ -59,13 +82,12 @@ class HealthServer:
                 await web.TCPSite(self._runner, host, 0, backlog=16).start()
         except OSError as error:
             await self.close()
-            remedy = "choose another with --health host:port, or --health off"
             raise EnvironmentProblem(
-                "The port for probes and metrics cannot be opened",
+                f"The port for {self._purpose} cannot be opened",
                 host=host,
                 port=port,
                 cause=error.strerror,
-                remedy=remedy,
+                remedy=f"choose another with {self._option} host:port, or {self._option} off",
             ) from None
         self.port = int(self._runner.addresses[0][1])
 
@@ -74,12 +96,3 @@ class HealthServer:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-
-    async def _check(self, request: web.Request) -> web.Response:
-        why_not = self._checks[request.path]()
-        return web.Response(text="ok\n") if why_not is None else web.Response(status=503, text=why_not + "\n")
-
-    async def _metrics(self, request: web.Request) -> web.Response:
-        from headgate.telemetry.prometheus import CONTENT_TYPE, exposition
-
-        return web.Response(body=exposition(self._registry), headers={"Content-Type": CONTENT_TYPE})

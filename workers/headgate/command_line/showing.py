@@ -1,36 +1,11 @@
-"""How commands show things to people: ages, moments, payloads, tables. Pure."""
+"""How commands show things to people: payloads, tables. Pure."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
-SECOND_US = 1_000_000
 PAYLOAD_CHARACTERS = 200
-
-
-def age(us: int | None) -> str:
-    """A length of time, to two places: `850ms`, `12s`, `3m20s`, `5h10m`, `4d2h`."""
-    if us is None:
-        return "-"
-    if us < 0:
-        return f"-{age(-us)}"
-    seconds, rest = divmod(us, SECOND_US)
-    if seconds == 0:
-        return f"{rest // 1000}ms"
-    for unit, length, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "m", 60), ("m", 60, "s", 1)):
-        if seconds >= length:
-            more = seconds % length // part
-            return f"{seconds // length}{unit}" + (f"{more}{smaller}" if more else "")
-    return f"{seconds}s"
-
-
-def format_time(us: int | None) -> str:
-    """A time, to the millisecond, in UTC."""
-    if us is None:
-        return "-"
-    return datetime.fromtimestamp(us / SECOND_US, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{us // 1000 % 1000:03d}Z"
 
 
 def payload_line(payload: bytes, characters: int = PAYLOAD_CHARACTERS) -> str:
@@ -60,3 +35,8 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
         return "  ".join(made).rstrip()
 
     return [line(heads), *map(line, cells)]
+
+
+def resource_name(kind: str, namespace: str, name: str) -> str:
+    """A resource of either kind, for `-o name`: `queue/shop/emails`."""
+    return f"{kind.lower()}/{namespace}/{name}"

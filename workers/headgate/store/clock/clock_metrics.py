@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from headgate.expiry import SECOND_US
 from headgate.store.clock.clock import ClockFigures
 from headgate.telemetry.metrics import Registry
 
-SECOND_US = 1_000_000
 Read = Callable[[], Iterable[ClockFigures]]
 Values = Iterable[tuple[tuple[str, ...], float]]
 
