@@ -1,4 +1,4 @@
-"""Runs pytest in a process of its own, as a user does who has installed Headgate."""
+"""Runs pytest in a process of its own, as users of Headgate do."""
 
 from __future__ import annotations
 

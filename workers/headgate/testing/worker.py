@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from headgate.client.connection import Headgate
 from headgate.engines.contract import Delivery
+from headgate.process.background_tasks import start_task
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.decide_retry import Again, Done, Verdict, delay_after
 from headgate.runtime.handler.handlers import Handler
@@ -234,7 +235,7 @@ class _ChildRunner(_Runner):
         self._children.add(child)
         died = asyncio.Event()
         child.when_state_changes(died.set)
-        death = asyncio.create_task(died.wait())
+        death = start_task("death of a child", died.wait())
         handling = child.start(self._handle(attempts[0]))
         try:
             await asyncio.wait([handling, death], return_when=asyncio.FIRST_COMPLETED)
