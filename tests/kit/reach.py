@@ -64,8 +64,9 @@ RULES = (
         STANDARD | {"testcontainers"},
         # These run within the environment: fixtures, and the queue of `headgate dev`.
         but=(
-            "dev.servers.fixtures", "headgate.local.first_*", "headgate.local.stack", "headgate.local.pod_template",
-            "headgate.local.memory_stack", "headgate.local.wanted",
+            "dev.servers.fixtures", "headgate.local.first_*", "headgate.local.stack", "headgate.local.memory_stack",
+            "headgate.local.pod_template",
+            "headgate.local.wanted",
         ),
     ),
     Rule(

@@ -24,6 +24,7 @@ from headgate.client.connection import Headgate, connect
 from headgate.errors import HeadgateError
 from headgate.local.first_message import FirstMessage, find_worked_queue, parse_payload, put_first_message
 from headgate.local.wanted import counted
+from headgate.process.background_tasks import end_task, start_task
 from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.handlers import load_handler
 from headgate.runtime.handler.http_runner import HttpPerformer
@@ -54,7 +55,7 @@ async def run_in_memory(files: Sequence[Path], *, first: FirstMessage | None) ->
         for queue in (each for each in resources if isinstance(each, QueueResource)):
             for consumer in queue.spec.consumers or ():
                 worker = await _build_worker(connection, queue, consumer)
-                running = asyncio.create_task(worker.run())
+                running = start_task(f"worker of {queue.metadata.name}", worker.run())
                 running.add_done_callback(lambda _: ending.set())
                 workers.push_async_callback(_end, worker, running)
         click.echo(f"ready, in memory: {counted(resources)}. Ctrl-C ends it, and its messages.")
@@ -63,9 +64,9 @@ async def run_in_memory(files: Sequence[Path], *, first: FirstMessage | None) ->
             if first.then_end:
                 return
         click.echo(f"A line that you type here is put into {worked}. Other processes cannot reach queues in memory.")
-        putting = asyncio.create_task(_put_lines(connection, worked))
+        putting = start_task("input", _put_lines(connection, worked))
         await ending.wait()
-        putting.cancel()
+        await end_task(putting)
 
 
 async def _build_worker(connection: Headgate, queue: QueueResource, consumer: Consumer) -> Worker:
