@@ -18,7 +18,7 @@ from headgate.engines.timeline.read.passed_rows import decode_passed
 from headgate.store.memory.rows import Row, merge_rows
 from headgate.store.model.positions import position_order, time_us_of
 from headgate.store.model.table import Table
-from headgate.testing.simulated_store import Cluster
+from tests.kit.simulated_store import Cluster
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import pytest
 
 import headgate
 from dev.servers.cassandra.choose import Source, decide_source
+from dev.servers.cassandra.connection import Connection, ContactPoint, read_connection
 from headgate.cli.main import main
 from headgate.command_line.connection import read_environment
 from headgate.errors import InvalidRequest
-from headgate.local.cassandra.connection import Connection, ContactPoint, read_connection
 from headgate.store.cassandra.settings import (
     Address,
     ConnectionOptions,

@@ -127,8 +127,7 @@ class Stack:
                 f"the one at {connection_variables(self._environment)['CONTACT_POINTS']}, an existing server",
             )
             return
-        connection = await self._cassandra.bring()
-        self._environment |= connection.environment()
+        self._environment |= await self._cassandra.bring()
         _print_line("cassandra", f"ready at {self._environment['CONTACT_POINTS']}")
 
     async def _apply(self) -> None:

@@ -22,13 +22,13 @@ from headgate.store.model.consistency import SerialLevel
 from headgate.store.model.statements import Decision, Select
 from headgate.store.model.table import Table
 from headgate.store.store import AttemptAnswer, NotEnoughReplicas, OutcomeUnknown
-from headgate.testing.simulated_store.answers import Answers, Votes
-from headgate.testing.simulated_store.coordinator import plain_consistency, require
-from headgate.testing.simulated_store.paxos import NO_BALLOT, Ballot, PaxosPromise, Proposal, highest, summary_of
-from headgate.testing.simulated_store.topology import ReplicaGroup, majority
+from tests.kit.simulated_store.answers import Answers, Votes
+from tests.kit.simulated_store.coordinator import plain_consistency, require
+from tests.kit.simulated_store.paxos import NO_BALLOT, Ballot, PaxosPromise, Proposal, highest, summary_of
+from tests.kit.simulated_store.topology import ReplicaGroup, majority
 
 if TYPE_CHECKING:
-    from headgate.testing.simulated_store.node import SimulatedNode
+    from tests.kit.simulated_store.node import SimulatedNode
 
 
 @dataclass(frozen=True, slots=True)

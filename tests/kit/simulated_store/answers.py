@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from headgate.store.store import OutcomeUnknown
-from headgate.testing.simulated_store.topology import ReplicaGroup
+from tests.kit.simulated_store.topology import ReplicaGroup
 
 
 class Answers:

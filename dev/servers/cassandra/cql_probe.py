@@ -16,8 +16,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from dev.servers.cassandra.connection import Connection, ContactPoint
 from headgate.errors import Bug, HeadgateError, InvalidRequest, OperationRefused, Unavailable
-from headgate.local.cassandra.connection import Connection, ContactPoint
 
 Row = dict[str, object]
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from headgate.store.memory.mutations import Mutation, mutations_of
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Batch
-from headgate.testing.simulated_store.answers import Answers
-from headgate.testing.simulated_store.coordinator import require, wait_for_all
-from headgate.testing.simulated_store.replica import LoggedBatch
-from headgate.testing.simulated_store.topology import ReplicaGroup
+from tests.kit.simulated_store.answers import Answers
+from tests.kit.simulated_store.coordinator import require, wait_for_all
+from tests.kit.simulated_store.replica import LoggedBatch
+from tests.kit.simulated_store.topology import ReplicaGroup
 
 if TYPE_CHECKING:
-    from headgate.testing.simulated_store.node import SimulatedNode
+    from tests.kit.simulated_store.node import SimulatedNode
 
 KEEPERS = 2
 

@@ -12,10 +12,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headgate.store.memory.mutations import Mutation
-from headgate.testing.simulated_store.replica import Hint
+from tests.kit.simulated_store.replica import Hint
 
 if TYPE_CHECKING:
-    from headgate.testing.simulated_store.node import SimulatedNode
+    from tests.kit.simulated_store.node import SimulatedNode
 
 
 class Hints:

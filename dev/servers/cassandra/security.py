@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from dev.servers.cassandra.connection import Connection
+from dev.servers.cassandra.cql_probe import CqlProbe
 from headgate.errors import OperationRefused
-from headgate.local.cassandra.connection import Connection
-from headgate.local.cassandra.cql_probe import CqlProbe
 
 Probe = Callable[[Connection], CqlProbe]
 

@@ -17,18 +17,18 @@ from headgate.store.memory.selections import StoredCommand
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Batch, BatchIf, InsertIfAbsent, Select, Statement, UpdateIf
 from headgate.store.store import AttemptAnswer, Overloaded
-from headgate.testing.simulated_store.answers import Answers
-from headgate.testing.simulated_store.batchlog import Batchlog
-from headgate.testing.simulated_store.coordinator import SimulatedCoordinator
-from headgate.testing.simulated_store.hints import Hints
-from headgate.testing.simulated_store.lwt import Deciding
-from headgate.testing.simulated_store.paxos import Ballot, Proposal
-from headgate.testing.simulated_store.replica import LoggedBatch, Replica
-from headgate.testing.simulated_store.scanning import RangeCommand, Scanning
 from headgate.testing.world.process import Process
+from tests.kit.simulated_store.answers import Answers
+from tests.kit.simulated_store.batchlog import Batchlog
+from tests.kit.simulated_store.coordinator import SimulatedCoordinator
+from tests.kit.simulated_store.hints import Hints
+from tests.kit.simulated_store.lwt import Deciding
+from tests.kit.simulated_store.paxos import Ballot, Proposal
+from tests.kit.simulated_store.replica import LoggedBatch, Replica
+from tests.kit.simulated_store.scanning import RangeCommand, Scanning
 
 if TYPE_CHECKING:
-    from headgate.testing.simulated_store.cluster import Cluster
+    from tests.kit.simulated_store.cluster import Cluster
 
 DECISIONS = (InsertIfAbsent, UpdateIf, BatchIf)
 

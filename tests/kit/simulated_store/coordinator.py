@@ -20,11 +20,11 @@ from headgate.store.memory.selections import StoredCommand, command_of, selected
 from headgate.store.model.consistency import Consistency, SerialLevel
 from headgate.store.model.statements import Batch, Plain, Select
 from headgate.store.store import NotEnoughReplicas, OutcomeUnknown
-from headgate.testing.simulated_store.answers import Answers
-from headgate.testing.simulated_store.topology import ReplicaGroup
+from tests.kit.simulated_store.answers import Answers
+from tests.kit.simulated_store.topology import ReplicaGroup
 
 if TYPE_CHECKING:
-    from headgate.testing.simulated_store.node import SimulatedNode
+    from tests.kit.simulated_store.node import SimulatedNode
 
 LIMIT_GROWTH = 4
 

@@ -11,7 +11,7 @@ from headgate.store.memory.mutations import Mutation
 from headgate.store.memory.partition import EMPTY, Image, SimulatedPartition
 from headgate.store.memory.selections import StoredCommand
 from headgate.store.model.types import Value
-from headgate.testing.simulated_store.paxos import Acceptor
+from tests.kit.simulated_store.paxos import Acceptor
 
 
 class Hint(NamedTuple):

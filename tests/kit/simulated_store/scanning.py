@@ -13,12 +13,12 @@ from headgate.store.memory.partition import EMPTY, EVERYTHING, Cut, Image, merge
 from headgate.store.memory.selections import scanned_rows
 from headgate.store.model.statements import Scan
 from headgate.store.model.types import Value
-from headgate.testing.simulated_store.answers import Answers
-from headgate.testing.simulated_store.coordinator import require
-from headgate.testing.simulated_store.topology import ReplicaGroup
+from tests.kit.simulated_store.answers import Answers
+from tests.kit.simulated_store.coordinator import require
+from tests.kit.simulated_store.topology import ReplicaGroup
 
 if TYPE_CHECKING:
-    from headgate.testing.simulated_store.node import SimulatedNode
+    from tests.kit.simulated_store.node import SimulatedNode
 
 Place = tuple[int, bytes]
 """The place of a partition in token order; its key decides between equal tokens."""
