@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from headgate.client.freshness import CatalogueUnreadable
 
 from headgate.client.put_many import PutManyFailed
+from headgate.client.queues import CatalogueUnreadable
 from headgate.errors import InvalidRequest
 from headgate.store.store import NotSent, OutcomeUnknown
 from tests.simulation.sdk.sdk_world import Program, Shop, queue_text

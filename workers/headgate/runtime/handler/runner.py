@@ -21,6 +21,7 @@ from headgate.engines.contract import Ack, DeadLetterDelivery, Settle
 from headgate.process.background_tasks import start_task
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.context import Context
+from headgate.runtime.handler.decide_retry import decide_retry, delay_after
 from headgate.runtime.handler.failures import format_failure
 from headgate.runtime.handler.handlers import Handler
 from headgate.runtime.handler.payloads import PayloadInvalid
