@@ -15,14 +15,14 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner
 
-from headgate.cli import connection as cli_connection
 from headgate.cli import stats as cli_stats
 from headgate.cli.main import main
 from headgate.client.connection import Headgate
+from headgate.client.queue import Queue
+from headgate.command_line import connection as cli_connection
 from headgate.engines.context import Host
-from headgate.engines.contract import Engine, NotSupported, Stats
-from headgate.engines.registry import ENGINE_MODULES
-from headgate.errors import InvalidRequest
+from headgate.engines.contract import Capability, Engine, NewMessage, NotSupported, Stats
+from headgate.engines.registry import ENGINE_MODULES, stored_record
 from headgate.runtime.handler.handlers import understand
 from headgate.runtime.handler.runner import PythonPerformer
 from headgate.runtime.process.sdk_queue import ClientQueue
@@ -124,18 +124,52 @@ def test_the_sdk_runs_on_it(shop: Shop) -> None:
     assert (2, 0) == (stats.backlog, stats.in_flight)
 
 
-def test_what_it_does_not_have_is_refused_with_the_queue_s_name(shop: Shop) -> None:
-    async def use(connection: Headgate) -> None:
-        queue = await connection.queue("shop/emails")
-        id_ = await queue.put(b"x")
-        for call in (queue.cancel(id_), queue.reschedule(id_, delay=1), queue.put(b"x", group="g")):
-            with pytest.raises(NotSupported, match="queue=shop/emails"):
-                await call
-        with pytest.raises(InvalidRequest):
-            await queue.where("nonsense")
+CALLS: dict[Capability, Callable[[Queue, str], Awaitable[object]]] = {
+    Capability.GROUPS: lambda queue, _: queue.put(b"x", group="g"),
+    Capability.DELAYS: lambda queue, _: queue.put(b"x", delay=5),
+    Capability.ONCE: lambda queue, _: queue.put(b"x", once="o"),
+    Capability.CANCEL: lambda queue, id_: queue.cancel(id_),
+    Capability.OUTBOX: lambda queue, _: stamped(queue),
+}
 
+
+async def stamped(queue: Queue) -> object:
+    """A message for a batch, without the batch."""
+    return queue.engine.stamp_put(NewMessage(b"x"), within_us=1_000_000)
+
+
+@pytest.mark.parametrize("engine", ["extent", "timeline"])
+def test_a_call_is_refused_exactly_where_its_capability_is_missing(shop: Shop, engine: str) -> None:
+    name = f"{engine}-queue"
+
+    async def refused(connection: Headgate) -> set[Capability]:
+        queue = await connection.queue(f"shop/{name}")
+        id_ = await queue.put(b"x")
+        without = set()
+        for capability, call in CALLS.items():
+            try:
+                await call(queue, id_)
+            except NotSupported as error:
+                assert f"queue=shop/{name}" in str(error)
+                without.add(capability)
+        return without
+
+    shop.world.run(shop.apply(queue_text(f"{{engine: {engine}}}", name)))
     program = opened(shop)
-    shop.world.run(in_process(program, use(program.connection)))
+    record = stored_record(engine)
+    assert record is not None
+    assert CALLS.keys() - record.capabilities == shop.world.run(in_process(program, refused(program.connection)))
+
+
+@pytest.mark.parametrize(("engine", "generations"), [("extent", 1), ("timeline", 2)])
+def test_other_shards_make_a_generation_where_the_engine_has_them(shop: Shop, engine: str, generations: int) -> None:
+    async def numbers() -> int:
+        await shop.apply(queue_text(f"{{engine: {engine}, shards: 2}}", "sharded"))
+        (changed,) = await shop.apply(queue_text(f"{{engine: {engine}, shards: 3}}", "sharded"))
+        assert changed.entry is not None
+        return len(list(changed.entry.generations.windows()))
+
+    assert generations == shop.world.run(numbers())
 
 
 def test_a_worker_runs_on_it(shop: Shop) -> None:

@@ -122,7 +122,7 @@ def test_a_receipt_of_the_version_before_is_read_and_nothing_of_it_can_be_change
     queue = UUID("11111111-2222-4333-8444-555555555555")
     read = read_receipt(before, queue=queue, secret=SECRET)
     assert Receipt((1, 2), 7, 3, 4, b"\x00\x01" + queue.bytes) == read
-    for at, letter in enumerate(before):
+    for at, character in enumerate(before):
         with pytest.raises(InvalidRequest):
-            changed = before[:at] + ("A" if letter != "A" else "B") + before[at + 1 :]
+            changed = before[:at] + ("A" if character != "A" else "B") + before[at + 1 :]
             read_receipt(changed, queue=queue, secret=SECRET)

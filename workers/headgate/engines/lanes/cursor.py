@@ -50,7 +50,7 @@ class Position:
         """The number of deliveries: those between two renewals show how far reach has to lead."""
         self._given += messages
 
-    def found_head(self, at_head: bool) -> None:
+    def note_head(self, at_head: bool) -> None:
         """Whether the last read ended at the head of the lane."""
         self.at_head = at_head
 

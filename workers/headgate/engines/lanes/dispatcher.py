@@ -483,7 +483,7 @@ class Dispatcher:
             after = piece.reached
             held = self.delivery_state.groups_held
             self.delivery_state.reached(after)
-            self.position.found_head(not piece.more)
+            self.position.note_head(not piece.more)
             if piece.rows or held != self.delivery_state.groups_held:
                 self._notify_change()
                 poll_s = self.terms.poll_s_min

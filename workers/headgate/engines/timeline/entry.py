@@ -1,19 +1,19 @@
-"""The record of engine timeline (engines/registry.py)."""
+"""The record of engine timeline (engines/registry.py). What applies resources needs tables and rows alone, so the
+queue itself is imported when one is opened.
+"""
 
 from __future__ import annotations
 
 from random import SystemRandom
 
 from headgate.engines.context import Host, Opening
-from headgate.engines.contract import Capability
-from headgate.engines.lanes.balance.membership import Sharing
+from headgate.engines.contract import Capability, Engine, QueueInspector
 from headgate.engines.registry import EngineRecord, Making
-from headgate.engines.timeline.engine import TimelineQueue
-from headgate.engines.timeline.inspect.inspector import TimelineInspector
 from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.cleanup import forget_rows
 from headgate.engines.timeline.model.from_catalogue import settings_of
 from headgate.engines.timeline.model.settings import GenerationSettings as Lanes
+from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.model.tables import dedicated_tables, shared_tables
 from headgate.store.catalogue.decide_generation import Generation
 from headgate.store.catalogue.entry import Entry
@@ -24,8 +24,11 @@ REPAIR = Lanes(0, 1)
 """Repair's own lane, by which one process repairs a queue at a time (docs/internals/protocols/repair.md)."""
 
 
-def open_queue(opening: Opening) -> TimelineQueue:
+def open_queue(opening: Opening) -> Engine:
     """A queue that shares its lanes with the other members, and reports its figures."""
+    from headgate.engines.lanes.balance.membership import Sharing
+    from headgate.engines.timeline.engine import TimelineQueue
+
     known, dead, catalogue = opening.queue, opening.dead_letters, opening.catalogue
     return TimelineQueue(
         known.host,
@@ -36,6 +39,13 @@ def open_queue(opening: Opening) -> TimelineQueue:
         sharing=Sharing(catalogue, known.settings.queue),
         summary=catalogue,
     )
+
+
+def inspect_queue(host: Host, settings: TimelineSettings) -> QueueInspector:
+    """The lanes of a queue, for the operator."""
+    from headgate.engines.timeline.inspect.inspector import TimelineInspector
+
+    return TimelineInspector(host, settings)
 
 
 async def make_generation(entry: Entry, generation: Generation, making: Making) -> None:
@@ -63,5 +73,5 @@ RECORD = EngineRecord(
     forget_rows=forget_rows,
     settings_of=settings_of,
     open=open_queue,
-    inspect=TimelineInspector,
+    inspect=inspect_queue,
 )
