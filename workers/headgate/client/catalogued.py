@@ -79,7 +79,7 @@ class Catalogued(ABC, Generic[Record, Opened]):
         """Refuse what this release cannot open."""
 
     async def create(self, name: Name) -> bool:
-        """Create what has just been looked for, where the connection does so; whether it did."""
+        """Create a resource that nobody declared, where the connection does so; whether it did."""
         return False
 
     # ---- finding
