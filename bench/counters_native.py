@@ -14,10 +14,10 @@ from typing import Any
 from bench.contender import ClientReport, Contender, Job, Ran, Tally
 from bench.counters_work import NATIVE_TABLE, SLICE_KEY, CounterWork, Do, settings_of
 from bench.store_driver import Pump, Request, connected
+from dev.servers.cassandra.connection import read_connection
 from headgate.counters.model.decide_shards import bucket_of
 from headgate.counters.model.tables import shared_tables
 from headgate.errors import Bug
-from headgate.local.cassandra.connection import read_connection
 
 
 class NativeContender(Contender):

@@ -21,7 +21,7 @@ from cassandra.query import BatchStatement, BatchType, named_tuple_factory
 
 from bench.contender import Tally
 from bench.store_work import HOT_NAME, KEYSPACE, LOCKS, ROWS, RequestKind, StoreContender
-from headgate.local.cassandra.connection import Connection, read_connection
+from dev.servers.cassandra.connection import Connection, read_connection
 
 Request = tuple[Any, tuple[Any, ...] | None, Callable[[Any], int]]
 """A statement, its values, and the function that turns its answer into the number of rows done."""

@@ -3,6 +3,7 @@ from.
 
 Parts, each of which can be measured by itself (`--only`):
 - put: messages per client CPU second, compared with bare unlogged batches of a hundred;
+- json: single puts of dicts and of bytes, in the same rounds;
 - path: put, receive and acknowledge, producer and consumer in separate processes, compared with the origin's loop;
 - delivery: the lateness of messages at a thousand per second;
 - depth: receiving after millions of messages, and with a million scheduled for later (`timeline_depth.py`);
@@ -38,13 +39,13 @@ from bench.servers import ServerKind, Servers
 from bench.store_work import KEYSPACE, TABLES, RequestKind
 from bench.timeline_depth import Depth, measure_depth
 from bench.timeline_origin import ORIGIN_TABLES
-from bench.timeline_work import SECOND_US, WORKERS_VISIBILITY_US, Do, Work, new_queue, shared
+from bench.timeline_work import SECOND_US, WORKERS_VISIBILITY_US, Do, Form, Work, new_queue, shared
 from bench.window import take_window
 from headgate.local import progress
 
 OURS, ORIGIN, DRIVER_ALONE = "bench.timeline_headgate", "bench.timeline_origin", "bench.store_driver"
 USUAL, SYNCED = ServerKind(), ServerKind("batch")
-PARTS = ("put", "path", "delivery", "depth", "synced")
+PARTS = ("put", "json", "path", "delivery", "depth", "synced")
 QUICK_PARTS = PARTS[:-1]
 """The last does nothing that the first two do not, on a second server."""
 TOTAL_S_MAX = 1_200.0
@@ -77,6 +78,11 @@ SCHEDULED_SINGLE = Puts("scheduled, 1,000 single callers", 1_000, 1, HOUR_US)
 PUTS = (SINGLE, BATCHES, SCHEDULED, SCHEDULED_SINGLE)
 BARE = "driver's batches of 100"
 BARE_JOB: Job = {"kind": RequestKind.BATCH.value, "rows": 100, "in_flight": 16, "requests_max": 10**9}
+
+
+FORMS = ((Form.TYPED, Form.BYTES), (Form.DICTS, Form.ENCODED))
+"""Each is compared with the other, which does the same without the part of the SDK."""
+AS_BYTES = Target(Side.AT_LEAST, 0.9)
 
 
 @dataclass(frozen=True)
@@ -146,6 +152,8 @@ class _Bench:
         """One part."""
         if part == "put":
             self._put(part, USUAL, PUTS)
+        elif part == "json":
+            self._forms(part)
         elif part == "path":
             self._loops(part, USUAL, LOOPS, "put + receive + ack")
         elif part == "delivery":
@@ -199,6 +207,29 @@ class _Bench:
     def _bare_window(self, kind: ServerKind, seconds: float) -> Window:
         client = self._servers.client(kind, DRIVER_ALONE)
         return take_window(BARE, {client: {**BARE_JOB, "seconds": seconds}}, [self._servers.at(kind).pid])
+
+    # ---- json
+
+    def _forms(self, part: str) -> None:
+        self.warm_up(USUAL)
+        seconds = self._plan.seconds * 2
+
+        def take(name: str) -> Window:
+            work = Work(Do.PUT, new_queue(), seconds, callers=CALLERS, form=Form(name))
+            return self._window(name, USUAL, {self._servers.client(USUAL, OURS, "producer"): work})
+
+        names = [form.value for form in Form]
+        with progress.step(f"{part}: single puts", expect_s=len(names) * (self._plan.rounds * seconds + 2)):
+            for name in names:
+                take(name)
+            rounds = self._take(f"single puts ({part})", names, take)
+        figures: list[Figure] = []
+        for form, baseline in FORMS:
+            of_form = figures_of(rounds, PUT_METRICS, form, baseline, case=_case("single put", form, USUAL))
+            for figure in of_form:
+                promised = AS_BYTES if figure.metric == ROWS_PER_CLIENT_CPU_S.name else None
+                figures.append(replace(figure, target=promised))
+        self._results.cases.append(Measured(rounds, tuple(figures), (), part))
 
     # ---- path and delivery
 

@@ -34,8 +34,8 @@ from bench.timeline_work import (
     stamped,
     work_of,
 )
+from dev.servers.cassandra.connection import Connection, read_connection
 from headgate.errors import Bug
-from headgate.local.cassandra.connection import Connection, read_connection
 from headgate.store.model.positions import first_at, last_at, time_us_of
 from headgate.store.model.table import Column, Table
 from headgate.store.model.types import Type

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from bench.timeline_process import TimelineProcess
 from bench.timeline_run import Run
-from bench.timeline_work import PAYLOADS, TIMED_ONE_IN, Do, Work, stamped
+from bench.timeline_work import DICTS, PAYLOADS, TIMED_ONE_IN, Do, Form, Work, stamped
+from headgate.client.model.outgoing import build_plain_message
+from headgate.client.model.payloads import CONTENT_TYPE, JSON
 from headgate.engines.contract import NewMessage
 from headgate.errors import HeadgateError
 
 KEPT_IDS_MAX = 2_000
+
+_FORMS: dict[Form, tuple[Callable[[Any], NewMessage], Sequence[Any]]] = {
+    Form.BYTES: (build_plain_message, PAYLOADS),
+    Form.TYPED: (lambda payload: NewMessage(payload, None, {CONTENT_TYPE: JSON}), PAYLOADS),
+    Form.ENCODED: (lambda value: build_plain_message(json.dumps(value).encode()), DICTS),
+    Form.DICTS: (build_plain_message, DICTS),
+}
 
 
 class Putting(Run):
@@ -27,7 +38,7 @@ class Putting(Run):
         if work.do is Do.PACE:
             await self._pace(work)
             return
-        caller = self._singly if work.batch == 1 else self._in_batches
+        caller = self._in_batches if work.batch > 1 else self._singly if work.form is None else self._formed
         await asyncio.gather(*(caller(work, number % TIMED_ONE_IN == 0) for number in range(work.callers)))
 
     async def _singly(self, work: Work, timed: bool) -> None:
@@ -38,6 +49,24 @@ class Putting(Run):
             due_us = self.process.clock.now_us() + delay_us if delay_us else None
             try:
                 ids = await put([NewMessage(next(payload), due_us)])
+            except HeadgateError as error:
+                self.fail(error)
+                continue
+            done += 1
+            if timed:
+                self._timed(sent, ids)
+        self.rows += done
+        self.requests += done
+
+    async def _formed(self, work: Work, timed: bool) -> None:
+        """As the SDK: a payload becomes a message of the engine."""
+        put, build, values = self.queue.put, *_FORMS[work.form or Form.BYTES]
+        value = itertools.cycle(values)
+        done = 0
+        while self.on:
+            sent = time.perf_counter() if timed else 0.0
+            try:
+                ids = await put([build(next(value))])
             except HeadgateError as error:
                 self.fail(error)
                 continue

@@ -6,6 +6,7 @@ part sets otherwise. It knows no engine call and no driver; both contenders read
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -42,6 +43,15 @@ class Do(StrEnum):
     """Read from the position of each lane, as the owner's reader does, and take nothing."""
 
 
+class Form(StrEnum):
+    """The payload of a single put, and its encoder."""
+
+    BYTES = "bytes"
+    TYPED = "bytes with a content type"
+    ENCODED = "dicts, encoded by the caller"
+    DICTS = "dicts"
+
+
 @dataclass(frozen=True)
 class Work:
     """One run. `queue` and `creation` are uuids in hexadecimal; without a creation the tables are shared."""
@@ -55,6 +65,8 @@ class Work:
     delay_us: int = 0
     """Due this long after the put; 0 is at once."""
     rate: int = 0
+    form: Form | None = None
+    """Messages are built from this as the SDK builds them; None: they are the engine's."""
     visibility_us: int | None = None
     """How long a received message is hidden; None is the queue's own setting."""
     creation: str = ""
@@ -70,7 +82,8 @@ class Work:
 
 def work_of(job: Job) -> Work:
     """The request to a client process."""
-    return Work(**{**job, "do": Do(job["do"])})
+    form = job.get("form")
+    return Work(**{**job, "do": Do(job["do"]), "form": None if form is None else Form(form)})
 
 
 def new_queue() -> str:
@@ -100,6 +113,7 @@ def settings_of(work: Work) -> TimelineSettings:
 
 
 PAYLOADS = [message(number) for number in range(1_000)]
+DICTS = [json.loads(payload) for payload in PAYLOADS]
 
 
 def stamped(payload: bytes, now_us: int) -> bytes:

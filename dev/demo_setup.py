@@ -21,8 +21,8 @@ from dev.cluster.helm import CHART, Helm, helm_program
 from dev.cluster.kubectl import Kubectl
 from dev.cluster.state import Cluster, state_root
 from dev.environment import RUN
+from dev.servers.cassandra.connection import read_connection
 from headgate.errors import EnvironmentProblem, InvalidRequest
-from headgate.local.cassandra.connection import read_connection
 from headgate.local.cassandra.kept import start_kept
 from headgate.local.progress import print_progress, step
 from headgate.store.connection_variables import connection_variables
@@ -115,7 +115,7 @@ def start_cassandra(cluster: Cluster) -> tuple[Connection, bool]:
         )
     address = cluster.host_address
     with step(f"start Cassandra at {address}, which both this machine and pods reach", expect_s=10):
-        return start_kept(cassandra_directory(), address=address).environment(), True
+        return start_kept(cassandra_directory(), address=address), True
 
 
 def bring_images(cluster: Cluster, asked: Asked) -> None:

@@ -101,7 +101,7 @@ def copy_tree(to: Path) -> None:
 def run_tests(tree: Path, tests: Sequence[str], *, servers: bool) -> tuple[int, str]:
     """pytest's exit code and closing lines, in a copy."""
     environment = {**os.environ, "PYTHONPATH": "workers:operator:spark:.", "PYTHONDONTWRITEBYTECODE": "1"}
-    which = "servers" if servers else "not servers"
+    which = "servers" if servers else "not servers and not slow"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", which, *tests]
     try:
         done = subprocess.run(

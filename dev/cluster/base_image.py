@@ -16,9 +16,9 @@ from pathlib import Path
 from dev.cluster.debian import DEBOOTSTRAP, WRAPPERS, release, unpacked
 from dev.cluster.machine_settings import mirror, proxy
 from dev.cluster.oci import Layer, Source, read_layer, write_layer
+from dev.servers.namespaces import require_root
 from headgate.errors import EnvironmentProblem
 from headgate.local.cache import cached, is_cached
-from headgate.local.namespaces import require_root
 from headgate.local.progress import step
 
 NAME = "image-base"

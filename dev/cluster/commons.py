@@ -18,8 +18,8 @@ from pathlib import Path
 from dev.cluster import cgroups, mounts
 from dev.cluster.plan import Plan
 from dev.cluster.state import state_root
+from dev.servers import namespaces
 from headgate.errors import EnvironmentProblem
-from headgate.local import namespaces
 from headgate.local.processes import wait_until
 
 

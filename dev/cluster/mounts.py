@@ -37,14 +37,13 @@ def missing_mount_points() -> tuple[str, ...]:
     return tuple(dict.fromkeys(missing))
 
 
-def holder(plan: Plan, pause: Path, namespace: str) -> Server:
-    """The process that makes the namespace and keeps it while the cluster is up."""
+def holder(plan: Plan, pause: Path) -> Server:
+    """The process that makes the namespace of mounts and keeps it while the cluster is up."""
     return Server(
         "holder",
         ["unshare", "--mount", "--propagation", "slave", "/bin/sh", "-ec", script(plan, pause)],
         log=plan.logs / "holder.log",
         pid_file=plan.pids / "holder",
-        namespace=namespace,
     )
 
 

@@ -11,9 +11,9 @@ import ipaddress
 import json
 
 from dev.cluster.plan import INDEXES, NODE_SIDE, Plan
+from dev.servers import namespaces
+from dev.servers.namespaces import ip
 from headgate.errors import EnvironmentProblem
-from headgate.local import namespaces
-from headgate.local.namespaces import ip
 
 # Worse than any route that leads somewhere.
 GUARD_METRIC = "4000000000"

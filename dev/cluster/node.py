@@ -22,8 +22,8 @@ from dev.cluster.debian import WRAPPERS
 from dev.cluster.images import ImageStore
 from dev.cluster.plan import API_PORT, Plan, require_short_path
 from dev.cluster.state import Cluster
+from dev.servers import namespaces
 from headgate.errors import EnvironmentProblem
-from headgate.local import namespaces
 from headgate.local.processes import Server, free_port, port_taken, wait_until
 
 # The order in which they are asked to end: the components that start pods first, the stores last.
@@ -216,9 +216,8 @@ def _kernel_modules() -> str:
 
 def _start_holder(node: Node) -> Server:
     plan = node.plan
-    holder = mounts.holder(plan, node.programs["pause"] / "pause", plan.namespace)
-    holder.argv = cgroups.enter(plan.cgroup, ["nsenter", f"--net={namespaces.NAMES / plan.namespace}", *holder.argv])
-    holder.namespace = None
+    holder = mounts.holder(plan, node.programs["pause"] / "pause")
+    holder.argv = cgroups.enter(plan.cgroup, namespaces.enter(plan.namespace, holder.argv))
     holder.start()
     await_ready("the namespaces are created", [holder], lambda: mounts.is_made(holder))
     # In the network namespace, so that the machine's own setting stays as it is.

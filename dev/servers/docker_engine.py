@@ -21,11 +21,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from dev.servers import debian
+from dev.servers import debian, namespaces
+from dev.servers.owned_server import OwnedServer
+from dev.servers.ownership import is_abandoned, maker_tag, temporary_directory
 from headgate.errors import EnvironmentProblem, Unavailable
-from headgate.local import namespaces
-from headgate.local.ownership import is_abandoned, maker_tag, temporary_directory
-from headgate.local.processes import Server, wait_until
+from headgate.local.processes import wait_until
 
 PACKAGES = ("docker.io", "containerd", "runc", "iptables")
 START_TIMEOUT_S = 60.0
@@ -47,7 +47,7 @@ class DockerEngine:
         self._root = root
         self._kept = kept
         self.socket = directory / "docker.sock"
-        self._server = Server(
+        self._server = OwnedServer(
             "dockerd",
             [
                 *("unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"),
@@ -62,7 +62,6 @@ class DockerEngine:
             log=directory / "dockerd.log",
             env=debian.environment(root),
             namespace=self.namespace,
-            ends_with_us=True,
         )
 
     @classmethod

@@ -29,12 +29,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from dev.servers import relay
+from dev.servers import namespaces, relay
+from dev.servers.namespaces import ip
+from dev.servers.owned_server import OwnedServer
+from dev.servers.ownership import is_abandoned, maker_tag
 from headgate.errors import EnvironmentProblem, InvalidRequest
-from headgate.local import namespaces
-from headgate.local.namespaces import ip
-from headgate.local.ownership import is_abandoned, maker_tag
-from headgate.local.processes import Server, wait_until
+from headgate.local.processes import wait_until
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class NamespaceNetwork:
         self._directory = directory
         self._hosts: dict[str, NetworkHost] = {}
         self._cuts: set[tuple[str, str]] = set()
-        self._delays: dict[tuple[str, str], tuple[float, Server]] = {}
+        self._delays: dict[tuple[str, str], tuple[float, OwnedServer]] = {}
         self._tables = 0
         self.router = f"{self._tag}-router"
         namespaces.add(self.router)
@@ -231,16 +231,15 @@ class NamespaceNetwork:
                 (conf / name / "rp_filter").write_text("0")
                 (conf / name / "send_redirects").write_text("0")
 
-    def _start_relay(self, ms: float) -> Server:
+    def _start_relay(self, ms: float) -> OwnedServer:
         self._tables += 1
         device = f"delay{self._tables}"
         log = self._directory / f"{device}.log"
-        server = Server(
+        server = OwnedServer(
             f"relay {device}",
             [sys.executable, "-I", relay.__file__, device, str(ms)],
             log=log,
             namespace=self.router,
-            ends_with_us=True,
         )
         server.start()
         if not wait_until(lambda: log.exists() and relay.READY in log.read_text(), timeout_s=15):
@@ -260,7 +259,7 @@ class NamespaceNetwork:
             self._delays.pop(pair)[1].kill()
 
 
-def _table(server: Server) -> str:
+def _table(server: OwnedServer) -> str:
     """The routing table that leads to a relay's device."""
     return str(1000 + int(server.name.removeprefix("relay delay")))
 

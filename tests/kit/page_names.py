@@ -17,7 +17,7 @@ from tests.kit.page_examples import Example, faults_of
 
 ROOT: Final = Path(__file__).parents[2]
 CODE: Final = (
-    *("workers", "operator", "spark", "charts", "crds", "examples", "dev", "bench"),
+    *("workers", "operator", "spark", "charts", "crds", "examples", "dev", "bench", "tests/kit"),
     *("Makefile", "pyproject.toml", "Dockerfile"),
 )
 TABLES_OF_NAMES: Final = ("docs/chart.md", "docs/configuration.md", "docs/workers.md")

@@ -64,7 +64,8 @@ RULES = (
         STANDARD | {"testcontainers", "cryptography"},  # where a function asks for them
         # These run within the environment: fixtures, and the queue of `headgate dev`.
         but=(
-            "dev.servers.fixtures", "headgate.local.first_*", "headgate.local.stack", "headgate.local.pod_template",
+            "dev.servers.fixtures", "headgate.local.first_*", "headgate.local.stack", "headgate.local.memory_stack",
+            "headgate.local.pod_template",
             "headgate.local.wanted",
         ),
     ),

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from headgate.counters.types.contract import QuestionInvalid, StateFull, StateUnreadable, UpdateInvalid
     from headgate.counters.types.registry import TypeUnknown
     from headgate.counters.types.sketches import SketchesMissing
-    from headgate.counters.write.mutator import KeyInvalid, MutatorClosed, NotSent, StateTooLarge, TooManyWait
+    from headgate.counters.write.mutator import KeyInvalid, MutatorClosed, StateTooLarge, TooManyWait
     from headgate.engines.contract import BatchTooLate, MessageState, PassEnd, Settled, StaleReceipt, Visibility
     from headgate.engines.registry import EngineNotSupported
     from headgate.errors import (
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from headgate.store.cassandra.batches import BatchUnfit
     from headgate.store.clock.clock import ClockNotTrusted
     from headgate.store.schema import SchemaRightsMissing
-    from headgate.store.store import NotEnoughReplicas, OutcomeUnknown, Overloaded
+    from headgate.store.store import NotEnoughReplicas, NotSent, OutcomeUnknown, Overloaded
 
 _NAMES = {
     "headgate.applying.call": "ApplyOutcome ApplyReport ApplyResult apply apply_sync",
@@ -97,7 +97,7 @@ _NAMES = {
         "RepairProgress RescheduleOutcome RescheduleResult"
     ),
     "headgate.counters.model.decide_tokens": "TokenAhead TokenInvalid TokenTooOld",
-    "headgate.counters.write.mutator": "KeyInvalid MutatorClosed NotSent StateTooLarge TooManyWait",
+    "headgate.counters.write.mutator": "KeyInvalid MutatorClosed StateTooLarge TooManyWait",
     "headgate.counters.read.reading": "ReadTooSlow",
     "headgate.counters.types.contract": "QuestionInvalid StateFull StateUnreadable UpdateInvalid",
     "headgate.counters.types.registry": "TypeUnknown",
@@ -113,7 +113,7 @@ _NAMES = {
     "headgate.store.cassandra.batches": "BatchUnfit",
     "headgate.store.clock.clock": "ClockNotTrusted",
     "headgate.store.schema": "SchemaRightsMissing",
-    "headgate.store.store": "NotEnoughReplicas Overloaded OutcomeUnknown",
+    "headgate.store.store": "NotEnoughReplicas NotSent Overloaded OutcomeUnknown",
 }
 """The names that each module contributes to this one."""
 

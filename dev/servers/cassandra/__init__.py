@@ -8,15 +8,15 @@
 Standard library only, so that it runs before a virtual environment exists.
 """
 
+from dev.servers.cassandra.connection import Connection, ContactPoint, TlsFiles
+from dev.servers.cassandra.cql_probe import CqlProbe
+from dev.servers.cassandra.node import Node
 from dev.servers.cassandra.ring import HostedRing, Ring
+from dev.servers.cassandra.security import Credentials, Grant, create_role_statements
+from dev.servers.cassandra.settings import NodeSettings, Profile
 from dev.servers.cassandra.single import Cassandra
 from dev.servers.cassandra.tls import Certificates, certificates
-from headgate.local.cassandra.connection import Connection, ContactPoint, TlsFiles
-from headgate.local.cassandra.cql_probe import CqlProbe
 from headgate.local.cassandra.kept import default_state_directory, find_kept, start_kept, stop_kept
-from headgate.local.cassandra.node import Node
-from headgate.local.cassandra.security import Credentials, Grant, create_role_statements
-from headgate.local.cassandra.settings import NodeSettings, Profile
 
 __all__ = [
     "Cassandra",

@@ -19,13 +19,12 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from dev.servers.cassandra.image import image_archive
+from dev.servers.cassandra.learning import find_installation
+from dev.servers.cassandra.settings import NodeSettings, Profile, memory_arguments
 from dev.servers.debian import unpacked
 from dev.servers.docker_engine import PACKAGES
 from headgate.errors import HeadgateError, InvalidRequest
-from headgate.local.cassandra.archive import find_installation
-from headgate.local.cassandra.connection import Connection
 from headgate.local.cassandra.kept import default_state_directory, find_kept, start_kept, stop_kept
-from headgate.local.cassandra.settings import NodeSettings, Profile
 from headgate.local.progress import print_progress
 
 NOT_RUNNING = 3
@@ -41,12 +40,12 @@ def main(arguments: Sequence[str]) -> int:
         print_progress(f"headgate: {error}", to=sys.stderr)
         return 1
     if exit_code is not None:
-        for name, value in exit_code.environment().items():
+        for name, value in exit_code.items():
             print_progress(f"{name}={shlex.quote(value)}")
     return NOT_RUNNING if asked.command == "status" and exit_code is None else 0
 
 
-def _run(asked: argparse.Namespace) -> Connection | None:
+def _run(asked: argparse.Namespace) -> dict[str, str] | None:
     directory: Path = asked.state_dir
     match asked.command:
         case "fetch":
@@ -55,8 +54,9 @@ def _run(asked: argparse.Namespace) -> Connection | None:
                 unpacked(*PACKAGES)
                 print_progress(f"a container image of them is {image_archive()}")
         case "start":
-            settings = NodeSettings(profile=Profile(asked.profile), overrides=_overrides(asked.set))
-            return start_kept(directory, settings, address=asked.address, native_port=asked.port)
+            jvm = tuple(memory_arguments(NodeSettings(profile=Profile(asked.profile))))
+            overrides = _overrides(asked.set)
+            return start_kept(directory, address=asked.address, native_port=asked.port, jvm=jvm, overrides=overrides)
         case "stop":
             print_progress("stopped" if stop_kept(directory) else "not running")
         case "status":

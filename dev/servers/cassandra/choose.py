@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from importlib.util import find_spec
 
+from dev.servers.cassandra.connection import read_connection
 from dev.servers.cassandra.docker import DockerCassandra
 from dev.servers.cassandra.serving import Existing, Serving
+from dev.servers.cassandra.settings import NodeSettings
 from dev.servers.cassandra.single import Cassandra
 from dev.servers.docker_engine import docker_answers
 from headgate.errors import InvalidRequest
-from headgate.local.cassandra.connection import read_connection
-from headgate.local.cassandra.settings import NodeSettings
 from headgate.store.connection_variables import connection_variables
 
 VARIABLE = "HEADGATE_TEST_CASSANDRA"

@@ -13,14 +13,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from dev.servers.cassandra import settings
+from dev.servers.cassandra.connection import NATIVE_PORT, Connection, ContactPoint
+from dev.servers.cassandra.cql_probe import CqlProbe, Row
 from dev.servers.cassandra.image import IMAGE
+from dev.servers.cassandra.security import DEFAULT, replace_default_superuser
+from dev.servers.cassandra.settings import NodeSettings, Profile
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest, OperationRefused, Unavailable
-from headgate.local.cassandra import settings
-from headgate.local.cassandra.connection import NATIVE_PORT, Connection, ContactPoint
-from headgate.local.cassandra.cql_probe import CqlProbe, Row
-from headgate.local.cassandra.node import START_TIMEOUT_S
-from headgate.local.cassandra.security import DEFAULT, replace_default_superuser
-from headgate.local.cassandra.settings import NodePlace, NodeSettings, Profile
+from headgate.local.cassandra.node import FAST_START, START_TIMEOUT_S, NodePlace
 from headgate.local.ports import server_ports
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def container_environment(wanted: NodeSettings) -> dict[str, str]:
             [
                 "-Dcassandra.config=file:///tmp/headgate.yaml",
                 "-Dcassandra-rackdc.properties=file:///tmp/headgate-rackdc.properties",
-                *settings.FAST_START,
+                *FAST_START,
                 # The collector is the image's to choose: naming a second one ends the JVM.
                 *(["-XX:TieredStopAtLevel=1"] if wanted.profile is Profile.FUNCTIONAL else []),
             ]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from dev.servers import debian
 from headgate.local.cache import cached
-from headgate.local.cassandra import settings
 from headgate.local.cassandra.jars import VERSION, jars
+from headgate.local.cassandra.node import module_arguments
 
 IMAGE = "cassandra:5.0"
 """The official image's tag, and the local one's where that was imported."""
@@ -61,7 +61,7 @@ def _make(entry: Path) -> None:
 def _files() -> list[tuple[str, str, int]]:
     return [
         ("usr/local/bin/docker-entrypoint.sh", _ENTRYPOINT, 0o755),
-        ("usr/local/bin/cassandra", _CASSANDRA.replace("@MODULES@", " ".join(settings.module_arguments())), 0o755),
+        ("usr/local/bin/cassandra", _CASSANDRA.replace("@MODULES@", " ".join(module_arguments())), 0o755),
         ("etc/cassandra/cassandra.yaml", _YAML, 0o644),
         ("etc/cassandra/cassandra-rackdc.properties", "dc=dc1\nrack=rack1\n", 0o644),
         ("etc/cassandra/logback.xml", _LOGBACK, 0o644),

@@ -14,18 +14,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from dev.servers.cassandra.connection import Connection
+from dev.servers.cassandra.cql_probe import Row
+from dev.servers.cassandra.learning import find_installation
+from dev.servers.cassandra.node import Node
+from dev.servers.cassandra.settings import NodeSettings, RingPlace, evenly_spaced_tokens
 from dev.servers.cassandra.tls import Certificates
 from dev.servers.network import NamespaceNetwork, NetworkHost
+from dev.servers.ownership import temporary_directory
 from headgate.errors import HeadgateError, OperationRefused, Unavailable
 from headgate.local.cache import require_disk_space
-from headgate.local.cassandra.archive import find_installation
-from headgate.local.cassandra.connection import Connection
-from headgate.local.cassandra.cql_probe import Row
-from headgate.local.cassandra.installation import Installation
+from headgate.local.cassandra.archive import Installation
 from headgate.local.cassandra.java import require_memory
-from headgate.local.cassandra.node import START_TIMEOUT_S, Node
-from headgate.local.cassandra.settings import NodePlace, NodeSettings, evenly_spaced_tokens
-from headgate.local.ownership import temporary_directory
+from headgate.local.cassandra.node import START_TIMEOUT_S, NodePlace
 from headgate.local.ports import server_ports
 from headgate.local.processes import wait_until
 
@@ -247,12 +248,12 @@ def _directory(nodes: int) -> Path:
     return directory
 
 
-def _as_ring(places: list[NodePlace]) -> list[NodePlace]:
+def _as_ring(places: list[NodePlace]) -> list[RingPlace]:
     """The same places as parts of one ring: all of them seeds, each with its share of the tokens."""
     seeds = tuple(place.address for place in places)
     tokens = evenly_spaced_tokens(len(places))
     return [
-        replace(place, seeds=seeds, token=token, nodes=len(places))
+        RingPlace(**vars(place), seeds=seeds, token=token, nodes=len(places))
         for place, token in zip(places, tokens, strict=True)
     ]
 
@@ -277,4 +278,5 @@ def _cannot_reach_all(node: Node) -> HeadgateError | None:
         peers = node.cql("SELECT peer FROM system.peers")
     except (Unavailable, OperationRefused) as error:
         return error
+    assert isinstance(node.place, RingPlace), "a node of a ring"
     return None if len(peers) == node.place.nodes - 1 else Unavailable("some peers are missing", known=len(peers))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from headgate.local.cassandra.connection import Connection
-from headgate.local.cassandra.cql_probe import CqlProbe, Row
+from dev.servers.cassandra.connection import Connection
+from dev.servers.cassandra.cql_probe import CqlProbe, Row
 
 
 class Serving(Protocol):

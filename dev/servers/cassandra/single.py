@@ -8,15 +8,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from dev.servers.cassandra.connection import Connection
+from dev.servers.cassandra.cql_probe import Row
+from dev.servers.cassandra.learning import find_installation
+from dev.servers.cassandra.node import Node
+from dev.servers.cassandra.settings import NodeSettings
 from dev.servers.cassandra.tls import Certificates
+from dev.servers.ownership import temporary_directory
 from headgate.local.cache import require_disk_space
-from headgate.local.cassandra.archive import find_installation
-from headgate.local.cassandra.connection import Connection
-from headgate.local.cassandra.cql_probe import Row
 from headgate.local.cassandra.java import require_memory
-from headgate.local.cassandra.node import START_TIMEOUT_S, Node
-from headgate.local.cassandra.settings import NodePlace, NodeSettings
-from headgate.local.ownership import temporary_directory
+from headgate.local.cassandra.node import START_TIMEOUT_S, NodePlace
 from headgate.local.ports import server_ports
 
 _DISK_MB = 500

@@ -15,10 +15,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dev.servers.cassandra.connection import TlsFiles
+from dev.servers.cassandra.settings import ServerTls
 from headgate.errors import InvalidRequest
 from headgate.local.cache import cached
-from headgate.local.cassandra.connection import TlsFiles
-from headgate.local.cassandra.settings import ServerTls
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

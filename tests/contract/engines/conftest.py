@@ -37,6 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             pytest.param((kind, world), marks=servers if world == "real" else (), id=f"{kind}-{world}")
             for world in WORLDS
             for kind in KINDS
+            if world in KINDS[kind].worlds
         ]
         metafunc.parametrize("world", grounds, indirect=True, scope="function")
 

@@ -5,14 +5,19 @@ An adapter makes a queue of some terms and opens it for one process; all else go
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from headgate.engines.context import Host
 from headgate.engines.contract import Engine
 from headgate.engines.lanes.decide_lease import LeaseTerms
+from headgate.engines.memory.engine import MemoryQueue
+from headgate.engines.memory.server import MemoryServer
+from headgate.engines.memory.settings import MemorySettings
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
@@ -30,10 +35,19 @@ class Opened:
     close: Callable[[], Awaitable[None]]
     refresh: Callable[[], None]
     """To be called now and then, as by a process that reads the catalogue."""
+    crash: Callable[[], None] = lambda: None
+    """To be called when the process is killed, by an engine that would not notice."""
 
 
 class Kind(Protocol):
     """One engine."""
+
+    worlds: tuple[str, ...]
+    """Where its cases run."""
+
+    def lanes(self, terms: Terms) -> int:
+        """How many lanes such a queue has."""
+        ...
 
     def tables(self) -> list[Table]:
         """Its tables, under the names it uses here."""
@@ -50,6 +64,12 @@ class Kind(Protocol):
 
 class TimelineKind:
     """Engine timeline."""
+
+    worlds = ("simulated", "real")
+
+    def lanes(self, terms: Terms) -> int:
+        """Its shards."""
+        return terms.lanes
 
     def tables(self) -> list[Table]:
         """Its shared ones."""
@@ -93,6 +113,53 @@ def _timeline(queue: UUID, terms: Terms) -> TimelineSettings:
     )
 
 
+class MemoryKind:
+    """Engine memory: a server of its own for each event loop, so for each case."""
+
+    worlds = ("simulated",)
+
+    def __init__(self) -> None:
+        self._servers: WeakKeyDictionary[asyncio.AbstractEventLoop, MemoryServer] = WeakKeyDictionary()
+
+    def lanes(self, terms: Terms) -> int:
+        """Always one."""
+        return 1
+
+    def tables(self) -> list[Table]:
+        """None."""
+        return []
+
+    async def make(self, host: Host, queue: UUID, terms: Terms) -> None:
+        """The first one makes the server."""
+        self._servers.setdefault(asyncio.get_running_loop(), MemoryServer(host.now_us))
+
+    def open(self, host: Host, queue: UUID, terms: Terms, dead_letter_queue: UUID | None) -> Opened:
+        """One connection's part of it."""
+        settings = _memory(queue, terms)
+        dead = _memory(dead_letter_queue, terms) if dead_letter_queue is not None else None
+        server = self._servers[asyncio.get_running_loop()]
+        engine = MemoryQueue(server, settings, name=host.name, dead_letters=dead)
+        return Opened(
+            engine, engine.close, lambda: engine.settings_changed(settings, read_us=host.now_us()), engine.crash
+        )
+
+
+def _memory(queue: UUID, terms: Terms) -> MemorySettings:
+    return MemorySettings(
+        queue,
+        "cases",
+        visibility_us=terms.visibility_us,
+        delay_us=round(terms.delay_s * SECOND_US),
+        max_receives=terms.max_receives,
+        message_bytes_max=terms.message_bytes_max,
+        retention_us=terms.retention_s * SECOND_US,
+        once_window_us=terms.once_window_s * SECOND_US,
+        skew_us=round(terms.skew_s * SECOND_US),
+        receipt_key=queue.bytes,
+    )
+
+
 KINDS: dict[str, Kind] = {
     "timeline": TimelineKind(),
+    "memory": MemoryKind(),
 }

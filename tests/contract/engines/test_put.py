@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+
 import pytest
 
 from headgate.engines.contract import NewMessage, Visibility
 from headgate.errors import InvalidRequest
+from headgate.store.model.deadline import Deadline
+from headgate.store.store import NotSent
 from tests.contract.engines.terms import SECOND_US
 from tests.contract.engines.worlds import CaseWorld
 
@@ -45,6 +51,29 @@ async def test_many_put_in_one_call_have_ids_of_their_own_in_order_and_all_come(
 async def test_no_messages_are_no_ids(world: CaseWorld) -> None:
     member = await (await world.queue()).member()
     assert [] == await member.put()
+
+
+async def test_after_its_deadline_a_message_is_not_put_and_before_it_is(world: CaseWorld) -> None:
+    queue = await world.queue()
+    member = await queue.member()
+    engine, over = member.engine, Deadline(0.0)
+    for message in (NewMessage(b"late"), NewMessage(b"late", group="g"), NewMessage(b"late", once="key")):
+        with pytest.raises(NotSent):
+            await member.place.run(awaited(engine.put([message], deadline=over)))
+        outcomes = await member.place.run(engine.put_each([message], deadline=over))
+        assert [NotSent] == [type(each) for each in outcomes]
+    ample = Deadline.after(60.0, now_s=asyncio.get_running_loop().time())
+    messages = (NewMessage(b"in time", once="key"),)
+    (in_time,) = await member.place.run(queue.ledger.put(partial(engine.put, deadline=ample), messages, member.name))
+    given = await member.one()
+    assert (in_time, b"in time") == (given.message_id, given.payload)
+    await member.ack(given)
+    assert [] == await member.receive(wait_s=2.0)
+
+
+async def awaited(put: Awaitable[list[str]]) -> list[str]:
+    """As a coroutine."""
+    return await put
 
 
 async def test_an_empty_message_is_a_message(world: CaseWorld) -> None:

@@ -33,13 +33,13 @@ from headgate.errors import HeadgateError
 from headgate.store.model.rows import Row
 from headgate.store.model.statements import Scan
 from headgate.store.store import AttemptAnswer, Store
-from headgate.testing.simulated_store import Cluster, SimulatedStore
 from headgate.testing.world import Process
 from headgate.testing.world import World as Simulation
 from tests.contract.engines.kinds import Kind, Opened
 from tests.contract.engines.terms import SECOND_US, Terms
 from tests.kit.invariants import Ledger
 from tests.kit.process import real_host, simulated_host
+from tests.kit.simulated_store import Cluster, SimulatedStore
 
 T = TypeVar("T")
 
@@ -203,6 +203,8 @@ class Member:
     def kill(self) -> None:
         """As kill -9."""
         self.is_dead = True
+        assert self._opened is not None
+        self._opened.crash()
         self.place.kill()
 
     async def close(self) -> None:

@@ -1,4 +1,5 @@
-"""The contract suite runs each case in two worlds, by the same code: on a ring of three, and in the simulation."""
+"""The contract suite runs each case in three worlds, by the same code: on a ring of three, in the simulation, and in
+memory, where no replica is ever down."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import pytest
 from headgate.store.model.cql import create_keyspace_cql, create_table_cql
 from headgate.store.model.table import Keyspace
 from tests.contract.store.tables import ALL_TABLES
-from tests.contract.store.worlds import REPLICAS, RealWorld, SimulatedWorld, World
+from tests.contract.store.worlds import REPLICAS, MemoryWorld, RealWorld, SimulatedWorld, World
 
 if TYPE_CHECKING:
     from headgate.store.cassandra.store import CassandraStore
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 KEYSPACE = "headgate_contract"
 AT_ONCE = 6
-WORLDS = ("simulated", "real")
+WORLDS = ("simulated", "memory", "real")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,7 +35,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each case in each world; one that needs a server is marked."""
     if "world" in metafunc.fixturenames:
         servers = [pytest.mark.servers, pytest.mark.xdist_group("cassandra")]
-        worlds = [pytest.param(kind, marks=servers if kind == "real" else ()) for kind in WORLDS]
+        needs_failures = any(mark.name == "down" for mark in metafunc.definition.iter_markers())
+        worlds = [
+            pytest.param(kind, marks=servers if kind == "real" else ())
+            for kind in WORLDS
+            if not (kind == "memory" and needs_failures)
+        ]
         metafunc.parametrize("world", worlds, indirect=True, scope="function")
 
 
@@ -71,6 +77,14 @@ def world(request: pytest.FixtureRequest) -> World:
 def _simulated_world(request: pytest.FixtureRequest) -> Iterator[World]:
     """A fresh one for each case, from a seed made of its name."""
     world = SimulatedWorld(zlib.crc32(request.node.nodeid.encode()))
+    with world.simulation:
+        yield world
+
+
+@pytest.fixture
+def _memory_world() -> Iterator[World]:
+    """A fresh one for each case."""
+    world = MemoryWorld(1)
     with world.simulation:
         yield world
 

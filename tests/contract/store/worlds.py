@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
+from headgate.store.memory.store import MemoryReplica, MemoryStore
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import (
     CellCondition,
@@ -24,8 +25,8 @@ from headgate.store.model.statements import (
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
 from headgate.store.store import Outcome, Store
-from headgate.testing.simulated_store import Cluster, SimulatedStore
 from headgate.testing.world import World as Simulation
+from tests.kit.simulated_store import Cluster, SimulatedStore
 
 T = TypeVar("T")
 
@@ -152,6 +153,34 @@ class SimulatedWorld(World):
         """Down in good order, so that the others know at once."""
         for number in replicas:
             self.cluster.shut_down(f"n{number + 1}")
+
+
+class MemoryWorld(World):
+    """One replica in memory, in virtual time. Nothing of it is ever down."""
+
+    kind = "memory"
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.simulation = Simulation(seed)
+        self.client = self.simulation.process("client")
+        self.store = MemoryStore(MemoryReplica(self.client.clock.wall_us))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """To its end."""
+        return self.simulation.run(work)
+
+    async def advance(self, seconds: float) -> None:
+        """At once."""
+        await self.simulation.sleep(seconds)
+
+    def now_us(self) -> int:
+        """The client's clock, which is right."""
+        return self.client.clock.wall_us()
+
+    def only_these_are_down(self, replicas: frozenset[int]) -> None:
+        """None."""
+        assert not replicas
 
 
 class RealWorld(World):

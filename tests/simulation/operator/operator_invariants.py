@@ -16,8 +16,6 @@ from headgate.store.catalogue.entry import Entry, EntryState, Name, StoragePlace
 from headgate.store.clock.clock import Clock
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Select
-from headgate.testing.simulated_store import SimulatedStore
-from headgate.testing.simulated_store.store import SimulatedTime
 from headgate_operator.kinds import (
     COUNTER,
     CRON_JOB,
@@ -32,6 +30,8 @@ from headgate_operator.kinds import (
 )
 from headgate_operator.names import FINALIZER, owner_parts
 from headgate_operator.requests import ApiRequest
+from tests.kit.simulated_store import SimulatedStore
+from tests.kit.simulated_store.store import SimulatedTime
 from tests.simulation.operator.operator_scene import KEYSPACE, SYSTEM, Running, Scene, condition
 
 STRANGER = Name("Queue", "shop", "strangers")

@@ -10,7 +10,7 @@ import pytest
 from headgate.client.model.outgoing import Put
 from headgate.client.put_many import PutManyFailed
 from headgate.client.queue import ConnectionClosed
-from headgate.engines.timeline.model.decide_flush import ROW_MESSAGES_MAX
+from headgate.engines.timeline.model.row import ROW_MESSAGES_MAX
 from headgate.errors import InvalidRequest, Unavailable
 from headgate.store.store import OutcomeUnknown
 from tests.simulation.sdk.sdk_world import Shop, queue_text

@@ -15,10 +15,10 @@ from headgate.engines.packed_row import PackedRun, unpack
 from headgate.engines.timeline.model.layout import DAYS, MessagePlace, RowPlace, id_text
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.passed_rows import decode_passed
+from headgate.store.memory.rows import Row, merge_rows
 from headgate.store.model.positions import position_order, time_us_of
 from headgate.store.model.table import Table
-from headgate.testing.simulated_store import Cluster
-from headgate.testing.simulated_store.rows import Row, merge_rows
+from tests.kit.simulated_store import Cluster
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.store.model.statements import Select, UpdateIf, is_
 from headgate.store.store import NotEnoughReplicas, Outcome, OutcomeUnknown, Verdict
-from headgate.testing.simulated_store import Settings
+from tests.kit.simulated_store import Settings
 from tests.simulation.store.ring import GLOBAL_LOCKS, LOCKS, ONE, SERIAL, Ring, ends_unknown, simulate
 
 STEPS = {

@@ -18,7 +18,7 @@ import pytest
 
 from headgate.errors import Unavailable
 from headgate.store.model.statements import Batch, Insert, Select, UpdateIf, is_
-from headgate.testing.simulated_store import SimulatedStore
+from tests.kit.simulated_store import SimulatedStore
 from tests.simulation.store.nemesis import heal, lose, torment
 from tests.simulation.store.ring import LOCKS, ROWS, SERIAL, Ring, simulate
 

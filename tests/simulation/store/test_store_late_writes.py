@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from headgate.store.model.statements import Batch, Delete
-from headgate.testing.simulated_store import Settings
+from tests.kit.simulated_store import Settings
 from tests.simulation.store.ring import ALL, DAY_S, ONE, ROWS, Ring, ends_unknown, simulate
 
 PATIENT = Settings(speculative_retry_s=None)

@@ -10,7 +10,7 @@ import pytest
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Select, Update
 from headgate.store.store import NotEnoughReplicas, OutcomeUnknown, Overloaded
-from headgate.testing.simulated_store import Settings
+from tests.kit.simulated_store import Settings
 from tests.simulation.store.ring import ALL, LOCAL_QUORUM, ONE, QUORUM, ROWS, Ring, ends_unknown, simulate
 
 PATIENT = Settings(speculative_retry_s=None)

@@ -11,7 +11,7 @@ from headgate.engines.contract import Cancelled, NewMessage
 from headgate.engines.timeline.lanes.lane_snapshot import first_unsettled_us, read_lane_view
 from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
 from headgate.engines.timeline.model.settings import GenerationSettings
-from headgate.engines.timeline.put.row_sender import Copy
+from headgate.engines.timeline.put.copies import Copy, write_copies
 from headgate.errors import InvalidRequest
 from headgate.store.model.statements import UpdateIf, is_
 from tests.simulation.timeline.timeline_puts import QUEUE, SECOND, SETTINGS, Client, Queue, Reader, simulate
@@ -98,7 +98,7 @@ def test_attack_A15_a_cancel_follows_a_row_that_was_moved() -> None:
         )
         assert (await repair.store.decide(moved)).applied
         copy = Copy(b"reminder", origin.to_bytes(), repair.process.clock.wall_us(), due_us)
-        await repair.process.start(repair.producer.sender.write_copy(place, copy))
+        await repair.process.start(write_copies(repair.producer.sender, [(place, copy)]))
         assert Cancelled.CANCELLED is await client.process.start(client.cancels.cancel(message_id))
         await asyncio.sleep(15)
         assert [] == reader.payloads()

@@ -17,8 +17,7 @@ from headgate.engines.packed_row import PackedRun, pack
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
-from headgate.engines.timeline.model.partitions import IndexKey
-from headgate.engines.timeline.model.row_writes import index_statement
+from headgate.engines.timeline.model.partitions import IndexKey, index_statement
 from headgate.engines.timeline.read.reading import row_key
 from headgate.store.model.positions import time_us_of
 from headgate.store.model.statements import Insert, UpdateIf

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from headgate.engines.contract import NewMessage
-from headgate.engines.timeline.model.decide_flush import shard_of_group
+from headgate.engines.timeline.model.decide_place import decide_shard
 from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
 from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.engines.timeline.put.once import CLAIMED_AT_ONCE_MAX
@@ -256,6 +256,6 @@ def test_keys_that_are_claimed_together_lie_in_one_shard_and_those_of_groups_in_
         grouped = [replace(each, once=f"{each.once} g", group=f"g{at % 9}") for at, each in enumerate(many[:90])]
         ids = await client.process.start(client.once.put(grouped))
         shards = [MessagePlace.from_bytes(id_bytes(each)).row.shard for each in ids]
-        assert [shard_of_group(b"g%d" % (at % 9), 3) for at in range(90)] == shards
+        assert [decide_shard(b"g%d" % (at % 9), 3) for at in range(90)] == shards
 
     simulate(scenario)

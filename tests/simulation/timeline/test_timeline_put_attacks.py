@@ -13,7 +13,7 @@ from headgate.engines.packed_row import unpack
 from headgate.engines.timeline.model import partitions
 from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
 from headgate.engines.timeline.model.settings import GenerationSettings
-from headgate.engines.timeline.put.row_sender import Copy
+from headgate.engines.timeline.put.copies import Copy, write_copies
 from headgate.errors import Unavailable
 from headgate.store.model.positions import time_us_of
 from headgate.store.model.statements import Select
@@ -433,7 +433,7 @@ def test_finishing_what_another_began_reports_nothing_of_this_producers_writes()
             place = first.producer.sender.fix_place(0)
             copies.append((place, Copy(b"%d" % each, bytes([each]) * 27, first.process.clock.wall_us(), 0)))
         await asyncio.sleep(5)
-        await second.process.start(second.producer.sender.write_copies(copies))
+        await second.process.start(write_copies(second.producer.sender, copies))
         assert SETTINGS.safety_lag_us == second.producer.sender.lag.in_use_us(second.process.clock.wall_us())
 
     simulate(scenario)
@@ -450,9 +450,9 @@ def test_attack_D1_a_copy_written_again_by_another_is_one_message(finished_after
         reader.process.start(reader.run())
         place = first.producer.sender.fix_place(0)
         copy = Copy(b"again", b"\1" * 27, first.process.clock.wall_us(), 0, attempt=2)
-        await first.process.start(first.producer.sender.write_copy(place, copy))
+        await first.process.start(write_copies(first.producer.sender, [(place, copy)]))
         await asyncio.sleep(finished_after_s)
-        await second.process.start(second.producer.sender.write_copy(place, copy))
+        await second.process.start(write_copies(second.producer.sender, [(place, copy)]))
         await ending(queue, reader)
         assert [b"again"] == reader.payloads()
         assert not reader.delivered[0].by_repair
@@ -469,7 +469,7 @@ def test_attack_D1_a_copy_that_was_never_written_is_delivered_though_its_place_w
         copy = Copy(b"again", b"\1" * 27, first.process.clock.wall_us(), 0)
         first.process.kill()
         await asyncio.sleep(5)
-        await second.process.start(second.producer.sender.write_copy(place, copy))
+        await second.process.start(write_copies(second.producer.sender, [(place, copy)]))
         await asyncio.sleep(2)
         assert [b"again"] == reader.payloads()
         await ending(queue, reader)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dev.servers.cassandra.connection import read_connection
 from dev.servers.cassandra.docker import DockerCassandra
 from dev.servers.cassandra.serving import Existing, Serving
-from headgate.local.cassandra.connection import read_connection
 
 
 def test_the_fixture_is_served_by_testcontainers_with_our_settings(cassandra: Serving) -> None:

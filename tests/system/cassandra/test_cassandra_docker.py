@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.servers import namespaces
 from dev.servers.cassandra.image import CHANGES, IMAGE, image_archive
 from dev.servers.docker_engine import DockerEngine, docker_answers
-from headgate.local import namespaces
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a Docker engine of its own")
 

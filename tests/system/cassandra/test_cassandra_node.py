@@ -27,9 +27,9 @@ from dev.servers.cassandra import (
     certificates,
     create_role_statements,
 )
+from dev.servers.cassandra.connection import read_connection
 from dev.servers.cassandra.serving import Existing
 from headgate.errors import EnvironmentProblem, InvalidRequest, OperationRefused, Unavailable
-from headgate.local.cassandra.connection import read_connection
 from headgate.local.cassandra.kept import start_kept
 from headgate.local.processes import Identity, wait_until
 

@@ -26,9 +26,10 @@ import pytest
 from click.testing import CliRunner
 
 from dev.servers.cassandra.serving import Serving
+from dev.servers.owned_server import OwnedServer
 from headgate.cli.main import main
 from headgate.counters.model.decide_tokens import Token
-from headgate.local.processes import Server, wait_until
+from headgate.local.processes import wait_until
 
 ROOT = Path(__file__).parents[3]
 KEYSPACE = f"counting_{uuid.uuid4().hex[:12]}"
@@ -59,7 +60,7 @@ class Front:
     """The one port that all processes listen on, and the processes."""
 
     port: int
-    servers: list[Server]
+    servers: list[OwnedServer]
     kills: int = 0
     _local: threading.local = field(default_factory=threading.local)
 
@@ -103,7 +104,7 @@ class Front:
         assert wait_until(lambda: _is_ready(server), timeout_s=STARTS_WITHIN_S), server.last_error_lines()
 
 
-def _is_ready(server: Server) -> bool:
+def _is_ready(server: OwnedServer) -> bool:
     return server.log.exists() and "ready" in server.log.read_text(errors="replace").split()
 
 
@@ -120,13 +121,12 @@ def front(cassandra: Serving, tmp_path: Path) -> Iterator[Front]:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
         servers = [
-            Server(
+            OwnedServer(
                 f"counting-{number}",
                 [sys.executable, "-m", "tests.system.counters.counter_process", str(port)],
                 log=tmp_path / f"{number}.log",
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": "workers:.", **environment},
-                ends_with_us=True,
             )
             for number in range(PROCESSES)
         ]

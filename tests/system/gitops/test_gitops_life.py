@@ -8,6 +8,7 @@ Cassandra each silent for a minute. All by `make test-long`.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.helm import Helm
 from dev.cluster.kubectl import Kubectl, KubectlRefused, names_of, refusal
 from dev.servers.cassandra import Cassandra
+from dev.servers.owned_server import pause_server
 from headgate.local.processes import Server, wait_until
 from tests.system.chart.chart_release import OPERATOR, RELEASE, Release, release_of
 from tests.system.pods.life_changes import BORN, CHANGES, IMMUTABLE
@@ -317,11 +319,11 @@ def rolled(life: Life) -> None:
 def silent(life: Life, server: Server) -> None:
     """A server neither answers nor refuses for a minute. The operator applies changes made afterwards."""
     acknowledged = len(life.ledger.put)
-    server.pause()
+    pause_server(server)
     try:
         wait_until(lambda: False, timeout_s=SILENT_S)
     finally:
-        server.resume()
+        server.send_signal(signal.SIGCONT)
     life.namespaced.wait_for("queue", "emails", lambda _: True, what="can be read again", timeout_s=READY_WITHIN_S)
     visibility = life.namespaced.get("queue", "emails")["spec"]["visibilityTimeout"]
     life.change("Queue", {"visibilityTimeout": "40s" if visibility != "40s" else "45s"})

@@ -16,9 +16,9 @@ from dev.cluster import cgroups, lifecycle, mounts, node
 from dev.cluster.plan import Plan
 from dev.cluster.settings import PAUSE_IMAGE
 from dev.cluster.state import Cluster, directory_of, read_cluster
+from dev.servers import namespaces
+from dev.servers.namespaces import ip
 from headgate.errors import EnvironmentProblem
-from headgate.local import namespaces
-from headgate.local.namespaces import ip
 from headgate.local.processes import Identity, wait_until
 
 NAME = "ending"

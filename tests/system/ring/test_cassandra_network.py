@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from dev.servers import namespaces
 from dev.servers.cassandra import HostedRing
 from dev.servers.network import NamespaceNetwork, NetworkHost
 from headgate.errors import InvalidRequest, Unavailable
-from headgate.local import namespaces
 from headgate.local.processes import wait_until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: hosts in network namespaces")

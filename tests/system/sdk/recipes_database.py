@@ -6,7 +6,7 @@ import atexit
 import os
 from contextlib import ExitStack
 
-from headgate.local.cassandra.connection import read_connection
+from dev.servers.cassandra.connection import read_connection
 from tests.system.sdk.test_add_to_batch import session_at
 
 _open = ExitStack()

@@ -28,8 +28,8 @@ from cassandra.query import BatchStatement, SimpleStatement
 
 import headgate
 from dev.servers.cassandra import Ring
+from dev.servers.cassandra.connection import ContactPoint, read_connection
 from dev.servers.cassandra.serving import Serving
-from headgate.local.cassandra.connection import ContactPoint, read_connection
 from headgate.store.cassandra.batches import BatchUnfit
 
 SPEC = "{shards: 2, timeline: {part: 5s}, storage: {tables: shared}}"

@@ -20,11 +20,11 @@ import yaml
 from pydantic import BaseModel
 
 import headgate
+from dev.servers.cassandra.connection import read_connection
 from dev.servers.cassandra.serving import Serving
 from headgate import HeadgateError, Put, RescheduleOutcome, Settled, settle
 from headgate.client.catalogue.queue_record import QueueDeleted, QueueNotFound
 from headgate.engines.contract import MessageState, PassEnd
-from headgate.local.cassandra.connection import read_connection
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import EntryState
 from tests.kit.page_examples import Example, examples_of

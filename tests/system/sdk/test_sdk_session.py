@@ -17,9 +17,9 @@ from cassandra.policies import RoundRobinPolicy
 from cassandra.query import BatchStatement, dict_factory, tuple_factory
 
 import headgate
+from dev.servers.cassandra.connection import read_connection
 from dev.servers.cassandra.serving import Serving
 from headgate import EnvironmentProblem, InvalidRequest, Put
-from headgate.local.cassandra.connection import read_connection
 from tests.system.sdk.test_add_to_batch import prepared
 
 LOCAL = "SELECT key, cluster_name FROM system.local"

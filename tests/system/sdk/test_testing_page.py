@@ -23,7 +23,6 @@ def test_the_tests_of_the_page_pass_on_a_cassandra(example: Example, cassandra: 
         **os.environ,
         **cassandra.environment(),
         "KEYSPACE": "headgate_test_testing_page",
-        "HEADGATE_TEST_CASSANDRA": "existing",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "test_shop.py")]

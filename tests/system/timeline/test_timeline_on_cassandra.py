@@ -27,8 +27,8 @@ from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.layout import MessagePlace, day_of, id_bytes, id_text
+from headgate.engines.timeline.model.partitions import day_statement, index_statement
 from headgate.engines.timeline.model.row import index_key_of
-from headgate.engines.timeline.model.row_writes import day_statement, index_statement
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.model.tables import ALL, shared_tables
 from headgate.local.processes import wait_until

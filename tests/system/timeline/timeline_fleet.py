@@ -19,8 +19,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from dev.servers.cassandra import HostedRing, Ring
+from dev.servers.owned_server import OwnedServer
 from headgate.engines.contract import Ack, Cancelled, Delivery, NackDelivery, NewMessage, Settled
-from headgate.local.processes import Server, wait_until
+from headgate.local.processes import wait_until
 from tests.kit.invariants import Ledger, Put, Word
 from tests.system.timeline.timeline_process import SECOND, Order, boot_us
 
@@ -56,14 +57,13 @@ class Member:
         """When it was killed, asked to end, or is known to have been at work no more."""
         log = fleet.directory / f"{order.name}.jsonl"
         self._read_up_to = 0
-        self._server = Server(
+        self._server = OwnedServer(
             order.name,
             [sys.executable, "-m", "tests.system.timeline.timeline_process", role, order.text()],
             log=log,
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": "workers:.", **fleet.environment, **environment},
             namespace=fleet.namespace,
-            ends_with_us=True,
         )
         self._server.start()
 

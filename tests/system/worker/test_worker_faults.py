@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import headgate
+from dev.servers.cassandra.cql_probe import CqlProbe
 from dev.servers.cassandra.serving import Serving
 from headgate.errors import OperationRefused
-from headgate.local.cassandra.cql_probe import CqlProbe
 from headgate.local.processes import wait_until
 from tests.system.cassandra.test_role import make_role
 from tests.system.sdk.commands import Commands

@@ -18,7 +18,6 @@ from headgate.api.loader import load_files
 from headgate.api.parse import Resource
 from headgate.cli.main import COMMANDS
 from headgate.local import own_cassandra
-from headgate.local.cassandra.connection import Connection, read_connection
 from headgate.local.cassandra.kept import Starting
 from headgate.local.cassandra.node import GivenUp
 from headgate.local.own_cassandra import OwnCassandra
@@ -187,7 +186,7 @@ class Started:
         self.begun, self.may_go_on = threading.Event(), threading.Event()
         self.launched, self.stopped = 0, 0
 
-    def start(self, directory: Path, *, starting: Starting) -> Connection:
+    def start(self, directory: Path, *, starting: Starting) -> dict[str, str]:
         """As `start_kept`: first what takes long, then the launch, unless it was given up."""
         self.begun.set()
         self.may_go_on.wait(20)
@@ -195,7 +194,7 @@ class Started:
             raise GivenUp
         self.launched += 1
         starting.launched = True
-        return read_connection({"CONTACT_POINTS": "127.0.0.1:9042"})
+        return {"CONTACT_POINTS": "127.0.0.1:9042"}
 
     def stop(self, directory: Path) -> bool:
         """As `stop_kept`."""
@@ -246,7 +245,7 @@ def test_what_was_started_is_stopped_and_what_ran_already_is_left(
 ) -> None:
     assert ["starting", "stopping; its data stays for the next run"] == ended_at(tmp_path, started, when_ready=True)
     assert (1, 1) == (started.launched, started.stopped)
-    running = read_connection({"CONTACT_POINTS": "127.0.0.1:9042"})
+    running = {"CONTACT_POINTS": "127.0.0.1:9042"}
     monkeypatch.setattr(own_cassandra, "find_kept", lambda directory: running)
 
     async def run() -> None:

@@ -20,13 +20,14 @@ from headgate.client.sync.blocking import SyncQueue
 from headgate.engines.contract import NewMessage
 from headgate.errors import HeadgateError
 from headgate.store.clock.clock import ClockNotTrusted
+from headgate.store.model.deadline import Deadline
 from headgate.store.store import OutcomeUnknown
-from headgate.testing.memory_queue import MemoryQueue
+from tests.kit.worker_queue import FaultyQueue
 
 MILLION = 1_000_000
 
 
-class Engine(MemoryQueue):
+class Engine(FaultyQueue):
     """Keeps the payloads that were put, fails what a test names, and counts what is put at the same time."""
 
     def __init__(self) -> None:
@@ -38,7 +39,9 @@ class Engine(MemoryQueue):
         self.in_flight_max = 0
         self.sizes: list[int] = []
 
-    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
+    async def put_each(
+        self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None
+    ) -> list[str | HeadgateError]:
         self.sizes.append(len(messages))
         self.in_flight += 1
         self.in_flight_max = max(self.in_flight, self.in_flight_max)
@@ -60,7 +63,9 @@ class Engine(MemoryQueue):
 class Forgetful(Engine):
     """Keeps nothing."""
 
-    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
+    async def put_each(
+        self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None
+    ) -> list[str | HeadgateError]:
         await asyncio.sleep(0)
         return ["id"] * len(messages)
 
@@ -69,7 +74,7 @@ async def nothing(queue: object, within_s: float) -> None:
     """The clock and the catalogue are fit."""
 
 
-def queue_on(engine: MemoryQueue) -> Queue:
+def queue_on(engine: FaultyQueue) -> Queue:
     """The SDK's queue on an engine in memory."""
     upkeep: Any = SimpleNamespace(require_usable=lambda: None, now_us=lambda: 0, batches=None, freshen=nothing)
     entry: Any = SimpleNamespace(settings=SimpleNamespace(name=engine.name))
@@ -305,7 +310,9 @@ def test_a_chunk_with_a_group_is_put_alone() -> None:
 
 def test_a_put_that_is_cancelled_leaves_no_task_behind() -> None:
     class Slow(Engine):
-        async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
+        async def put_each(
+            self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None
+        ) -> list[str | HeadgateError]:
             await asyncio.sleep(3600)
             raise AssertionError
 

@@ -8,12 +8,14 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from dev.servers.cassandra.connection import Connection, ContactPoint
+from dev.servers.cassandra.cql_probe import CqlProbe
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
-from headgate.local.cassandra.connection import Connection, ContactPoint
-from headgate.local.cassandra.cql_probe import CqlProbe
+from headgate.local.cassandra.node import NodePlace, query_superuser
 
 READY, AUTHENTICATE, RESULT, AUTH_SUCCESS, ERROR = 2, 3, 8, 16, 0
 Answer = tuple[int, bytes]
@@ -177,3 +179,33 @@ def test_an_unknown_consistency_is_refused_with_those_there_are() -> None:
         pytest.raises(InvalidRequest, match="LOCAL_QUORUM"),
     ):
         probe.query("SELECT 1", consistency="MOST")
+
+
+# ---- the one question of `headgate dev`
+
+
+def report_of(*answers: Answer) -> tuple[HeadgateError | None, list[bytes]]:
+    with server(*answers) as (point, asked):
+        return query_superuser(NodePlace(Path(), point.host, point.port, 0, 0)), asked
+
+
+def test_a_kept_node_is_ready_when_it_answers_a_query_of_its_superuser() -> None:
+    why, asked = report_of((AUTHENTICATE, text("PasswordAuthenticator")), (AUTH_SUCCESS, b""), (RESULT, b"rows"))
+    assert why is None
+    assert asked[1] == struct.pack(">i", 20) + b"\0cassandra\0cassandra"
+    assert b"FROM system.local" in asked[2]
+
+
+def test_a_kept_node_without_its_superuser_is_not_ready() -> None:
+    why, _ = report_of((AUTHENTICATE, text("PasswordAuthenticator")), error(0x0100, "bad credentials"))
+    assert isinstance(why, OperationRefused)
+
+
+def test_a_kept_node_that_refuses_a_query_is_not_ready() -> None:
+    why, _ = report_of((READY, b""), error(0x1001, "overloaded"))
+    assert isinstance(why, OperationRefused)
+
+
+def test_a_kept_node_that_hangs_up_is_not_ready() -> None:
+    why, _ = report_of((AUTHENTICATE, b""))
+    assert isinstance(why, Unavailable)

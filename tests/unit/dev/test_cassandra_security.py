@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
 
+from dev.servers.cassandra.security import Credentials, Grant, create_role_statements
 from dev.servers.cassandra.tls import PASSWORD, certificates, write_certificates
 from headgate.errors import InvalidRequest
-from headgate.local.cassandra.security import Credentials, Grant, create_role_statements
 
 
 def test_a_role_may_log_in_and_do_what_is_granted() -> None:

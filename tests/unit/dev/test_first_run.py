@@ -17,7 +17,7 @@ from dev.background_build import BackgroundBuild, end_left_over
 from headgate.errors import EnvironmentProblem
 from headgate.local import processes, progress
 from headgate.local.cassandra import archive, java
-from headgate.local.cassandra.installation import Installation
+from headgate.local.cassandra.archive import Installation
 from headgate.local.cassandra.java import Java
 from headgate.local.processes import Identity, Server, wait_until
 
@@ -156,10 +156,7 @@ def test_what_a_killed_node_has_half_written_is_forgotten(tmp_path: Path) -> Non
 
 def test_a_process_is_known_by_ps_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(processes, "_PROC", tmp_path / "none")
-    monkeypatch.setattr(processes.shutil, "which", lambda name: None)
-    server = Server(
-        "sleeper", ["/bin/sleep", "60"], log=tmp_path / "log", pid_file=tmp_path / "pid", ends_with_us=True
-    )
+    server = Server("sleeper", ["/bin/sleep", "60"], log=tmp_path / "log", pid_file=tmp_path / "pid")
     server.start()
     try:
         assert server.alive()

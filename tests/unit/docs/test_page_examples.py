@@ -22,8 +22,8 @@ from headgate.applying.decide_steps import TABLES_MAX
 from headgate.engines.lanes.rows import HOLES_MAX
 from headgate.engines.registry import ENGINE_MODULES, tables_of
 from headgate.engines.timeline.engine import LANES_MAX
-from headgate.engines.timeline.model.decide_flush import ROW_BYTES_MAX, ROW_MESSAGES_MAX
 from headgate.engines.timeline.model.layout import TTL_S_MAX
+from headgate.engines.timeline.model.row import ROW_BYTES_MAX, ROW_MESSAGES_MAX
 from headgate.engines.timeline.put.once import SCOPE_KEYS_MAX
 from headgate.store.catalogue.tables import CATALOGUE_TABLES
 from tests.kit.page_examples import ROOT, RUN_BY, Example, commands_of, examples_of, faults_of, faults_within

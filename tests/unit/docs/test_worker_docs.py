@@ -15,7 +15,7 @@ from headgate.cli.worker import command
 from headgate.runtime.handler.handlers import understand
 from headgate.runtime.process.worker_process import WorkerOptions, WorkerProcess
 from headgate.telemetry.graphite import Graphite, GraphiteSettings
-from headgate.testing.memory_queue import MemoryQueue
+from tests.kit.worker_queue import FaultyQueue
 
 DOCS = Path(__file__).parents[3] / "docs"
 HOW_TO, REFERENCE = (DOCS / "workers.md").read_text(encoding="utf-8").split("\n## Reference: ")
@@ -33,8 +33,8 @@ def test_every_option_is_in_the_reference() -> None:
 
 def test_every_metric_is_in_the_reference() -> None:
     async def output() -> list[str]:
-        process = WorkerProcess(WorkerOptions("shop/emails"), None, lambda: asyncio.sleep(0, MemoryQueue()))
-        process.register_readings(MemoryQueue())
+        process = WorkerProcess(WorkerOptions("shop/emails"), None, lambda: asyncio.sleep(0, FaultyQueue()))
+        process.register_readings(FaultyQueue())
         return [sample.name for sample in process.registry.samples()]
 
     names = asyncio.run(output())
@@ -42,7 +42,7 @@ def test_every_metric_is_in_the_reference() -> None:
 
 
 def test_graphite_counts_what_the_reference_states() -> None:
-    process = WorkerProcess(WorkerOptions("shop/emails"), None, lambda: asyncio.sleep(0, MemoryQueue()))
+    process = WorkerProcess(WorkerOptions("shop/emails"), None, lambda: asyncio.sleep(0, FaultyQueue()))
     graphite = Graphite(GraphiteSettings("g"), process.registry)
     assert (0, 0) == (graphite.sent.value, graphite.dropped.value)
     names = {sample.name for sample in process.registry.samples() if "graphite" in sample.name}

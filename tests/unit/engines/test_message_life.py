@@ -1,4 +1,4 @@
-"""A message on a lane: the table of its states and events, and the queues and facts that agree with it after any."""
+"""A message on a lane: the table of its states and events, and deliveries that agree with it after any events."""
 
 from __future__ import annotations
 
@@ -183,8 +183,10 @@ class Scene:
     def check(self) -> None:
         """Each state has its place in the queues, timers and facts, and each place its state."""
         deliveries = self.deliveries
-        lined_up = (*deliveries._again, *deliveries._suspects, *deliveries._suspects_alone)
-        queued = Counter((id(state), index) for state, index in lined_up if state.states[index] == LifeState.READY)
+        queues = (deliveries._again, deliveries._suspects, deliveries._suspects_alone)
+        queued = Counter(
+            (id(state), index) for queue in queues for state, index in queue if state.states[index] == LifeState.READY
+        )
         queued.update(
             (id(state), index)
             for state, first in deliveries._unread
@@ -195,8 +197,12 @@ class Scene:
         timers = Counter(
             (key, index) for _, _, key, indexes, attempt in deliveries._timers if not attempt for index in indexes
         )
-        behind = {(id(state), index) for line in deliveries._groups.values()
-                  for place, (state, index) in enumerate(line) if place or deliveries.groups_held}  # fmt: skip
+        behind = {
+            (id(state), index)
+            for line in deliveries._groups.values()
+            for place, (state, index) in enumerate(line)
+            if place or deliveries.groups_held
+        }
         total: Counter[int] = Counter()
         for state in deliveries._rows:
             pending = deliveries._pending_facts.get(state, RowFacts()).settled

@@ -19,7 +19,7 @@ from headgate.runtime.isolation.suspects import ChildPool, ChildTerms
 from headgate.runtime.worker.worker import WorkerTerms
 from headgate.telemetry.logs import log_fields
 from headgate.telemetry.tracing import current_trace
-from headgate.testing.memory_queue import MemoryQueue
+from tests.kit.worker_queue import FaultyQueue
 from tests.unit.runtime.awaiting_handlers import REQUEST, decorated
 from tests.unit.runtime.workers import Bench, bench_of
 
@@ -85,7 +85,7 @@ def test_a_returned_awaitable_is_awaited_in_the_child_that_runs_suspects_too(kin
 def test_sys_exit_in_a_returned_awaitable_fails_its_message_and_the_worker_continues(kind: str) -> None:
     async def scenario() -> None:
         performer = PythonPerformer(load_handler(f"{MODULE}:{kind}"), threads=2, rng=Random(1))
-        bench = bench_of(None, queue=MemoryQueue(max_receives=1), performer=performer)
+        bench = bench_of(None, queue=FaultyQueue(max_receives=1), performer=performer)
         for payload in (b"exit", b"fine"):
             bench.queue.put_now(payload)
         await worked(bench)
@@ -103,7 +103,7 @@ def test_the_list_of_an_awaited_batch_has_to_fit_the_batch() -> None:
         async def index(payloads: list[bytes]) -> object:
             return [None] * (len(payloads) + 1)
 
-        bench = bench_of(index, queue=MemoryQueue(max_receives=1))
+        bench = bench_of(index, queue=FaultyQueue(max_receives=1))
         bench.queue.put_now(b"")
         await worked(bench)
         (dead,) = bench.queue.dead
@@ -201,7 +201,7 @@ def test_an_awaited_part_that_takes_too_long_is_cancelled_and_its_slot_is_free_a
         work = Awaited()
         bench = bench_of(
             work,
-            queue=MemoryQueue(visibility_us=400_000),
+            queue=FaultyQueue(visibility_us=400_000),
             terms=WorkerTerms(concurrency=1, timeout_s=0.3, backoff=Backoff(0, 1, 0)),
         )
         bench.queue.put_now(b"")
@@ -223,7 +223,7 @@ def test_an_awaited_part_does_not_begin_when_the_time_was_over_in_the_thread() -
         work = Awaited(until_overdue)
         bench = bench_of(
             work,
-            queue=MemoryQueue(visibility_us=400_000),
+            queue=FaultyQueue(visibility_us=400_000),
             terms=WorkerTerms(concurrency=1, timeout_s=0.3, backoff=Backoff(0, 1, 0)),
         )
         bench.queue.put_now(b"")
@@ -238,7 +238,7 @@ def test_an_awaited_part_does_not_begin_when_the_time_was_over_in_the_thread() -
 def test_an_awaited_part_whose_message_is_lost_is_cancelled_and_nothing_is_settled() -> None:
     async def scenario() -> None:
         work = Awaited()
-        bench = bench_of(work, queue=MemoryQueue(visibility_us=400_000))
+        bench = bench_of(work, queue=FaultyQueue(visibility_us=400_000))
         message_id = bench.queue.put_now(b"")
         running = asyncio.get_running_loop().create_task(bench.worker.run())
         async with asyncio.timeout(30):

@@ -20,7 +20,7 @@ from headgate.runtime.process.worker_process import WorkerOptions, WorkerProcess
 from headgate.runtime.worker.worker import WorkerTerms
 from headgate.telemetry.graphite import GraphiteSettings
 from headgate.telemetry.metrics import Registry
-from headgate.testing.memory_queue import MemoryQueue
+from tests.kit.worker_queue import FaultyQueue
 from tests.unit.runtime.test_worker_process import worker
 
 
@@ -58,10 +58,10 @@ def test_it_is_ready_once_the_queue_is_open_and_no_more_when_it_ends() -> None:
     async def scenario() -> None:
         allowed = asyncio.Event()
         finish = asyncio.Event()
-        queue = MemoryQueue()
+        queue = FaultyQueue()
         queue.put_now(b"x")
 
-        async def open_queue() -> MemoryQueue:
+        async def open_queue() -> FaultyQueue:
             if not allowed.is_set():
                 raise Unavailable("Cassandra cannot be reached")
             return queue
@@ -95,11 +95,11 @@ def test_it_is_ready_once_the_queue_is_open_and_no_more_when_it_ends() -> None:
 
 def test_a_background_loop_that_is_dead_fails_liveness_with_its_reason() -> None:
     async def scenario() -> None:
-        queue = MemoryQueue()
+        queue = FaultyQueue()
         port = free_port()
         options = WorkerOptions("test/queue", handler="m:f", health=("127.0.0.1", port))
 
-        async def open_queue() -> MemoryQueue:
+        async def open_queue() -> FaultyQueue:
             return queue
 
         async def work(payload: bytes) -> None:
@@ -146,10 +146,10 @@ def test_metrics_reach_graphite_while_it_works() -> None:
         listener.settimeout(30)
 
         async def scenario() -> bytes:
-            queue = MemoryQueue()
+            queue = FaultyQueue()
             queue.put_now(b"x")
 
-            async def open_queue() -> MemoryQueue:
+            async def open_queue() -> FaultyQueue:
                 return queue
 
             async def work(payload: bytes) -> None:

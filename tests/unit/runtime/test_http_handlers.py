@@ -21,7 +21,7 @@ from headgate.local.processes import free_port
 from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.http_runner import HttpPerformer
 from headgate.runtime.worker.worker import WorkerTerms
-from headgate.testing.memory_queue import MemoryQueue
+from tests.kit.worker_queue import FaultyQueue
 from tests.unit.runtime.workers import Bench, bench_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "http"
@@ -42,7 +42,7 @@ def posting(port: int, *, timeout_s: float = 30.0, **queue: Any) -> Bench:
         rng=Random(1),
     )
     terms = WorkerTerms(concurrency=8, timeout_s=timeout_s, backoff=AT_ONCE, grace_s=10)
-    return bench_of(None, queue=MemoryQueue(**queue), performer=performer, terms=terms)
+    return bench_of(None, queue=FaultyQueue(**queue), performer=performer, terms=terms)
 
 
 async def until_settled(made: Bench) -> None:
@@ -80,6 +80,7 @@ def with_server(answer: Answer, scenario: Callable[[int], Awaitable[None]]) -> N
 
 def test_the_body_is_the_payload_and_the_headers_report_the_rest() -> None:
     observations: list[tuple[bytes, dict[str, str]]] = []
+    message_ids: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
         observations.append((await request.read(), dict(request.headers)))
@@ -94,7 +95,7 @@ def test_the_body_is_the_payload_and_the_headers_report_the_rest() -> None:
             "traceparent": PARENT,
             "tracestate": "a=b",
         }
-        made.queue.put_now(NewMessage(b'{"a": 1}', attributes=attributes, group="order 7/ä"))
+        message_ids.append(made.queue.put_now(NewMessage(b'{"a": 1}', attributes=attributes, group="order 7/ä")))
         made.queue.put_now(b"\x00\x01")
         await until_settled(made)
         assert 2 == made.metrics.acked.value
@@ -102,7 +103,7 @@ def test_the_body_is_the_payload_and_the_headers_report_the_rest() -> None:
     with_server(answer, scenario)
     (body, report), (other_body, other) = sorted(observations, reverse=True)
     assert (b'{"a": 1}', b"\x00\x01") == (body, other_body)
-    assert ("test/queue", "m1", "1", "1", "order 7/%C3%A4", PARENT, "a=b", "application/json") == tuple(
+    assert ("test/queue", *message_ids, "1", "1", "order 7/%C3%A4", PARENT, "a=b", "application/json") == tuple(
         report[name]
         for name in (
             "Headgate-Queue",
@@ -145,7 +146,7 @@ def test_the_answer_decides() -> None:
         ids = {made.queue.put_now(payload.encode()): payload for payload in payloads}
         await until_settled(made)
         nacks = {
-            ids[each.receipt.partition("/")[0]]: (each.delay_us, each.reason)
+            ids[made.queue.message_of(each.receipt)]: (each.delay_us, each.reason)
             for each in made.queue.settles
             if isinstance(each, NackDelivery)
         }
@@ -279,13 +280,16 @@ def go(built: Path) -> list[str]:
 @pytest.mark.parametrize("language", ["node", "go"])
 def test_the_example_sends_tries_again_and_rejects(language: str, tmp_path: Path) -> None:
     command = node() if language == "node" else go(tmp_path / "handler")
+    message_ids: list[str] = []
 
     async def scenario(port: int) -> Bench:
         made = posting(port)
-        made.queue.put_now(
-            NewMessage(b'{"to": "a@example.org"}', attributes={"traceparent": PARENT, "tenant": "Zoë"})
+        message_ids.append(
+            made.queue.put_now(
+                NewMessage(b'{"to": "a@example.org"}', attributes={"traceparent": PARENT, "tenant": "Zoë"})
+            )
         )
-        made.queue.put_now(b'{"to": "busy@example.org"}')
+        message_ids.append(made.queue.put_now(b'{"to": "busy@example.org"}'))
         made.queue.put_now(b"not JSON at all")
         await until_settled(made)
         return made
@@ -296,8 +300,8 @@ def test_the_example_sends_tries_again_and_rejects(language: str, tmp_path: Path
         assert process.stdout is not None
         sent = [json.loads(line) for line in process.stdout]
     assert {
-        ("a@example.org", "m1", 1, PARENT, "Zoë"),
-        ("busy@example.org", "m2", 2, None, None),
+        ("a@example.org", message_ids[0], 1, PARENT, "Zoë"),
+        ("busy@example.org", message_ids[1], 2, None, None),
     } == {
         (each["sent"], each["id"], each["attempt"], each.get("trace") or None, each["attributes"].get("tenant"))
         for each in sent

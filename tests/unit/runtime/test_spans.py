@@ -20,10 +20,11 @@ from headgate.client.queue import Queue
 from headgate.client.sync.background import BackgroundLoop
 from headgate.engines.contract import Delivery, NewMessage
 from headgate.errors import HeadgateError, InvalidRequest
+from headgate.store.model.deadline import Deadline
 from headgate.store.store import OutcomeUnknown
 from headgate.telemetry.spans import Spans, spans
 from headgate.telemetry.tracing import current_trace, read_trace, with_trace
-from headgate.testing.memory_queue import MemoryQueue
+from tests.kit.worker_queue import FaultyQueue
 from tests.unit.runtime.workers import bench_of, in_virtual_time, worked
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -92,7 +93,7 @@ def test_where_nobody_has_set_it_up_there_are_no_spans() -> None:
 # ---- putting
 
 
-class KeptQueue(MemoryQueue):
+class KeptQueue(FaultyQueue):
     """A queue in memory that keeps what was put, and refuses what a test wants refused."""
 
     def __init__(self) -> None:
@@ -100,7 +101,7 @@ class KeptQueue(MemoryQueue):
         self.put_local: list[NewMessage] = []
         self.refuse_with: HeadgateError | None = None
 
-    async def put(self, messages: Sequence[NewMessage]) -> list[str]:
+    async def put(self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None) -> list[str]:
         if self.refuse_with is not None:
             raise self.refuse_with
         self.put_local += messages
@@ -160,7 +161,7 @@ def test_a_web_request_its_put_and_the_handling_are_one_trace(
     assert {"POST /signup", "send shop/emails", "process shop/emails"} == set(by_name)
     web, sent, handled = (by_name[name] for name in ("POST /signup", "send shop/emails", "process shop/emails"))
     assert (traceparent_of(web), traceparent_of(sent)) == (parent_of(sent), parent_of(handled))
-    assert ("PRODUCER", "m1", 1) == (
+    assert ("PRODUCER", (handled.attributes or {})["messaging.message.id"], 1) == (
         sent.kind.name,
         (sent.attributes or {})["messaging.message.id"],
         (sent.attributes or {})["messaging.batch.message_count"],

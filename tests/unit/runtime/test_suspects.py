@@ -16,7 +16,7 @@ from headgate.runtime.handler.handlers import load_handler
 from headgate.runtime.handler.runner import PythonPerformer
 from headgate.runtime.isolation.suspects import ChildPool, ChildTerms
 from headgate.runtime.worker.worker import WorkerTerms
-from headgate.testing.memory_queue import MemoryQueue
+from tests.kit.worker_queue import FaultyQueue
 from tests.unit.runtime.workers import Bench, bench_of
 
 AT_ONCE = Backoff(0, 1, 0)
@@ -28,7 +28,7 @@ def bench(entry_point: str, **queue: object) -> Bench:
     child = ChildPool(terms, lambda: made.metrics.child_deaths.add(1), rng=Random(1), idle_s=0.5)
     made = bench_of(
         None,
-        queue=MemoryQueue(**queue),  # type: ignore[arg-type]
+        queue=FaultyQueue(**queue),  # type: ignore[arg-type]
         performer=PythonPerformer(load_handler(entry_point), threads=4, rng=Random(1)),
         suspects=child,
         terms=WorkerTerms(backoff=AT_ONCE, timeout_s=30, grace_s=5),

@@ -16,7 +16,7 @@ from headgate.runtime import REJECT, Backoff, Context, Reject, Retry, RetryPolic
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.telemetry.tracing import current_trace
-from headgate.testing.memory_queue import MemoryQueue
+from tests.kit.worker_queue import FaultyQueue
 from tests.unit.runtime.workers import Bench, bench_of, in_virtual_time, until, worked
 
 SECOND = 1_000_000
@@ -161,7 +161,7 @@ def test_what_a_handler_raises_decides() -> None:
         ids = {bench.queue.put_now(kind.encode()): kind for kind in ("retry", "reject", "key", "index", "value")}
         await worked(bench)
         delays = {
-            ids[each.receipt.partition("/")[0]]: each.delay_us
+            ids[bench.queue.message_of(each.receipt)]: each.delay_us
             for each in bench.queue.settles
             if isinstance(each, NackDelivery)
         }
@@ -225,7 +225,7 @@ def test_a_message_stays_hidden_while_its_handler_lives() -> None:
         async def work(payload: bytes) -> None:
             await asyncio.sleep(100)
 
-        bench = bench_of(work, queue=MemoryQueue(visibility_us=8 * SECOND))
+        bench = bench_of(work, queue=FaultyQueue(visibility_us=8 * SECOND))
         bench.queue.put_now(b"")
         await worked(bench)
         assert 1 == len(bench.queue.deliveries)
@@ -246,7 +246,7 @@ def test_a_handler_whose_message_is_lost_is_cancelled_and_nothing_is_settled() -
                 ended.append(f"cancelled, lost={context.lost}")
                 raise
 
-        bench = bench_of(work, queue=MemoryQueue(visibility_us=8 * SECOND))
+        bench = bench_of(work, queue=FaultyQueue(visibility_us=8 * SECOND))
         message_id = bench.queue.put_now(b"")
         other = asyncio.get_running_loop().create_task(bench.worker.run())
         await until(bench, lambda: bool(bench.queue.deliveries))
@@ -272,7 +272,7 @@ def test_extensions_that_are_not_known_to_be_durable_lose_the_message_only_at_it
             finally:
                 times.append(asyncio.get_running_loop().time() - began_s)
 
-        queue = MemoryQueue(visibility_us=8 * SECOND, settle_as=[Settled.UNKNOWN] * 1_000)
+        queue = FaultyQueue(visibility_us=8 * SECOND, settle_as=[Settled.UNKNOWN] * 1_000)
         bench = bench_of(work, queue=queue)
         bench.queue.put_now(b"")
         running = asyncio.get_running_loop().create_task(bench.worker.run())
@@ -378,11 +378,11 @@ def test_receives_that_fail_are_tried_again_and_what_makes_it_impossible_ends_th
         async def work(payload: bytes) -> None:
             return
 
-        bench = bench_of(work, queue=MemoryQueue(break_receive=[Unavailable(), Unavailable()]))
+        bench = bench_of(work, queue=FaultyQueue(break_receive=[Unavailable(), Unavailable()]))
         bench.queue.put_now(b"")
         await worked(bench)
         assert 2 == bench.metrics.receive_failures.value
-        gone = bench_of(work, queue=MemoryQueue(break_receive=[OperationRefused("the queue was deleted")]))
+        gone = bench_of(work, queue=FaultyQueue(break_receive=[OperationRefused("the queue was deleted")]))
         with pytest.raises(OperationRefused, match="the queue was deleted"):
             await gone.worker.run()
 
@@ -394,11 +394,11 @@ def test_a_settle_that_was_not_tried_is_tried_again_and_others_are_counted() -> 
         async def work(payload: bytes) -> None:
             return
 
-        bench = bench_of(work, queue=MemoryQueue(settle_as=[Unavailable(), Unavailable()]))
+        bench = bench_of(work, queue=FaultyQueue(settle_as=[Unavailable(), Unavailable()]))
         bench.queue.put_now(b"")
         await worked(bench)
         assert (1, 1) == (len(bench.queue.deliveries), bench.metrics.acked.value)
-        other = bench_of(work, queue=MemoryQueue(settle_as=[Settled.UNKNOWN, Settled.STALE], visibility_us=SECOND))
+        other = bench_of(work, queue=FaultyQueue(settle_as=[Settled.UNKNOWN, Settled.STALE], visibility_us=SECOND))
         other.queue.put_now(b"")
         await worked(other)
         assert (1, 1) == (other.metrics.settle_unknown.value, other.metrics.settle_stale.value)

@@ -15,10 +15,10 @@ from headgate.engines.contract import Settle, Settled
 from headgate.runtime.process.drain_files import DrainFiles
 from headgate.runtime.process.worker_process import WorkerOptions, run_worker
 from headgate.runtime.worker.worker import WorkerTerms
-from headgate.testing.memory_queue import MemoryQueue
+from tests.kit.worker_queue import FaultyQueue
 
 
-class Chatty(MemoryQueue):
+class Chatty(FaultyQueue):
     """Reports the end of its messages."""
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
@@ -44,7 +44,7 @@ def main() -> None:
     handler, count, payload, grace_s = sys.argv[1:5]
     port = int(sys.argv[5]) if len(sys.argv) > 5 else None
 
-    async def open_queue() -> MemoryQueue:
+    async def open_queue() -> FaultyQueue:
         queue = Chatty(name="test/queue")
         for _ in range(int(count)):
             queue.put_now(payload.encode())

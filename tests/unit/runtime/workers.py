@@ -14,15 +14,15 @@ from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
 from headgate.telemetry.metrics import Registry
 from headgate.telemetry.spans import Spans
-from headgate.testing.memory_queue import MemoryQueue
 from headgate.testing.world import World
+from tests.kit.worker_queue import FaultyQueue
 
 
 @dataclass
 class Bench:
     """One worker under test."""
 
-    queue: MemoryQueue
+    queue: FaultyQueue
     worker: Worker
     metrics: WorkerMetrics
     registry: Registry = field(repr=False)
@@ -31,14 +31,14 @@ class Bench:
 def bench_of(
     handler: Callable[..., Any] | None,
     *,
-    queue: MemoryQueue | None = None,
+    queue: FaultyQueue | None = None,
     terms: WorkerTerms | None = None,
     performer: HandlerRunner | None = None,
     suspects: HandlerRunner | None = None,
     spans: Spans | None = None,
 ) -> Bench:
     """A worker for a handler; to be called on the event loop."""
-    queue = queue or MemoryQueue()
+    queue = queue or FaultyQueue()
     registry = Registry()
     metrics = WorkerMetrics(registry, queue.name)
     terms = terms or WorkerTerms()

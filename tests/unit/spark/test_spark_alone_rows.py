@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.engines.packed_row import PackedRun, pack, pack_alone, unpack
-from headgate.engines.timeline.model.layout import RowPlace, row_text
-from headgate.engines.timeline.model.row_writes import id_suffix
+from headgate.engines.timeline.model.layout import RowPlace, id_suffix, row_text
 from headgate.engines.timeline.model.tables import WORK
 from headgate.store.model.positions import time_us_of
 from headgate.store.model.wire_rows import WiredRows, wire_rows

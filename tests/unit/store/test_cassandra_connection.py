@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.errors import InvalidRequest
-from headgate.local.cassandra.connection import (
+from dev.servers.cassandra.connection import (
     Connection,
     ContactPoint,
     TlsFiles,
@@ -17,6 +16,7 @@ from headgate.local.cassandra.connection import (
     parse_switch,
     read_connection,
 )
+from headgate.errors import InvalidRequest
 
 NAMES = st.text("abcdefghij-0123456789", min_size=1, max_size=12)
 PORTS = st.integers(1, 65535)

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from headgate.errors import InvalidRequest
-from headgate.local.cassandra.settings import (
-    NodePlace,
+from dev.servers.cassandra.settings import (
     NodeSettings,
     Profile,
+    RingPlace,
     ServerTls,
     cassandra_yaml,
     evenly_spaced_tokens,
     for_any_address,
-    logback_xml,
     server_arguments,
 )
+from headgate.errors import InvalidRequest
+from headgate.local.cassandra.node import NodePlace, logback_xml
 
 PLACE = NodePlace(Path("/somewhere/node"), "127.0.0.2", 25001, 25002, 25003)
 ANY = "0.0.0.0"  # noqa: S104 - inside a container
@@ -92,7 +92,7 @@ def test_a_container_answers_at_any_address_and_reports_its_own() -> None:
 
 
 def test_all_nodes_of_a_ring_are_seeds() -> None:
-    place = NodePlace(Path("/n"), "127.0.0.1", 1, 7000, 3, seeds=("127.0.0.1", "127.0.0.2"), token=5, nodes=2)
+    place = RingPlace(Path("/n"), "127.0.0.1", 1, 7000, 3, seeds=("127.0.0.1", "127.0.0.2"), token=5, nodes=2)
     result = report(NodeSettings(), place)
     assert "127.0.0.1:7000,127.0.0.2:7000" == result["seed_provider"][0]["parameters"][0]["seeds"]
     assert ("5", False) == (result["initial_token"], result["auto_bootstrap"])

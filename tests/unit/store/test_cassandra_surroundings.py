@@ -12,8 +12,7 @@ from headgate.errors import EnvironmentProblem, HeadgateError
 from headgate.local.cassandra import java as java_module
 from headgate.local.cassandra.jars import maven_failure
 from headgate.local.cassandra.java import find_java, parse_build, parse_major, require_memory
-from headgate.local.cassandra.node import start_failure
-from headgate.local.cassandra.settings import NodePlace
+from headgate.local.cassandra.node import NodePlace, start_failure
 from headgate.local.ports import FIRST, LAST, server_ports
 from headgate.local.processes import port_taken
 

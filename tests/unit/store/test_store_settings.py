@@ -8,10 +8,10 @@ import pytest
 
 import headgate
 from dev.servers.cassandra.choose import Source, decide_source
+from dev.servers.cassandra.connection import Connection, ContactPoint, read_connection
 from headgate.cli.main import main
 from headgate.command_line.connection import read_environment
 from headgate.errors import InvalidRequest
-from headgate.local.cassandra.connection import Connection, ContactPoint, read_connection
 from headgate.store.cassandra.settings import (
     Address,
     ConnectionOptions,
@@ -225,3 +225,10 @@ def test_a_connection_takes_options() -> None:
         headgate.connect({}, contact_points="a,,b")
     with pytest.raises(InvalidConnectionSettings, match="contact_points: a/b: must be a host and a port"):
         headgate.connect_sync({}, contact_points=["a/b"])
+
+
+def test_an_address_in_memory_has_no_servers_and_is_not_for_the_operator() -> None:
+    settings = read_settings({"HEADGATE_CONTACT_POINTS": "memory://orders", "HEADGATE_USERNAME": "alone"})
+    assert ("memory://orders", ()) == (settings.memory, settings.contact_points)
+    with pytest.raises(InvalidConnectionSettings, match="memory"):
+        read_secret_settings({"CONTACT_POINTS": "memory://orders"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.testing.simulated_store.cells import (
+from headgate.store.memory.cells import (
     Cell,
     Deletion,
     expiring_cell,
@@ -14,7 +14,7 @@ from headgate.testing.simulated_store.cells import (
     reconcile,
     tombstone_cell,
 )
-from headgate.testing.simulated_store.partition import (
+from headgate.store.memory.partition import (
     EVERYTHING,
     Cut,
     Image,
@@ -25,7 +25,7 @@ from headgate.testing.simulated_store.partition import (
     merge_images,
     missing_from,
 )
-from headgate.testing.simulated_store.rows import Row
+from headgate.store.memory.rows import Row
 
 TIMES = st.integers(1, 5)
 VALUES = st.sampled_from("ab")

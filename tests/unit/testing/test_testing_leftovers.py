@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dev.servers.debian import read_plan, without_system_packages
-from headgate.local.ownership import is_abandoned, maker_tag, temporary_directory
+from dev.servers.ownership import is_abandoned, maker_tag, temporary_directory
 
 PREFIX = "headgate-leftover-test-"
 
@@ -19,7 +19,7 @@ PREFIX = "headgate-leftover-test-"
 def tag_of_a_dead_process() -> str:
     """The tag of a process that has ended."""
     done = subprocess.run(
-        [sys.executable, "-c", "from headgate.local.ownership import maker_tag; print(maker_tag())"],
+        [sys.executable, "-c", "from dev.servers.ownership import maker_tag; print(maker_tag())"],
         capture_output=True,
         text=True,
         check=True,

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
-import pytest
-
-from tests.kit.page_examples import Example, examples_of
+from tests.kit.page_examples import examples_of
+from tests.kit.pytest_process import run_pytest
 
 EXAMPLES = [each for each in examples_of("testing.md") if each.language == "python" and not each.words]
+TESTS = 5
 
 
-def defined_tests(example: Example) -> list[tuple[str, Callable[..., Any]]]:
-    """The test functions that an example defines."""
-    names: dict[str, Any] = {"__name__": "page"}
-    exec(compile(example.text, str(example), "exec"), names)  # noqa: S102 - our own page
-    return [(name, result) for name, result in names.items() if name.startswith("test_")]
-
-
-TESTS = [test for example in EXAMPLES for test in defined_tests(example)]
-
-
-@pytest.mark.parametrize("test", [result for _, result in TESTS], ids=[name for name, _ in TESTS])
-def test_a_test_of_the_page_passes(test: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
-    test(**({"capsys": capsys} if "capsys" in inspect.signature(test).parameters else {}))
-
-
-def test_the_page_shows_four_tests_that_need_no_server() -> None:
-    assert len(TESTS) == 4
+def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
+    for example in EXAMPLES:
+        (tmp_path / f"test_example_{example.number}.py").write_text(example.text)
+    output = run_pytest(tmp_path)
+    assert f"{TESTS} passed" in output, output

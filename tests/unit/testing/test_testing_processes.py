@@ -8,7 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from headgate.local.processes import Identity, Server, stands_still, wait_until
+from dev.servers.owned_server import OwnedServer, stands_still
+from headgate.local.processes import Identity, wait_until
 
 _EXIT_OF_A_THREAD = {"x86_64": 60, "aarch64": 93}[platform.machine()]
 _FIRST_THREAD_ENDS = f"""
@@ -62,7 +63,7 @@ def test_nothing_of_a_paused_process_runs_until_it_continues(tmp_path: Path) -> 
     def counts_on(beyond: int) -> bool:
         return wait_until(lambda: written() > beyond, timeout_s=20)
 
-    server = Server("counting", [sys.executable, "-c", _THREADS_COUNT, str(tmp_path)], log=tmp_path / "log")
+    server = OwnedServer("counting", [sys.executable, "-c", _THREADS_COUNT, str(tmp_path)], log=tmp_path / "log")
     server.start()
     try:
         assert counts_on(0)

@@ -14,7 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.engines.timeline.model import partitions
-from headgate.engines.timeline.model.decide_flush import (
+from headgate.engines.timeline.model.decide_place import decide_shard, generation_at
+from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, MessagePlace, RowPlace, id_text, ids_of
+from headgate.engines.timeline.model.partitions import IndexKey, OwnParts
+from headgate.engines.timeline.model.row import (
     MIXED_BYTES_MAX,
     MIXED_PARTITIONS_MAX,
     ROW_BYTES_MAX,
@@ -25,13 +28,8 @@ from headgate.engines.timeline.model.decide_flush import (
     RowPlan,
     decide_grouped_rows,
     decide_single_rows,
-    generation_at,
-    shard_of_group,
     share_writes,
 )
-from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, MessagePlace, RowPlace, id_text
-from headgate.engines.timeline.model.partitions import IndexKey, OwnParts
-from headgate.engines.timeline.model.row_writes import ids_of
 from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.engines.timeline.put.decide_ack import (
     KnownGenerations,
@@ -60,7 +58,7 @@ def pending_messages(draw: st.DrawFn, *, grouped: bool) -> list[PendingMessage]:
     """Waiting messages; each payload holds the number of its call."""
     count = draw(st.integers(min_value=0, max_value=30))
     groups = st.sampled_from([b"a", b"b", b"c"]) if grouped else st.none()
-    return [PendingMessage(bytes(draw(SIZES)), draw(DUE), b"", draw(groups), number, 0) for number in range(count)]
+    return [PendingMessage(bytes(draw(SIZES)), draw(DUE), b"", draw(groups), number) for number in range(count)]
 
 
 def rows_of(waiting: list[PendingMessage], terms: FlushTerms = TERMS) -> list[RowPlan]:
@@ -76,7 +74,7 @@ def rows_of(waiting: list[PendingMessage], terms: FlushTerms = TERMS) -> list[Ro
 
 def numbers(plans: Any) -> list[int]:
     """Which messages rows hold, in order."""
-    return [pending.call for plan in plans for pending in plan.pending_messages]
+    return [pending.owner for plan in plans for pending in plan.messages]
 
 
 @given(pending_messages(grouped=False))
@@ -84,7 +82,7 @@ def test_every_message_is_in_one_row_and_none_is_due_early(waiting: list[Pending
     plans = rows_of(waiting)
     assert list(range(len(waiting))) == sorted(numbers(plans))
     for plan in plans:
-        assert all(pending.due_us is None or pending.due_us <= plan.due_us for pending in plan.pending_messages)
+        assert all(pending.due_us is None or pending.due_us <= plan.due_us for pending in plan.messages)
 
 
 @given(pending_messages(grouped=False))
@@ -93,17 +91,15 @@ def test_what_is_due_at_once_shares_rows_within_bounds_and_what_is_due_later_is_
 ) -> None:
     for plan in rows_of(waiting):
         if plan.due_us > READY:
-            assert 1 == len(plan.pending_messages)
-        assert len(plan.pending_messages) <= ROW_MESSAGES_MAX
-        assert (
-            1 == len(plan.pending_messages) or sum(pending.size for pending in plan.pending_messages) <= ROW_BYTES_MAX
-        )
+            assert 1 == len(plan.messages)
+        assert len(plan.messages) <= ROW_MESSAGES_MAX
+        assert 1 == len(plan.messages) or sum(pending.size for pending in plan.messages) <= ROW_BYTES_MAX
 
 
 def test_a_row_is_filled_to_its_bound_and_the_next_goes_to_the_next_shard() -> None:
-    waiting = [PendingMessage(b"m", None, b"", None, number, 0) for number in range(2 * ROW_MESSAGES_MAX + 1)]
+    waiting = [PendingMessage(b"m", None, b"", None, number) for number in range(2 * ROW_MESSAGES_MAX + 1)]
     plans = rows_of(waiting)
-    assert [ROW_MESSAGES_MAX, ROW_MESSAGES_MAX, 1] == [len(plan.pending_messages) for plan in plans]
+    assert [ROW_MESSAGES_MAX, ROW_MESSAGES_MAX, 1] == [len(plan.messages) for plan in plans]
     assert [11 % 4, 12 % 4, 13 % 4] == [plan.shard for plan in plans]
 
 
@@ -122,12 +118,7 @@ def test_the_messages_of_a_group_are_in_one_flight_and_in_the_order_of_their_tim
     assert list(range(len(waiting))) == sorted(number for attempt in attempts for number in numbers(attempt))
     for group in (b"a", b"b", b"c"):
         of_group = [
-            [
-                (plan.due_us, pending.call)
-                for plan in attempt
-                for pending in plan.pending_messages
-                if pending.group == group
-            ]
+            [(plan.due_us, pending.owner) for plan in attempt for pending in plan.messages if pending.group == group]
             for attempt in attempts
         ]
         assert sum(bool(each) for each in of_group) <= 1
@@ -138,8 +129,8 @@ def test_the_messages_of_a_group_are_in_one_flight_and_in_the_order_of_their_tim
 
 def test_the_shard_of_a_group_is_the_same_in_every_process() -> None:
     code = (
-        "from headgate.engines.timeline.model.decide_flush import shard_of_group;"
-        "print([shard_of_group(b'customer %d' % each, 12) for each in range(20)])"
+        "from headgate.engines.timeline.model.decide_place import decide_shard;"
+        "print([decide_shard(b'customer %d' % each, 12) for each in range(20)])"
     )
     text = {
         subprocess.run(
@@ -154,13 +145,13 @@ def test_the_shard_of_a_group_is_the_same_in_every_process() -> None:
 
 
 def test_groups_spread_over_the_shards() -> None:
-    spread = Counter(shard_of_group(b"customer %d" % number, 6) for number in range(6_000))
+    spread = Counter(decide_shard(b"customer %d" % number, 6) for number in range(6_000))
     assert all(800 < count < 1_200 for count in spread.values())
 
 
 def test_shard_by_second_is_the_due_second() -> None:
     terms = FlushTerms((GenerationSettings(1, 6),), READY, turn=3, by_second=True)
-    seconds = [PendingMessage(b"", READY + 1_000_000 * number, b"", None, number, 0) for number in range(8)]
+    seconds = [PendingMessage(b"", READY + 1_000_000 * number, b"", None, number) for number in range(8)]
     assert [(READY // 1_000_000 + number) % 6 for number in range(8)] == [
         plan.shard for plan in sorted(rows_of(seconds, terms), key=lambda plan: plan.due_us)
     ]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headgate.engines.contract import PassEnd
 from headgate.engines.timeline.inspect.repair_status import due_stretches
-from headgate.engines.timeline.model.decide_flush import shard_of_group
+from headgate.engines.timeline.model.decide_place import decide_shard
 from headgate.engines.timeline.model.decide_repair import (
     CHECKS,
     EVERYTHING,
@@ -181,7 +181,7 @@ def test_every_message_is_in_one_share_its_group_in_the_shard_of_now_and_the_pla
     assert list(range(len(groups))) == sorted(index for indexes in made.values() for index in indexes)
     for to, indexes in made.items():
         assert sorted(indexes) == indexes
-        assert {to} == {shard_of_group(groups[index], shards) if groups[index] else shard for index in indexes}
+        assert {to} == {decide_shard(groups[index], shards) if groups[index] else shard for index in indexes}
     assert shard not in made or shard == list(made)[-1]
 
 

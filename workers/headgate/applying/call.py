@@ -187,6 +187,11 @@ async def open_applier(
 ) -> AsyncIterator[tuple[Applier, Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]]]:
     """A connection that may find no keyspace yet, its clock and its applier; and a way to work that waits while the
     clock is in doubt. A repeated call does the remaining steps."""
+    if settings.memory is not None:
+        from headgate.applying.memory_applier import apply_at_once, build_memory_applier
+
+        yield build_memory_applier(settings.memory, owner, adopting=adopting), apply_at_once
+        return
     from headgate.store.cassandra.node_clocks import CassandraTimes
     from headgate.store.cassandra.schema import CassandraSchema
     from headgate.store.cassandra.store import CassandraStore

@@ -18,6 +18,7 @@ from headgate.errors import InvalidRequest
 @click.option("--queue", metavar="[NAMESPACE/]NAME", help="Queue to run without a file.")
 @click.option("--handler", metavar="MODULE:FUNCTION", help="Handler of its messages.")
 @click.option("--fresh", is_flag=True, help="Begin with an empty Cassandra.")
+@click.option("--memory", is_flag=True, help="Run without a server, in one process.")
 @click.option("--put", "payload", metavar="PAYLOAD", help="First message, put when the workers run.")
 @click.option("--until-handled", is_flag=True, help="End when the message of --put is handled.")
 def command(
@@ -26,6 +27,7 @@ def command(
     queue: str | None,
     handler: str | None,
     fresh: bool,
+    memory: bool,
     payload: str | None,
     until_handled: bool,
 ) -> None:
@@ -35,10 +37,14 @@ def command(
     directory. Where HEADGATE_CONTACT_POINTS is set that Cassandra is used, else one is started; its data stay for the
     next time. A file that is changed is applied again; where the code of a handler is changed, its worker is
     restarted. Without a file: --queue shop/emails --handler mailer:send.
+
+    With --memory there is no Cassandra: queues and workers share one process, and each line that you type is put as
+    a message. Other processes cannot reach these queues, and their messages end with the process.
     """
     from headgate.cli.terminal.progress import show_download
+    from headgate.local.first_message import FirstMessage
     from headgate.local.progress import show_downloads
-    from headgate.local.stack import FirstMessage, Stack, write_first_queue
+    from headgate.local.stack import Stack, write_first_queue
 
     if bool(files) == (queue is not None) or (queue is None) != (handler is None):
         raise InvalidRequest("The queue to run is missing", remedy="name FILES, or give both --queue and --handler")
@@ -49,4 +55,9 @@ def command(
     if sys.stderr.isatty():
         show_downloads(show_download)
     first = None if payload is None else FirstMessage(payload, then_end=until_handled)
+    if memory:
+        from headgate.local.memory_stack import run_in_memory
+
+        asyncio.run(run_in_memory(files, first=first))
+        return
     asyncio.run(Stack(files, read_environment(), fresh=fresh, first=first).run())

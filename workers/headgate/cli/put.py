@@ -46,6 +46,7 @@ JSON = "application/json"
 @click.option("--deliver-at", type=FUTURE_TIME, help="Time at which it is due.")
 @click.option("--group", help="Group, whose messages are in order.")
 @click.option("--once", metavar="KEY", help="Idempotency key within onceWindow.")
+@click.option("--timeout", type=DURATION, help="Maximum time of a put. Default: see below.")
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="Attribute. Repeatable.")
 @click.option("--quiet", is_flag=True, help="No ids on standard output.")
 @output_option
@@ -54,6 +55,8 @@ def command(*, queue: str, output: Output, **options: Any) -> None:
 
     The message is PAYLOAD, a file (-f), or standard input. JSON is marked as such. With --count, {n} in the payload
     and in the key is the number of the message, from 1.
+
+    Without --timeout, a message that cannot be sent is tried for 10s, and one without an answer for another 10s.
     """
     if options["delay"] is not None and options["deliver_at"] is not None:
         raise InvalidRequest("--delay and --deliver-at exclude each other", remedy="give one of them")
@@ -80,7 +83,7 @@ async def _put_all(queue: Queue, options: dict[str, Any], output: Output, progre
 
     async def flush() -> None:
         nonlocal count
-        ids = await queue.put_many(waiting)
+        ids = await queue.put_many(waiting, timeout=options["timeout"])
         for number, id_ in enumerate(ids, start=count + 1):
             if not options["quiet"]:
                 _show(id_, number, output)

@@ -78,6 +78,10 @@ class Catalogued(ABC, Generic[Record, Opened]):
     def require_supported(self, entry: Entry) -> None:
         """Refuse what this release cannot open."""
 
+    async def create(self, name: Name) -> bool:
+        """Create a resource that nobody declared, where the connection does so; whether it did."""
+        return False
+
     # ---- finding
 
     def name_of(self, text: str) -> Name:
@@ -91,6 +95,8 @@ class Catalogued(ABC, Generic[Record, Opened]):
     async def find(self, name: Name) -> Record:
         """The resource, ready to use; else the reason and the remedy."""
         known = await self._catalogue.find(name)
+        if known is None and await self.create(name):
+            known = await self._catalogue.find(name)
         if known is None:
             raise await self._unknown(name)
         return self._usable(known)

@@ -30,8 +30,14 @@ from headgate.client.counter import Counter
 from headgate.client.counters import Counters
 from headgate.client.model.times import Span, span_us
 from headgate.client.model.values import QueueSummary, build_summary
-from headgate.client.queue import ConnectionClosed, Queue, WrongEventLoop, require_process
+from headgate.client.queue import (
+    ConnectionClosed,
+    Queue,
+    WrongEventLoop,
+    require_process,
+)
 from headgate.client.queues import RETRY_EVERY_S, Queues
+from headgate.engines.contract import Stats
 from headgate.errors import HeadgateError, OperationRefused
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.cassandra.settings import (
@@ -95,7 +101,7 @@ class Headgate:
         counters = Counters(process_context, self, namespace=self._namespace)
         keeper = SupervisedLoop("catalogue", self._keep_current, log=log)
         keeper.start()
-        overview = Overview(process_context.store_in(process_context.keyspace), queues.ids)
+        overview = Overview(process_context, queues.ids, self._read_stats)
         return _Open(process_context, queues, overview, counters, Home(asyncio.get_running_loop()), keeper)
 
     async def close(self) -> None:
@@ -195,6 +201,9 @@ class Headgate:
         known = self._known()
         return await known.overview.read(namespace, now_us=self.now_us())
 
+    async def _read_stats(self, name: str) -> Stats:
+        return await (await self.queue(name)).read_stats()
+
     async def refresh(self) -> None:
         """Read the catalogue for all open queues and counters, which also happens every 15 s by itself. Changes that
         were applied before are in force in this process when this returns. Raises the first failure.
@@ -230,7 +239,7 @@ class Headgate:
 
 
 def connect(
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | str | None = None,
     *,
     namespace: str = NAMESPACE,
     name: str | None = None,
@@ -240,13 +249,18 @@ def connect(
 ) -> Headgate:
     """A connection by the environment: HEADGATE_CONTACT_POINTS, HEADGATE_USERNAME and the rest (docs/python.md).
 
+    `connect("memory://")` needs no Cassandra: its queues and counters are in the memory of this process, and are gone
+    when the last connection to this address is closed. Other text is taken as `contact_points`.
+
     An option of the same name (`contact_points=["10.0.0.1"]`, `username=...`) goes before its variable.
     `namespace` is that of queues and counters whose name has none; `name` is this process's, for people.
     `session` is an open `cassandra.cluster.Session` of yours: the connection uses it, changes no setting of it, and
     leaves it open. Of the environment and the options only the keyspace, the data centre and the cluster name count
     then.
     """
-    given = os.environ if environment is None else environment
+    given: Mapping[str, str] = os.environ if environment is None or isinstance(environment, str) else environment
+    if isinstance(environment, str):
+        options["contact_points"] = environment
     settings = read_settings(given, options) if session is None else read_session_settings(session, given, options)
     max_skew_us = span_us(max_clock_skew, "max_clock_skew")
 

@@ -118,7 +118,7 @@ class ChunkBuilder:
         """Add some messages; the chunk, if it is full now."""
         chunk, at_us = self._chunk, self._at_us
         try:
-            messages = [encode_put(source if isinstance(source, Put) else Put(source), at_us) for source in sources]
+            messages = [encode_put(source, at_us) for source in sources]
         except InvalidRequest:
             messages = self._add_fit(sources)
         chunk.sources += sources
@@ -135,7 +135,7 @@ class ChunkBuilder:
         messages: list[NewMessage] = []
         for index, source in enumerate(sources, len(self._chunk.sources)):
             try:
-                messages.append(encode_put(source if isinstance(source, Put) else Put(source), self._at_us))
+                messages.append(encode_put(source, self._at_us))
             except InvalidRequest as unfit:
                 self._chunk.unfit[index] = unfit
         return messages

@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from headgate.client.catalogue.application_batch import WITHIN_S, Batches, BatchPut
 from headgate.client.catalogue.queue_record import QueueRecord
 from headgate.client.message import Message
-from headgate.client.model.outgoing import Put, message_of
+from headgate.client.model.outgoing import Put, build_message, build_plain_message, message_of
 from headgate.client.model.payloads import Payload
 from headgate.client.model.settle_commands import SettleCommand, build_settles
 from headgate.client.model.times import Span, datetime_of, span_us, time_us_from
@@ -62,13 +62,15 @@ from headgate.engines.contract import (
     Stats,
 )
 from headgate.engines.contract import NewMessage as Sent
-from headgate.errors import HeadgateError, InvalidRequest, OperationRefused
+from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.expiry import SECOND_US
 from headgate.process.background_tasks import start_task
 from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry
 from headgate.store.clock.clock import ClockNotTrusted
-from headgate.telemetry.spans import producer_spans
+from headgate.store.model.deadline import Deadline
+from headgate.store.store import NotSent
+from headgate.telemetry.spans import SentSpan, producer_spans
 from headgate.telemetry.tracing import is_traced, with_trace
 
 T = TypeVar("T")
@@ -185,110 +187,136 @@ class Queue:
         once: str | None = None,
         once_scope: str | None = None,
         attributes: Attributes | None = None,
+        timeout: Span | None = None,  # noqa: ASYNC109 - `asyncio.timeout` does not report whether it was sent
     ) -> str:
         """Put one message, and return its id: durable on a quorum of the home data centre by then.
 
         Bytes are unchanged. A string, a model, a dataclass, or any other value that pydantic writes as JSON is
         encoded, and `content-type` names the form. Messages of one group come one after the other. The same `once`
         key creates one message within onceWindow.
+
+        After `timeout` it raises NotSent if the message was not sent, and then it will not be; else OutcomeUnknown.
+        Any other error means that the message is not stored.
         """
         traced = is_traced()
         if (
-            type(payload) is bytes
+            delay is None
             and not traced
-            and delay is None
             and deliver_at is None
             and group is None
             and once is None
             and once_scope is None
             and attributes is None
+            and timeout is None
         ):
             self._require_usable()  # as `_put` does, without a coroutine of its own: most puts are these
-            plain = [Sent(payload)]
+            plain = [build_plain_message(payload)]
             try:
                 return (await self.engine.put(plain))[0]
             except (ClockNotTrusted, CatalogueStale):
                 return (await self._try_again(lambda: self.engine.put(plain)))[0]
-        put = Put(payload, delay, deliver_at, group, once, once_scope, attributes or {})
-        if traced:
-            return (await self._put_traced([put]))[0]
-        return (await self._put([message_of(put, self.now_us())]))[0]
+        deadline = deadline_of(timeout)
+        with self._sending(1, traced) as span:
+            message = build_message(
+                payload,
+                self.now_us(),
+                delay=delay,
+                deliver_at=deliver_at,
+                group=group,
+                once=once,
+                once_scope=once_scope,
+                attributes=attributes,
+            )
+            if traced:
+                _carry_trace([message])
+            message_id = await self._put(message, deadline)
+            if span is not None:
+                span.sent([message_id])
+            return message_id
 
-    async def put_many(self, messages: Source) -> list[str]:
+    async def put_many(
+        self,
+        messages: Source,
+        *,
+        timeout: Span | None = None,  # noqa: ASYNC109 - `asyncio.timeout` does not report whether it was sent
+    ) -> list[str]:
         """Put many messages from an iterable or an async iterable: payloads, or `Put` where one needs more than a
         payload. The ids, in the order of the source.
 
         Each message stands for itself: one that fails does not stop the others. If some fail, PutManyFailed lists the
         ids and the failures. If all fail, the first error is raised. The source is read in chunks, at most
-        `READ_AHEAD_MAX` messages ahead; the ids of all messages are kept, which `put_each` avoids.
+        `READ_AHEAD_MAX` messages ahead; the ids of all messages are kept, which `put_each` avoids. `timeout` is for
+        the whole call: messages that were not sent by then fail with NotSent.
         """
+        deadline = deadline_of(timeout)
         chunks = read_chunks_async(messages, self.now_us)
-        return await collect_outcomes(put_chunks(chunks, self.put_chunk))
+        return await collect_outcomes(put_chunks(chunks, lambda chunk: self.put_chunk(chunk, deadline)))
 
-    async def put_each(self, messages: Source) -> AsyncIterator[PutResult]:
+    async def put_each(
+        self,
+        messages: Source,
+        *,
+        timeout: Span | None = None,  # noqa: ASYNC109 - `asyncio.timeout` does not report whether it was sent
+    ) -> AsyncIterator[PutResult]:
         """As `put_many`, in constant memory: the outcome of each message as soon as it is known, in the order of the
-        source. A message that fails has an error in its result; nothing is raised for it."""
+        source. A message that fails has an error in its result; nothing is raised for it. `timeout` is for each
+        message, from the time when it was read."""
         chunks = read_chunks_async(messages, self.now_us)
-        async with aclosing(put_chunks(chunks, self.put_chunk)) as pieces:
-            async for chunk, outcomes in pieces:
-                for result in results_of(chunk, outcomes):
+        outcomes = put_chunks(chunks, lambda chunk: self.put_chunk(chunk, deadline_of(timeout)))
+        async with aclosing(outcomes) as pieces:
+            async for chunk, of_chunk in pieces:
+                for result in results_of(chunk, of_chunk):
                     yield result
 
-    async def put_chunk(self, chunk: Chunk) -> list[Outcome]:
+    async def put_chunk(self, chunk: Chunk, limit: Deadline | Span | None = None) -> list[Outcome]:
         """The outcome of each message of a chunk, in a span of its own where OpenTelemetry has a current one."""
-        if not is_traced():
-            return chunk.join(await self._put_outcomes(chunk.messages))
-        spans = producer_spans()
-        if spans is None:
-            _carry_trace(chunk.messages)
-            return chunk.join(await self._put_outcomes(chunk.messages))
-        with spans.sending(self.name, len(chunk.sources)) as span:
-            _carry_trace(chunk.messages)
-            outcomes = chunk.join(await self._put_outcomes(chunk.messages))
-            span.sent([each for each in outcomes if isinstance(each, str)])
-            failures = [each for each in outcomes if not isinstance(each, str)]
-            if failures:
-                span.failed(str(failures[0]))
+        deadline, traced = deadline_of(limit), is_traced()
+        with self._sending(len(chunk.sources), traced) as span:
+            if traced:
+                _carry_trace(chunk.messages)
+            outcomes = chunk.join(await self._put_outcomes(chunk.messages, deadline))
+            if span is not None:
+                span.sent([each for each in outcomes if isinstance(each, str)])
+                failures = [each for each in outcomes if not isinstance(each, str)]
+                if failures:
+                    span.failed(str(failures[0]))
             return outcomes
 
-    async def _put_outcomes(self, messages: Sequence[Sent]) -> list[Outcome]:
-        """What was not sent, since the clock or the catalogue was not fit, is put again for `PATIENCE_S`."""
+    @contextmanager
+    def _sending(self, count: int, traced: bool) -> Iterator[SentSpan | None]:
+        """A span around a put, where OpenTelemetry has a current one."""
+        spans = producer_spans() if traced else None
+        if spans is None:
+            yield None
+            return
+        with spans.sending(self.name, count) as span:
+            yield span
+
+    async def _put_outcomes(self, messages: Sequence[Sent], deadline: Deadline | None) -> list[Outcome]:
+        """Messages that were not sent, since the clock or the catalogue was not fit, are put again."""
         self._require_usable()
         if not messages:
             return []
-        outcomes = await self.engine.put_each(messages)
-        deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
+        outcomes = await self.engine.put_each(messages, deadline=deadline)
+        limit = deadline or _patience()
         while unsent := _unsent_of(outcomes):
-            left_s = deadline_s - asyncio.get_running_loop().time()
-            if left_s <= 0:
+            if deadline is None and _is_over(limit):
                 break
             try:
-                await self._upkeep.freshen(self, left_s)
-                self._require_usable()
+                await self._freshen(limit, deadline)
             except HeadgateError as error:
                 return [error if isinstance(each, ClockNotTrusted | CatalogueStale) else each for each in outcomes]
-            again = await self.engine.put_each([messages[at] for at in unsent])
+            again = await self.engine.put_each([messages[at] for at in unsent], deadline=deadline)
             for at, outcome in zip(unsent, again, strict=True):
                 outcomes[at] = outcome
         return outcomes
 
-    async def _put_traced(self, puts: Sequence[Put]) -> list[str]:
-        """Put them in the caller's trace: in a span of their own where OpenTelemetry has a current one."""
-        spans = producer_spans()
-        now_us = self.now_us()
-        if spans is None:
-            return await self._put([message_of(each, now_us) for each in puts])
-        with spans.sending(self.name, len(puts)) as span:
-            message_ids = await self._put([message_of(each, now_us) for each in puts])
-            span.sent(message_ids)
-            return message_ids
-
-    async def _put(self, messages: Sequence[Sent]) -> list[str]:
+    async def _put(self, message: Sent, deadline: Deadline | None) -> str:
         self._require_usable()
         try:
-            return await self.engine.put(messages)
+            return (await self.engine.put([message], deadline=deadline))[0]
         except (ClockNotTrusted, CatalogueStale):
-            return await self._try_again(lambda: self.engine.put(messages))
+            return (await self._try_again(lambda: self.engine.put([message], deadline=deadline), deadline))[0]
 
     async def add_to_batch(
         self,
@@ -476,21 +504,44 @@ class Queue:
         except (ClockNotTrusted, CatalogueStale):
             return await self._try_again(work)
 
-    async def _try_again(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _try_again(self, work: Callable[[], Awaitable[T]], deadline: Deadline | None = None) -> T:
         """Nothing of it was sent, or it would have ended otherwise: once all is fit again it is done as if new."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + PATIENCE_S
+        limit = deadline or _patience()
         while True:
-            await self._upkeep.freshen(self, max(deadline_s - loop.time(), 0.0))
-            self._require_usable()
+            await self._freshen(limit, deadline)
             try:
                 return await work()
             except (ClockNotTrusted, CatalogueStale):
-                if loop.time() >= deadline_s:
+                if deadline is None and _is_over(limit):
                     raise
+
+    async def _freshen(self, limit: Deadline, deadline: Deadline | None) -> None:
+        """Return when all is fit again; at the caller's deadline raise NotSent."""
+        try:
+            await self._upkeep.freshen(self, limit.left_s(asyncio.get_running_loop().time()))
+            self._require_usable()
+        except Unavailable as error:
+            if deadline is None:
+                raise
+            raise NotSent("The time limit ended before the message was sent", last=error.message) from error
 
     def __repr__(self) -> str:
         return f"Queue({self.name})"
+
+
+def deadline_of(limit: Deadline | Span | None) -> Deadline | None:
+    """The deadline of a call that begins now and may take this long; None: it has none."""
+    if limit is None or isinstance(limit, Deadline):
+        return limit
+    return Deadline.after(span_us(limit, "timeout") / SECOND_US, now_s=asyncio.get_running_loop().time())
+
+
+def _patience() -> Deadline:
+    return Deadline.after(PATIENCE_S, now_s=asyncio.get_running_loop().time())
+
+
+def _is_over(limit: Deadline) -> bool:
+    return limit.is_over(asyncio.get_running_loop().time())
 
 
 def _unsent_of(outcomes: Sequence[Outcome]) -> list[int]:

@@ -61,11 +61,17 @@ class Queues(Catalogued[QueueRecord, Queue]):
 
     def require_supported(self, entry: Entry) -> None:
         """Its engine is in this release."""
-        engine_record(entry)
+        engine_record(entry, engines=self._process_context.engines)
+
+    async def create(self, name: Name) -> bool:
+        """As the process does with a queue that nobody declared."""
+        make = self._process_context.create_queue
+        return make is not None and await make(name)
 
     def record_of(self, known: KnownEntry) -> QueueRecord:
         """With the settings of its engine."""
-        settings = engine_record(known.entry).settings_of(known.entry, self._process_context.data_center)
+        record = engine_record(known.entry, engines=self._process_context.engines)
+        settings = record.settings_of(known.entry, self._process_context.data_center)
         return QueueRecord(known.entry, settings, known.read_started_us)
 
     async def renew(self, queue: Queue, record: QueueRecord) -> HeadgateError | None:
@@ -92,7 +98,8 @@ class Queues(Catalogued[QueueRecord, Queue]):
             None if dead is None else dead.known_to(context, bound),
             catalogue=context.host_of(context.keyspace, bound),
         )
-        return Queue(record, engine_record(record.entry).open(opening), self._connection, bound)
+        engine = engine_record(record.entry, engines=context.engines).open(opening)
+        return Queue(record, engine, self._connection, bound)
 
     async def _find_dead_letters(self, record: QueueRecord) -> QueueRecord | None:
         """The dead-letter queue for messages that fail too often. Without one they stay and come again."""

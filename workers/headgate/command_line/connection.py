@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from headgate.command_line.exit_codes import ExitCode
-from headgate.store.connection_variables import PREFIX, prefixed
+from headgate.errors import InvalidRequest
+from headgate.store.connection_variables import MEMORY, PREFIX, connection_variables, prefixed
 
 if TYPE_CHECKING:
     from headgate.client.connection import Headgate
@@ -42,7 +43,14 @@ def read_environment() -> dict[str, str]:
     context = click.get_current_context(silent=True)
     options = context.find_root().params if context is not None else {}
     given = {variable: options.get(variable.lower()) for _, variable, _ in OPTIONS}
-    return dict(os.environ) | prefixed({variable: value for variable, value in given.items() if value is not None})
+    named = prefixed({variable: value for variable, value in given.items() if value is not None})
+    environment = dict(os.environ) | named
+    if connection_variables(environment).get("CONTACT_POINTS", "").startswith(MEMORY):
+        raise InvalidRequest(
+            "Queues in memory cannot be reached from another process",
+            remedy="run `headgate dev --memory`, or connect in your program",
+        )
+    return environment
 
 
 def run_connected(work: Callable[[Headgate], Awaitable[T]]) -> T:

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from headgate.errors import Conflict, HeadgateError, OperationRefused, Unavailable
 from headgate.expiry import Promise
+from headgate.store.model.deadline import Deadline
 from headgate.store.model.statements import Insert
 
 if TYPE_CHECKING:  # decisions import the values of this file, and a host has a store, which brings asyncio
@@ -455,14 +456,18 @@ class Engine(Protocol):
 
     # ---- messages
 
-    def put(self, messages: Sequence[NewMessage]) -> Awaitable[list[str]]:
+    def put(self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None) -> Awaitable[list[str]]:
         """Durable at LOCAL_QUORUM when it returns; the ids, in order. For a once key that is taken, its first id.
 
-        For one plain message it may be the very future that a flush answers, with no coroutine around it.
+        At the deadline it raises: NotSent if nothing was sent, and then nothing will be; else OutcomeUnknown. Any
+        other error means that nothing was stored. For one plain message it may be the very future that a flush
+        answers, with no coroutine around it.
         """
         ...
 
-    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
+    async def put_each(
+        self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None
+    ) -> list[str | HeadgateError]:
         """As `put`, with an outcome for each message: its id, or why it is not known to be durable. It raises for no
         message."""
         ...

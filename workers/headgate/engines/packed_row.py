@@ -7,6 +7,8 @@ fails its checksum, or is of a later version, is rejected whole with the reason.
 
 from __future__ import annotations
 
+import base64
+import json
 import struct
 import sys
 import zlib
@@ -17,6 +19,7 @@ from itertools import accumulate, pairwise
 
 import lz4.block
 
+from headgate.engines.contract import Attributes
 from headgate.errors import HeadgateError, InvalidRequest
 
 VERSION = 1
@@ -265,3 +268,42 @@ def _split(column: tuple[int, memoryview], count: int) -> list[bytes]:
     if len(offsets) != count + 1 or offsets[-1] != len(data):
         raise RowBroken("A stored row has offsets beyond its data", messages=count)
     return [data[start:end] for start, end in pairwise(offsets)]
+
+
+# ---- attributes
+
+
+def attribute_bytes(attributes: Attributes) -> bytes:
+    """Attributes of a message, for its column."""
+    if not attributes:
+        return b""
+    if len(attributes) == 1:
+        stored = _OF_CONTENT_TYPE.get(attributes.get("content-type"))
+        if stored is not None:
+            return stored
+    return _encode_attributes(attributes)
+
+
+def _encode_attributes(attributes: Attributes) -> bytes:
+    stored = {
+        name: value if isinstance(value, str) else {"binary": base64.b64encode(value).decode()}
+        for name, value in attributes.items()
+    }
+    return _json(stored).encode()
+
+
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_OF_CONTENT_TYPE: dict[str | bytes | None, bytes] = {
+    each: _encode_attributes({"content-type": each}) for each in ("application/json", "text/plain; charset=utf-8")
+}
+"""Most messages have one of these and no other attribute."""
+
+
+def attributes_of(stored: bytes) -> Attributes:
+    """Attributes as they were given."""
+    if not stored:
+        return {}
+    return {
+        name: value if isinstance(value, str) else base64.b64decode(value["binary"])
+        for name, value in json.loads(stored).items()
+    }

@@ -38,6 +38,9 @@ ENGINE_MODULES: Final[dict[str, str]] = {
 }
 """From an engine of a queue, or "counter", to the module that has its record."""
 
+MEMORY_ENGINES: Final = dict.fromkeys(("timeline", "bucket", "extent", COUNTER), "headgate.engines.memory.entry")
+"""The same on `memory://`, where one engine takes the place of all. Nothing has tables, which exist by themselves."""
+
 TABLES_KNOWN: Final = 128
 """The number of creations whose tables are cached."""
 
@@ -100,14 +103,14 @@ def engine_of_entry(entry: Entry) -> str:
     return COUNTER if entry.name.kind == "Counter" else str(entry.spec.get("engine"))
 
 
-def engine_record(entry: Entry) -> EngineRecord:
+def engine_record(entry: Entry, *, engines: Mapping[str, str] = ENGINE_MODULES) -> EngineRecord:
     """The record of a queue's engine."""
     engine = engine_of_entry(entry)
-    if engine not in ENGINE_MODULES:
-        supported = ", ".join(name for name in ENGINE_MODULES if name != COUNTER)
+    if engine not in engines:
+        supported = ", ".join(name for name in engines if name != COUNTER)
         queue = f"{entry.name.namespace}/{entry.name.name}"
         raise EngineNotSupported(queue=queue, engine=engine, supported=supported)
-    record = _record(ENGINE_MODULES[engine])
+    record = _record(engines[engine])
     if not isinstance(record, EngineRecord):
         raise Bug("The resource is not a queue", resource=entry.name)
     return record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import headgate
 from headgate.api.parse import Resource
@@ -14,6 +15,15 @@ from headgate.errors import InvalidRequest, Unavailable
 
 HANDLED_WITHIN_S = 60.0
 _BETWEEN_ASKING_S = 0.1
+
+
+@dataclass(frozen=True)
+class FirstMessage:
+    """A message that is put when the workers run."""
+
+    payload: str
+    then_end: bool = False
+    """Whether the stack ends when it is handled."""
 
 
 def find_worked_queue(resources: Sequence[Resource]) -> str:

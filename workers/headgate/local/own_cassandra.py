@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headgate.errors import InvalidRequest
-from headgate.local.cassandra.connection import Connection
 from headgate.local.cassandra.kept import Starting, find_kept, start_kept, stop_kept
 from headgate.process.background_tasks import start_task
 
@@ -26,10 +25,10 @@ class OwnCassandra:
         self._print_line = print_line
         self._fresh = fresh
         self._starting = Starting()
-        self._bringing: asyncio.Future[Connection] | None = None
+        self._bringing: asyncio.Future[dict[str, str]] | None = None
 
-    async def bring(self) -> Connection:
-        """How to reach it, once it answers. A caller that is cancelled leaves it to `end`."""
+    async def bring(self) -> dict[str, str]:
+        """The variables by which it is reached, once it answers. A caller that is cancelled leaves it to `end`."""
         if self._bringing is None:
             self._bringing = start_task("start of Cassandra", asyncio.to_thread(self._bring))
         return await asyncio.shield(self._bringing)
@@ -40,11 +39,11 @@ class OwnCassandra:
             return
         self._starting.give_up()
         done = await asyncio.gather(self._bringing, return_exceptions=True)
-        if self._starting.launched and isinstance(done[0], Connection):
+        if self._starting.launched and isinstance(done[0], dict):
             self._print_line("stopping; its data stays for the next run")
             await asyncio.to_thread(stop_kept, self._directory)
 
-    def _bring(self) -> Connection:
+    def _bring(self) -> dict[str, str]:
         self._directory.mkdir(parents=True, exist_ok=True)
         running = find_kept(self._directory)
         if running is not None:

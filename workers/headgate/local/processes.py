@@ -20,8 +20,7 @@ from pathlib import Path
 
 from headgate.errors import EnvironmentProblem
 
-_STOPPED_WITHIN_S = 30.0
-_GONE = (FileNotFoundError, ProcessLookupError)
+GONE = (FileNotFoundError, ProcessLookupError)
 _PROC = Path("/proc")
 """Linux has it; elsewhere `ps` knows the same, at a hundred times the price."""
 _ERROR_LINE = re.compile(r"\b(ERROR|FATAL|Exception|Error|error|panic|cannot|failed)\b|^[EF]\d{4} ")
@@ -43,8 +42,8 @@ class Identity:
         if not _PROC.is_dir():
             return _identity_by_ps(pid, cls)
         try:
-            fields = _stat_fields(_PROC / str(pid))
-        except _GONE:
+            fields = read_stat_fields(_PROC / str(pid))
+        except GONE:
             return None
         state, threads, started = fields[0], int(fields[17]), int(fields[19])
         return None if state in "ZX" and threads <= 1 else cls(pid, started)
@@ -64,31 +63,9 @@ def _identity_by_ps(pid: int, made: type[Identity]) -> Identity | None:
     return made(pid, round(time.mktime(time.strptime(started.strip(), "%a %b %d %H:%M:%S %Y"))))
 
 
-def stands_still(pid: int) -> bool:
-    """Whether each of its threads is stopped, or has ended."""
-    try:
-        threads = list(Path(f"/proc/{pid}/task").iterdir())
-    except FileNotFoundError:
-        return True
-    return all(_state(thread) in "TtZX" for thread in threads)
-
-
-def _state(thread: Path) -> str:
-    try:
-        return _stat_fields(thread)[0]
-    except _GONE:
-        return "X"
-
-
-def _stat_fields(of: Path) -> list[str]:
+def read_stat_fields(of: Path) -> list[str]:
     """The kernel's status of a process or a thread, from its state on: the name before may contain anything."""
     return (of / "stat").read_text().rpartition(")")[2].split()
-
-
-def _dying_with_us() -> tuple[str, ...]:
-    """A command's first words, by which the kernel kills it when this process is gone; Linux alone can."""
-    setpriv = shutil.which("setpriv")
-    return () if setpriv is None else (setpriv, "--pdeathsig", "KILL")
 
 
 class Server:
@@ -103,8 +80,6 @@ class Server:
         pid_file: Path | None = None,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-        namespace: str | None = None,
-        ends_with_us: bool = False,
     ) -> None:
         self.name = name
         self.argv = list(argv)
@@ -112,8 +87,6 @@ class Server:
         self.pid_file = pid_file
         self.env = dict(os.environ if env is None else env)
         self.cwd = cwd
-        self.namespace = namespace
-        self.ends_with_us = ends_with_us
         self._child: subprocess.Popen[bytes] | None = None
         self._identity: Identity | None = None
 
@@ -136,15 +109,10 @@ class Server:
         if self.alive():
             return
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        argv = self.argv
-        if self.namespace is not None:
-            argv = ["nsenter", f"--net=/run/netns/{self.namespace}", *argv]
-        if self.ends_with_us:
-            argv = [*_dying_with_us(), *argv]
         with self.log.open("ab") as log:
             try:
                 self._child = subprocess.Popen(
-                    argv,
+                    self.argv,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -156,7 +124,7 @@ class Server:
                 raise EnvironmentProblem(
                     "A program is missing",
                     remedy=f"install it, or put it on PATH, to start {self.name}",
-                    program=argv[0],
+                    program=self.argv[0],
                 ) from None
         self._identity = Identity.of(self._child.pid)
         if self.pid_file is not None and self._identity is not None:
@@ -176,39 +144,18 @@ class Server:
         """Request its end, and kill it when it has not ended within `grace_s`; whether it ended by itself."""
         ended = True
         if self.alive():
-            self._signal(signal.SIGCONT)
-            self._signal(signal.SIGTERM)
+            self.send_signal(signal.SIGCONT)
+            self.send_signal(signal.SIGTERM)
             ended = wait_until(lambda: not self.alive(), timeout_s=grace_s)
             if not ended:
-                self._signal(signal.SIGKILL)
+                self.send_signal(signal.SIGKILL)
         self._forget()
         return ended
 
     def kill(self) -> None:
         """kill -9: it cannot clean up."""
-        self._signal(signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
         self._forget()
-
-    def pause(self) -> None:
-        """SIGSTOP: alive, and silent from now on.
-
-        The kernel stops the threads one by one, each when it next has its turn: until the last has stopped, a
-        request may still be answered.
-        """
-        self._signal(signal.SIGSTOP)
-        if not wait_until(
-            lambda: not self.alive() or stands_still(self.pid), timeout_s=_STOPPED_WITHIN_S, every_s=0.001
-        ):
-            raise EnvironmentProblem(
-                "A paused process did not resume",
-                remedy="check /proc/<pid>/task/*/stack: its threads wait for a hung disk or network mount",
-                process=self.name,
-                pid=self.pid,
-            )
-
-    def resume(self) -> None:
-        """SIGCONT: it resumes as if no time had passed."""
-        self._signal(signal.SIGCONT)
 
     def last_error_lines(self, count: int = 5) -> str:
         """The relevant end of its log: the last lines with an error, else the last lines."""
@@ -218,7 +165,8 @@ class Server:
         errors = [line for line in lines if _ERROR_LINE.search(line)]
         return "\n".join((errors or lines)[-count:])
 
-    def _signal(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it, if the process runs."""
         if self.alive():
             os.kill(self.pid, number)
 

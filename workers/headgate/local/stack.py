@@ -16,7 +16,6 @@ import signal
 import sys
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -29,7 +28,7 @@ from headgate.api.loader import load_files
 from headgate.api.parse import Resource
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.local.cache import cache_root
-from headgate.local.first_message import find_worked_queue, put_first_message
+from headgate.local.first_message import FirstMessage, find_worked_queue, put_first_message
 from headgate.local.first_queue import format_first_queue
 from headgate.local.own_cassandra import OwnCassandra
 from headgate.local.programs import Program, Programs, ended_how
@@ -64,15 +63,6 @@ def write_first_queue(queue: str, handler: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     return file
-
-
-@dataclass(frozen=True)
-class FirstMessage:
-    """A message that is put when the workers run."""
-
-    payload: str
-    then_end: bool = False
-    """Whether the stack ends when it is handled."""
 
 
 class Stack:
@@ -137,8 +127,7 @@ class Stack:
                 f"the one at {connection_variables(self._environment)['CONTACT_POINTS']}, an existing server",
             )
             return
-        connection = await self._cassandra.bring()
-        self._environment |= connection.environment()
+        self._environment |= await self._cassandra.bring()
         _print_line("cassandra", f"ready at {self._environment['CONTACT_POINTS']}")
 
     async def _apply(self) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 PREFIX: Final = "HEADGATE_"
+MEMORY: Final = "memory://"
+"""Contact points that begin with this are no servers: queues and counters are in the memory of the process."""
 VARIABLES: Final = (
     "CONTACT_POINTS",
     "DATA_CENTER",

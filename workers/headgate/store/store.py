@@ -42,6 +42,10 @@ class OutcomeUnknown(Unavailable):
     """It may have been applied, or may still be; the outcome is not known yet."""
 
 
+class NotSent(Unavailable):
+    """It was not sent, and will not be."""
+
+
 class NotEnoughReplicas(Unavailable):
     """Too few replicas are alive to try; nothing was done.
 

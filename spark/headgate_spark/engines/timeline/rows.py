@@ -26,8 +26,14 @@ from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.settle_log_format import Facts, RowFacts, bits_of
 from headgate.engines.packed_row import unpack
 from headgate.engines.timeline.lanes.lane_snapshot import LaneRows, LaneView, read_lane_view
-from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, MessagePlace, RowPlace, id_text, row_text
-from headgate.engines.timeline.model.row_writes import id_suffix
+from headgate.engines.timeline.model.layout import (
+    LATER_SUBS_FROM,
+    MessagePlace,
+    RowPlace,
+    id_suffix,
+    id_text,
+    row_text,
+)
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.reading import RowContent, family_of

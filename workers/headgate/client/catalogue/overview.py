@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
+from headgate.client.catalogue.process_context import ProcessContext
+from headgate.engines.contract import Stats
 from headgate.engines.summary.reading import QueueFigures, read_summary
-from headgate.store.store import Store
 
 NAMES_KEPT_US = 15_000_000
 UNKNOWN_KEPT_US = 2_000_000
@@ -43,14 +44,28 @@ class QueueOverview:
 class Overview:
     """The reads of one connection."""
 
-    def __init__(self, store: Store, names: Callable[[], Awaitable[dict[UUID, str]]]) -> None:
-        self._store = store
+    def __init__(
+        self,
+        process_context: ProcessContext,
+        names: Callable[[], Awaitable[dict[UUID, str]]],
+        read_stats: Callable[[str], Awaitable[Stats]],
+    ) -> None:
+        self._store = process_context.store_in(process_context.keyspace)
+        self._has_summary = process_context.has_summary
+        self._read_stats = read_stats
         self._read_names = names
         self._names: dict[UUID, str] = {}
         self._named_us: int | None = None
 
     async def read(self, namespace: str | None, *, now_us: int) -> list[QueueOverview]:
         """One read, including queues without figures in the summary. By name."""
+        if not self._has_summary:
+            names = sorted((await self._read_names()).values())
+            return [
+                QueueOverview(name, _figures_of(await self._read_stats(name)), now_us)
+                for name in names
+                if namespace is None or name.startswith(f"{namespace}/")
+            ]
         summaries = await read_summary(self._store, now_us=now_us)
         if self._names_are_old(now_us, summaries.keys() <= self._names.keys()):
             self._names = await self._read_names()
@@ -66,3 +81,13 @@ class Overview:
         if self._named_us is None:
             return True
         return now_us - self._named_us >= (NAMES_KEPT_US if all_known else UNKNOWN_KEPT_US)
+
+
+def _figures_of(stats: Stats) -> QueueFigures:
+    return QueueFigures(
+        backlog=stats.backlog,
+        in_flight=stats.in_flight,
+        oldest_us=stats.oldest_due_us,
+        workers=len({lane.owner for lane in stats.lanes if lane.owner is not None}),
+        lanes=len(stats.lanes),
+    )

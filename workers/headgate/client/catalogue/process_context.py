@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -18,9 +18,11 @@ from headgate.client.catalogue.application_batch import Batches
 from headgate.counters.model.decide_hints import HintWindows
 from headgate.engines.context import Host
 from headgate.engines.lanes.read_budget import ReadBudget
+from headgate.engines.registry import ENGINE_MODULES
 from headgate.process.live import Live
 from headgate.store.cassandra.settings import ConnectionSettings
 from headgate.store.catalogue.catalogue import Catalogue
+from headgate.store.catalogue.entry import Name
 from headgate.store.clock.clock import ClockFigures
 from headgate.store.model.positions import Positions
 from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
@@ -79,6 +81,12 @@ class ProcessContext:
     """For how long nodes keep hints: without it nothing of a counter is collected."""
     read_budget: ReadBudget = field(default_factory=ReadBudget)
     """Of all lanes that this process holds."""
+    engines: Mapping[str, str] = field(default_factory=lambda: ENGINE_MODULES)
+    """The modules of the engines (engines/registry.py)."""
+    create_queue: Callable[[Name], Awaitable[bool]] | None = None
+    """Creates a queue that does not exist, if that is wanted here; whether it has."""
+    has_summary: bool = True
+    """Whether engines report their figures to the summary; else each queue is asked for its own."""
 
     def catalogue(self) -> Catalogue:
         """For reads, and for the writes that any process may make."""
@@ -115,6 +123,10 @@ async def open_process_context(
 ) -> ProcessContext:
     """Connect to Cassandra, and compare clocks with it. Not `must_exist`: its keyspace may be made later. With a
     driver session of the application that one is used, and stays open."""
+    if settings.memory is not None:
+        from headgate.client.catalogue.memory_context import open_memory_context
+
+        return open_memory_context(settings.memory, name=name)
     from headgate.store.cassandra.batches import CassandraBatches
     from headgate.store.cassandra.compatibility import keeps_past_2038
     from headgate.store.cassandra.hints import CassandraHintWindows

@@ -26,34 +26,67 @@ class Put:
     attributes: Attributes = field(default_factory=dict)
 
 
+def build_message(
+    payload: Payload,
+    now_us: int,
+    *,
+    delay: Span | None = None,
+    deliver_at: datetime | None = None,
+    group: str | None = None,
+    once: str | None = None,
+    once_scope: str | None = None,
+    attributes: Attributes | None = None,
+) -> NewMessage:
+    """A put as engines take it. `now_us` is what a delay counts from."""
+    data, form = encode_payload(payload)
+    given = {} if attributes is None else attributes
+    if given or type(given) is not dict:
+        given = _checked(given)
+    if form is not None and CONTENT_TYPE not in given:
+        given = {**given, CONTENT_TYPE: form}
+    if once_scope is not None and once is None:
+        raise InvalidRequest(
+            "The option once_scope was passed without `once`, whose key it scopes", remedy="pass once too"
+        )
+    due_us = None if delay is None and deliver_at is None else _due_us(delay, deliver_at, now_us)
+    return NewMessage(data, due_us, given, group, once, once_scope)
+
+
+def build_plain_message(payload: Payload) -> NewMessage:
+    """The same without options."""
+    data, form = encode_payload(payload)
+    return NewMessage(data) if form is None else NewMessage(data, None, {CONTENT_TYPE: form})
+
+
 def message_of(put: Put, now_us: int) -> NewMessage:
-    """As engines take it. `now_us` is what a delay counts from. Its attributes carry the current trace."""
+    """As engines take it, with the current trace."""
     message = encode_put(put, now_us)
     message.attributes = with_trace(message.attributes)
     return message
 
 
-def encode_put(put: Put, now_us: int) -> NewMessage:
-    """The same without a trace."""
-    payload, form = encode_payload(put.payload)
-    attributes = put.attributes
-    if attributes or type(attributes) is not dict:
-        attributes = _checked(attributes)
-    if form is not None and CONTENT_TYPE not in attributes:
-        attributes = {**attributes, CONTENT_TYPE: form}
-    if put.once_scope is not None and put.once is None:
-        raise InvalidRequest(
-            "The option once_scope was passed without `once`, whose key it scopes", remedy="pass once too"
-        )
-    return NewMessage(payload, _due_us(put, now_us), attributes, put.group, put.once, put.once_scope)
+def encode_put(put: Put | Payload, now_us: int) -> NewMessage:
+    """A message of a `put_many`, without a trace."""
+    if not isinstance(put, Put):
+        return build_plain_message(put)
+    return build_message(
+        put.payload,
+        now_us,
+        delay=put.delay,
+        deliver_at=put.deliver_at,
+        group=put.group,
+        once=put.once,
+        once_scope=put.once_scope,
+        attributes=put.attributes,
+    )
 
 
-def _due_us(put: Put, now_us: int) -> int | None:
-    if put.delay is not None and put.deliver_at is not None:
+def _due_us(delay: Span | None, deliver_at: datetime | None, now_us: int) -> int | None:
+    if delay is not None and deliver_at is not None:
         raise InvalidRequest("Both delay and deliver_at set the delivery time", remedy="pass one of them")
-    if put.delay is not None:
-        return now_us + span_us(put.delay, "delay")
-    return None if put.deliver_at is None else time_us_from(put.deliver_at, "deliver_at")
+    if delay is not None:
+        return now_us + span_us(delay, "delay")
+    return None if deliver_at is None else time_us_from(deliver_at, "deliver_at")
 
 
 def _checked(attributes: Attributes) -> Attributes:

@@ -41,12 +41,13 @@ from headgate.client.put_many import (
     read_chunks,
     results_of,
 )
-from headgate.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue
+from headgate.client.queue import ITERATION_WAIT_S, LIMIT, REPAIR_S, WAIT_S, ConnectionClosed, Queue, deadline_of
 from headgate.client.redriving import Filter, RedriveResult
 from headgate.client.sync.background import BackgroundLoop, close_at_end, was_closed
 from headgate.client.sync.blocking_counter import SyncCounter
 from headgate.engines.contract import Attributes, Settled
 from headgate.store.cassandra.settings import ConnectionOptions
+from headgate.store.model.deadline import Deadline
 
 
 class SyncHeadgate:
@@ -132,6 +133,11 @@ class SyncHeadgate:
         return background
 
 
+async def _deadline_of(limit: Span | None) -> Deadline | None:
+    """On the clock of the connection's loop, which another thread cannot read."""
+    return deadline_of(limit)
+
+
 class SyncQueue:
     """One queue, whose calls block."""
 
@@ -144,21 +150,22 @@ class SyncQueue:
         """`namespace/name`."""
         return self.queue.name
 
-    def put_many(self, messages: Source) -> list[str]:
+    def put_many(self, messages: Source, *, timeout: Span | None = None) -> list[str]:
         """As `Queue.put_many`. An iterable is read in the calling thread, an async iterable in the connection's."""
         if isinstance(messages, AsyncIterable):
-            return self._background.run(self.queue.put_many(messages))
-        return collect_outcomes_waiting(self._put_chunks(messages))
+            return self._background.run(self.queue.put_many(messages, timeout=timeout))
+        deadline = self._background.run(_deadline_of(timeout))
+        return collect_outcomes_waiting(self._put_chunks(messages, deadline))
 
-    def put_each(self, messages: Iterable[Put | Payload]) -> Iterator[PutResult]:
+    def put_each(self, messages: Iterable[Put | Payload], *, timeout: Span | None = None) -> Iterator[PutResult]:
         """As `Queue.put_each`, of an iterable, which is read in the calling thread."""
-        for chunk, outcomes in self._put_chunks(messages):
+        for chunk, outcomes in self._put_chunks(messages, timeout):
             yield from results_of(chunk, outcomes)
 
-    def _put_chunks(self, messages: Iterable[Put | Payload]) -> Iterator[Piece]:
+    def _put_chunks(self, messages: Iterable[Put | Payload], limit: Deadline | Span | None) -> Iterator[Piece]:
         background = self._background
         chunks = read_chunks(messages, self.queue.now_us)
-        return put_chunks_waiting(chunks, lambda chunk: background.begin(self.queue.put_chunk(chunk)))
+        return put_chunks_waiting(chunks, lambda chunk: background.begin(self.queue.put_chunk(chunk, limit)))
 
     def __iter__(self) -> Iterator[SyncMessage]:
         """Messages one by one, forever."""
@@ -177,12 +184,16 @@ class SyncQueue:
         once: str | None = None,
         once_scope: str | None = None,
         attributes: Attributes | None = None,
+        timeout: Span | None = None,
     ) -> str:
         """Put one message, and return its id: durable on a quorum of the home data centre by then.
 
         Bytes are unchanged. A string, a model, a dataclass, or any other value that pydantic writes as JSON is
         encoded, and `content-type` names the form. Messages of one group come one after the other. The same `once`
-        key creates one message within onceWindow."""
+        key creates one message within onceWindow.
+
+        After `timeout` it raises NotSent if the message was not sent, and then it will not be; else OutcomeUnknown.
+        Any other error means that the message is not stored."""
         return self._background.run(
             self.queue.put(
                 payload,
@@ -192,6 +203,7 @@ class SyncQueue:
                 once=once,
                 once_scope=once_scope,
                 attributes=attributes,
+                timeout=timeout,
             )
         )
 
@@ -370,7 +382,7 @@ class SyncMessage(Received):
 
 
 def connect_sync(
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | str | None = None,
     *,
     namespace: str = NAMESPACE,
     name: str | None = None,

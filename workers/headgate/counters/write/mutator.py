@@ -33,7 +33,7 @@ from headgate.process.live import Live
 from headgate.store.model.shapes import InsertShape, insert_shape
 from headgate.store.model.statements import RowsOf, Select
 from headgate.store.model.types import Value
-from headgate.store.store import OutcomeUnknown
+from headgate.store.store import NotSent, OutcomeUnknown
 
 KEY_BYTES_MAX = 1_024
 STATE_BYTES_MAX = 8 * 1024 * 1024
@@ -60,10 +60,6 @@ class KeyInvalid(InvalidRequest):
 
 class TooManyWait(Unavailable):
     """More updates wait than this process holds; this one was not sent."""
-
-
-class NotSent(Unavailable):
-    """An earlier write of the same bucket is not known yet; this update was not sent."""
 
 
 class StateTooLarge(OperationRefused):
@@ -427,7 +423,8 @@ class Mutator:
                 except Unavailable as error:
                     unknown = UpdateUnknown(last=error.message)
                     _fail_callers(batch.callers, unknown)
-                    self._fail_waiting(buffer, NotSent(last=error.message))
+                    earlier = "An earlier write of the same bucket is not known yet; this update was not sent"
+                    self._fail_waiting(buffer, NotSent(earlier, last=error.message))
                 if not again:
                     again = True
                     self.unknown_writes += 1

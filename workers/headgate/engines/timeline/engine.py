@@ -47,15 +47,15 @@ from headgate.engines.timeline.lanes.timeline_lanes import TimelineLanes, delive
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.put.application_batch import stamp_put
 from headgate.engines.timeline.put.cancel import Cancels
-from headgate.engines.timeline.put.group_commit import DOUBT_PAUSE_S
 from headgate.engines.timeline.put.once import OncePuts
-from headgate.engines.timeline.put.producer import Producer
+from headgate.engines.timeline.put.producer import DOUBT_PAUSE_S, Producer
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.repair.repair import Repairer
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 from headgate.process.background_tasks import BackgroundTasks
 from headgate.process.live import Live
-from headgate.store.store import OutcomeUnknown
+from headgate.store.model.deadline import Deadline
+from headgate.store.store import NotSent, OutcomeUnknown
 
 LANES_MAX = 1_000
 PURGE_TRIES = 5
@@ -158,53 +158,63 @@ class TimelineQueue:
 
     # ---- putting
 
-    def put(self, messages: Sequence[NewMessage]) -> Awaitable[list[str]]:
+    def put(self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None) -> Awaitable[list[str]]:
         """Durable when it returns; the ids, in order. For a once key that is taken, its first id.
 
         Of a message by itself it is the very future that the flush answers: a coroutine around it would cost a fifth
         of all that such a put costs.
         """
-        alone = self._put_alone(messages[0]) if len(messages) == 1 else None
-        return self._put_several(messages) if alone is None else alone
+        alone = self._put_alone(messages[0]) if len(messages) == 1 and deadline is None else None
+        return self._put_several(messages, deadline) if alone is None else alone
 
-    async def _put_several(self, messages: Sequence[NewMessage]) -> list[str]:
+    async def _put_several(self, messages: Sequence[NewMessage], deadline: Deadline | None) -> list[str]:
         try:
             if any([message.once is not None for message in messages]):  # noqa: C419 - half the time
-                return await self._put_mixed(messages)
-            return await self.producer.put(messages)
-        except Unavailable:
-            await asyncio.sleep(DOUBT_PAUSE_S)
+                return await self._put_mixed(messages, deadline)
+            return await self.producer.put(messages, deadline=deadline)
+        except Unavailable as error:
+            if _is_doubt(error):
+                await asyncio.sleep(DOUBT_PAUSE_S)
             raise
 
-    async def _put_mixed(self, messages: Sequence[NewMessage]) -> list[str]:
+    async def _put_mixed(self, messages: Sequence[NewMessage], deadline: Deadline | None) -> list[str]:
         """Runs with and without once keys, one after the other, so that groups stay in order."""
         self.producer.check(messages)
         ids: list[str] = []
         for has_key, run in groupby(messages, lambda message: message.once is not None):
             put = self._once.put if has_key else self.producer.put
-            ids += await put(list(run))
+            try:
+                ids += await put(list(run), deadline=deadline)
+            except Unavailable as error:
+                if not ids:
+                    raise
+                raise OutcomeUnknown("Only the first of the messages are put", put=len(ids)) from error
         return ids
 
-    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
+    async def put_each(
+        self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None
+    ) -> list[str | HeadgateError]:
         """As `put`, with an outcome for each message: its id, or why it is not known to be durable."""
         if all([message.once is None for message in messages]):  # noqa: C419 - half the time
-            outcomes = await self._put_run(messages, has_key=False)
+            outcomes = await self._put_run(messages, deadline, has_key=False)
         else:
             outcomes = []
             for has_key, run in groupby(messages, lambda message: message.once is not None):
-                outcomes += await self._put_run(list(run), has_key=has_key)
-        if any([type(outcome) is not str and isinstance(outcome, Unavailable) for outcome in outcomes]):  # noqa: C419
+                outcomes += await self._put_run(list(run), deadline, has_key=has_key)
+        if any([type(outcome) is not str and _is_doubt(outcome) for outcome in outcomes]):  # noqa: C419
             await asyncio.sleep(DOUBT_PAUSE_S)
         return outcomes
 
-    async def _put_run(self, messages: Sequence[NewMessage], *, has_key: bool) -> list[str | HeadgateError]:
+    async def _put_run(
+        self, messages: Sequence[NewMessage], deadline: Deadline | None, *, has_key: bool
+    ) -> list[str | HeadgateError]:
         """Messages that all have once keys, or none of which has one. Once keys share their claims, so where a claim
         fails, each of their messages has that error."""
         try:
             if not has_key:
-                return await self.producer.put_each(messages)
+                return await self.producer.put_each(messages, deadline=deadline)
             self.producer.check(messages)
-            return list(await self._once.put(messages))
+            return list(await self._once.put(messages, deadline=deadline))
         except InvalidRequest as error:
             refusals: dict[int, HeadgateError] = self.producer.find_refusals(messages)
             if not refusals:
@@ -212,7 +222,7 @@ class TimelineQueue:
         except HeadgateError as error:
             return [error] * len(messages)
         fit = [message for index, message in enumerate(messages) if index not in refusals]
-        rest = iter(await self._put_run(fit, has_key=has_key) if fit else [])
+        rest = iter(await self._put_run(fit, deadline, has_key=has_key) if fit else [])
         return [refusals[index] if index in refusals else next(rest) for index in range(len(messages))]
 
     def stamp_put(self, message: NewMessage, *, within_us: int) -> StampedPut:
@@ -457,3 +467,8 @@ class TimelineQueue:
         while state is not None and state.lock is not None and state.touched_us <= touched_us:
             await asyncio.sleep(lane.terms.touch_us / 4_000_000)
             state = await lane.read_state()
+
+
+def _is_doubt(error: object) -> bool:
+    """Whether nothing can be put now, and the reason is not that a time limit ended."""
+    return isinstance(error, Unavailable) and not isinstance(error, NotSent | OutcomeUnknown)

@@ -8,16 +8,27 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headgate.errors import Conflict, EnvironmentProblem, InvalidRequest
 from headgate.local.cache import cache_root, locked, require_disk_space
 from headgate.local.cassandra.archive import find_parts, forget_learned, keep_learned, learning_arguments
-from headgate.local.cassandra.connection import Connection, read_connection
 from headgate.local.cassandra.java import require_memory
-from headgate.local.cassandra.node import START_TIMEOUT_S, GivenUp, Node
-from headgate.local.cassandra.settings import NodePlace, NodeSettings, Profile
+from headgate.local.cassandra.node import (
+    FAST_JVM,
+    MEMORY_MB,
+    START_TIMEOUT_S,
+    GivenUp,
+    NodePlace,
+    build_arguments,
+    build_environment,
+    build_yaml,
+    query_superuser,
+    wait_until_ready,
+    write_files,
+)
 from headgate.local.ports import server_ports
 from headgate.local.processes import Server, port_taken
 
@@ -34,11 +45,6 @@ class KeptServer:
     storage_port: int
     jmx_port: int
     environment: dict[str, str]
-
-    @property
-    def connection(self) -> Connection:
-        """How to reach it."""
-        return read_connection(self.environment)
 
 
 @dataclass
@@ -65,53 +71,57 @@ def default_state_directory() -> Path:
 
 def start_kept(
     directory: Path,
-    settings: NodeSettings | None = None,
     *,
     address: str = "127.0.0.1",
     native_port: int | None = None,
-    timeout_s: float = START_TIMEOUT_S,
+    jvm: tuple[str, ...] = FAST_JVM,
+    overrides: Mapping[str, object] | None = None,
     starting: Starting | None = None,
-) -> Connection:
-    """Start the node of this directory, or find it running; return when it answers, or `GivenUp`."""
+) -> dict[str, str]:
+    """Start the node of this directory, or find it running; return its variables when it answers, or `GivenUp`.
+    `overrides` are settings of its cassandra.yaml."""
     directory = directory.resolve()
     starting = starting or Starting()
     with locked(directory / ".lock"):
         before = read_kept(directory)
-        running = before is not None and _server(directory).alive()
-        if before is not None and running:
+        if before is not None and _server(directory).alive():
             _require_same_place(before, address, native_port)
-        wanted = settings or NodeSettings()
-        parts = find_parts()
-        if before is not None and running:
             # It may still be starting, for a command that was ended meanwhile.
-            ports = (before.native_port, before.storage_port, before.jmx_port)
-            node = Node(wanted, NodePlace(directory, address, *ports), installation=parts, pid_file=directory / _PID)
-            node.wait_until_ready(timeout_s=timeout_s, is_given_up=starting.is_given_up)
-            return before.connection
-        require_memory(wanted.memory_mb)
+            place = NodePlace(directory, address, before.native_port, before.storage_port, before.jmx_port)
+            _wait(_server(directory), place, starting)
+            return before.environment
+        parts = find_parts()
+        require_memory(MEMORY_MB)
         require_disk_space(directory, _DISK_MB)
-        ports = _ports(before, address, native_port)
-        place = NodePlace(directory, address, *ports)
+        place = NodePlace(directory, address, *_ports(before, address, native_port))
         forget_learned(directory)
-        node = Node(
-            wanted,
-            place,
-            installation=parts,
-            pid_file=directory / _PID,
-            extra_arguments=learning_arguments(parts, directory) if wanted.profile is Profile.FUNCTIONAL else (),
+        server = _server(
+            directory,
+            str(parts.java.program),
+            *build_arguments(place, archive=parts.archive if jvm == FAST_JVM else None, jvm=jvm),
+            *(learning_arguments(parts, directory) if jvm == FAST_JVM else ()),
+            *("-cp", parts.class_path, "org.apache.cassandra.service.CassandraDaemon"),
         )
-        server = KeptServer(address, *ports, node.connection.environment())
+        kept = KeptServer(address, place.native_port, place.storage_port, place.jmx_port, build_environment(place))
         # Written before the start: a command that is killed meanwhile leaves what ends the server.
-        _write(directory / _SERVER_FILE, json.dumps(server.__dict__, indent=2) + "\n")
+        _write(directory / _SERVER_FILE, json.dumps(kept.__dict__, indent=2) + "\n")
         if starting.is_given_up():
-            raise GivenUp(at=node.connection.contact_points[0])
+            raise GivenUp(at=f"{address}:{place.native_port}")
         starting.launched = True
         try:
-            node.start(timeout_s=timeout_s, is_given_up=starting.is_given_up)
+            write_files(place, build_yaml(place) | dict(overrides or {}))
+            server.start()
+            _wait(server, place, starting)
         except BaseException:
-            node.kill()
+            server.kill()
             raise
-        return node.connection
+        return kept.environment
+
+
+def _wait(server: Server, place: NodePlace, starting: Starting) -> None:
+    wait_until_ready(
+        server, place, lambda: query_superuser(place), timeout_s=START_TIMEOUT_S, is_given_up=starting.is_given_up
+    )
 
 
 def stop_kept(directory: Path) -> bool:
@@ -123,10 +133,10 @@ def stop_kept(directory: Path) -> bool:
     return was_alive
 
 
-def find_kept(directory: Path) -> Connection | None:
-    """How to reach the node of this directory, when it runs."""
+def find_kept(directory: Path) -> dict[str, str] | None:
+    """The variables of the node of this directory, when it runs."""
     server = read_kept(directory.resolve())
-    return server.connection if server is not None and _server(directory.resolve()).alive() else None
+    return server.environment if server is not None and _server(directory.resolve()).alive() else None
 
 
 def read_kept(directory: Path) -> KeptServer | None:
@@ -142,8 +152,8 @@ def read_kept(directory: Path) -> KeptServer | None:
         ) from None
 
 
-def _server(directory: Path) -> Server:
-    return Server("cassandra", [], log=directory / "system.log", pid_file=directory / _PID)
+def _server(directory: Path, *argv: str) -> Server:
+    return Server("cassandra", argv, log=directory / "system.log", cwd=directory, pid_file=directory / _PID)
 
 
 def _require_same_place(running: KeptServer, address: str, native_port: int | None) -> None:

@@ -1,220 +1,255 @@
-"""One Cassandra process: started at a given place, awaited until it answers, stopped, killed, paused.
+"""The Cassandra of `headgate dev`: its configuration, its arguments, and whether it answers.
 
-It knows its own place and settings, nothing of a ring, of the creation of namespaces or of roles beyond its
-superuser. However it ends, its directory stays; the creator of the directory removes it.
+Limits of a production server (sizes of batches and mutations, tombstone thresholds) are left at the server's own
+defaults. The settings for a fast start (no waiting for gossip, one token) do not change the effect of a statement.
 """
 
 from __future__ import annotations
 
+import json
 import re
-import subprocess
+import socket
+import struct
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from xml.sax.saxutils import escape
 
-from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest, OperationRefused, Unavailable
-from headgate.local import namespaces
-from headgate.local.cassandra import security, settings
-from headgate.local.cassandra.connection import Connection, ContactPoint, TlsFiles
-from headgate.local.cassandra.cql_probe import CqlProbe, RefusedTls, Row
-from headgate.local.cassandra.installation import Installation
-from headgate.local.cassandra.settings import NodePlace, NodeSettings
+from headgate.errors import EnvironmentProblem, HeadgateError, OperationRefused, Unavailable
 from headgate.local.processes import Server
+from headgate.store.connection_variables import VARIABLES, prefixed
 
 START_TIMEOUT_S = 240.0
-STATEMENT_TIMEOUT_S = 60.0
-"""Of one statement of `cql`. The server bounds no change of a schema, and dropping a keyspace writes each of its
-tables to disk first: on a busy machine that takes more than ten seconds."""
+ANSWER_TIMEOUT_S = 10.0
+BETWEEN_TRIES_S = 0.1
+DATA_CENTER = "datacenter1"
+CLUSTER_NAME = "headgate-test"
+SUPERUSER = ("cassandra", "cassandra")
+"""Name and password of the role that a new server creates by itself, as its documentation states."""
+MEMORY_MB = 912
+"""The heap, and the rest of the process."""
+FAST_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms128M", "-Xmx512M")
+"""C1 only and the serial collector: it starts in seconds."""
+FAST_START = (
+    *("-Dcassandra.ring_delay_ms=0", "-Dcassandra.skip_wait_for_gossip_to_settle=0"),
+    *("-Dcassandra.superuser_setup_delay_ms=0", "-Dcassandra.shutdown_announce_in_ms=0"),
+)
+_EXPORTS = (
+    *("java.base/jdk.internal.misc", "java.base/jdk.internal.ref", "java.base/java.lang.ref"),
+    *("java.management.rmi/com.sun.jmx.remote.internal.rmi", "java.rmi/sun.rmi.registry", "java.rmi/sun.rmi.server"),
+    *("java.sql/java.sql", "jdk.unsupported/sun.misc", "jdk.attach/sun.tools.attach"),
+)
+_OPENS = (
+    *("java.lang.module", "jdk.internal.loader", "jdk.internal.ref", "jdk.internal.reflect", "jdk.internal.math"),
+    *("jdk.internal.module", "jdk.internal.util.jar", "sun.nio.ch", "java.io", "java.nio", "java.lang"),
+    *("java.lang.reflect", "java.util", "java.util.concurrent", "java.util.concurrent.atomic"),
+)
 
 
 class GivenUp(Unavailable):
     """Cassandra was stopped before it answered."""
 
 
-def never() -> bool:
-    """A start that nobody aborts."""
-    return False
+@dataclass(frozen=True)
+class NodePlace:
+    """Where one node lives: its directory, its address and its ports."""
+
+    directory: Path
+    address: str
+    native_port: int
+    storage_port: int
+    jmx_port: int
 
 
-_BETWEEN_TRIES_S = 0.1
+def build_environment(place: NodePlace) -> dict[str, str]:
+    """The variables by which a process of Headgate finds this Cassandra. Those with the prefix are set and empty, so
+    that these variables override any other environment."""
+    return {
+        **prefixed(dict.fromkeys(VARIABLES, "")),
+        "CONTACT_POINTS": f"{place.address}:{place.native_port}",
+        "DATA_CENTER": DATA_CENTER,
+        "KEYSPACE": "headgate",
+        "CLUSTER_NAME": CLUSTER_NAME,
+        "USE_SSL": "false",
+        "USERNAME": SUPERUSER[0],
+        "PASSWORD": SUPERUSER[1],
+    }
 
 
-class Node:
-    """A node: a server process and the CQL it answers."""
+# ---- its files
 
-    def __init__(
-        self,
-        node_settings: NodeSettings,
-        place: NodePlace,
-        *,
-        installation: Installation,
-        namespace: str | None = None,
-        client_tls: TlsFiles | None = None,
-        pid_file: Path | None = None,
-        extra_arguments: tuple[str, ...] = (),
-    ) -> None:
-        self.settings = node_settings
-        self.place = place
-        self.namespace = namespace
-        self._installation = installation
-        self.connection = Connection(
-            contact_points=(ContactPoint(place.address, place.native_port),),
-            data_center=node_settings.data_center,
-            username=node_settings.username if node_settings.authentication else None,
-            password=node_settings.password if node_settings.authentication else None,
-            tls=client_tls,
-            cluster_name=node_settings.cluster_name,
-        )
-        self.server = Server(
-            f"cassandra {place.address}:{place.native_port}",
-            [
-                str(installation.java.program),
-                *settings.server_arguments(node_settings, place, archive=installation.archive_for(node_settings)),
-                *extra_arguments,
-                *("-cp", installation.class_path, "org.apache.cassandra.service.CassandraDaemon"),
-            ],
-            log=place.directory / "system.log",
-            cwd=place.directory,
-            namespace=namespace,
-            pid_file=pid_file,
-            # A node with a pid file outlives the command that started it; any other must not outlive its tests.
-            ends_with_us=pid_file is None,
-        )
 
-    @property
-    def address(self) -> str:
-        """Where it listens."""
-        return self.place.address
+def write_files(place: NodePlace, yaml: Mapping[str, object], *, rack: str = "rack1", dc: str = DATA_CENTER) -> None:
+    """Its directories, its configuration and that of its log."""
+    for name in ("data", "commitlog", "saved_caches", "hints", "cdc_raw", "tmp"):
+        (place.directory / name).mkdir(parents=True, exist_ok=True)
+    # JSON, which every YAML reader reads.
+    (place.directory / "cassandra.yaml").write_text(json.dumps(yaml, indent=2) + "\n")
+    (place.directory / "rackdc.properties").write_text(f"dc={dc}\nrack={rack}\n")
+    (place.directory / "logback.xml").write_text(logback_xml(place.directory / "system.log"))
 
-    def launch(self) -> None:
-        """Start the process and do not wait for it. From the main thread: its end is tied to the starting thread."""
-        for name in ("data", "commitlog", "saved_caches", "hints", "cdc_raw", "tmp"):
-            (self.place.directory / name).mkdir(parents=True, exist_ok=True)
-        for name, text in (
-            ("cassandra.yaml", settings.cassandra_yaml(self.settings, self.place)),
-            ("rackdc.properties", settings.rackdc_properties(self.settings)),
-            ("logback.xml", settings.logback_xml(self.place.directory / "system.log")),
-        ):
-            (self.place.directory / name).write_text(text)
-        self.server.start()
 
-    def start(self, *, timeout_s: float = START_TIMEOUT_S, is_given_up: Callable[[], bool] = never) -> None:
-        """Start it, and return when it answers a query of its superuser."""
-        self.launch()
-        self.wait_until_ready(timeout_s=timeout_s, is_given_up=is_given_up)
+def build_yaml(place: NodePlace) -> dict[str, object]:
+    """The configuration of a single node with password authentication."""
+    seeds = [{"seeds": f"{place.address}:{place.storage_port}"}]
+    return {
+        "cluster_name": CLUSTER_NAME,
+        "num_tokens": 1,
+        "auto_bootstrap": False,
+        "auto_snapshot": False,
+        "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
+        "endpoint_snitch": "GossipingPropertyFileSnitch",
+        "seed_provider": [{"class_name": "org.apache.cassandra.locator.SimpleSeedProvider", "parameters": seeds}],
+        "listen_address": place.address,
+        "rpc_address": place.address,
+        "storage_port": place.storage_port,
+        # Unused (no encryption among nodes), and still one port to a node on a shared address.
+        "ssl_storage_port": place.storage_port,
+        "native_transport_port": place.native_port,
+        "data_file_directories": [str(place.directory / "data")],
+        "commitlog_directory": str(place.directory / "commitlog"),
+        "saved_caches_directory": str(place.directory / "saved_caches"),
+        "hints_directory": str(place.directory / "hints"),
+        "cdc_raw_directory": str(place.directory / "cdc_raw"),
+        "paxos_variant": "v1",
+        "storage_compatibility_mode": "CASSANDRA_4",
+        "commitlog_sync": "periodic",
+        "commitlog_sync_period": "10000ms",
+        "authenticator": "PasswordAuthenticator",
+        "authorizer": "CassandraAuthorizer",
+        "role_manager": "CassandraRoleManager",
+        # A role or a grant that was changed is in force before the next check.
+        "roles_validity": "500ms",
+        "permissions_validity": "500ms",
+        "credentials_validity": "500ms",
+    }
 
-    def stop(self) -> None:
-        """Request a flush and an end."""
-        self.server.stop(grace_s=60)
 
-    def kill(self) -> None:
-        """kill -9: data only in its memory is lost."""
-        self.server.kill()
+def logback_xml(log: Path) -> str:
+    """Its log: one file of bounded size, and the one before it."""
+    name = escape(str(log))
+    return f"""\
+<configuration>
+  <appender name="file" class="ch.qos.logback.core.rolling.RollingFileAppender">
+    <file>{name}</file>
+    <rollingPolicy class="ch.qos.logback.core.rolling.FixedWindowRollingPolicy">
+      <fileNamePattern>{name}.%i</fileNamePattern><minIndex>1</minIndex><maxIndex>1</maxIndex>
+    </rollingPolicy>
+    <triggeringPolicy class="ch.qos.logback.core.rolling.SizeBasedTriggeringPolicy">
+      <maxFileSize>20MB</maxFileSize>
+    </triggeringPolicy>
+    <encoder><pattern>%-5level %date [%thread] %logger{{20}} - %msg%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="file"/></root>
+</configuration>
+"""
 
-    def pause(self) -> None:
-        """SIGSTOP: its connections stay open, and nothing answers on them."""
-        self.server.pause()
 
-    def resume(self) -> None:
-        """SIGCONT: it resumes as if no time had passed."""
-        self.server.resume()
+# ---- its process
 
-    def restart(self) -> None:
-        """Stop it and start it again at the same place, with its data."""
-        self.stop()
-        self.start()
 
-    def alive(self) -> bool:
-        """Whether its process exists (a paused one does)."""
-        return self.server.alive()
+def module_arguments() -> list[str]:
+    """The JVM internals that Cassandra needs to access; its tools need the same."""
+    return [
+        "-Djdk.attach.allowAttachSelf=true",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        *(f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTS),
+        *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENS),
+        "--add-opens=jdk.management/com.sun.management.internal=ALL-UNNAMED",
+    ]
 
-    def probe(self, connection: Connection | None = None, *, timeout_s: float = 10.0) -> CqlProbe:
-        """A CQL connection to this very node, from a place that can reach it."""
-        where = namespaces.inside(self.namespace) if self.namespace is not None else nullcontext()
-        with where:
-            return self.probe_locally(connection, timeout_s=timeout_s)
 
-    def probe_locally(self, connection: Connection | None = None, *, timeout_s: float = 10.0) -> CqlProbe:
-        """A CQL connection to this node from the caller's place, such as a client's host."""
-        return CqlProbe(self.connection.contact_points[0], connection or self.connection, timeout_s=timeout_s)
+def build_arguments(place: NodePlace, *, archive: Path | None, jvm: tuple[str, ...] = FAST_JVM) -> list[str]:
+    """All arguments between `java` and the class path."""
+    home = place.directory
+    return [
+        "-ea",
+        *module_arguments(),
+        *jvm,
+        *(["-Xshare:auto", f"-XX:SharedArchiveFile={archive}"] if archive is not None else []),
+        "-XX:+ExitOnOutOfMemoryError",
+        "-XX:+PerfDisableSharedMem",
+        "-Xss512k",
+        f"-Djava.io.tmpdir={home / 'tmp'}",
+        f"-Dcassandra.config=file://{home / 'cassandra.yaml'}",
+        f"-Dcassandra-rackdc.properties=file://{home / 'rackdc.properties'}",
+        f"-Dlogback.configurationFile={home / 'logback.xml'}",
+        f"-Dcassandra.storagedir={home}",
+        f"-Dcassandra.logdir={home}",
+        f"-Dcassandra.jmx.local.port={place.jmx_port}",
+        "-Dcassandra-foreground=yes",
+        "-Dcassandra.system_auth.default_rf=1",
+        *FAST_START,
+    ]
 
-    def cql(self, statement: str, *, consistency: str = "ONE") -> list[Row]:
-        """Run one statement as the superuser, with this node as coordinator."""
-        with self.probe(timeout_s=STATEMENT_TIMEOUT_S) as probe:
-            return probe.query(statement, consistency=consistency)
 
-    def wait_until_ready(
-        self, *, timeout_s: float = START_TIMEOUT_S, is_given_up: Callable[[], bool] = never
-    ) -> None:
-        """Return when it answers a query of its superuser; report its last lines when it ended instead."""
-        deadline = time.monotonic() + timeout_s
-        while (why := self._not_ready()) is not None:
-            if is_given_up():
-                raise GivenUp(at=self.connection.contact_points[0])
-            if not self.server.alive():
-                raise start_failure(self.server.log, self.server.last_error_lines(), self.place)
-            if time.monotonic() > deadline:
-                raise Unavailable(
-                    "Cassandra does not answer",
-                    remedy=f"its last lines:\n{self.server.last_error_lines()}",
-                    at=self.connection.contact_points[0],
-                    waited_s=round(timeout_s),
-                    last=why,
-                )
-            time.sleep(_BETWEEN_TRIES_S)
-
-    def _not_ready(self) -> HeadgateError | None:
-        try:
-            with self.probe() as probe:
-                probe.query("SELECT release_version FROM system.local")
-        except Unavailable as error:
-            return error
-        except RefusedTls:
-            raise
-        except OperationRefused as error:
-            # Either the server has not made its default superuser yet, or that one has not made ours.
-            return self._replace_default_superuser() or error
-        return None
-
-    def _replace_default_superuser(self) -> HeadgateError | None:
-        if self.settings.username == security.DEFAULT.username:
-            return None
-        try:
-            security.replace_default_superuser(self.probe, self.connection)
-        except (OperationRefused, Unavailable, InvalidRequest) as error:
-            return error
-        return None
-
-    def nodetool(self, *arguments: str) -> str:
-        """An operator's commands by nodetool: flush, compact, repair, status."""
-        tool = "org.apache.cassandra.tools.NodeTool"
-        tmp = self.place.directory / "tmp"
-        argv = [
-            *(
-                str(self._installation.java.program),
-                *settings.module_arguments(),
-                "-XX:TieredStopAtLevel=1",
-                "-XX:+UseSerialGC",
-            ),
-            *(f"-Djava.io.tmpdir={tmp}", f"-Duser.home={tmp}", f"-Dcassandra.storagedir={self.place.directory}"),
-            *(f"-Dlogback.configurationFile={self._quiet_logging()}", "-cp", self._installation.class_path, tool),
-            *("-h", "127.0.0.1", "-p", str(self.place.jmx_port), *arguments),
-        ]
-        if self.namespace is not None:
-            argv = namespaces.enter(self.namespace, argv)
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
-        if done.returncode != 0:
+def wait_until_ready(
+    server: Server,
+    place: NodePlace,
+    why_not_ready: Callable[[], HeadgateError | None],
+    *,
+    timeout_s: float = START_TIMEOUT_S,
+    is_given_up: Callable[[], bool] = lambda: False,
+) -> None:
+    """Return when it answers a query of its superuser; report its last lines when it ended instead."""
+    at = f"{place.address}:{place.native_port}"
+    deadline = time.monotonic() + timeout_s
+    while (why := why_not_ready()) is not None:
+        if is_given_up():
+            raise GivenUp(at=at)
+        if not server.alive():
+            raise start_failure(server.log, server.last_error_lines(), place)
+        if time.monotonic() > deadline:
             raise Unavailable(
-                "Nodetool failed", cause=(done.stderr or done.stdout).strip()[-500:], asked=arguments[0]
+                "Cassandra does not answer",
+                remedy=f"its last lines:\n{server.last_error_lines()}",
+                at=at,
+                waited_s=round(timeout_s),
+                last=why,
             )
-        return done.stdout
+        time.sleep(BETWEEN_TRIES_S)
 
-    def _quiet_logging(self) -> Path:
-        """Without a configuration of its own a tool would log each step of its libraries to its output."""
-        file = self.place.directory / "quiet.xml"
-        file.write_text('<configuration><root level="OFF"/></configuration>\n')
-        return file
+
+_ERROR, _STARTUP, _READY, _AUTHENTICATE, _QUERY, _RESULT, _AUTH_RESPONSE, _AUTH_SUCCESS = 0, 1, 2, 3, 7, 8, 15, 16
+
+
+def query_superuser(place: NodePlace) -> HeadgateError | None:
+    """Ask it one query as its superuser; what is wrong, if anything. By sockets, since no driver may be installed."""
+    try:
+        with socket.create_connection((place.address, place.native_port), timeout=ANSWER_TIMEOUT_S) as connection:
+            opcode = _ask(connection, _STARTUP, struct.pack(">H", 1) + _text("CQL_VERSION") + _text("3.0.0"))
+            if opcode == _AUTHENTICATE:
+                credentials = ("\0" + "\0".join(SUPERUSER)).encode()
+                opcode = _ask(connection, _AUTH_RESPONSE, struct.pack(">i", len(credentials)) + credentials)
+            if opcode not in (_READY, _AUTH_SUCCESS):
+                return OperationRefused("The server has not created its superuser yet")
+            cql = b"SELECT release_version FROM system.local"
+            opcode = _ask(connection, _QUERY, struct.pack(">i", len(cql)) + cql + struct.pack(">HB", 1, 0))
+            return None if opcode == _RESULT else OperationRefused("The server refused a query")
+    except (OSError, EOFError) as error:
+        return Unavailable("No server answers", remedy="check that it is started", why=error)
+
+
+def _ask(connection: socket.socket, opcode: int, body: bytes) -> int:
+    connection.sendall(struct.pack(">BBhBi", 4, 0, 0, opcode, len(body)) + body)
+    head = _read(connection, 9)
+    _read(connection, struct.unpack(">i", head[5:])[0])
+    return head[4]
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            raise EOFError("the server closed the connection")
+        data += part
+    return data
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">H", len(text)) + text.encode()
 
 
 _REASONS = (

@@ -21,7 +21,7 @@ from headgate.engines.contract import Ack, DeadLetterDelivery, Settle
 from headgate.process.background_tasks import start_task
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.context import Context
-from headgate.runtime.handler.decide_retry import decide_retry
+from headgate.runtime.handler.decide_retry import decide_retry, delay_after
 from headgate.runtime.handler.failures import format_failure
 from headgate.runtime.handler.handlers import Handler
 from headgate.runtime.handler.payloads import PayloadInvalid
@@ -143,7 +143,9 @@ class PythonPerformer:
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise error
         if isinstance(error, PayloadInvalid) and not self._handler.retry_invalid:
-            return DeadLetterDelivery(attempt.delivery.receipt, str(error))
+            # Without a dead-letter queue it comes again: later, as after any failure.
+            delay_us = delay_after(self._handler.retries.backoff, attempt.delivery.attempt, self._rng.random())
+            return DeadLetterDelivery(attempt.delivery.receipt, str(error), delay_us)
         detail = str(error) if isinstance(error, PayloadInvalid) else format_failure(error)
         jitter = self._rng.random()
         return decide_retry(self._handler.retries, error, attempt.delivery, jitter=jitter, reason=detail)

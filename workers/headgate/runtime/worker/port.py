@@ -1,7 +1,7 @@
 """The interface that the worker runtime needs of a queue: the engines' contract, and a few facts about it.
 
 The client's queue is adapted to it in `process/sdk_queue.py`; tests bring one of their own
-(`headgate.testing.queues`).
+(`tests/kit/worker_queue.py`).
 """
 
 from __future__ import annotations

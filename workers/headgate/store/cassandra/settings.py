@@ -16,6 +16,7 @@ from typing import Any, TypedDict
 
 from headgate.errors import InvalidRequest
 from headgate.store.connection_variables import (
+    MEMORY,
     PREFIX,
     VARIABLES,
     connection_variables,
@@ -76,6 +77,8 @@ class ConnectionSettings:
     keyspace: str = KEYSPACE
     cluster_name: str | None = None
     """Checked when it is set, so that a copied address does not lead to another cluster."""
+    memory: str | None = None
+    """The address of queues in this process's memory; then there is no Cassandra."""
 
     def __repr__(self) -> str:
         """Without the password: settings end up in logs."""
@@ -106,7 +109,9 @@ def read_settings(environment: Mapping[str, str], options: ConnectionOptions | N
     InvalidConnectionSettings has all faults, each by the name that its user gave."""
     given = {name: _as_text(name, value) for name, value in (options or {}).items() if value is not None}
     names = {**variable_names(environment), **{name.upper(): name for name in given}}
-    return _read(_Given.of({**environment, **given}, names, missing=PREFIX))
+    settings = _Given.of({**environment, **given}, names, missing=PREFIX)
+    address = settings.get("CONTACT_POINTS")
+    return ConnectionSettings((), memory=address) if address.startswith(MEMORY) else _read(settings)
 
 
 WITH_SESSION = ("keyspace", "data_center", "cluster_name")

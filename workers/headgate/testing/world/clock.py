@@ -11,13 +11,14 @@ from collections.abc import Callable
 EPOCH_S = 1_767_225_600
 """The reading of a correct wall clock when the world begins: the first of January 2026, UTC."""
 
-_EPOCH_US = EPOCH_S * 1_000_000
-
 
 class VirtualClock:
     """The clocks of a process."""
 
-    def __init__(self, true_time: Callable[[], float], *, booted_s: float = 0.0) -> None:
+    def __init__(
+        self, true_time: Callable[[], float], *, booted_s: float = 0.0, epoch_us: int = EPOCH_S * 1_000_000
+    ) -> None:
+        self._epoch_us = epoch_us
         self._true_time = true_time
         self._anchor_s = true_time()
         self._elapsed_s = booted_s
@@ -37,7 +38,7 @@ class VirtualClock:
 
     def wall_us(self) -> int:
         """Microseconds since 1970, as this process believes."""
-        return _EPOCH_US + round((self.boottime_s() + self._wall_offset_s) * 1_000_000)
+        return self._epoch_us + round((self.boottime_s() + self._wall_offset_s) * 1_000_000)
 
     def wall_s(self) -> float:
         """Seconds since 1970, as this process believes."""

@@ -10,11 +10,13 @@ import hashlib
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
+HISTORY_MAX = 5_000_000
+
 
 class History:
     """Entries of one run, in the order in which they happened."""
 
-    def __init__(self, true_time: Callable[[], float], *, entries_max: int = 5_000_000) -> None:
+    def __init__(self, true_time: Callable[[], float], *, entries_max: int = HISTORY_MAX) -> None:
         self._true_time = true_time
         self._entries: list[tuple[float, str, str, tuple[Any, ...]]] = []
         self._entries_max = entries_max

@@ -86,6 +86,9 @@ class LoopDelivery:
 class VirtualLoop(asyncio.BaseEventLoop):
     """Runs callbacks in virtual time, in an order that only the seed decides."""
 
+    reports_refusals = False
+    """Whether a use of the real world fails the run, even if the code that tried it handles the error."""
+
     def __init__(
         self,
         rng: Random,
@@ -251,8 +254,11 @@ _REFUSED = {
 
 
 def _refusal(name: str, what: str) -> Callable[..., NoReturn]:
-    def refused(*_: object, **__: object) -> NoReturn:
-        raise RealWorld(f"{what} was requested inside a simulation", by=name)
+    def refused(loop: VirtualLoop, *_: object, **__: object) -> NoReturn:
+        error = RealWorld(f"{what} was requested inside a simulation", by=name)
+        if loop.reports_refusals:
+            loop.call_exception_handler({"exception": error})
+        raise error
 
     return refused
 

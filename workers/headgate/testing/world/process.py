@@ -48,7 +48,7 @@ class Process:
         self.name = name
         self.data_centre = data_centre
         self.state = ProcessState.RUNNING
-        self.clock = VirtualClock(world.loop.time, booted_s=booted_s)
+        self.clock = VirtualClock(world.loop.time, booted_s=booted_s, epoch_us=world.epoch_us)
         self.rng = world.rng(f"process {name}, life {life}")
         """A stream of its own in each life: a restarted process must not draw the same uuids again."""
         self.gate: Callable[[events.Handle], bool] | None = None

@@ -22,7 +22,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from headgate.errors import Bug
-from headgate.testing.world.history import History
+from headgate.testing.world.clock import EPOCH_S
+from headgate.testing.world.history import HISTORY_MAX, History
 from headgate.testing.world.loop import OWNER, VirtualLoop
 from headgate.testing.world.network import Network, Weather
 from headgate.testing.world.process import Process, ProcessState, _forget
@@ -37,12 +38,22 @@ class World:
     """All that a scenario acts in. Close it, or use it as a context, to give its memory back."""
 
     def __init__(
-        self, seed: int = 0, *, weather: Weather | None = None, shuffled: bool = False, until_s: float = UNTIL_S
+        self,
+        seed: int = 0,
+        *,
+        weather: Weather | None = None,
+        shuffled: bool = False,
+        until_s: float = UNTIL_S,
+        epoch_us: int = EPOCH_S * 1_000_000,
+        loop: Callable[..., VirtualLoop] = VirtualLoop,
+        history_max: int = HISTORY_MAX,
     ) -> None:
         self.seed = seed
-        self.loop = VirtualLoop(self.rng("loop"), shuffled=shuffled, until_s=until_s, report=self._report)
+        self.epoch_us = epoch_us
+        """The reading of a correct wall clock when the world begins."""
+        self.loop = loop(self.rng("loop"), shuffled=shuffled, until_s=until_s, report=self._report)
         self.loop.set_exception_handler(self._unhandled)
-        self.history = History(self.loop.time)
+        self.history = History(self.loop.time, entries_max=history_max)
         self.network = Network(self.loop, self.history, self.rng("network"), weather or Weather())
         self.processes: dict[str, Process] = {}
         self._lives: dict[str, int] = {}
@@ -136,10 +147,15 @@ class World:
         self._failures.append(error)
 
     def _report(self) -> str:
-        waiting = sorted(asyncio.all_tasks(self.loop), key=lambda task: int(task.get_name().rpartition("/")[2]))
+        waiting = sorted(asyncio.all_tasks(self.loop), key=_order_of)
         lines = [f"  {task.get_name()} waits in {_place(task)}" for task in waiting[:50]]
         states = ", ".join(f"{name} {process.state.value}" for name, process in self.processes.items())
         return "\n".join([f"seed {self.seed}; processes: {states or 'none'}; tasks:", *lines])
+
+
+def _order_of(task: asyncio.Task[Any]) -> tuple[int, str]:
+    number = task.get_name().rpartition("/")[2]  # others have a name of their own
+    return int(number) if number.isdecimal() else 0, task.get_name()
 
 
 def _is_unheard(task: asyncio.Task[Any]) -> bool:

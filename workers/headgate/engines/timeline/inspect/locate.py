@@ -16,7 +16,7 @@ from headgate.engines.contract import MessageLocation, MessageState
 from headgate.engines.lanes.settle_log_format import RowFacts
 from headgate.engines.packed_row import PackedRun, unpack
 from headgate.engines.timeline.lanes.lane_snapshot import Held, LaneView, read_facts, read_lane_view, read_passed
-from headgate.engines.timeline.model.decide_flush import shard_of_group
+from headgate.engines.timeline.model.decide_place import decide_shard
 from headgate.engines.timeline.model.layout import PLACE_BYTES, SECOND_US, MessagePlace, RowPlace, id_bytes, id_text
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.reading import family_of, row_key
@@ -159,7 +159,7 @@ class Finder:
         of_row = next((each for each in self._settings.generations if each.number == row.generation), None)
         group = met.run.group[met.index] if met.run.group is not None else b""
         if group and of_row is not None and row.generation != met.place.row.generation:
-            row = replace(row, shard=shard_of_group(group, of_row.shards))
+            row = replace(row, shard=decide_shard(group, of_row.shards))
         return MessagePlace(row, met.index)
 
     async def _follow(

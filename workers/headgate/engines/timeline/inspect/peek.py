@@ -14,15 +14,13 @@ from headgate.engines.context import Host
 from headgate.engines.contract import Peeked, Visibility
 from headgate.engines.lanes.rows import LaneRow
 from headgate.engines.lanes.settle_log_format import RowFacts, bits_of
-from headgate.engines.packed_row import PackedRun
+from headgate.engines.packed_row import PackedRun, attributes_of
 from headgate.engines.timeline.lanes.lane_snapshot import Held, LaneRows, LaneView, list_lane_views, part_at
-from headgate.engines.timeline.model.layout import id_text
-from headgate.engines.timeline.model.row_writes import ids_of
+from headgate.engines.timeline.model.layout import id_text, ids_of
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.reading import RowContent
-from headgate.engines.timeline.read.source import attributes_of
 from headgate.errors import InvalidRequest
 from headgate.process.live import Live
 from headgate.store.model.positions import first_at, last_at, position_order

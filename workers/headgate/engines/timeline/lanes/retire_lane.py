@@ -33,9 +33,9 @@ from headgate.engines.timeline.lanes.decide_retire import (
     lead_us,
     over_after_us,
 )
-from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
-from headgate.engines.timeline.model.row_writes import ttl_s_kept
-from headgate.engines.timeline.put.row_sender import Copy, Sender
+from headgate.engines.timeline.model.layout import MessagePlace, RowPlace, ttl_s_kept
+from headgate.engines.timeline.put.copies import Copy
+from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.passed_rows_log import Passing
 from headgate.engines.timeline.read.source import TimelineSource, carry, copy_of
@@ -270,7 +270,12 @@ class Closing:
             "due": row.due,
         }
         table = settings.tables.later if row.lies_later else settings.tables.work
-        ttl_s = ttl_s_kept(time_us_of(row.due), settings, now_us=now_us, last_expiry_s=self._host.last_expiry_s)
+        ttl_s = ttl_s_kept(
+            time_us_of(row.due),
+            now_us=now_us,
+            retention_us=settings.retention_us,
+            last_expiry_s=self._host.last_expiry_s,
+        )
         return UpdateIf(table, key, {"moved": place.to_bytes()}, is_("moved", None), attempt=attempt, ttl_s=ttl_s)
 
     async def _not_finished(self, rows: Sequence[LaneRow]) -> list[LaneRow]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from headgate.engines.timeline.model.decide_flush import shard_of_group
+from headgate.engines.timeline.model.decide_place import decide_shard
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US
@@ -172,7 +172,7 @@ def shares(groups: Sequence[bytes] | None, messages: int, *, shard: int, shards:
         return {shard: list(range(messages))}
     by_shard: dict[int, list[int]] = {}
     for index, group in enumerate(groups):
-        by_shard.setdefault(shard_of_group(group, shards) if group else shard, []).append(index)
+        by_shard.setdefault(decide_shard(group, shards) if group else shard, []).append(index)
     last = by_shard.pop(shard, None)
     if last is not None:
         by_shard[shard] = last

@@ -25,6 +25,10 @@ SUBS_MAX = 0x8000
 DAYS = -1
 """Under this day the index lists the days themselves that hold something."""
 
+OUTLIVES_US = 3_600 * SECOND_US
+"""Rows about messages live this much longer than the messages: of two cells that expire, the explaining one is
+last."""
+
 _PLACE = struct.Struct("<BIHH16sH")
 PLACE_BYTES = _PLACE.size
 _TIMELINE = 1
@@ -119,6 +123,37 @@ def _known_characters(bits: int) -> str:
     return _last_characters(bits)
 
 
+_SUFFIX_INDEXES = 512
+_ROW_TEXT = 40
+"""A message id is 27 bytes: 25 of its row, which are 40 letters, and 2 of its index, which are the last 4."""
+
+
+def _suffix(index: int) -> str:
+    return id_text(bytes(25) + index.to_bytes(2, "little"))[_ROW_TEXT:]
+
+
+_SUFFIXES = tuple(_suffix(index) for index in range(_SUFFIX_INDEXES))
+
+
+def id_suffix(index: int) -> str:
+    """The part of a message's id after its row's text."""
+    return _SUFFIXES[index] if index < _SUFFIX_INDEXES else _suffix(index)
+
+
+def id_alone(generation: int, shard: int, sub: int, due: UUID) -> str:
+    """The id of the first message of a row, which is the only one of a row of its own."""
+    return due_text(generation, shard, sub, due) + _SUFFIXES[0]
+
+
+def ids_of(row: RowPlace, count: int) -> list[str]:
+    """The ids of the messages of a row, in order. All share their beginning, so this costs little."""
+    start = row_text(row)
+    if count == 1:
+        return [start + _SUFFIXES[0]]
+    suffixes = _SUFFIXES if count <= _SUFFIX_INDEXES else [_suffix(index) for index in range(count)]
+    return [start + suffix for suffix in suffixes[:count]]
+
+
 def id_bytes(text: str) -> bytes:
     """The bytes of a message id, or one line about its fault."""
     try:
@@ -164,3 +199,9 @@ def ttl_s_of(due_us: int, *, now_us: int, retention_us: int, last_expiry_s: int)
             last_expiry_s=last_expiry_s,
         )
     return ttl_s
+
+
+def ttl_s_kept(due_us: int, *, now_us: int, retention_us: int, last_expiry_s: int) -> int:
+    """How long a row is kept that was accepted: as `ttl_s_of`, cut where a second of rounding leads past the end."""
+    ttl_s = -(-(max(due_us - now_us, 0) + retention_us) // SECOND_US)
+    return max(1, min(ttl_s, TTL_S_MAX, last_expiry_s - now_us // SECOND_US))

@@ -1,6 +1,7 @@
-"""One producer's writes into each part: its current sub, its index rows, and its counts.
+"""One producer's writes into each part: its current sub, its index rows, and its counts; and their statements.
 
-It does no I/O: it returns the rows to write. The prose is "Put" in docs/internals/protocols/timeline.md.
+
+It does no I/O. The prose is "Put" in docs/internals/protocols/timeline.md.
 
 Invariants: an index row counts as written only once its write was acknowledged, and only for the memory in which that
 write started: a write under way at a reset does not count (attack A13). A writer's count of a part never decreases: a
@@ -14,7 +15,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, SUBS_MAX
+from headgate.engines.timeline.model.layout import (
+    DAY_US,
+    DAYS,
+    LATER_SUBS_FROM,
+    OUTLIVES_US,
+    SUBS_MAX,
+    day_of,
+    ttl_s_kept,
+)
+from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.store.model.statements import Insert
 
 SUB_ROWS_MAX = 100_000
 SUB_BYTES_MAX = 256 * 1024 * 1024
@@ -140,3 +151,64 @@ class OwnParts:
                 del self._parts[next(iter(self._parts))]
             mine = self._parts[key] = _Part(Count(generation, part, self._uuid()))
         return mine
+
+
+def index_statement(settings: TimelineSettings, key: IndexKey, *, now_us: int, last_expiry_s: int) -> Insert:
+    """The write of one index row: it lives longer than anything in its part can, as the records of the part do.
+
+    Its timestamp is the retention. So of two producers with different retentions the longer wins, in any order, and
+    those with the same one write the same (attack A13).
+    """
+    end_us = (key.part + 1) * settings.part_us + OUTLIVES_US
+    return Insert(
+        settings.tables.parts,
+        {
+            "queue": settings.queue,
+            "generation": key.generation,
+            "day": day_of(key.part, settings.part_us),
+            "part": key.part,
+            "sub": key.sub,
+            "put_us": now_us,
+        },
+        timestamp_us=max(1, settings.retention_us),
+        ttl_s=ttl_s_kept(end_us, now_us=now_us, retention_us=settings.retention_us, last_expiry_s=last_expiry_s),
+    )
+
+
+def day_statement(
+    settings: TimelineSettings, generation: int, day: int, *, now_us: int, last_expiry_s: int
+) -> Insert:
+    """The write of a day into the list of days that hold something: as an index row, and living as long."""
+    end_us = (day + 1) * DAY_US + settings.part_us
+    return Insert(
+        settings.tables.parts,
+        {
+            "queue": settings.queue,
+            "generation": generation,
+            "day": DAYS,
+            "part": day,
+            "sub": 0,
+            "put_us": now_us,
+        },
+        timestamp_us=max(1, settings.retention_us),
+        ttl_s=ttl_s_kept(end_us, now_us=now_us, retention_us=settings.retention_us, last_expiry_s=last_expiry_s),
+    )
+
+
+def count_statement(settings: TimelineSettings, count: Count, *, now_us: int, last_expiry_s: int) -> Insert:
+    """The write of one put count."""
+    end_us = (count.part + 1) * settings.part_us
+    return Insert(
+        settings.tables.put_counts,
+        {
+            "queue": settings.queue,
+            "generation": count.generation,
+            "part": count.part,
+            "writer": count.writer,
+            "messages": count.messages,
+            "bytes": count.size_bytes,
+            "sent_us": count.sent_us,
+        },
+        timestamp_us=now_us,
+        ttl_s=ttl_s_kept(end_us, now_us=now_us, retention_us=settings.retention_us, last_expiry_s=last_expiry_s),
+    )

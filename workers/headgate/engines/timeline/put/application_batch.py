@@ -10,11 +10,13 @@ from __future__ import annotations
 from functools import partial
 
 from headgate.engines.contract import BatchTooLate, CatalogueStale, NewMessage, StampedPut
+from headgate.engines.packed_row import attribute_bytes
 from headgate.engines.timeline.model.layout import day_of, id_text
+from headgate.engines.timeline.model.partitions import day_statement, index_statement
 from headgate.engines.timeline.model.row import index_key_of
-from headgate.engines.timeline.model.row_writes import day_statement, index_statement
-from headgate.engines.timeline.put.producer import Producer, attribute_bytes
-from headgate.engines.timeline.put.row_sender import Copy, Sender
+from headgate.engines.timeline.put.copies import Copy
+from headgate.engines.timeline.put.producer import Producer
+from headgate.engines.timeline.put.row_sender import Sender
 from headgate.errors import InvalidRequest
 from headgate.expiry import Promise
 
@@ -43,7 +45,7 @@ def stamp_put(producer: Producer, message: NewMessage, *, within_us: int) -> Sta
     row = sender.stamp(copy.run(place), place.row, now_us=now_us)
     key = index_key_of(row.partition)
     day = day_of(key.part, settings.part_us)
-    sender.expect([row])
+    sender.records.add([row])  # counted and marked before it is known whether the application sent it
     promise = Promise.until(row.due_us, sent_us=now_us, margin_us=settings.skew_us)
     return StampedPut(
         message_id=id_text(place.to_bytes()),

@@ -18,10 +18,17 @@ from typing import Any
 
 from headgate.engines.contract import Cancelled
 from headgate.engines.packed_row import PackedRun, unpack
-from headgate.engines.timeline.model.layout import SECOND_US, MessagePlace, RowPlace, id_bytes, id_text
-from headgate.engines.timeline.model.row_writes import OUTLIVES_US, ttl_s_kept
+from headgate.engines.timeline.model.layout import (
+    OUTLIVES_US,
+    SECOND_US,
+    MessagePlace,
+    RowPlace,
+    id_bytes,
+    id_text,
+    ttl_s_kept,
+)
+from headgate.engines.timeline.put.copies import Copy, write_copies
 from headgate.engines.timeline.put.producer import Producer
-from headgate.engines.timeline.put.row_sender import Copy
 from headgate.errors import HeadgateError
 from headgate.expiry import Promise
 from headgate.store.model.consistency import Consistency
@@ -100,7 +107,7 @@ class Cancels:
                 group=group,
                 attempt=0 if run.attempt is None else run.attempt[0],
             )
-            await self._sender.write_copy(place, copy, late_is_repaired=False)
+            await write_copies(self._sender, [(place, copy)], late_is_repaired=False)
         finally:
             self._producer.give_turns_back(turns)
         return id_text(place.to_bytes())
@@ -138,7 +145,7 @@ class Cancels:
         if in_time and failed is not None:
             raise failed
         if in_time and not placed.was_cancelled:
-            self._sender.count_cancelled(placed.places)
+            self._sender.records.take_off(placed.places)
         return _Ending.PROMISED if in_time else _Ending.SENT
 
     def _promise(self, places: tuple[RowPlace, ...] | list[RowPlace], now_us: int) -> Promise:
@@ -150,7 +157,12 @@ class Cancels:
         settings = self._sender.settings
         table, key = self._row(place)
         until_us = time_us_of(place.due) + OUTLIVES_US  # never deleted before the message that it is about
-        ttl_s = ttl_s_kept(until_us, settings, now_us=now_us, last_expiry_s=self._host.last_expiry_s)
+        ttl_s = ttl_s_kept(
+            until_us,
+            now_us=now_us,
+            retention_us=settings.retention_us,
+            last_expiry_s=self._host.last_expiry_s,
+        )
         return Update(table, key, {"cancelled": now_us}, timestamp_us=now_us, ttl_s=ttl_s)
 
     def _row(self, place: RowPlace) -> tuple[Table, dict[str, Any]]:

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from headgate.engines.contract import NewMessage
-from headgate.engines.timeline.model.decide_flush import generation_at
-from headgate.engines.timeline.model.layout import SECOND_US, MessagePlace, id_text
-from headgate.engines.timeline.model.row_writes import id_alone
-from headgate.engines.timeline.put.decide_lag import LatencyWindow
+from headgate.engines.packed_row import attribute_bytes
+from headgate.engines.timeline.model.decide_place import generation_at
+from headgate.engines.timeline.model.layout import SECOND_US, MessagePlace, id_alone, id_text
+from headgate.engines.timeline.put.copies import Copy, write_copies
+from headgate.engines.timeline.put.decide_ack import LatencyWindow
 from headgate.engines.timeline.put.decide_once import (
     Claim,
     ClaimedKey,
@@ -31,9 +33,10 @@ from headgate.engines.timeline.put.decide_once import (
     slot_of,
     sort_standings,
 )
-from headgate.engines.timeline.put.producer import Producer, attribute_bytes
-from headgate.engines.timeline.put.row_sender import Copy
+from headgate.engines.timeline.put.producer import Producer
+from headgate.engines.timeline.put.put_buffer import not_sent, outcome_unknown
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
+from headgate.store.model.deadline import Deadline
 from headgate.store.model.positions import time_us_of
 from headgate.store.model.rows import Row
 from headgate.store.model.statements import Batch, BatchIf, InsertIfAbsent, Select, Update, UpdateIf, is_
@@ -71,17 +74,22 @@ class OncePuts:
         self._host = producer.sender.host
         self._claims = LatencyWindow()
 
-    async def put(self, messages: Sequence[NewMessage]) -> list[str]:
-        """The ids of messages that all have a once key; the first id, for a taken key. Durable by then."""
+    async def put(self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None) -> list[str]:
+        """The ids of messages that all have a once key; the first id, for a taken key. Durable by then. A claim that
+        the deadline interrupts is finished by the next put of its key."""
         groups = [message.group.encode() for message in messages if message.group is not None]
         _check_scopes(messages)
-        await self._producer.take_turns(groups)
+        async with _until(deadline, not_sent):
+            await self._producer.take_turns(groups)
         try:
+            if deadline is not None and deadline.is_over(asyncio.get_running_loop().time()):
+                raise not_sent()
             wanted = self._propose(messages)
             by_slot: dict[bytes, list[_Wanted]] = {}
             for one in wanted.values():
                 by_slot.setdefault(one.slot, []).append(one)
-            await _all_of([self._put_slot(of_slot) for of_slot in by_slot.values()], SLOTS_AT_ONCE_MAX)
+            async with _until(deadline, outcome_unknown):
+                await _all_of([self._put_slot(of_slot) for of_slot in by_slot.values()], SLOTS_AT_ONCE_MAX)
         finally:
             self._producer.give_turns_back(groups)
         return [wanted[_key(message)].message_id for message in messages]
@@ -189,7 +197,7 @@ class OncePuts:
         """Make the messages of claims durable, each at its place or in a restamped row that names it; then note it. A
         process that finishes another's claim does not count them: the other does, or has."""
         copies = [self._copy(one, claim) for one, claim in claims]
-        await self._sender.write_copies(copies, late_is_repaired=False, counted=counted)
+        await write_copies(self._sender, copies, late_is_repaired=False, counted=counted)
         await self._note_written(claims)
 
     def _copy(self, one: _Wanted, claim: Claim) -> tuple[MessagePlace, Copy]:
@@ -320,6 +328,16 @@ def _check_scopes(messages: Sequence[NewMessage]) -> None:
 def _claimed_keys_of(rows: Iterable[Row]) -> dict[bytes, ClaimedKey]:
     """The keys that a rejection shows. A row whose claim has just expired shows no place: it counts as free."""
     return {row.key: ClaimedKey(row.place, row.written is not None) for row in rows if row.place is not None}
+
+
+@asynccontextmanager
+async def _until(deadline: Deadline | None, error: Callable[[], Unavailable]) -> AsyncGenerator[None]:
+    """What follows ends at the deadline, in this error."""
+    try:
+        async with asyncio.timeout_at(None if deadline is None else deadline.at_s):
+            yield
+    except TimeoutError:
+        raise error() from None
 
 
 async def _all_of(works: Sequence[Any], at_once: int) -> None:

@@ -1,9 +1,8 @@
-"""Sends rows of a timeline queue until the outcome of each is known: written, restamped, or abandoned. The prose is
-"Put" and "Copies" in docs/internals/protocols/timeline.md; the decisions are decide_ack.py and decide_lag.py.
+"""Stamps rows of a timeline queue, and sends them until the outcome of each is known: written, restamped, given up.
+The prose is "Put" in docs/internals/protocols/timeline.md; the decisions are decide_ack.py.
 
-It does not know the callers that wait for a row, nor the origin of rows: `put/producer.py`, `put/once.py` and the
-dispatcher's copies all send through it. One sender for each process and queue, since restamps, the lag and the index
-are kept for all.
+It does not know the callers that wait for a row, nor the origin of rows: `put/group_commit.py` and `put/copies.py`
+send through it. One sender for each process and queue, since restamps, the lag and the index are kept for all.
 
 Invariants: a row is acknowledged only when its index row is durable too, before its due time less the clock
 difference, and by valid knowledge of the generations; a restamped row has the ids and the name of its original; at
@@ -13,37 +12,32 @@ most `RESTAMPS_MAX` restamps are in flight.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headgate.engines.context import Host
 from headgate.engines.contract import CatalogueStale
 from headgate.engines.packed_row import PackedRun
 from headgate.engines.summary.marks import Marks
-from headgate.engines.timeline.model.decide_flush import (
-    ROW_BYTES_MAX,
-    WRITE_ROWS_MAX,
-    PendingMessage,
-    generation_at,
-    shard_of_group,
-    share_writes,
-)
-from headgate.engines.timeline.model.layout import DAYS, SECOND_US, MessagePlace, RowPlace, day_of
-from headgate.engines.timeline.model.partitions import IndexKey, OwnParts
+from headgate.engines.timeline.model.decide_place import decide_shard, generation_at
+from headgate.engines.timeline.model.layout import SECOND_US, MessagePlace, RowPlace
 from headgate.engines.timeline.model.row import (
+    PendingMessage,
     RowPartition,
     StampedRow,
     StampTerms,
-    index_key_of,
+    is_one_write,
     one_write,
+    share_writes,
     stamped,
     stamped_alone,
 )
-from headgate.engines.timeline.model.row_writes import day_statement, index_statement
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.put.decide_ack import (
     KnownGenerations,
+    Lag,
+    Sent,
     WriteAnswer,
     WriteOutcome,
     all_acknowledged,
@@ -51,45 +45,19 @@ from headgate.engines.timeline.put.decide_ack import (
     may_restamp,
     with_tail,
 )
-from headgate.engines.timeline.put.decide_lag import Lag
-from headgate.engines.timeline.put.pending_write import PendingWrite, sent_of
-from headgate.engines.timeline.put.put_counts import PutCounts
+from headgate.engines.timeline.put.part_records import PartRecords
 from headgate.errors import HeadgateError, Unavailable
+from headgate.process.background_tasks import start_task
 from headgate.process.live import Live
 from headgate.store.catalogue.decide_generation import knowledge
-from headgate.store.model.statements import Insert, Write
+from headgate.store.model.statements import Write
 from headgate.store.store import OutcomeUnknown
 
 RESTAMPS_MAX = 2
 WINDOW_US_MIN = 1_000
 
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A message that has a place already: a retry, a dead letter, a row that repair moves, a once key's message.
-
-    `put_us` is the time of its first put, and the timestamp of its row: every writer of the copy writes the same.
-    """
-
-    payload: bytes
-    message_id: bytes
-    put_us: int
-    due_us: int
-    attributes: bytes = b""
-    group: bytes | None = None
-    attempt: int = 0
-
-    def run(self, place: MessagePlace) -> PackedRun:
-        """As a row of its own."""
-        return PackedRun(
-            due_us=[self.due_us],
-            put_us=[self.put_us],
-            payload=[self.payload],
-            attempt=[self.attempt] if self.attempt else None,
-            attributes=[self.attributes] if self.attributes else None,
-            group=[self.group] if self.group is not None else None,
-            message_id=None if self.message_id == place.to_bytes() else [self.message_id],
-        )
+Landed = tuple[Sequence[StampedRow], Sequence[tuple[StampedRow, HeadgateError]]]
+"""Rows that are acknowledged, and rows that were given up, each with the reason."""
 
 
 class Sender:
@@ -101,16 +69,15 @@ class Sender:
         """The settings in force, for everything that reads them at use."""
         self.known = KnownGenerations(settings.generations, knowledge(read_us))
         self.lag = Lag(settings.safety_lag_us, settings.skew_us, read_us)
-        self.parts = OwnParts(host.uuid)
         self.marks: Marks | None = None
         if summary is not None:
             kept = lambda: self.settings.retention_us  # noqa: E731 - the values in force by then
             self.marks = Marks(summary, settings.queue, part_us=settings.part_us, retention_us=kept)
-        self._counts = PutCounts(host, self.parts, lambda: self.settings, self.marks)
+        self.records = PartRecords(host, lambda: self.settings, self.marks)
+        self.parts = self.records.parts
         self._turn = host.rng.randrange(1 << 16)
         self._ready_us = 0
         self._restamps = asyncio.Semaphore(RESTAMPS_MAX)
-        self._indexing: dict[IndexKey, asyncio.Task[bool]] = {}
 
     @property
     def settings(self) -> TimelineSettings:
@@ -123,8 +90,7 @@ class Sender:
         if settings != self.settings:
             self.live.set(settings)
             self.lag.set_terms(settings.safety_lag_us, settings.skew_us)
-            self.parts.forget_index()
-            self._indexing = {}
+            self.records.forget_index()
         if read_us >= self.known.promise.sent_us:
             self.known = KnownGenerations(settings.generations, knowledge(read_us))
 
@@ -209,19 +175,20 @@ class Sender:
         self,
         rows: Sequence[StampedRow],
         *,
-        acknowledged: Callable[[Sequence[StampedRow]], None],
-        given_up: Callable[[StampedRow, HeadgateError], None],
+        within_s: float | None = None,
         joint: bool = False,
         late_is_repaired: bool = False,
         counted: bool = True,
-    ) -> None:
-        """Send rows until the outcome of each was reported. `joint`: they hold groups, and are acknowledged together.
+    ) -> AsyncGenerator[Landed]:
+        """Send rows until the outcome of each was returned, once. `joint`: they hold groups, and are acknowledged
+        together. They are sent for `within_s`, by default as long as the store usually tries.
 
         `late_is_repaired`: a row that can have no restamped row any more is left to repair, which finds it once it is
         durable.
         """
-        give_up_us = self.host.now_us() + round(self.host.store.within_s * SECOND_US)
-        pending_write = PendingWrite(list(rows), give_up_us, joint, late_is_repaired, acknowledged, given_up)
+        within_s = self.host.store.within_s if within_s is None else within_s
+        give_up_us = self.host.now_us() + round(within_s * SECOND_US)
+        pending_write = PendingWrite(list(rows), give_up_us, joint, late_is_repaired)
         pending_write.begin(self.host.now_us(), self.settings.skew_us)
         while pending_write.goes_on:
             if WriteOutcome.RESTAMP in pending_write.fates:
@@ -230,7 +197,11 @@ class Sender:
                     await self._round(pending_write)
             else:
                 await self._round(pending_write)
-            pending_write.acknowledge_rows(self._counts.add if counted else _not_counted)
+            acknowledged, given_up = pending_write.take_ended()
+            if acknowledged and counted:
+                self.records.add(acknowledged)
+            if acknowledged or given_up:
+                yield acknowledged, given_up
 
     def _restamp(self, pending_write: PendingWrite) -> None:
         try:
@@ -244,7 +215,7 @@ class Sender:
         ready_us = self.ready_us(now_us)
         if pending_write.joint:
             pending_write.fates = with_tail(
-                [sent_of(row) for row in pending_write.rows], pending_write.fates, ready_us
+                [_sent_of(row) for row in pending_write.rows], pending_write.fates, ready_us
             )
         for place, (row, fate) in enumerate(pending_write.pairs()):
             if fate is not WriteOutcome.RESTAMP:
@@ -306,7 +277,7 @@ class Sender:
             pending_write.fates[place] = WriteOutcome.ACKNOWLEDGED
             return
         fate = decide_write_outcome(
-            sent_of(row),
+            _sent_of(row),
             ended,
             current=self.known,
             now_us=now_us,
@@ -333,14 +304,15 @@ class Sender:
 
     async def _send(self, rows: Sequence[StampedRow], within_s: float, now_us: int) -> list[HeadgateError | None]:
         """Send rows and their missing index rows; returns the outcome of each row."""
-        partitions = dict.fromkeys([row.partition for row in rows])
-        missing = list(self.parts.not_indexed(map(index_key_of, partitions)))
-        if len(partitions) == 1 and not missing and _is_one_write(rows):
+        partitions = list(dict.fromkeys([row.partition for row in rows]))
+        indexing = self.records.index(partitions, now_us)
+        if len(partitions) == 1 and not indexing and is_one_write(rows):
             return [await self._write(one_write(rows), within_s)] * len(rows)
-        indexing = [self._index(key, now_us) for key in missing]
         shares = share_writes([(row.partition, len(row.cell)) for row in rows])
-        writing = [self._task(self._write(one_write([rows[at] for at in share]), within_s)) for share in shares]
-        await asyncio.wait([*writing, *indexing], timeout=within_s + 0.001)
+        writes = [one_write([rows[at] for at in share]) for share in shares]
+        writing = [start_task("timeline write", self._write(write, within_s)) for write in writes]
+        under_way: list[asyncio.Future[Any]] = [*writing, *indexing]
+        await asyncio.wait(under_way, timeout=within_s + 0.001)
         index_fails = any(not (task.done() and task.result()) for task in indexing)
         answers: list[HeadgateError | None] = [None] * len(rows)
         for share, task in zip(shares, writing, strict=True):
@@ -357,44 +329,6 @@ class Sender:
         except Unavailable as error:
             return error
         return None
-
-    def _index(self, key: IndexKey, now_us: int) -> asyncio.Task[bool]:
-        task = self._indexing.get(key)
-        if task is None:
-            last_expiry_s = self.host.last_expiry_s
-            day = IndexKey(key.generation, day_of(key.part, self.settings.part_us), DAYS)
-            rows = {key: index_statement(self.settings, key, now_us=now_us, last_expiry_s=last_expiry_s)}
-            if day not in self.parts.indexed:
-                rows[day] = day_statement(
-                    self.settings, day.generation, day.part, now_us=now_us, last_expiry_s=last_expiry_s
-                )
-            task = self._task(self._write_index(key, rows, self.parts.indexed, self._indexing))
-            self._indexing[key] = task
-        return task
-
-    async def _write_index(
-        self,
-        key: IndexKey,
-        rows: Mapping[IndexKey, Insert],
-        memory: set[IndexKey],
-        under_way: dict[IndexKey, asyncio.Task[bool]],
-    ) -> bool:
-        """The index row of a part and, unless it is known to exist, that of its day."""
-        failed = await asyncio.gather(*(self._write(each, self.host.store.within_s) for each in rows.values()))
-        memory.update(key for key, error in zip(rows, failed, strict=True) if error is None)
-        under_way.pop(key, None)
-        return not any(failed)
-
-    def _task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        return asyncio.get_running_loop().create_task(work)
-
-    def expect(self, rows: Sequence[StampedRow]) -> None:
-        """The application sends these: they are counted and marked before it is known whether it did."""
-        self._counts.add(rows)
-
-    def count_cancelled(self, places: Sequence[RowPlace]) -> None:
-        """A cancelled message counts no more."""
-        self._counts.take_off(places)
 
     # ---- copies
 
@@ -418,64 +352,81 @@ class Sender:
         generation = generation_at(self.settings.generations, due_us)
         shards = generation.shards
         if group is not None:
-            shard = shard_of_group(group, shards)
+            shard = decide_shard(group, shards)
         else:
             shard = (self.next_turn() if turn is None else turn) % shards
         return MessagePlace(self.place_row(generation.number, shard, due_us, now_us=now_us, size_bytes=size_bytes), 0)
 
-    async def write_copy(self, place: MessagePlace, copy: Copy, *, late_is_repaired: bool = True) -> None:
-        """Write a copy at its fixed place, or its restamped row where that place may have been passed. Any number of
-        writes is one message. Raises Unknown; then it has to be written again."""
-        await self.write_copies([(place, copy)], late_is_repaired=late_is_repaired)
-
-    async def write_copies(
-        self, copies: Sequence[tuple[MessagePlace, Copy]], *, late_is_repaired: bool = True, counted: bool = True
-    ) -> list[tuple[MessagePlace, Copy]]:
-        """Several at once; raises the first error, if any. Returns those that are durable, but that the lane's owner
-        may no longer read, since their generation ended: they are left to repair, or put elsewhere."""
-        now_us = self.host.now_us()
-        rows = [
-            self.stamp(copy.run(place), place.row, now_us=now_us, timestamp_us=copy.put_us) for place, copy in copies
-        ]
-        errors: list[HeadgateError] = []
-        late: set[RowPlace] = set()
-        await self.land(
-            rows,
-            acknowledged=lambda rows: late.update(row.first for row in rows if row.late_is_repaired),
-            given_up=lambda row, error: errors.append(error),
-            joint=any(copy.group is not None for _, copy in copies),
-            late_is_repaired=late_is_repaired,
-            counted=counted,
-        )
-        if errors:
-            raise errors[0]
-        return [each for each in copies if each[0].row in late]
-
-    async def write_restamp(self, place: RowPlace, run: PackedRun, *, first: RowPlace) -> None:
-        """A whole row, with the ids of its messages, at its fixed place, as a restamped row of the lineage named
-        after `first`; or a further restamped row where that place may have been passed. Any number of writes gives
-        the same bytes, key and timestamp. It was acknowledged in time when this returns; else raises Unknown."""
-        now_us = self.host.now_us()
-        errors: list[HeadgateError] = []
-        await self.land(
-            [self.stamp(run, place, now_us=now_us, timestamp_us=max(run.put_us), first=first)],
-            acknowledged=lambda rows: None,
-            given_up=lambda row, error: errors.append(error),
-        )
-        if errors:
-            raise errors[0]
-
     async def close(self) -> None:
         """Write the owed counts; the callers wait for the sent rows."""
-        await self._counts.close()
+        await self.records.close()
         if self.marks is not None:
             await self.marks.close()
 
 
-def _is_one_write(rows: Sequence[StampedRow]) -> bool:
-    """Whether rows of one partition may go as one batch."""
-    return len(rows) == 1 or (len(rows) <= WRITE_ROWS_MAX and sum([len(row.cell) for row in rows]) <= ROW_BYTES_MAX)
+def _sent_of(row: StampedRow) -> Sent:
+    return Sent(row.partition.generation, row.due_us, row.sent_us, row.known)
 
 
-def _not_counted(rows: Sequence[StampedRow]) -> None:
-    """Another process counts them."""
+class PendingWrite:
+    """Some rows, from their first send until the outcome of the last was reported."""
+
+    def __init__(
+        self,
+        rows: list[StampedRow],
+        give_up_us: int,
+        joint: bool,
+        late_is_repaired: bool,
+    ) -> None:
+        self.rows = rows
+        self.give_up_us = give_up_us
+        self.joint = joint
+        self.late_is_repaired = late_is_repaired
+        self.fates = [WriteOutcome.AGAIN] * len(rows)
+        self._reported = [False] * len(rows)
+        self._given_up: list[tuple[StampedRow, HeadgateError]] = []
+
+    def begin(self, now_us: int, skew_us: int) -> None:
+        """A place that may have been passed already is not written: its restamped row is."""
+        if min([row.due_us for row in self.rows]) - skew_us > now_us:
+            return
+        for place, row in enumerate(self.rows):
+            row.sent_us = min(row.sent_us, now_us)
+            if not _sent_of(row).promise(skew_us).still_holds(now_us):
+                self.fates[place] = WriteOutcome.RESTAMP
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the outcome of a row is open."""
+        return WriteOutcome.AGAIN in self.fates or WriteOutcome.RESTAMP in self.fates
+
+    def pairs(self) -> list[tuple[StampedRow, WriteOutcome]]:
+        """Each row and its current outcome."""
+        return list(zip(self.rows, self.fates, strict=True))
+
+    def take_ended(self) -> Landed:
+        """The outcomes that are new: acknowledged rows each at once, or all when the last is."""
+        given_up, self._given_up = self._given_up, []
+        acknowledged: list[StampedRow] = []
+        if not (self.joint and self.goes_on):
+            for place, fate in enumerate(self.fates):
+                if fate is WriteOutcome.ACKNOWLEDGED and not self._reported[place]:
+                    self._reported[place] = True
+                    acknowledged.append(self.rows[place])
+        return acknowledged, given_up
+
+    def give_up(self, place: int, error: HeadgateError) -> None:
+        """The outcome of this row will not be known; a row that was never in doubt keeps its own error."""
+        row = self.rows[place]
+        self.fates[place] = WriteOutcome.GIVEN_UP
+        if not self._reported[place]:
+            self._reported[place] = True
+            if row.in_doubt and not isinstance(error, OutcomeUnknown):
+                error = OutcomeUnknown("The message may have been written, or may still be", last=error.message)
+            self._given_up.append((row, error))
+
+    def give_up_all(self, error: HeadgateError) -> None:
+        """None of those that are still open."""
+        for place, fate in enumerate(self.fates):
+            if fate in (WriteOutcome.AGAIN, WriteOutcome.RESTAMP):
+                self.give_up(place, error)

@@ -19,7 +19,7 @@ from headgate.engines.context import Host
 from headgate.engines.lanes.decide_lease import LaneState
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.packed_row import PackedRun, unpack
-from headgate.engines.timeline.model.decide_flush import generation_at, shard_of_group
+from headgate.engines.timeline.model.decide_place import decide_shard, generation_at
 from headgate.engines.timeline.model.decide_repair import (
     CheckTerms,
     Fixed,
@@ -31,10 +31,10 @@ from headgate.engines.timeline.model.decide_repair import (
     shares,
 )
 from headgate.engines.timeline.model.lane_rows import lane_key
-from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
+from headgate.engines.timeline.model.layout import MessagePlace, RowPlace, ttl_s_kept
 from headgate.engines.timeline.model.repair_report import LateRowOutcome
-from headgate.engines.timeline.model.row_writes import ttl_s_kept
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
+from headgate.engines.timeline.put.copies import write_restamp
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.passed_rows import PassedRows
 from headgate.store.model.consistency import Consistency
@@ -170,7 +170,7 @@ class LateRows:
         if where is Where.NOW:
             group = next(filter(None, late.run.group or ()), None)
             turn = self._sender.next_turn() % generation.shards
-            shard = turn if group is None else shard_of_group(group, generation.shards)
+            shard = turn if group is None else decide_shard(group, generation.shards)
         size = sum(map(len, late.run.payload))
         return self._sender.place_row(generation.number, shard, due_us, now_us=now_us, size_bytes=size)
 
@@ -192,7 +192,12 @@ class LateRows:
             {"moved": MessagePlace(target, 0).to_bytes()},
             is_("moved", known),
             attempt=self._host.uuid(),
-            ttl_s=ttl_s_kept(due_us, self._settings, now_us=now_us, last_expiry_s=self._host.last_expiry_s),
+            ttl_s=ttl_s_kept(
+                due_us,
+                now_us=now_us,
+                retention_us=self._settings.retention_us,
+                last_expiry_s=self._host.last_expiry_s,
+            ),
         )
         return (await self._host.store.decide(update)).applied
 
@@ -205,7 +210,7 @@ class LateRows:
         whole = replace(late.run, message_id=named, replaces=MessagePlace(late.first, 0).to_bytes())
         for shard, indexes in shares(late.run.group, len(late.run), shard=target.shard, shards=shards).items():
             share = whole if len(indexes) == len(whole) else _share(whole, indexes)
-            await self._sender.write_restamp(replace(target, shard=shard), share, first=late.first)
+            await write_restamp(self._sender, replace(target, shard=shard), share, first=late.first)
 
     # ---- reading
 

@@ -6,7 +6,6 @@ deliveries. Every write is plain, carries its own timestamp, and may be sent aga
 
 from __future__ import annotations
 
-import base64
 import json
 import struct
 from collections.abc import Callable, Iterable, Sequence
@@ -15,18 +14,18 @@ from typing import Any
 from uuid import UUID
 
 from headgate.engines.context import Host
-from headgate.engines.contract import Attributes, Delivery
+from headgate.engines.contract import Delivery
 from headgate.engines.lanes.decide_lease import LeaseTerm
 from headgate.engines.lanes.rows import HandOut, LaneRow, Move, Why
 from headgate.engines.lanes.settle_log import Piece
 from headgate.engines.lanes.settle_log_format import Facts, decode, merge_facts
 from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.lanes.source import RowSlice as LaneSlice
-from headgate.engines.packed_row import PackedRun
+from headgate.engines.packed_row import PackedRun, attributes_of
 from headgate.engines.receipts import receipts_of
-from headgate.engines.timeline.model.layout import PLACE_BYTES, SECOND_US, MessagePlace, id_text, row_text
-from headgate.engines.timeline.model.row_writes import id_suffix
-from headgate.engines.timeline.put.row_sender import Copy, Sender
+from headgate.engines.timeline.model.layout import PLACE_BYTES, SECOND_US, MessagePlace, id_suffix, id_text, row_text
+from headgate.engines.timeline.put.copies import Copy, write_copies
+from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.ended_places import see_to_late_copy
 from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.passed_rows_log import Passing, kept_s, write_by_part
@@ -289,16 +288,6 @@ def unpack_reservation(reserved: bytes) -> RangeReservation:
     )
 
 
-def attributes_of(stored: bytes) -> Attributes:
-    """Attributes as they were given: docs/internals/formats.md."""
-    if not stored:
-        return {}
-    return {
-        name: value if isinstance(value, str) else base64.b64decode(value["binary"])
-        for name, value in json.loads(stored).items()
-    }
-
-
 def _with_reason(stored: bytes, queue: str, move: Move) -> bytes:
     attributes = json.loads(stored) if stored else {}
     attributes |= {"headgate.dead.queue": queue, "headgate.dead.reason": move.reason}
@@ -308,7 +297,7 @@ def _with_reason(stored: bytes, queue: str, move: Move) -> bytes:
 
 async def carry(sender: Sender, copies: Sequence[tuple[MessagePlace, Copy]]) -> None:
     """Write copies at the places that were fixed for them; then their originals can be passed."""
-    for place, _ in await sender.write_copies(copies):
+    for place, _ in await write_copies(sender, copies):
         await see_to_late_copy(sender, place.row)
 
 
