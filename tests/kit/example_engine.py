@@ -36,12 +36,13 @@ from headgate.engines.registry import EngineRecord
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.consistency import Consistency
+from headgate.store.model.deadline import Deadline
 from headgate.store.model.positions import time_us_of
 from headgate.store.model.rows import Row
 from headgate.store.model.statements import InsertIfAbsent, Select, UpdateIf, is_
 from headgate.store.model.table import Column, Table, WrittenBy
 from headgate.store.model.types import Type, Value
-from headgate.store.store import OutcomeUnknown
+from headgate.store.store import NotSent, OutcomeUnknown
 
 MS_US, SECOND_US = 1_000, 1_000_000
 POLL_S = 0.1
@@ -126,22 +127,39 @@ class ExampleQueue(Engine):
 
     # ---- messages
 
-    def put(self, messages: Sequence[NewMessage]) -> Awaitable[list[str]]:
+    def put(self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None) -> Awaitable[list[str]]:
         """All are checked before the first is written."""
-        return self._put_all(messages)
+        return self._put_all(messages, deadline)
 
-    async def _put_all(self, messages: Sequence[NewMessage]) -> list[str]:
+    async def _put_all(self, messages: Sequence[NewMessage], deadline: Deadline | None) -> list[str]:
+        ids: list[str] = []
         for message in messages:
             self._check(message)
-        return [await self._put_one(message) for message in messages]
+        for message in messages:
+            try:
+                ids.append(await self._put_in_time(message, deadline))
+            except NotSent as error:
+                raise OutcomeUnknown("Only the first of the messages are put") if ids else error from None
+        return ids
 
-    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
+    async def _put_in_time(self, message: NewMessage, deadline: Deadline | None) -> str:
+        if deadline is not None and deadline.is_over(asyncio.get_running_loop().time()):
+            raise NotSent
+        try:
+            async with asyncio.timeout_at(None if deadline is None else deadline.at_s):
+                return await self._put_one(message)
+        except TimeoutError:
+            raise OutcomeUnknown from None
+
+    async def put_each(
+        self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None
+    ) -> list[str | HeadgateError]:
         """One after the other."""
         outcomes: list[str | HeadgateError] = []
         for message in messages:
             try:
                 self._check(message)
-                outcomes.append(await self._put_one(message))
+                outcomes.append(await self._put_in_time(message, deadline))
             except HeadgateError as error:
                 outcomes.append(error)
         return outcomes

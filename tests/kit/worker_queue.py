@@ -20,6 +20,7 @@ from headgate.engines.memory.settings import DAY_US, SECOND_US, MemorySettings
 from headgate.errors import HeadgateError
 from headgate.runtime.worker.port import LeaseStatus
 from headgate.store.clock.clock import ClockFigures
+from headgate.store.model.deadline import Deadline
 
 
 @dataclass(frozen=True)
@@ -143,16 +144,18 @@ class FaultyQueue:
             lane.messages[message_id].is_suspect = suspect
         return message_id
 
-    async def put(self, messages: Sequence[NewMessage]) -> list[str]:
+    async def put(self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None) -> list[str]:
         """As the engine does."""
-        return await self.engine.put(messages)
+        return await self.engine.put(messages, deadline=deadline)
 
-    async def put_each(self, messages: Sequence[NewMessage]) -> list[str | HeadgateError]:
+    async def put_each(
+        self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None
+    ) -> list[str | HeadgateError]:
         """By `put`, one after the other."""
         outcomes: list[str | HeadgateError] = []
         for message in messages:
             try:
-                outcomes += await self.put([message])
+                outcomes += await self.put([message], deadline=deadline)
             except HeadgateError as error:
                 outcomes.append(error)
         return outcomes

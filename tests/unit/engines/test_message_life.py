@@ -1,4 +1,4 @@
-"""A message on a lane: the table of its states and events, and the books that must agree with it after any events."""
+"""A message on a lane: the table of its states and events, and deliveries that agree with it after any events."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_message_that_is_read_can_be_settled_and_nothing_ends_that() -> No
 
 def test_a_state_changes_through_the_table_alone() -> None:
     """Nothing but `advance` and its like assigns to `states[...]`, anywhere in the product."""
-    found = [
+    assignments = [
         f"{path.name}:{node.lineno}"
         for path in LANES.parents[1].rglob("*.py")
         if path.name != "message_life.py"
@@ -65,15 +65,15 @@ def test_a_state_changes_through_the_table_alone() -> None:
         and isinstance(target.value, ast.Attribute)
         and target.value.attr == "states"
     ]
-    assert [] == found
+    assert [] == assignments
 
 
 class Scene:
-    """Any order of what can happen to the books of a lane."""
+    """Any order of what can happen to the deliveries of a lane."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self.books = DeliveryState(TERMS, epoch=7, groups_held=rng.random() < 0.5)
+        self.deliveries = DeliveryState(TERMS, epoch=7, groups_held=rng.random() < 0.5)
         self.now_us = 0
         self.next_order = 0
         self.given: list[HandOut] = []
@@ -100,8 +100,8 @@ class Scene:
             known.tried[0] = Tried(6, 0, self.rng.randint(0, 3), self.now_us + 5 * SECOND)
         if self.rng.random() < 0.2:
             known.moved[count - 1] = Moved(6, 0, 1, b"place")
-        self.books.add(row, known, suspect=self.rng.random() < 0.2, now_us=self.now_us)
-        self.books.reached(self.next_order)
+        self.deliveries.add(row, known, suspect=self.rng.random() < 0.2, now_us=self.now_us)
+        self.deliveries.reached(self.next_order)
         self.next_order += 1
 
     def _bits(self, count: int) -> int:
@@ -109,7 +109,7 @@ class Scene:
 
     def hand_out(self) -> None:
         suspects = self.rng.random() < 0.3
-        self.given += self.books.hand_out(
+        self.given += self.deliveries.hand_out(
             self.rng.randint(1, 6),
             now_us=self.now_us,
             visibility_us=self.rng.choice([SECOND, 20 * SECOND]),
@@ -120,7 +120,7 @@ class Scene:
 
     def let_time_pass(self) -> None:
         self.now_us += self.rng.choice([0, SECOND // 2, 3 * SECOND, 30 * SECOND])
-        self.books.tick(self.now_us)
+        self.deliveries.tick(self.now_us)
 
     def settle(self) -> None:
         """Also by receipts that are stale."""
@@ -128,78 +128,84 @@ class Scene:
             return
         each = self.rng.choice(self.given)
         delivery = (each.row.key, each.index, each.attempt)
-        is_open = self.books.holds(*delivery)
+        is_open = self.deliveries.holds(*delivery)
         delay_us = self.rng.choice([0, SECOND, 3600 * SECOND])
         how = self.rng.choice(["ack", "ack", "nack", "give back", "reject", "extend"])
         if how == "ack":
-            done = self.books.ack(*delivery)
+            done = self.deliveries.ack(*delivery)
         elif how == "reject":
-            done = self.books.reject(*delivery, delay_us=delay_us, reason="", now_us=self.now_us)
+            done = self.deliveries.reject(*delivery, delay_us=delay_us, reason="", now_us=self.now_us)
         elif how == "extend":
-            done = self.books.extend(*delivery, until_us=self.now_us + 7 * SECOND, now_us=self.now_us)
+            done = self.deliveries.extend(*delivery, until_us=self.now_us + 7 * SECOND, now_us=self.now_us)
         else:
             charged = how == "nack"
-            done = self.books.nack(*delivery, delay_us=delay_us, reason="", now_us=self.now_us, charged=charged)
+            done = self.deliveries.nack(*delivery, delay_us=delay_us, reason="", now_us=self.now_us, charged=charged)
         assert done == is_open
 
     def move(self) -> None:
-        self.moves += self.books.take_moves()
+        self.moves += self.deliveries.take_moves()
         if not self.moves:
             return
         move = self.moves.pop(self.rng.randrange(len(self.moves)))
         if self.rng.random() < 0.5:
-            self.books.place_fixed(move.row, move.index, b"place")
-        finish = self.books.move_done if self.rng.random() < 0.5 else self.books.move_failed
+            self.deliveries.place_fixed(move.row, move.index, b"place")
+        finish = self.deliveries.move_done if self.rng.random() < 0.5 else self.deliveries.move_failed
         finish(move.row, move.index)
 
     def write(self) -> None:
         if self.writing is None:
-            self.writing = self.books.take_pending_facts()
+            self.writing = self.deliveries.take_pending_facts()
         else:
             writing, self.writing = self.writing, None
-            (self.books.durable if self.rng.random() < 0.7 else self.books.give_back)(writing)
+            (self.deliveries.durable if self.rng.random() < 0.7 else self.deliveries.give_back)(writing)
 
     def strike(self) -> None:
-        rows = list(self.books.rows())
+        rows = list(self.deliveries.rows())
         if rows:
             row = self.rng.choice(rows)
-            self.books.strike(row, self.rng.getrandbits(row.count))
+            self.deliveries.strike(row, self.rng.getrandbits(row.count))
 
     def lend(self) -> None:
-        if not self.books.is_lending:
+        if not self.deliveries.is_lending:
             first = self.rng.randint(0, self.next_order)
-            self.books.lend(first, first + self.rng.randint(0, 3))
+            self.deliveries.lend(first, first + self.rng.randint(0, 3))
         elif self.rng.random() < 0.3:
-            done = [row for row in self.books.rows() if self.rng.random() < 0.3]
-            self.books.take_back({row.key: RowFacts(settled=self.rng.getrandbits(row.count)) for row in done})
+            done = [row for row in self.deliveries.rows() if self.rng.random() < 0.3]
+            self.deliveries.take_back({row.key: RowFacts(settled=self.rng.getrandbits(row.count)) for row in done})
 
     def open_groups(self) -> None:
         if self.rng.random() < 0.1:
-            self.books.open_groups_at(self.next_order)
+            self.deliveries.open_groups_at(self.next_order)
 
     def advance(self) -> None:
-        self.books.advance()
+        self.deliveries.advance()
 
     def check(self) -> None:
         """Each state has its place in the queues, timers and facts, and each place its state."""
-        books = self.books
-        queued = Counter((id(state), index) for queue in (books._again, books._suspects, books._suspects_alone)
-                         for state, index in queue if state.states[index] == LifeState.READY)  # fmt: skip
+        deliveries = self.deliveries
+        queues = (deliveries._again, deliveries._suspects, deliveries._suspects_alone)
+        queued = Counter(
+            (id(state), index) for queue in queues for state, index in queue if state.states[index] == LifeState.READY
+        )
         queued.update(
             (id(state), index)
-            for state, first in books._unread
+            for state, first in deliveries._unread
             for index in range(first, state.row.count)
             if state.states[index] == LifeState.READY
         )
-        kept_back = Counter((id(state), index) for state, index in books._kept_back)
+        kept_back = Counter((id(state), index) for state, index in deliveries._kept_back)
         timers = Counter(
-            (key, index) for _, _, key, indexes, attempt in books._timers if not attempt for index in indexes
+            (key, index) for _, _, key, indexes, attempt in deliveries._timers if not attempt for index in indexes
         )
-        behind = {(id(state), index) for line in books._groups.values()
-                  for place, (state, index) in enumerate(line) if place or books.groups_held}  # fmt: skip
+        behind = {
+            (id(state), index)
+            for line in deliveries._groups.values()
+            for place, (state, index) in enumerate(line)
+            if place or deliveries.groups_held
+        }
         total: Counter[int] = Counter()
-        for state in books._rows:
-            pending = books._pending_facts.get(state, RowFacts()).settled
+        for state in deliveries._rows:
+            pending = deliveries._pending_facts.get(state, RowFacts()).settled
             total.update(state.states)
             for index, standing in enumerate(state.states):
                 place = (id(state), index)
@@ -217,8 +223,8 @@ class Scene:
                     assert pending >> index & 1
                 if standing == LifeState.RECORDING:
                     assert self.writing is not None and self.writing.facts[state].settled >> index & 1
-        assert total[LifeState.IN_FLIGHT] == books.in_flight
-        assert sum(total.values()) - total[LifeState.SETTLED] == books.unsettled
+        assert total[LifeState.IN_FLIGHT] == deliveries.in_flight
+        assert sum(total.values()) - total[LifeState.SETTLED] == deliveries.unsettled
 
 
 EVENTS: list[Callable[[Scene], None]] = [
@@ -266,11 +272,11 @@ def test_after_any_events_the_books_agree_with_the_states_and_every_transition_o
 
 
 def test_facts_are_not_taken_while_a_write_of_earlier_ones_is_open() -> None:
-    books = DeliveryState(TERMS, epoch=7)
-    books.add(LaneRow(b"1", 1, 2, 100), now_us=0)
-    first, second = books.hand_out(2, now_us=0, visibility_us=SECOND, reach=9)
-    assert books.ack(first.row.key, first.index, 1)
-    books.take_pending_facts()
-    assert books.ack(second.row.key, second.index, 1)
+    deliveries = DeliveryState(TERMS, epoch=7)
+    deliveries.add(LaneRow(b"1", 1, 2, 100), now_us=0)
+    first, second = deliveries.hand_out(2, now_us=0, visibility_us=SECOND, reach=9)
+    assert deliveries.ack(first.row.key, first.index, 1)
+    deliveries.take_pending_facts()
+    assert deliveries.ack(second.row.key, second.index, 1)
     with pytest.raises(Bug):
-        books.take_pending_facts()
+        deliveries.take_pending_facts()

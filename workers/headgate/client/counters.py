@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from headgate.client.catalogue.catalogued import Catalogued, ResourceKind
+from headgate.client.catalogued import Catalogued, CatalogueKind
 from headgate.client.counter import Counter
 from headgate.counters.counter import CounterHandle
 from headgate.counters.model.settings import CounterSettings, settings_of
@@ -40,7 +40,7 @@ class CounterRecreated(Conflict):
     """The counter was deleted, and another was created under its name."""
 
 
-COUNTERS = ResourceKind(
+COUNTERS = CatalogueKind(
     "Counter", "shop/page-views",
     CounterNotFound, CounterNotReady, CounterDeleted, CounterRetained, CounterRecreated,
 )  # fmt: skip

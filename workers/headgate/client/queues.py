@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from headgate.client.catalogue.catalogued import Catalogued, ResourceKind
 from headgate.client.catalogue.queue_record import (
     KIND,
     QueueDeleted,
@@ -18,6 +17,7 @@ from headgate.client.catalogue.queue_record import (
     QueueRecreated,
     QueueRetained,
 )
+from headgate.client.catalogued import Catalogued, CatalogueKind
 from headgate.client.queue import Queue
 from headgate.engines.context import Opening
 from headgate.engines.registry import engine_record
@@ -28,7 +28,7 @@ from headgate.store.catalogue.decide_generation import knowledge
 from headgate.store.catalogue.entry import Entry, KnownEntry, Name
 
 RETRY_EVERY_S = 1.0
-QUEUES = ResourceKind(KIND, "shop/emails", QueueNotFound, QueueNotReady, QueueDeleted, QueueRetained, QueueRecreated)
+QUEUES = CatalogueKind(KIND, "shop/emails", QueueNotFound, QueueNotReady, QueueDeleted, QueueRetained, QueueRecreated)
 
 
 class CatalogueUnreadable(Unavailable):

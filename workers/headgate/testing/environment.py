@@ -107,7 +107,7 @@ class Environment:
     With `engine="memory"` all queues are on the engine of `memory://`, which has neither lanes nor leases."""
 
     def __init__(
-        self, *, start: datetime | None = None, seed: int = 0, engine: Literal["timeline", "memory"] = "timeline"
+        self, *, start: datetime | None = None, seed: int = 0, engine: Literal["memory"] | None = None
     ) -> None:
         began = start or datetime.now(UTC).replace(microsecond=0)
         self._world = World(

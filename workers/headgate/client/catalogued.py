@@ -29,7 +29,7 @@ ADOPT = "apply its resource again, with the annotation headgate.io/adopt: by-nam
 
 
 @dataclass(frozen=True)
-class ResourceKind:
+class CatalogueKind:
     """What differs between the kinds in words and errors."""
 
     name: str
@@ -55,7 +55,7 @@ Opened = TypeVar("Opened", Queue, Counter)
 class Catalogued(ABC, Generic[Record, Opened]):
     """The resources of one kind, of one connection."""
 
-    kind: ClassVar[ResourceKind]
+    kind: ClassVar[CatalogueKind]
 
     def __init__(self, process_context: ProcessContext, connection: Upkeep, *, namespace: str) -> None:
         self._process_context = process_context
@@ -79,7 +79,7 @@ class Catalogued(ABC, Generic[Record, Opened]):
         """Refuse what this release cannot open."""
 
     async def create(self, name: Name) -> bool:
-        """Create what has just been looked for, where the connection does so; whether it did."""
+        """Create a resource that nobody declared, where the connection does so; whether it did."""
         return False
 
     # ---- finding
