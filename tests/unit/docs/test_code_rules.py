@@ -15,8 +15,6 @@ STARTING = {"create_task", "ensure_future"}
 SETTERS = {
     "operator/headgate_operator/kopf_watch.py": "kopf is configured by assignments to its settings",
 }
-PUT = "workers/headgate/engines/timeline/put/"
-"""Not judged here."""
 SETTINGS_OF_A_QUEUE = "workers/headgate/engines/"
 """An engine takes what a read of the catalogue returned by `settings_changed`, and sets its live cells."""
 
@@ -24,7 +22,7 @@ SETTINGS_OF_A_QUEUE = "workers/headgate/engines/"
 def shipped() -> dict[str, str]:
     """Every shipped source, by its path."""
     files = [file for root in ("workers", "operator", "spark") for file in Path(root).rglob("*.py")]
-    return {str(file): file.read_text() for file in files if not str(file).startswith(PUT)}
+    return {str(file): file.read_text() for file in files}
 
 
 def starts(tree: Mapping[str, str]) -> Iterator[str]:

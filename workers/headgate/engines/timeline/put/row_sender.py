@@ -221,8 +221,9 @@ class Sender:
             if fate is not WriteOutcome.RESTAMP:
                 continue
             if may_restamp(row.partition.generation, ready_us, current=self.known, now_us=now_us):
-                pending_write.rows[place] = self._restamped(row, ready_us, now_us)
-                pending_write.rows[place].in_doubt = row.in_doubt
+                restamped = self._restamped(row, ready_us, now_us)
+                restamped.in_doubt = row.in_doubt
+                pending_write.rows[place] = restamped
                 pending_write.fates[place] = WriteOutcome.AGAIN
             elif pending_write.late_is_repaired:
                 row.late_is_repaired = True
