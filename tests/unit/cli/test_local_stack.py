@@ -24,7 +24,7 @@ from headgate.local.own_cassandra import OwnCassandra
 from headgate.local.pod_template import of_template
 from headgate.local.processes import Identity, wait_until
 from headgate.local.programs import Pauses, Program, Programs, ended_how
-from headgate.local.stack import state_directory
+from headgate.local.stack import state_directory, without_own_connection
 from headgate.local.wanted import Job, counted, jobs_due, jobs_of, suggestions_of, workers_of
 
 ROOT = Path(__file__).parents[3]
@@ -405,3 +405,16 @@ def test_an_end_is_reported_in_words() -> None:
     assert ["ended with code 0", "was killed by SIGKILL", "was killed by signal 99"] == list(
         map(ended_how, (0, -9, -99))
     )
+
+
+def test_a_connection_that_an_earlier_stack_printed_is_not_the_users_own_cassandra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADGATE_CACHE", str(tmp_path))
+    written = {"HEADGATE_CONTACT_POINTS": "127.0.0.1:25992", "HEADGATE_PASSWORD": "it's one"}
+    lines = "export HEADGATE_CONTACT_POINTS=127.0.0.1:25992\nexport HEADGATE_PASSWORD='it'\"'\"'s one'\n"
+    (tmp_path / "run" / "dev" / "1b02").mkdir(parents=True)
+    (tmp_path / "run" / "dev" / "1b02" / "env").write_text(lines + 'export PATH=/venv/bin:"$PATH"\n')
+    assert {"HEADGATE_QUEUE": "shop/emails"} == without_own_connection(written | {"HEADGATE_QUEUE": "shop/emails"})
+    for users_own in (written | {"HEADGATE_PASSWORD": "another"}, {"CONTACT_POINTS": "10.0.0.1"}, {}):
+        assert users_own == without_own_connection(users_own)

@@ -34,7 +34,7 @@ from headgate.local.own_cassandra import OwnCassandra
 from headgate.local.programs import Program, Programs, ended_how
 from headgate.local.wanted import Job, WorkerOf, counted, jobs_due, jobs_of, suggestions_of, workers_of
 from headgate.process.background_tasks import end_task, start_task
-from headgate.store.connection_variables import connection_variables, prefixed
+from headgate.store.connection_variables import connection_variables, prefixed, variable_names
 
 CHECK_EVERY_S = 1.0
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -53,6 +53,17 @@ def state_directory(files: Sequence[Path]) -> Path:
 def last_environment() -> Path:
     """The variables of the stack that was started last, at a place that documentation can name."""
     return cache_root() / "run" / "dev" / "env"
+
+
+def without_own_connection(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without a connection that a stack wrote for other terminals: that is nobody's own Cassandra,
+    and has ended with its stack. Another stack that still runs is reached by its files, not by its address."""
+    names = variable_names(environment)
+    written = _export_lines(connection_variables(environment))
+    stacks = (cache_root() / "run" / "dev").glob("*/env")
+    if not written or not any(set(written) <= set(file.read_text().splitlines()) for file in stacks):
+        return dict(environment)
+    return {name: value for name, value in environment.items() if name not in names.values()}
 
 
 def write_first_queue(queue: str, handler: str) -> Path:
@@ -77,12 +88,12 @@ class Stack:
         first: FirstMessage | None = None,
     ) -> None:
         self._files = files
-        self._environment = dict(environment)
+        self._environment = without_own_connection(environment)
         self._first = first
         self._directory = state_directory(files)
         self._cassandra = (
             None
-            if "CONTACT_POINTS" in connection_variables(environment)
+            if "CONTACT_POINTS" in connection_variables(self._environment)
             else OwnCassandra(self._directory, partial(_print_line, "cassandra"), fresh=fresh)
         )
         self._resources: Sequence[Resource] = ()
@@ -277,11 +288,14 @@ def _link(file: Path, place: Path) -> None:
     partial_link.replace(place)
 
 
+def _export_lines(settings: Mapping[str, str]) -> list[str]:
+    return [f"export {name}={shlex.quote(value)}" for name, value in prefixed(settings).items()]
+
+
 def _write_environment(file: Path, environment: Mapping[str, str]) -> None:
     """For other terminals: `. FILE` puts `headgate` on the path and points it at this Cassandra. The file holds a
     password, so only its owner may read it."""
-    variables = prefixed(connection_variables(environment))
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    lines = _export_lines(connection_variables(environment))
     programs = Path(sys.executable).parent
     if (programs / "headgate").exists():
         lines.append(f'export PATH={shlex.quote(str(programs))}:"$PATH"')
