@@ -1,4 +1,5 @@
-"""Lanes for bulk jobs in the simulated world: what a job may work, beside consumers, and after its loan."""
+"""Lanes for bulk jobs in the simulated world: what a job may work, beside consumers, and after its range
+reservation."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_a_read_that_is_refused_ends_no_tenure() -> None:
 
 
 def epochs_of(member: Member) -> dict[LaneName, int]:
-    """The tenure of each lane that a member holds."""
+    """The lease term of each lane that a member holds."""
     assert member.engine is not None
     return {name: lane.lease_term.epoch for name, lane in member.engine.lanes.held.items()}
 

@@ -1,5 +1,6 @@
 """One lane of a generation that is over, and its owner that leaves it: what lies ahead moves on and comes in time,
-once, whichever process dies at which step; a cancelled message stays cancelled; nothing is closed over a loan."""
+once, whichever process dies at which step; a cancelled message stays cancelled; nothing is closed over a range
+reservation."""
 
 from __future__ import annotations
 

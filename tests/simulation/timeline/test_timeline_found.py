@@ -129,7 +129,8 @@ def test_a_purge_whose_write_was_lost_is_sent_again_and_not_taken_for_done() -> 
 
 
 def row_and_copy(client: Client, payload: bytes, *, distance_s: float) -> list[Insert]:
-    """A row that is due in a second, and the twin that was stamped much later; their parts are in the index."""
+    """A row that is due in a second, and the restamped row that was stamped much later; their parts are in the
+    index."""
     now_us = client.process.clock.wall_us()
     run = PackedRun(due_us=[now_us], put_us=[now_us], payload=[payload])
     first = RowPlace(1, 0, 0, client.host.positions.at(now_us + SECOND))
@@ -152,7 +153,7 @@ def _insert(place: RowPlace, run: PackedRun, now_us: int) -> Insert:
 
 def test_a_twin_that_outlives_its_settled_first_row_does_not_come_for_it() -> None:
     """The first row of a family is settled while another message holds the position; the owner dies; the first row
-    expires, its twin, which is due later, does not yet; the next owner reads from the position on."""
+    expires, its restamped row, which is due later, does not yet; the next owner reads from the position on."""
 
     async def scenario(queue: Queue) -> list[bytes]:
         await lanes_ready(queue)
@@ -179,7 +180,7 @@ def test_a_twin_that_outlives_its_settled_first_row_does_not_come_for_it() -> No
 
 
 def late_record(copy_row: Insert, first: Insert, *, epoch: int, now_us: int) -> Insert:
-    """The record that an owner wrote of a twin that it was about to deliver."""
+    """The record that an owner wrote of a restamped row that it was about to deliver."""
     value_of = dict(zip(copy_row.shape.names, copy_row.values, strict=True))
     due, first_due = (dict(zip(each.shape.names, each.values, strict=True))["due"] for each in (copy_row, first))
     assert isinstance(due, UUID) and isinstance(first_due, UUID)
@@ -190,7 +191,8 @@ def late_record(copy_row: Insert, first: Insert, *, epoch: int, now_us: int) -> 
 
 
 def test_a_record_that_lands_late_does_not_turn_a_family_to_another_of_its_rows() -> None:
-    """Of a family the twin alone is there. An owner is about to hand it out, and dies; its record of that is on its
+    """Of a family the restamped row alone is there. An owner is about to hand it out, and dies; its record of that
+    is on its
     way. The first row lands. The next owner knows of no record, settles that, and dies. Now the record lands."""
 
     async def scenario(queue: Queue) -> list[bytes]:
@@ -242,7 +244,7 @@ def test_the_mark_of_a_cancel_outlives_the_message(from_s: float) -> None:
 
 @pytest.mark.parametrize("turns", range(6))
 def test_a_wait_that_is_cancelled_as_it_ends_is_cancelled(turns: int) -> None:
-    """A change wakes a receive, and at the same time its caller is cancelled (or a tenure's loops are ended)."""
+    """A change wakes a receive, and at the same time its caller is cancelled (or a lease term's loops are ended)."""
 
     async def scenario(queue: Queue) -> bool:
         await lanes_ready(queue)

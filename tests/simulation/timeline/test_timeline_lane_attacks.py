@@ -1,4 +1,5 @@
-"""Attacks on the owner of a lane, each by its number: what a tenure may leave behind, and what the next one finds.
+"""Attacks on the owner of a lane, each by its number: what a lease term may leave behind, and what the next one
+finds.
 
 Beside `lanes/test_lane_lease.py` (the control row alone) these run whole owners, killed and paused where it hurts.
 """

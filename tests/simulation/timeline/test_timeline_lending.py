@@ -543,7 +543,7 @@ def test_a_lane_without_an_owner_is_borrowed_at_once_and_its_next_owner_reads_wh
         scene = scene_of(queue)
         await lanes_ready(queue)
         put = await scene.put(25)
-        await asyncio.sleep(70)  # further than twins lie from their originals: reach alone does not lead there
+        await asyncio.sleep(70)  # further than restamps lie from their originals: reach alone does not lead there
         put += await scene.put(25, name="later")
         await asyncio.sleep(2)
         job = Job(queue)

@@ -363,7 +363,7 @@ def test_attack_A12_a_write_that_is_answered_within_the_skew_of_its_due_time_is_
     simulate(scenario)
 
 
-# ---- C3, D9: twins
+# ---- C3, D9: restamped rows
 
 
 def test_attack_D9_a_twin_names_what_was_stamped_first_and_the_id_is_for_life() -> None:

@@ -1,4 +1,5 @@
-"""Late rows that repair leaves alone: those whose twin was delivered, and those that were purged or cancelled."""
+"""Late rows that repair leaves alone: those whose restamped row was delivered, and those that were purged or
+cancelled."""
 
 from __future__ import annotations
 

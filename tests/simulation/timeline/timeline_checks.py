@@ -63,7 +63,7 @@ def _lane_of(hand: Hand, settings: TimelineSettings) -> LaneName:
 
 def _suspects_in_company(ledger: Ledger, settings: TimelineSettings, held: Mapping[str, Tenures]) -> Iterator[str]:
     """The runner of a suspect runs nothing else: it may end the process, and with it innocent messages (D2). What
-    the process still runs of a tenure that it lost before, or of a delivery that is over, no owner knows of."""
+    the process still runs of a lease term that it lost before, or of a delivery that is over, no owner knows of."""
     of_process: dict[str, list[tuple[Hand, int]]] = {}
     for tale in ledger.tales.values():
         for hand in tale.deliveries:

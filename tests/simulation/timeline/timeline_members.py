@@ -320,7 +320,7 @@ class Digger(Consumer):
                 self.life.ledger.dead([each.message_id])
 
     def _grave_of(self, pending: Delivery) -> Grave:
-        """The place where it lies; that of a twin is that of the first of its family."""
+        """The place where it lies; that of a restamped row is that of the first of its family."""
         assert self.life.dead is not None
         receipt = read_receipt(pending.receipt, queue=self.life.dead.queue, secret=self.life.dead.receipt_key)
         _, first = family_of(receipt.key)

@@ -1,6 +1,7 @@
 """Producers of a timeline queue in the simulated world, and a reader that follows the prose on readers.
 
-The reader is a model, kept as small as it can be: it reads every lane up to its own now, drops twins whose family has
+The reader is a model, kept as small as it can be: it reads every lane up to its own now, drops restamped rows whose
+family has
 been passed, and at the end does what repair does. It shares no code with the engine's reading side, so that the two
 sides of the queue are held against the prose and not against each other.
 """

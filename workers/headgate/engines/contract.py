@@ -219,7 +219,7 @@ class LaneStats:
     generation: int
     shard: int
     owner: str | None
-    """The tenure that holds it; None without an owner."""
+    """The lease term that holds it; None without an owner."""
     epoch: int
     last_us: int
     reach_us: int
@@ -238,7 +238,7 @@ class LaneStats:
     lease_left_us: int | None = None
     """Until its lease ends, unless renewed; None without an owner."""
     progress: int = 0
-    """The turns of its owner's loop in this tenure: a count that stands still means that it hangs."""
+    """The turns of its owner's loop in this lease term: a count that stands still means that it hangs."""
     hidden: int = 0
     """Handed out for longer than a lease lasts, or waiting for the next attempt."""
     settled_above: int = 0

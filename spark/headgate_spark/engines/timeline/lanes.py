@@ -207,7 +207,7 @@ class TimelineLane:
         await self.lane.end_reservation(plan.reservation)
 
     async def pass_over(self) -> None:
-        """A short tenure, where nobody has one."""
+        """A short lease term, where nobody has one."""
         await pass_over_settled(self._host, engine_of(self._queue).producer.sender, self._at)
 
 

@@ -18,7 +18,7 @@ from headgate.store.store import STORE_ERRORS
 
 
 class Position:
-    """The two ends of a tenure's work."""
+    """The two ends of a lease term's work."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Position:
         self._given = 0
         self._given_before = 0
         self._has_stood = False
-        """Whether a renewal of this tenure was applied: until then the previous reach limits the deliveries."""
+        """Whether a renewal of this lease term was applied: until then the previous reach limits the deliveries."""
         self._to_be_passed: list[LaneRow] = []
         self._passed: list[LaneRow] = []
 

@@ -69,7 +69,7 @@ class LaneState:
 
 @dataclass(frozen=True)
 class LeaseTerm:
-    """One tenure of a lane: from the time when its take was applied to its end."""
+    """One lease term of a lane: from the time when its take was applied to its end."""
 
     lock: UUID
     epoch: int

@@ -1,4 +1,4 @@
-"""The state of one lane during one tenure: the states of its messages, and the queues, timers and facts of each.
+"""The state of one lane during one lease term: the states of its messages, and the queues, timers and facts of each.
 
 Rows, deliveries and settles go in with their times; deliveries, facts to make durable and copies to write come out.
 It does no I/O and knows no engine and no table; `lanes/dispatcher.py` is the loop around it. The states, and the
@@ -95,7 +95,7 @@ class _Moving:
 
 
 class DeliveryState:
-    """The state of one tenure of a lane."""
+    """The state of one lease term of a lane."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class DeliveryState:
     # ---- rows
 
     def add(self, row: LaneRow, known: RowFacts | None = None, *, suspect: bool = False, now_us: int) -> None:
-        """Add the next row of the lane, with the facts of earlier tenures' records."""
+        """Add the next row of the lane, with the facts of earlier lease terms' records."""
         facts = known or NOTHING_KNOWN
         state = _State(row, suspect=suspect)
         self._rows.append(state)
@@ -199,7 +199,7 @@ class DeliveryState:
         self._budget.hold(size_bytes)
 
     def let_go(self) -> None:
-        """The tenure is over: other lanes may use the memory of these books."""
+        """The lease term is over: other lanes may use the memory of these books."""
         self._hold(-self.bytes_held)
         self._budget = ReadBudget()
 

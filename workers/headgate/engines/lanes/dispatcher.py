@@ -1,4 +1,4 @@
-"""Works one lane for the length of one tenure: reads ahead, delivers, settles, moves the position, releases it.
+"""Works one lane for the length of one lease term: reads ahead, delivers, settles, moves the position, releases it.
 
 The loops around `DeliveryState` (pure) and `Lane` (the control row): docs/internals/protocols/dispatcher.md and
 lease.md. It knows no engine; rows, records and copies are a `LaneSource`'s. It survives an unavailable store (it
@@ -72,7 +72,7 @@ class SettleRequest:
 
 
 class Dispatcher:
-    """One tenure of one lane. Created by `Dispatcher.start`."""
+    """One lease term of one lane. Created by `Dispatcher.start`."""
 
     def __init__(
         self,
@@ -194,8 +194,8 @@ class Dispatcher:
         return self.ended is None and self.lease_term.may_act(now_us)
 
     async def has_lost(self) -> bool:
-        """Read the owner from the lane's row; if it is another process, or none, this tenure ends, whatever the lease
-        was."""
+        """Read the owner from the lane's row; if it is another process, or none, this lease term ends, whatever the
+        lease was."""
         state = await self.lane.read_state()
         if self.ended is not None or state is None or state.lock == self.lease_term.lock:
             return False
@@ -217,7 +217,7 @@ class Dispatcher:
         self._notify_change()
 
     async def give_back(self) -> bool:
-        """End the tenure cleanly: all settles are recorded, open deliveries stay hidden as promised."""
+        """End the lease term cleanly: all settles are recorded, open deliveries stay hidden as promised."""
         self.drain()
         async with self.marking:  # the next owner of the lane reads all marks
             self.delivery_state.hand_over()
@@ -261,7 +261,7 @@ class Dispatcher:
 
     @property
     def is_retired(self) -> bool:
-        """Whether its tenure ended with the lane left for good."""
+        """Whether its lease term ended with the lane left for good."""
         return self.ended == RETIRED
 
     @property
@@ -274,7 +274,7 @@ class Dispatcher:
         self.delivery_state.open_groups_at(self.source.order_at(self.host.now_us()))
 
     def run_engine_work(self, work: Coroutine[Any, Any, None]) -> None:
-        """Another loop of this tenure: it ends with the tenure, and its failure ends the tenure."""
+        """Another loop of this lease term: it ends with the lease term, and its failure ends the lease term."""
         self._run("engine's own work", work)
 
     def may_mark(self) -> bool:
@@ -300,7 +300,7 @@ class Dispatcher:
         self._tasks.append(start_task(f"{name} of lane {_key_text(self.lane.key)}", self._guard(work)))
 
     async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
-        """A loop that breaks ends the tenure: the lane goes to a process whose loop works."""
+        """A loop that breaks ends the lease term: the lane goes to a process whose loop works."""
         try:
             await work
         except Exception as error:
@@ -507,7 +507,7 @@ class Dispatcher:
         return bytes_left if bytes_left > 0 or self.delivery_state.unsettled else 1
 
     def _log_refusal(self, what: str, error: Exception) -> None:
-        """Once per tenure for each kind. A store that does not answer is reported by its own metrics."""
+        """Once per lease term for each kind. A store that does not answer is reported by its own metrics."""
         if isinstance(error, Unavailable) or type(error) in self._logged:
             return
         self._logged.add(type(error))
@@ -532,8 +532,8 @@ class Dispatcher:
             await self._beat.next(self.terms.turn_s)
 
     async def _touch(self) -> None:
-        """Renew, and move the position; ends the tenure when the lane has another owner. If it met only a reservation
-        or a purge it is sent again at once: a job that reserves all the time must not cost the lease."""
+        """Renew, and move the position; ends the lease term when the lane has another owner. If it met only a
+        reservation or a purge it is sent again at once: a job that reserves all the time must not cost the lease."""
         try:
             for _ in range(TOUCHES_IN_A_ROW):
                 if not await self._touch_once():

@@ -56,12 +56,12 @@ class EngineLanes(Protocol[Source]):
         ...
 
     def source(self, name: LaneName, lease_term: LeaseTerm) -> Source:
-        """The rows of a lane for the length of a tenure."""
+        """The rows of a lane for the length of a lease term."""
         ...
 
     def engine_work(self, name: LaneName, dispatcher: Dispatcher, source: Source) -> Work | None:
-        """Work of the engine's own that starts now next to a dispatcher, and ends with its tenure; None while there
-        is none yet. It may leave the lane for good."""
+        """Work of the engine's own that starts now next to a dispatcher, and ends with its lease term; None while
+        there is none yet. It may leave the lane for good."""
         ...
 
     def lanes_before(self, name: LaneName) -> list[LaneName]:

@@ -232,7 +232,7 @@ class LaneSet:
     # ---- their figures in the summary
 
     def stands(self) -> dict[Dispatcher, LaneStand]:
-        """The state of each lane, by its tenure."""
+        """The state of each lane, by its lease term."""
         now_us = self.host.now_us()
         return {each: self._lanes.stand(name, each, now_us) for name, each in self.held.items() if not each.is_over()}
 

@@ -21,7 +21,7 @@ RETRY_PAUSE_S = 0.4
 
 
 class Copier:
-    """The copies of one tenure."""
+    """The copies of one lease term."""
 
     def __init__(
         self,

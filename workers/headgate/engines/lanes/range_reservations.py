@@ -29,7 +29,7 @@ RETRY_PAUSE_S = 0.3
 
 
 class RangeReservations:
-    """The reservation of one lane, if there is one, for one tenure."""
+    """The reservation of one lane, if there is one, for one lease term."""
 
     def __init__(
         self,

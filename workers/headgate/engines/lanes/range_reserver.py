@@ -1,6 +1,6 @@
 """The job's side of a range reservation: a bulk job reserves a range of a lane, reads it, settles its messages, and
-returns it (docs/internals/protocols/dispatcher.md, "Lending a range"; the owner's side is loans.py). It knows no
-engine.
+returns it (docs/internals/protocols/dispatcher.md, "Reserving a range"; the owner's side is range_reservations.py).
+It knows no engine.
 
 `RangeReserver` is the driver's part: it reserves the range and waits until the owner has answered, or nobody owns the
 lane. `ReservedRange` is a task's part: it reads rows and settles messages under a writer uuid of its own, as a

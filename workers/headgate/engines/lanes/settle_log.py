@@ -1,4 +1,4 @@
-"""The settle record of one tenure, cut into pieces: the cells to write so that new facts are durable.
+"""The settle log of one lease term, cut into pieces: the cells to write so that new facts are durable.
 
 A piece is overwritten by its owner as it grows, and closed when it is full, so that no write is large. Facts of rows
 that the lane's position has passed leave an open piece only once that position is known to be in the lane (attack
@@ -46,7 +46,7 @@ class _Open:
 
 
 class Record(Generic[Where]):
-    """The pieces that one tenure writes."""
+    """The pieces that one lease term writes."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch

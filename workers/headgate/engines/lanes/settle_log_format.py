@@ -1,6 +1,6 @@
 """The facts about rows above a lane's position: which messages are settled, hidden, tried before, or moved.
 
-An owner writes these facts into the settle record, and the next owner reads them. They only grow, so the union of
+An owner writes these facts into the settle log, and the next owner reads them. They only grow, so the union of
 several owners' facts, in any order and any number of times, is the truth (docs/internals/protocols/dispatcher.md).
 Facts name a row and indexes in it, never a span of rows: a row that lands later between two others is covered by
 neither (attack A3).
@@ -26,7 +26,7 @@ _MOVED = struct.Struct("<HIB")
 
 
 class RecordBroken(HeadgateError):
-    """A stored settle record cannot be read."""
+    """A stored settle log cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,7 +59,7 @@ class RowFacts:
     tried: dict[int, Tried] = field(default_factory=dict)
     moved: dict[int, Moved] = field(default_factory=dict)
     epoch: int = field(default=0, compare=False, repr=False)
-    """The latest tenure whose record names the row. Not written with the row: a piece begins with it."""
+    """The latest lease term whose record names the row. Not written with the row: a piece begins with it."""
 
     def merge(self, other: RowFacts) -> None:
         """Add another owner's facts of the same row."""
@@ -109,7 +109,7 @@ def bits_of(start: int, end: int) -> int:
 
 
 def encode(facts: Mapping[bytes, RowFacts], *, epoch: int, piece: int) -> bytes:
-    """One piece of a record, as docs/internals/formats.md has it. All facts of a piece are of one tenure."""
+    """One piece of a record, as docs/internals/formats.md has it. All facts of a piece are of one lease term."""
     return b"".join([encode_head(epoch=epoch, piece=piece), *(encode_row(key, row) for key, row in facts.items())])
 
 

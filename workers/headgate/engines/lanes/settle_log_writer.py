@@ -20,7 +20,7 @@ RETRY_PAUSE_S = 0.1
 
 
 class Recorder:
-    """The one writer of a tenure's settle record."""
+    """The one writer of a lease term's settle log."""
 
     def __init__(
         self, delivery_state: DeliveryState, source: LaneSource, record: Record[Any], *, may_act: Callable[[], bool]

@@ -40,7 +40,7 @@ class RangeReservation:
 
 
 class LaneSource(Protocol):
-    """One lane of an engine, for the length of a tenure."""
+    """One lane of an engine, for the length of a lease term."""
 
     def order_of(self, stored: Value) -> Any:
         """The order in a cell of the lane's row (`last`, `reach`); of null, the lane's beginning."""
@@ -65,7 +65,7 @@ class LaneSource(Protocol):
         ...
 
     async def write_record(self, pieces: Sequence[Piece[Any]]) -> None:
-        """Make pieces of the settle record durable; raises when that is not known."""
+        """Make pieces of the settle log durable; raises when that is not known."""
         ...
 
     async def write_passed(self, rows: Sequence[LaneRow]) -> None:

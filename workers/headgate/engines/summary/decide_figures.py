@@ -69,7 +69,7 @@ def decide_figures(stands: Collection[LaneStand], rate: float) -> Figures:
 
 
 class Rate:
-    """Deliveries answered per second, over the last ten. Lanes come and go: each tenure reports its own part."""
+    """Deliveries answered per second, over the last ten. Lanes come and go: each lease term reports its own part."""
 
     def __init__(self) -> None:
         self._counted: Mapping[Any, int] = {}
@@ -77,7 +77,7 @@ class Rate:
         self._past: deque[tuple[int, int]] = deque()
 
     def at(self, now_us: int, answered: Mapping[Any, int]) -> float:
-        """The rate now; `answered` counts for each tenure from 0."""
+        """The rate now; `answered` counts for each lease term from 0."""
         self._total += sum(count - self._counted.get(lease_term, 0) for lease_term, count in answered.items())
         self._counted = dict(answered)
         self._past.append((now_us, self._total))

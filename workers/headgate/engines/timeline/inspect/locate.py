@@ -1,6 +1,6 @@
 """Locates a message by its id: follows it from its first place to its current one, and determines its state.
 
-The path is recorded in rows (`cancelled`, `moved`), in the settle record (settled, tried, and the places of copies)
+The path is recorded in rows (`cancelled`, `moved`), in the settle log (settled, tried, and the places of copies)
 and in `last`. Settled facts below `last` expire in time: then a row that was passed is settled. Reads only. A message
 that moves meanwhile may be read between two places, and is then located by another call.
 """

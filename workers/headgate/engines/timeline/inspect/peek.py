@@ -2,7 +2,7 @@
 on.
 
 The tables determine the live messages: rows above `last` that are not cancelled, purged, replaced or moved, less
-those in the settle record. For lanes that this process owns, the books determine them exactly.
+those in the settle log. For lanes that this process owns, the books determine them exactly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counts the contents of a queue from small rows: put counts, counts of passed messages, settle records, positions.
+"""Counts the contents of a queue from small rows: put counts, counts of passed messages, settle logs, positions.
 No payload is read. The cost and the exactness of each number: docs/internals/protocols/timeline.md, "Peek, stats and
 where".
 

@@ -73,7 +73,7 @@ class _Work:
 
 
 class Closing:
-    """The closing of one lane, in one tenure."""
+    """The closing of one lane, in one lease term."""
 
     def __init__(
         self,

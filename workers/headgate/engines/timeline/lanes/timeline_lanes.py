@@ -77,7 +77,7 @@ class TimelineLanes:
         return True
 
     def source(self, name: LaneName, lease_term: LeaseTerm) -> TimelineSource:
-        """The rows of a lane for the length of a tenure."""
+        """The rows of a lane for the length of a lease term."""
         generation, shard = name
         index = self._indexes.get(generation)
         if index is None:

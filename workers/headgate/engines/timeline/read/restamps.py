@@ -2,8 +2,10 @@
 carry the place that was stamped first; one row of a lineage is delivered (docs/internals/protocols/timeline.md, "Put"
 and "Once").
 
-The row chosen in this tenure is remembered, and so is the row that an earlier owner had started, from its record. Of
-several records the one of the latest tenure counts. If an earlier one was durable in time, its successor read it and
+The row chosen in this lease term is remembered, and so is the row that an earlier owner had started, from its
+record. Of
+several records the one of the latest lease term counts. If an earlier one was durable in time, its successor read
+it and
 continued with the same row; if it became durable later, it answered nobody. Rows that earlier owners passed are read
 from the record of the part of the first place, of any age.
 """
@@ -18,7 +20,7 @@ PARTS_MAX = 64
 
 
 class Families:
-    """The rows that one tenure of a lane has read; or an inspection outside any tenure: epoch 0."""
+    """The rows that one lease term of a lane has read; or an inspection outside any lease term: epoch 0."""
 
     def __init__(
         self,
@@ -32,7 +34,7 @@ class Families:
         self._epoch = epoch
         self._chosen: OrderedDict[int, dict[int, int]] = OrderedDict()
         self._chosen_by: dict[int, dict[int, int]] = {}
-        """The tenure whose record chose the row of a lineage, where there is one."""
+        """The lease term whose record chose the row of a lineage, where there is one."""
         self._latest: tuple[int, dict[int, int]] | None = None
         self._passed: OrderedDict[int, set[UUID]] = OrderedDict()
 
@@ -54,7 +56,7 @@ class Families:
         return True
 
     def begun(self, first: UUID, due: UUID, *, epoch: int) -> None:
-        """This row of the lineage is being delivered, or was in that tenure."""
+        """This row of the lineage is being delivered, or was in that lease term."""
         part = self._part_of(first)
         families = self._of_part(part)
         chosen_by = self._chosen_by.setdefault(part, {})
@@ -76,7 +78,7 @@ class Families:
         return families
 
     def passed(self, part: int, ids: Iterable[UUID]) -> None:
-        """This tenure passed these rows of a part, or rows of the lineages named after them."""
+        """This lease term passed these rows of a part, or rows of the lineages named after them."""
         if part in self._passed:
             self._passed[part].update(ids)
 

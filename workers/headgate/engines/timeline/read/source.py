@@ -1,6 +1,6 @@
 """One lane of a timeline queue, as a dispatcher works it: its rows, its records, the places of its copies.
 
-Rows come from reading.py. This module writes the owner's records under the uuid of its tenure, and builds the
+Rows come from reading.py. This module writes the owner's records under the uuid of its lease term, and builds the
 deliveries. Every write is plain, carries its own timestamp, and may be sent again (rule R4).
 """
 
@@ -48,7 +48,7 @@ class DeadLetterQueueElsewhere(Unavailable):
 
 
 class TimelineSource:
-    """A `LaneSource` for one tenure of one lane."""
+    """A `LaneSource` for one lease term of one lane."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class TimelineSource:
         return whole
 
     def met(self, keys: Iterable[bytes]) -> None:
-        """The owner of this tenure has these rows in flight."""
+        """The owner of this lease term has these rows in flight."""
         for key in keys:
             self._begun(key, self._epoch)
 
@@ -149,7 +149,7 @@ class TimelineSource:
     # ---- records
 
     async def write_record(self, pieces: Sequence[Piece[Any]]) -> None:
-        """Overwrite pieces of this tenure's settle record."""
+        """Overwrite pieces of this lease term's settle log."""
         stamp_us = self._stamp()
         table = self._settings.now.tables.settled
         by_part: dict[int, list[Plain]] = {}

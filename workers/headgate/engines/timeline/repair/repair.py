@@ -109,7 +109,7 @@ class Repairer:
 
 
 class Leader:
-    """One tenure of the repair lane. Nothing is unsafe without it: it saves two processes the same work."""
+    """One lease term of the repair lane. Nothing is unsafe without it: it saves two processes the same work."""
 
     def __init__(self, host: Host, lane: Lane, state: LaneState, lease_term: LeaseTerm) -> None:
         self._host = host

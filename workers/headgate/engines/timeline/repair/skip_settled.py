@@ -1,8 +1,8 @@
 """Moves the position of a lane without an owner over settled rows: otherwise the settles of bulk jobs would be read
 repeatedly from the same position (docs/internals/protocols/spark.md, "Source: a stream").
 
-It is a tenure like any other, and a short one: take, read the record and then the rows, record the passed rows, and
-release the lane with its position moved. It delivers nothing, and crash suspects stay suspects.
+It is a lease term like any other, and a short one: take, read the record and then the rows, record the passed rows,
+and release the lane with its position moved. It delivers nothing, and crash suspects stay suspects.
 
 Invariants: `last` moves over rows all of whose messages are settled, none left out, and only once their ids are in
 `passed`; all of it within the lease, or the lane is left as it was.
