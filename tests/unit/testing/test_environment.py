@@ -343,3 +343,21 @@ def test_a_handler_in_a_thread_can_crash_its_process() -> None:
         env.run(env.drain())
         assert sent == ["ann"]
         assert [each.json() for each in env.run(env.dead_letters(EMAILS))] == [{"to": "poison"}]
+
+
+def test_a_handlers_deadline_is_in_the_time_of_the_environment() -> None:
+    async def scenario() -> None:
+        await env.declare_queue(EMAILS)
+        left: list[timedelta] = []
+
+        async def send(mail: dict[str, str], context: headgate.Context) -> None:
+            assert context.deadline is not None
+            left.append(context.deadline - env.now())
+
+        env.worker(EMAILS, send, timeout=20)
+        await put(env, {"to": "ann"}, delay=timedelta(days=7))
+        await env.drain()
+        assert [20] == [round(each.total_seconds()) for each in left]
+
+    with Environment() as env:
+        env.run(scenario())

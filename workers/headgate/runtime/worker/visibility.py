@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from headgate.engines.contract import ExtendDelivery, Settle, Settled
@@ -29,9 +28,9 @@ class VisibilityKeeper:
         settle: Callable[[Sequence[Settle]], Awaitable[list[Settled]]],
         *,
         visibility_s: float,
-        on_overdue: Callable[[Attempt], None] = lambda _: None,
-        on_lost: Callable[[Attempt], None] = lambda _: None,
-        now_s: Callable[[], float] = time.time,
+        on_overdue: Callable[[Attempt], None],
+        on_lost: Callable[[Attempt], None],
+        now_s: Callable[[], float],
     ) -> None:
         """`on_overdue` is called for a handler that takes too long and cannot be cancelled."""
         self.visibility_s = visibility_s

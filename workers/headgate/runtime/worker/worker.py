@@ -97,6 +97,7 @@ class Worker:
             visibility_s=queue.visibility_us / SECOND_US,
             on_overdue=self._on_overdue,
             on_lost=self._on_lost,
+            now_s=lambda: now_us() / SECOND_US,
         )
         slot_terms = SlotTerms(queue.name, terms.batch_size, terms.timeout_s, now_us, spans)
         self.suspects = suspects
