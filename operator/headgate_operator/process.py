@@ -225,7 +225,7 @@ class _Process:
             await self._operator.finish()
         finally:
             self._kopf.stop()
-            await asyncio.gather(*map(end_task, (keeping, stopped, working)))
+            await end_task(keeping, stopped, working)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._leading.give_up(), 5)
             await self._operator.close()

@@ -316,7 +316,7 @@ class FigureBoard:
         """Read no more."""
         tasks = [*self._readers.values(), *(each.background for each in self._followed.values() if each.background)]
         self._readers.clear()
-        await asyncio.gather(*map(end_task, tasks))
+        await end_task(*tasks)
 
 
 def _count_is_due(followed: FollowedQueue, stats: QueueFigures) -> bool:

@@ -59,6 +59,25 @@ def test_a_dump_of_tasks_names_each() -> None:
     asyncio.run(scenario())
 
 
+def test_tasks_are_ended_without_a_task_more() -> None:
+    async def slow_to_end(ages: list[int]) -> None:
+        try:
+            await for_ever()
+        finally:
+            await asyncio.sleep(0)
+            ages.append(len(asyncio.all_tasks()))
+
+    async def scenario() -> None:
+        ages: list[int] = []
+        tasks = [start_task(f"work {number}", slow_to_end(ages)) for number in range(2)]
+        await asyncio.sleep(0)
+        before = len(asyncio.all_tasks())
+        await end_task(*tasks)
+        assert before == max(ages)
+
+    asyncio.run(scenario())
+
+
 def test_an_owner_gets_the_error_of_its_work() -> None:
     failures: list[BaseException] = []
 

@@ -81,7 +81,8 @@ class Programs:
     async def close(self) -> None:
         """End them in good order."""
         kept, self._kept = list(self._kept.values()), {}
-        await asyncio.gather(*map(end_task, kept), self._ending.wait())
+        await end_task(*kept)
+        await self._ending.wait()
 
     def hurry(self) -> None:
         """The user does not want to wait for a clean end: a worker that gets a second signal ends at once."""

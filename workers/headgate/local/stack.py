@@ -252,7 +252,7 @@ class Stack:
         return not ending.is_set()
 
     async def _close(self) -> None:
-        await asyncio.gather(*map(end_task, self._repairing.values()))
+        await end_task(*self._repairing.values())
         if self._programs is not None:
             await self._programs.close()
         if self._cassandra is not None:

@@ -27,10 +27,12 @@ def start_task(name: str, work: Work[T], *, context: Context | None = None) -> a
     return asyncio.get_running_loop().create_task(work, name=f"headgate: {name}", context=context)
 
 
-async def end_task(task: asyncio.Task[Any]) -> None:
-    """Cancel it and wait until it has ended, whatever its result."""
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+async def end_task(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel them and wait until they have ended, whatever their results. No task is started for that: a framework
+    that ends waits for every younger task, as kopf does, and such a task would wait for the framework."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def run_together(works: Mapping[str, Work[Any]]) -> None:
@@ -117,7 +119,7 @@ class SharedWork(Generic[K, T]):
 
     async def stop(self) -> None:
         """Cancel all work and wait until it has ended."""
-        await asyncio.gather(*map(end_task, list(self._tasks.values())))
+        await end_task(*self._tasks.values())
 
     def _ended(self, key: K, task: asyncio.Task[T]) -> None:
         if self._tasks.get(key) is task:
