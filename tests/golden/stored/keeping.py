@@ -136,9 +136,9 @@ def _cells() -> dict[str, bytes]:
     run = PackedRun([1_000_000] * 2, [2_000_000, 3_000_000], [b"ab", b"c"], [1, 1], [b'{"a":"b"}', b""], [b"g", b""])
     cells = {
         "The packed row": pack(run),
-        "The settle record": settle_log_format.encode(facts, epoch=7, piece=3),
+        "The settle log": settle_log_format.encode(facts, epoch=7, piece=3),
         "Passed rows": encode_passed(due),
-        "A loan": pack_reservation(CREATION, due[0], due[1], 5_000_000),
+        "A range reservation": pack_reservation(CREATION, due[0], due[1], 5_000_000),
         HELD: encode_held(HeldLanes((CLAIM,), "10.0.0.7:4711", 9_000_000)),
         RECEIPT: receipts_of(CREATION, SECRET).of_row((1, 2), 7, 3, b"row", count=5).text(4).encode(),
     }
@@ -185,9 +185,9 @@ def _tally(cell: bytes) -> str:
 
 READERS: Mapping[str, Callable[[bytes], str]] = {
     "The packed row": lambda cell: _run(unpack(cell)),
-    "The settle record": lambda cell: str(settle_log_format.decode(cell)),
+    "The settle log": lambda cell: str(settle_log_format.decode(cell)),
     "Passed rows": lambda cell: str(sorted(map(str, decode_passed(cell)))),
-    "A loan": lambda cell: str(unpack_reservation(cell)),
+    "A range reservation": lambda cell: str(unpack_reservation(cell)),
     "Lanes that a member holds": lambda cell: str(decode_held(cell).lanes),
     HELD: lambda cell: str(decode_held(cell)),
     "A receipt": lambda cell: str(read_receipt(cell.decode(), queue=CREATION, secret=SECRET)),
