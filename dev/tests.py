@@ -30,15 +30,15 @@ SERVERS = ("tests/contract", "tests/system", "tests/golden")
 _ALONE = "not rings and not kubernetes and not pods and not operators and not spark"
 SERVER_GROUPS = {
     "applications": f"servers and applications and {_ALONE}",
-    "rings of Cassandras": "servers and rings and not kubernetes and not pods and not operators and not spark",
     "pods": "servers and pods and not spark",
-    "single Cassandras": f"servers and not applications and {_ALONE}",
     "Spark": "servers and spark",
+    "rings of Cassandras": "servers and rings and not kubernetes and not pods and not operators and not spark",
+    "single Cassandras": f"servers and not applications and {_ALONE}",
     "Kubernetes": "servers and kubernetes and not pods and not operators and not spark",
     "operators": "servers and operators and not pods and not spark",
 }
-"""Tests that share servers run in one process each; two such processes at a time, the longest first
-(docs/internals/testing.md has the times)."""
+"""Tests that share servers run in one process each; two such processes at a time, in an order by
+which the two end together (docs/internals/testing.md has the times)."""
 PARALLEL = ("operators",)
 """These wait most of their time for an operator's next check: they run concurrently with the two."""
 CLUSTERS = {"pods": "test-pods", "operators": "test-operators"}
