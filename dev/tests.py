@@ -177,11 +177,11 @@ def run_groups(only: str, report: Report, *options: str) -> None:
     """Those tests of every group of servers; a group's output is printed when it has ended."""
     with ThreadPoolExecutor(2) as two, ThreadPoolExecutor(len(PARALLEL)) as others:
         lanes = {name: others if name in PARALLEL else two for name in SERVER_GROUPS}
-        begun = [
+        started = [
             lanes[name].submit(run_quietly, name, f"{which} and {only}", *options)
             for name, which in SERVER_GROUPS.items()
         ]
-        report.parts += [each.result() for each in begun]
+        report.parts += [each.result() for each in started]
 
 
 def run_quietly(name: str, which: str, *options: str) -> Part:

@@ -91,11 +91,6 @@ class Connections:
         """It is gone, and all that it had to leave is done."""
         self._last.pop(key, None)
 
-    def places_of(self, key: Key) -> SecretPlace | None:
-        """The Secret that a resource uses."""
-        known = self._last.get(key)
-        return None if known is None else known[0]
-
     def users_of(self, place: SecretPlace) -> list[Key]:
         """The users of a Secret."""
         return [key for key, (used, _) in self._last.items() if used == place]

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal
-from uuid import UUID
 
 from headgate.api.parse import Resource
 from headgate.api.rules import Fault
@@ -368,8 +367,3 @@ class DecisionMemory:
     """Digest of (document applied, what the server shows otherwise): what a webhook changed is not fought over."""
     store_down_since_us: int | None = None
     """Since when Cassandra does not answer; the first seconds of that are not reported."""
-
-
-def id_of(world: ResourceWorld) -> UUID | None:
-    """The id of its entry, where one is known."""
-    return world.store.entry.id if isinstance(world.store, StoreView) and world.store.entry else None

@@ -93,14 +93,6 @@ class OpenRow:
     def _buffer(self, start: int, length: int) -> pa.Buffer:
         return pa.py_buffer(self.body[start : start + length])
 
-    def put_us_min(self) -> int:
-        """The earliest time of a first put in it."""
-        entry = self.columns.get(PUT)
-        if entry is not None and entry[0] == CONSTANT:
-            return int.from_bytes(self.body[entry[1] : entry[1] + 8], "little", signed=True)
-        least: int = pc.min(self.numbers(PUT)).as_py()
-        return least
-
 
 @dataclass(slots=True)
 class About:

@@ -7,7 +7,6 @@ An offset contains everything needed to read its batch again and to settle it, w
 from __future__ import annotations
 
 import base64
-import json
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -74,11 +73,6 @@ def _range(document: dict[str, Any]) -> RangePlan:
 def _pick(line: str) -> Pick:
     where, key, mask = line.split(" ")
     return Pick(int(where), bytes.fromhex(key), int(mask, 16))
-
-
-def json_text(offset: BatchOffset) -> str:
-    """As it is compared."""
-    return json.dumps(offset.to_json(), sort_keys=True)
 
 
 def trimmed(plan: RangePlan, messages_max: int) -> RangePlan:

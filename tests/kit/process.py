@@ -1,6 +1,6 @@
 """The one place where tests and benchmarks build a process as engines see it: simulated, or real.
 
-What an engine runs on changes here alone. A simulated process has virtual time and randomness of its seed, and its
+The context of an engine changes here alone. A simulated process has virtual time and randomness of its seed, and its
 clock may be wrong; a real one has the machine's. The contexts of the SDK stand on the same two.
 """
 

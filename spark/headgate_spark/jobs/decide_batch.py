@@ -250,8 +250,3 @@ def shares_of(plan: BatchPlan, tasks: int) -> list[list[tuple[int, int, int]]]:
 def pause_s(taken: int, rate: float | None, elapsed_s: float) -> float:
     """How long to wait so that no more than `rate` a second are taken."""
     return 0.0 if rate is None else max(0.0, taken / rate - elapsed_s)
-
-
-def next_lanes(waiting: Sequence[str], reserved_elsewhere: Mapping[str, int], now_us: int) -> list[str]:
-    """Lanes to reserve from now: those of another job wait until its deadline."""
-    return [lane for lane in waiting if reserved_elsewhere.get(lane, 0) <= now_us]

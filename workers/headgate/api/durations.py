@@ -56,10 +56,6 @@ class Duration(UnitValue):
     def parse(cls, text: object) -> int | None:
         return parse_duration_ms(text)
 
-    @classmethod
-    def from_ms(cls, value_ms: int) -> Duration:
-        return cls(format_duration_ms(value_ms))
-
     @property
     def ms(self) -> int:
         return self.number

@@ -202,10 +202,6 @@ class Dispatcher:
         self._end(RenewalResult.LOST.value)
         return True
 
-    async def wait_until_over(self) -> None:
-        """Until the lane is not ours any more."""
-        await self._over.wait()
-
     def drain(self) -> None:
         """Deliver nothing more; open deliveries can still be settled."""
         self._draining = True
