@@ -29,7 +29,7 @@ from headgate_operator.build_pod import ChildOwner
 from headgate_operator.decide_child import ChildPlan, EventSubject, decide_child, remove, with_uid
 from headgate_operator.document_diff import stamped
 from headgate_operator.effects import ApplyObject, Effect
-from headgate_operator.kinds import Document
+from headgate_operator.kinds import Document, is_at_rest
 from headgate_operator.names import MANAGER, REPLICAS_MANAGER, consumer_name
 from headgate_operator.strategic_merge import PatchInvalid
 from headgate_operator.world import ChildName, DecisionMemory, ResourceFailure, ResourceWorld, StoreConnection
@@ -242,12 +242,6 @@ def _stand(
         message=_deployment_message(status),
         failure=tended.failure,
     )
-
-
-def is_at_rest(live: Document) -> bool:
-    """None are wanted and none are there: for its controller there is nothing to do, so nobody waits for it."""
-    wanted, there = (live.get("spec") or {}).get("replicas"), (live.get("status") or {}).get("replicas")
-    return bool(wanted == 0 and not there)
 
 
 def _is_rolled_out(live: Document, status: Mapping[str, Any]) -> bool:

@@ -15,8 +15,8 @@ from typing import Final
 from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
 from headgate.expiry import SECOND_US
-from headgate_operator.decide_children import ConsumerState, is_at_rest
-from headgate_operator.kinds import Document
+from headgate_operator.decide_children import ConsumerState
+from headgate_operator.kinds import Document, is_at_rest
 from headgate_operator.names import consumer_name
 from headgate_operator.partial_plan import ConditionUpdate, Status
 from headgate_operator.world import ChildName, PodStatus, ResourceWorld

@@ -93,3 +93,9 @@ def address_of(document: Mapping[str, Any]) -> ObjectAddress:
     kind = kind_of(document)
     metadata = document["metadata"]
     return ObjectAddress(kind, metadata.get("namespace") if kind.namespaced else None, metadata["name"])
+
+
+def is_at_rest(deployment: Document) -> bool:
+    """No pod of a Deployment is wanted and none exists: its controller has nothing to do, so nobody waits for it."""
+    wanted, there = (deployment.get("spec") or {}).get("replicas"), (deployment.get("status") or {}).get("replicas")
+    return bool(wanted == 0 and not there)

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate_operator.decide_children import is_at_rest
 from headgate_operator.kinds import (
     COUNTER,
     CRD,
@@ -26,6 +25,7 @@ from headgate_operator.kinds import (
     SPARK_APPLICATION,
     Document,
     ResourceKind,
+    is_at_rest,
 )
 from headgate_operator.names import GROUP, Key, KeyKind, namespace_key
 
