@@ -36,8 +36,8 @@ from dev.cluster.kubectl import Kubectl
 from dev.cluster.state import Cluster as LocalCluster
 from headgate.errors import EnvironmentProblem
 from headgate.local import progress
-from headgate_operator.api_server import HttpApiClient
-from headgate_operator.kinds import DEPLOYMENT, QUEUE
+from headgate_operator.cluster.api_server import HttpApiClient
+from headgate_operator.model.kinds import DEPLOYMENT, QUEUE
 
 CLUSTER = "bench"
 OWN_NAMESPACE = "headgate-system"

@@ -82,7 +82,7 @@ class Ours(Contender):
     def __init__(self, kubeconfig: str, namespace: str, log: Path) -> None:
         self._port = _free_port()
         arguments = [
-            "headgate_operator.process", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}",
+            "headgate_operator.process.main", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}",
             f"--health=127.0.0.1:{self._port}", "--inspection=off",
         ]  # fmt: skip
         super().__init__(arguments, {}, log)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from headgate.errors import Bug, Unavailable
-from headgate_operator.api_server import HttpApiClient
-from headgate_operator.kinds import NAMESPACE, QUEUE, ObjectAddress, ResourceKind
-from headgate_operator.port import ApiObject, Deleted, ListPage
+from headgate_operator.cluster.api_server import HttpApiClient
+from headgate_operator.cluster.port import ApiObject, Deleted, ListPage
+from headgate_operator.model.kinds import NAMESPACE, QUEUE, ObjectAddress, ResourceKind
 
 MANAGER = "bench"
 AT_ONCE = 32

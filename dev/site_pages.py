@@ -33,7 +33,7 @@ _RENDERED = """
     :depth: 1
 
 ::: mkdocs-click
-    :module: headgate_operator.kubectl_plugin
+    :module: headgate_operator.cli.kubectl_plugin
     :command: main
     :prog_name: kubectl headgate
     :depth: 1

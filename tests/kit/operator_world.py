@@ -22,8 +22,9 @@ from headgate.expiry import SECOND_US
 from headgate.store.catalogue.decide_generation import first
 from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.model.drift import Drift
-from headgate_operator.decide import decide
-from headgate_operator.effects import (
+from headgate_operator.decide.resource import decide
+from headgate_operator.dry_run.effects_on_world import after
+from headgate_operator.model.effects import (
     ApplyObject,
     DeleteObject,
     Effect,
@@ -33,9 +34,8 @@ from headgate_operator.effects import (
     StopLane,
     StoreStep,
 )
-from headgate_operator.effects_on_world import after
-from headgate_operator.names import FINALIZER, MANAGER, Key, application_name, owner_of
-from headgate_operator.world import (
+from headgate_operator.model.names import FINALIZER, MANAGER, Key, application_name, owner_of
+from headgate_operator.model.world import (
     UNKNOWN,
     BulkRun,
     ChildName,

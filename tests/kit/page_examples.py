@@ -25,7 +25,7 @@ import yaml
 
 from headgate.api.parse import KINDS, check_resource
 from headgate.cli.main import main as headgate
-from headgate_operator.kubectl_plugin import main as kubectl_headgate
+from headgate_operator.cli.kubectl_plugin import main as kubectl_headgate
 
 ROOT = Path(__file__).parents[2]
 LANGUAGES = ("yaml", "sh", "python", "cql", "text", "json")

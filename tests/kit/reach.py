@@ -44,15 +44,15 @@ RULES = (
     Rule(
         "pure",
         (
-            "headgate*.decide_*", "headgate*.build_*", "headgate.expiry", "headgate.store.clock.clock_state",
+            "headgate*.decide_*", "headgate.expiry", "headgate.store.clock.clock_state",
             "headgate.store.model.*", "headgate.counters.model.*", "headgate.counters.types.*",
             "headgate.engines.*.model.*", "headgate.engines.contract", "headgate.engines.packed_row",
             "headgate.engines.lanes.delivery_state", "headgate.engines.lanes.read_budget",
             "headgate.engines.lanes.rows", "headgate.engines.lanes.settle_log",
-            "headgate.engines.lanes.settle_log_format", "headgate.api.*", "headgate_operator.decide",
+            "headgate.engines.lanes.settle_log_format", "headgate.api.*",
             *(f"headgate_operator.{name}" for name in (
-                "document_diff", "effects", "effects_on_world", "job_groups", "kinds", "names", "partial_plan",
-                "plan_offline", "plan_projection", "plan_text", "port", "rbac", "strategic_merge", "world",
+                "model.*", "manifests.*", "decide.*", "cluster.port", "install.rbac",
+                "dry_run.effects_on_world", "dry_run.offline", "dry_run.plan_text", "dry_run.projection",
             )),
         ),
         STANDARD - IMPURE | VALUES,
@@ -75,7 +75,7 @@ RULES = (
         STANDARD | VALUES,
         ours=(
             "tests.kit.simulated_cluster*", "headgate.errors", "headgate.api.*", "headgate.testing.world*",
-            *(f"headgate_operator.{name}" for name in ("kinds", "port", "requests")),
+            *(f"headgate_operator.{name}" for name in ("model.kinds", "cluster.port", "cluster.requests")),
         ),
     ),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate_operator.kinds import QUEUE, ObjectAddress
+from headgate_operator.model.kinds import QUEUE, ObjectAddress
 from tests.contract.cluster.worlds import CaseWorld
 
 Document = dict[str, Any]

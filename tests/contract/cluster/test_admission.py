@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate_operator.kinds import DEPLOYMENT, QUEUE
-from headgate_operator.port import Denial
+from headgate_operator.cluster.port import Denial
+from headgate_operator.model.kinds import DEPLOYMENT, QUEUE
 from tests.contract.cluster.documents import deployment, queue, status_of
 from tests.contract.cluster.worlds import CaseWorld, applied, denied
 from tests.kit.simulated_cluster.admission import with_defaults

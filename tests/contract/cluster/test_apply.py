@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate_operator.kinds import CONFIG_MAP, ObjectAddress
-from headgate_operator.port import Denial
+from headgate_operator.cluster.port import Denial
+from headgate_operator.model.kinds import CONFIG_MAP, ObjectAddress
 from tests.contract.cluster.documents import config, queue, queue_at
 from tests.contract.cluster.worlds import CaseWorld, applied, denied
 

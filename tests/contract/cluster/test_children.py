@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from headgate_operator.build_account import build_spark_account, build_spark_binding, build_worker_account
-from headgate_operator.build_pod import ChildOwner
-from headgate_operator.build_secret import build_connection_copy
-from headgate_operator.document_diff import differences, stamped
-from headgate_operator.kinds import SECRET, SERVICE_ACCOUNT, kind_of
-from headgate_operator.names import MANAGER, Key
+from headgate_operator.manifests.document_diff import differences, stamped
+from headgate_operator.manifests.pod import ChildOwner
+from headgate_operator.manifests.secret import build_connection_copy
+from headgate_operator.manifests.service_accounts import (
+    build_spark_account,
+    build_spark_binding,
+    build_worker_account,
+)
+from headgate_operator.model.kinds import SECRET, SERVICE_ACCOUNT, kind_of
+from headgate_operator.model.names import MANAGER, Key
 from tests.contract.cluster.documents import queue
 from tests.contract.cluster.worlds import CaseWorld, applied
 from tests.kit.simulated_cluster.admission import with_defaults

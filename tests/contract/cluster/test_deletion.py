@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-from headgate_operator.kinds import CONFIG_MAP, NAMESPACE, ObjectAddress
-from headgate_operator.port import ApiObject, Denial, address_of
+from headgate_operator.cluster.port import ApiObject, Denial, address_of
+from headgate_operator.model.kinds import CONFIG_MAP, NAMESPACE, ObjectAddress
 from tests.contract.cluster.documents import config, owned_by, queue, queue_at
 from tests.contract.cluster.worlds import CaseWorld, applied, deleted, denied
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from headgate_operator.kinds import NAMESPACE, ObjectAddress, address_of
-from headgate_operator.port import ApiObject, Denied
+from headgate_operator.cluster.port import ApiObject, Denied
+from headgate_operator.model.kinds import NAMESPACE, ObjectAddress, address_of
 from tests.contract.cluster.documents import deployment, queue
 from tests.contract.cluster.worlds import CaseWorld, RealWorld, SimulatedWorld
 from tests.kit.simulated_cluster.fields import read

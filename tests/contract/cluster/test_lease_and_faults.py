@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from headgate_operator.kinds import EVENT
-from headgate_operator.port import Denial, Denied, LeaderLease, Note
+from headgate_operator.cluster.port import Denial, Denied, LeaderLease, Note
+from headgate_operator.model.kinds import EVENT
 from tests.contract.cluster.documents import queue, queue_at
 from tests.contract.cluster.worlds import CaseWorld, applied, denied, page
 

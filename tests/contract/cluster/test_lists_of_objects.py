@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headgate_operator.kinds import CONFIG_MAP, QUEUE, ResourceKind
-from headgate_operator.port import Denial
+from headgate_operator.cluster.port import Denial
+from headgate_operator.model.kinds import CONFIG_MAP, QUEUE, ResourceKind
 from tests.contract.cluster.documents import config, queue, queue_at
 from tests.contract.cluster.worlds import CaseWorld, applied, denied, page
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate_operator.kinds import DEPLOYMENT, ObjectAddress
+from headgate_operator.model.kinds import DEPLOYMENT, ObjectAddress
 from tests.contract.cluster.documents import deployment
 from tests.contract.cluster.worlds import CaseWorld, applied
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate_operator.kinds import (
+from headgate_operator.model.kinds import (
     CONFIG_MAP,
     COUNTER,
     CRON_JOB,

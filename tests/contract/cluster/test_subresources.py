@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate_operator.kinds import DEPLOYMENT, ObjectAddress
+from headgate_operator.model.kinds import DEPLOYMENT, ObjectAddress
 from tests.contract.cluster.documents import deployment, queue, queue_at, status_of
 from tests.contract.cluster.worlds import CaseWorld, applied, denied
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headgate_operator.kinds import CONFIG_MAP, ObjectAddress
-from headgate_operator.port import Denial
+from headgate_operator.cluster.port import Denial
+from headgate_operator.model.kinds import CONFIG_MAP, ObjectAddress
 from tests.contract.cluster.documents import config, queue, queue_at, status_of
 from tests.contract.cluster.worlds import CaseWorld, applied, deleted, denied
 

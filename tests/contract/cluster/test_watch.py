@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from headgate_operator.kinds import CONFIG_MAP, QUEUE, ObjectAddress, ResourceKind
-from headgate_operator.port import Denial, Denied, WatchEvent
+from headgate_operator.cluster.port import Denial, Denied, WatchEvent
+from headgate_operator.model.kinds import CONFIG_MAP, QUEUE, ObjectAddress, ResourceKind
 from tests.contract.cluster.documents import config, queue, queue_at
 from tests.contract.cluster.worlds import CaseWorld, applied, deleted, denied, page
 

@@ -23,8 +23,8 @@ from headgate.api.status import Reason
 from headgate.store.catalogue.decide_generation import Generation, Generations
 from headgate.store.catalogue.entry import EntryState
 from headgate.store.model.drift import Drift, DriftStatus
-from headgate_operator.document_diff import stamp_of
-from headgate_operator.effects import (
+from headgate_operator.manifests.document_diff import stamp_of
+from headgate_operator.model.effects import (
     ApplyObject,
     DeleteObject,
     Effect,
@@ -34,8 +34,8 @@ from headgate_operator.effects import (
     StopLane,
     StoreStep,
 )
-from headgate_operator.names import Key
-from headgate_operator.world import (
+from headgate_operator.model.names import Key
+from headgate_operator.model.world import (
     UNKNOWN,
     BulkRun,
     ChildName,

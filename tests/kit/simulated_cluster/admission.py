@@ -17,8 +17,8 @@ from headgate.api.crd import build_structural_schema
 from headgate.api.parse import check_resource
 from headgate.api.queues import QueueResource
 from headgate.api.rules import rules_of
-from headgate_operator.kinds import COUNTER, DEPLOYMENT, QUEUE, SPARK_APPLICATION, ResourceKind
-from headgate_operator.port import Cause
+from headgate_operator.cluster.port import Cause
+from headgate_operator.model.kinds import COUNTER, DEPLOYMENT, QUEUE, SPARK_APPLICATION, ResourceKind
 from tests.kit.simulated_cluster.fields import without_empty
 from tests.kit.simulated_cluster.quantity import canonical
 from tests.kit.simulated_cluster.shapes import shape_of

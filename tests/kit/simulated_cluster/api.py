@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headgate.testing.world import Process, World
-from headgate_operator.requests import ApiRequest, ApiResponse
+from headgate_operator.cluster.requests import ApiRequest, ApiResponse
 from tests.kit.simulated_cluster import refusals
 from tests.kit.simulated_cluster.collecting import DELAY_S, GarbageCollector
 from tests.kit.simulated_cluster.controllers import Deployments, IdleNode, Kubelet, PodNode

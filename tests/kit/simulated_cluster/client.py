@@ -1,7 +1,7 @@
 """`ClusterPort` on the simulated API server, for one process of the world: paused or killed with it.
 
 Calls take virtual time and may be lost on either way; what comes after its time is not heard. It answers as
-`cluster.py` does: UNKNOWN where no answer came, a watch that is quiet for too long ends.
+`cluster/api_server.py` does: UNKNOWN where no answer came, a watch that is quiet for too long ends.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from headgate.testing.world import Process
-from headgate_operator.kinds import Document
-from headgate_operator.port import Denied
-from headgate_operator.requests import ApiClient, ApiRequest, ApiResponse, no_answer
+from headgate_operator.cluster.port import Denied
+from headgate_operator.cluster.requests import ApiClient, ApiRequest, ApiResponse, no_answer
+from headgate_operator.model.kinds import Document
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.watching import Event
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from headgate_operator.kinds import EVENT, NAMESPACE, ResourceKind
-from headgate_operator.requests import ApiRequest
+from headgate_operator.cluster.requests import ApiRequest
+from headgate_operator.model.kinds import EVENT, NAMESPACE, ResourceKind
 from tests.kit.simulated_cluster.log import WriteEntry
 from tests.kit.simulated_cluster.server import ApiServer
 from tests.kit.simulated_cluster.writing import FOREGROUND, ORPHAN

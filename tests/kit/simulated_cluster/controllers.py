@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Protocol
 
-from headgate_operator.kinds import DEPLOYMENT, POD
-from headgate_operator.requests import ApiRequest
+from headgate_operator.cluster.requests import ApiRequest
+from headgate_operator.model.kinds import DEPLOYMENT, POD
 from tests.kit.simulated_cluster.log import WriteEntry
 from tests.kit.simulated_cluster.server import ApiServer
 from tests.kit.simulated_cluster.writing import format_time

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from headgate_operator.kinds import ResourceKind
-from headgate_operator.requests import ApiRequest, Verb
+from headgate_operator.cluster.requests import ApiRequest, Verb
+from headgate_operator.model.kinds import ResourceKind
 
 
 class Wrong(Enum):

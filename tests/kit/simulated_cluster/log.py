@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headgate_operator.kinds import ResourceKind
+from headgate_operator.model.kinds import ResourceKind
 from tests.kit.simulated_cluster.selecting import selects
 
 

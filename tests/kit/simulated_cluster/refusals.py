@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headgate_operator.kinds import ResourceKind
-from headgate_operator.port import Cause
-from headgate_operator.requests import ApiRequest, ApiResponse
+from headgate_operator.cluster.port import Cause
+from headgate_operator.cluster.requests import ApiRequest, ApiResponse
+from headgate_operator.model.kinds import ResourceKind
 
 
 class Refusal(Exception):

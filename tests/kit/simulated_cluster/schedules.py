@@ -13,8 +13,8 @@ from random import Random
 from typing import Any, Protocol
 
 from headgate.api.cron_times import due_after
-from headgate_operator.kinds import CRON_JOB, JOB
-from headgate_operator.requests import ApiRequest
+from headgate_operator.cluster.requests import ApiRequest
+from headgate_operator.model.kinds import CRON_JOB, JOB
 from tests.kit.simulated_cluster.controllers import MANAGER, REACT_S, Later
 from tests.kit.simulated_cluster.log import WriteEntry
 from tests.kit.simulated_cluster.server import ApiServer

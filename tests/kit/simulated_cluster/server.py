@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headgate_operator.kinds import KINDS, NAMESPACE, POD, SPARK_APPLICATION, ResourceKind
-from headgate_operator.requests import ApiRequest, ApiResponse
+from headgate_operator.cluster.requests import ApiRequest, ApiResponse
+from headgate_operator.model.kinds import KINDS, NAMESPACE, POD, SPARK_APPLICATION, ResourceKind
 from tests.kit.simulated_cluster import refusals, writing
 from tests.kit.simulated_cluster.log import Log, WriteEntry
 from tests.kit.simulated_cluster.plain import copied

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from headgate.api.counters import CounterResource
 from headgate.api.crd import build_structural_schema
 from headgate.api.queues import QueueResource
-from headgate_operator.kinds import COUNTER, QUEUE, ResourceKind
+from headgate_operator.model.kinds import COUNTER, QUEUE, ResourceKind
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headgate_operator.requests import ApiRequest
+from headgate_operator.cluster.requests import ApiRequest
 from tests.kit.simulated_cluster import refusals
 from tests.kit.simulated_cluster.log import WriteEntry, event_of
 from tests.kit.simulated_cluster.selecting import selects

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from headgate_operator.kinds import (
+from headgate_operator.cluster.port import Cause, Propagation
+from headgate_operator.cluster.requests import ApiRequest
+from headgate_operator.model.kinds import (
     COUNTER,
     CRON_JOB,
     DEPLOYMENT,
@@ -28,8 +30,6 @@ from headgate_operator.kinds import (
     SPARK_APPLICATION,
     ResourceKind,
 )
-from headgate_operator.port import Cause, Propagation
-from headgate_operator.requests import ApiRequest
 from tests.kit.simulated_cluster import managing, refusals
 from tests.kit.simulated_cluster.admission import MODELS, faults_of, unknown_field, with_defaults
 from tests.kit.simulated_cluster.fields import emptied, without_nulls

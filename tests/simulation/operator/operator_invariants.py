@@ -16,7 +16,8 @@ from headgate.store.catalogue.entry import Entry, EntryState, Name, StoragePlace
 from headgate.store.clock.clock import Clock
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Select
-from headgate_operator.kinds import (
+from headgate_operator.cluster.requests import ApiRequest
+from headgate_operator.model.kinds import (
     COUNTER,
     CRON_JOB,
     DEPLOYMENT,
@@ -28,8 +29,7 @@ from headgate_operator.kinds import (
     SECRET,
     SERVICE_ACCOUNT,
 )
-from headgate_operator.names import FINALIZER, owner_parts
-from headgate_operator.requests import ApiRequest
+from headgate_operator.model.names import FINALIZER, owner_parts
 from tests.kit.simulated_store import SimulatedStore
 from tests.kit.simulated_store.store import SimulatedTime
 from tests.simulation.operator.operator_scene import KEYSPACE, SYSTEM, Running, Scene, condition

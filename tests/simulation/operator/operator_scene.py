@@ -22,13 +22,13 @@ from headgate.store.catalogue.entry import Entry, Name
 from headgate.store.clock.clock import Clock
 from headgate.store.model.consistency import Consistency
 from headgate.testing.world import Process, ProcessState, World
-from headgate_operator.kinds import COUNTER, NAMESPACE, QUEUE, SECRET, ResourceKind, kind_of
-from headgate_operator.leader_election import LeaderElection
-from headgate_operator.names import FINALIZER, Key
-from headgate_operator.requests import ApiRequest
-from headgate_operator.sessions import SchemaOfCluster
-from headgate_operator.wiring import CHILDREN, RESOURCES, Operator, Ports
-from headgate_operator.world import OperatorSettings
+from headgate_operator.cluster.requests import ApiRequest
+from headgate_operator.model.kinds import COUNTER, NAMESPACE, QUEUE, SECRET, ResourceKind, kind_of
+from headgate_operator.model.names import FINALIZER, Key
+from headgate_operator.model.world import OperatorSettings
+from headgate_operator.process.leader_election import LeaderElection
+from headgate_operator.process.wiring import CHILDREN, RESOURCES, Operator, Ports
+from headgate_operator.store.sessions import SchemaOfCluster
 from tests.kit.process import context_on, simulated_host
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.client import SimulatedCluster

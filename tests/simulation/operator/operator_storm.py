@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.testing.world import ProcessState
-from headgate_operator.kinds import (
+from headgate_operator.cluster.requests import ApiRequest
+from headgate_operator.model.kinds import (
     COUNTER,
     CRON_JOB,
     DEPLOYMENT,
@@ -16,8 +17,7 @@ from headgate_operator.kinds import (
     QUEUE,
     ResourceKind,
 )
-from headgate_operator.kinds import SERVICE_ACCOUNT as ACCOUNT
-from headgate_operator.requests import ApiRequest
+from headgate_operator.model.kinds import SERVICE_ACCOUNT as ACCOUNT
 from tests.kit.simulated_cluster.faults import ApiFault, Wrong
 from tests.simulation.operator.operator_plan import Plan
 from tests.simulation.operator.operator_scene import Running, Scene

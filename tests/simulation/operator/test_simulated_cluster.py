@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import pytest
 
 from headgate.testing.world import World
-from headgate_operator.kinds import CRON_JOB, DEPLOYMENT, JOB, POD, QUEUE, ObjectAddress, kind_of
-from headgate_operator.port import ApiObject, Denial, Denied, ListPage, WatchEvent
-from headgate_operator.requests import ApiRequest
+from headgate_operator.cluster.port import ApiObject, Denial, Denied, ListPage, WatchEvent
+from headgate_operator.cluster.requests import ApiRequest
+from headgate_operator.model.kinds import CRON_JOB, DEPLOYMENT, JOB, POD, QUEUE, ObjectAddress, kind_of
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.client import SimulatedCluster
 from tests.kit.simulated_cluster.controllers import IdleNode, PodOutcome, is_ready

@@ -20,10 +20,10 @@ from dev.cluster.kubectl import Kubectl, KubectlRefused, has_condition
 from dev.servers.cassandra import Cassandra
 from headgate.local.processes import wait_until
 from headgate.process.version import read_version
-from headgate_operator.decide_crds import NAMES, VERSION, definitions
-from headgate_operator.kubectl import Kubectl as PeoplesKubectl
-from headgate_operator.leader_client import LeaderClient
-from headgate_operator.names import FINALIZER
+from headgate_operator.cli.kubectl import Kubectl as PeoplesKubectl
+from headgate_operator.cli.leader_client import LeaderClient
+from headgate_operator.install.decide_crds import NAMES, VERSION, definitions
+from headgate_operator.model.names import FINALIZER
 from tests.system.chart.chart_release import OPERATOR, RELEASE, Release, release_of
 from tests.system.operator.people import Calling
 

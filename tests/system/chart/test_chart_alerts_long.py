@@ -22,7 +22,7 @@ from dev.cluster.programs import SPARK_OPERATOR
 from dev.servers.cassandra import Cassandra
 from dev.servers.cassandra.serving import Serving
 from headgate.local.processes import wait_until
-from headgate_operator.kinds import SPARK_APPLICATION
+from headgate_operator.model.kinds import SPARK_APPLICATION
 from tests.system.chart.alert_scene import Scene, fires, queue, scene_of
 from tests.system.operator.test_operator_rights import SPARK_CRD
 

@@ -19,7 +19,7 @@ from dev.servers.cassandra import Cassandra
 from dev.servers.cassandra.image import image_archive
 from headgate.cli.check import CheckMessage
 from headgate.local.processes import wait_until
-from headgate_operator.names import CONNECTION_DIGEST, consumer_name
+from headgate_operator.model.names import CONNECTION_DIGEST, consumer_name
 from tests.system.chart.chart_release import Release, image_values, release_of
 from tests.system.chart.test_chart import queue
 

@@ -11,9 +11,9 @@ import yaml
 
 from dev.cluster.helm import CHART, Helm
 from headgate.api.parse import check_resource
-from headgate_operator.build_pod import CONNECTION_FILES, CONNECTION_KEYS
-from headgate_operator.names import CONNECTION_COPY, SPARK_ACCOUNT
-from headgate_operator.rbac import AT_HOME, DRIVING, EVERYWHERE, rules
+from headgate_operator.install.rbac import AT_HOME, DRIVING, EVERYWHERE, rules
+from headgate_operator.manifests.pod import CONNECTION_FILES, CONNECTION_KEYS
+from headgate_operator.model.names import CONNECTION_COPY, SPARK_ACCOUNT
 from tests.system.chart.cases import CASES, rendered
 
 Document = Mapping[str, Any]
@@ -233,7 +233,7 @@ def test_without_a_volume_its_data_go_with_the_pod_and_with_one_they_stay(helm: 
 def test_definitions_are_brought_before_anything_else_at_install_and_upgrade(helm: Helm) -> None:
     job = the(rendered(helm, {}), "Job", "crds")
     assert "pre-install,pre-upgrade" == job["metadata"]["annotations"]["helm.sh/hook"]
-    assert ["python3", "-m", "headgate_operator.install_crds"] == command(job)
+    assert ["python3", "-m", "headgate_operator.install.crds"] == command(job)
 
 
 def test_the_end_is_guarded_and_reported_whether_all_goes(helm: Helm) -> None:

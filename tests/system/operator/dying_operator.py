@@ -16,9 +16,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from headgate_operator.apply_plan import PlanApplier
-from headgate_operator.decision_log import effect_words
-from headgate_operator.process import main
+from headgate_operator.process.main import main
+from headgate_operator.reconcile.apply_plan import PlanApplier
+from headgate_operator.reconcile.decision_log import effect_words
 
 DEATHS_EACH = 2
 DEATHS = Path(os.environ["HEADGATE_TEST_DEATHS"])

@@ -23,8 +23,8 @@ from typing import Any
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl
 from headgate.local.processes import wait_until
-from headgate_operator.build_pod import CONNECTION_FILES
-from headgate_operator.rbac import OPERATOR, bindings, cluster_role, role
+from headgate_operator.install.rbac import OPERATOR, bindings, cluster_role, role
+from headgate_operator.manifests.pod import CONNECTION_FILES
 
 ROOT = Path(__file__).resolve().parents[3]
 WITHIN_S = 60.0
@@ -83,7 +83,7 @@ class Home:
     kubeconfig: Path
     folder: Path
 
-    def start(self, *options: str, program: str = "headgate_operator.process") -> OperatorProcess:
+    def start(self, *options: str, program: str = "headgate_operator.process.main") -> OperatorProcess:
         """A process, as soon as its port is open."""
         log = self.folder / f"{secrets.token_hex(3)}.log"
         command = [sys.executable, "-m", program, "--kubeconfig", str(self.kubeconfig)]

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from dev.cluster.kubectl import Kubectl
 from headgate.cli.main import main as headgate
-from headgate_operator.kubectl_plugin import main as plugin
+from headgate_operator.cli.kubectl_plugin import main as plugin
 
 Rights = Sequence[tuple[str, str, str]]
 """(group, resources by comma, verbs by comma)."""

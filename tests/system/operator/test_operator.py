@@ -19,7 +19,7 @@ from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl, names_of
 from dev.servers.cassandra.serving import Serving
 from headgate.local.processes import wait_until
-from headgate_operator.names import consumer_name
+from headgate_operator.model.names import consumer_name
 from tests.system.operator.operator_process import WITHIN_S, OperatorProcess, home, leading
 
 CONSUMERS = [{"name": "mailer", "image": "mailer:1", "handler": "mailer:send", "scaling": {"min": 0}}]
@@ -186,7 +186,7 @@ def test_without_a_cluster_it_reports_it_in_one_line(tmp_path: Path) -> None:
         [
             sys.executable,
             "-m",
-            "headgate_operator.process",
+            "headgate_operator.process.main",
             "--kubeconfig",
             str(tmp_path / "none"),
             "--health",

@@ -19,7 +19,7 @@ from dev.servers.cassandra import Cassandra
 from headgate.client.sync.blocking import SyncHeadgate, SyncQueue
 from headgate.errors import InvalidRequest, Unavailable
 from headgate.local.processes import wait_until
-from headgate_operator.names import consumer_name
+from headgate_operator.model.names import consumer_name
 from tests.system.cassandra.slowed import slowed
 from tests.system.operator.operator_process import OperatorProcess, home, leading
 from tests.system.operator.watched import Watched, watched

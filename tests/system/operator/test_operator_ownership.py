@@ -20,7 +20,7 @@ from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl
 from dev.servers.cassandra.serving import Serving
 from headgate.local.processes import wait_until
-from headgate_operator.names import consumer_name
+from headgate_operator.model.names import consumer_name
 from tests.system.operator.operator_process import WITHIN_S, Home, home, leading
 from tests.system.operator.operator_states import OURS
 from tests.system.operator.test_operator import becomes, queue, reason, state_of

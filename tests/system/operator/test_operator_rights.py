@@ -17,10 +17,10 @@ from dev.cluster.kubectl import Kubectl, has_condition
 from dev.cluster.programs import SPARK_OPERATOR
 from dev.servers.cassandra.serving import Serving
 from headgate.local.processes import wait_until
-from headgate_operator.api_server import HttpApiClient
-from headgate_operator.kinds import COUNTER, QUEUE, ROLE_BINDING, SPARK_APPLICATION, ObjectAddress, ResourceKind
-from headgate_operator.names import consumer_name
-from headgate_operator.rbac import AT_HOME, CLUSTER_ROLE, EVERYWHERE, Right
+from headgate_operator.cluster.api_server import HttpApiClient
+from headgate_operator.install.rbac import AT_HOME, CLUSTER_ROLE, EVERYWHERE, Right
+from headgate_operator.model.kinds import COUNTER, QUEUE, ROLE_BINDING, SPARK_APPLICATION, ObjectAddress, ResourceKind
+from headgate_operator.model.names import consumer_name
 from tests.system.operator.operator_process import ACCOUNTS, Asked, Home, asked, home, leading
 from tests.system.operator.test_operator import queue
 

@@ -20,7 +20,7 @@ from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl, names_of
 from dev.servers.cassandra.serving import Serving
 from headgate.local.processes import wait_until
-from headgate_operator.names import consumer_name
+from headgate_operator.model.names import consumer_name
 from tests.system.cassandra.gate import Gate
 from tests.system.cassandra.slowed import slowed
 from tests.system.operator.operator_process import Home, home, leading

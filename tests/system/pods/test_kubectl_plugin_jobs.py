@@ -18,8 +18,8 @@ import headgate
 from dev.cluster.kubectl import Kubectl
 from headgate.command_line.exit_codes import ExitCode
 from headgate.local.processes import wait_until
-from headgate_operator.build_cronjob import build_cronjob
-from headgate_operator.world import JobGroup
+from headgate_operator.manifests.cronjob import build_cronjob
+from headgate_operator.model.world import JobGroup
 from tests.system.operator.people import Calling, person
 from tests.system.pods.test_children_run import connection_variables, namespaced
 from tests.unit.operator.operator_children_cases import CONNECTION, SETTINGS

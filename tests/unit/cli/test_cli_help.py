@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from headgate.cli.main import ADDED, COMMANDS, SECTIONS, SUMMARY_CHARACTERS_MAX, main
 from headgate.command_line.connection import OPTIONS
-from headgate_operator.kubectl_plugin import main as plugin
+from headgate_operator.cli.kubectl_plugin import main as plugin
 
 CONTEXT = click.Context(main, info_name="headgate")
 ALL = sorted({*COMMANDS, "bulk", "plan"})

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 from dev.chart_files import CHART, generated_files, read_faults
-from headgate_operator.decide_uninstall import OF_A_TEST
-from headgate_operator.names import SPARK_ACCOUNT, WORKER_ACCOUNT
-from headgate_operator.rbac import BRINGING, LEAVING, LEAVING_HOME, Right
+from headgate_operator.install.decide_uninstall import OF_A_TEST
+from headgate_operator.install.rbac import BRINGING, LEAVING, LEAVING_HOME, Right
+from headgate_operator.model.names import SPARK_ACCOUNT, WORKER_ACCOUNT
 
 ROOT = Path(__file__).parents[3]
 HOOKS = (*BRINGING, *LEAVING, *LEAVING_HOME)

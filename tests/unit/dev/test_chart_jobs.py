@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from headgate_operator.api_server import bare_token
-from headgate_operator.decide_crds import VERSION, decide_crd, definitions
-from headgate_operator.decide_uninstall import (
+from headgate_operator.cluster.api_server import bare_token
+from headgate_operator.install.decide_crds import VERSION, decide_crd, definitions
+from headgate_operator.install.decide_uninstall import (
     OF_A_TEST,
     decide_leaving,
     format_few,
     format_leftover,
     without_finalizer,
 )
-from headgate_operator.names import FINALIZER
+from headgate_operator.model.names import FINALIZER
 
 QUEUES = definitions("0.2.0")[0]
 

@@ -9,9 +9,9 @@ import pytest
 
 from headgate.errors import Unavailable
 from headgate.testing.world import World
-from headgate_operator.kinds import DEPLOYMENT, QUEUE, ObjectAddress
-from headgate_operator.port import ApiObject, Denied
-from headgate_operator.uninstall import OperatorInstallation, leave
+from headgate_operator.cluster.port import ApiObject, Denied
+from headgate_operator.install.uninstall import OperatorInstallation, leave
+from headgate_operator.model.kinds import DEPLOYMENT, QUEUE, ObjectAddress
 from tests.contract.cluster.worlds import applied
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.client import SimulatedCluster

@@ -20,7 +20,7 @@ from dev.demo_spark import JOB, MESSAGES, NAME, Drain, require_spark_operator
 from headgate.api.loader import read_files
 from headgate.api.queues import QueueResource
 from headgate.errors import EnvironmentProblem
-from headgate_operator.build_spark import CONTAINERS
+from headgate_operator.manifests.spark_application import CONTAINERS
 
 WELL = {"application": "newsletters-send-1", "state": "Succeeded", "done": MESSAGES}
 PODS = "n-driver 1/1 Running 0 1s\nn-exec-1 1/1 Running 0 1s\n"

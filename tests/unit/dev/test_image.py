@@ -14,7 +14,7 @@ from dev.cluster import docker_build, image
 from dev.cluster.docker_build import KEPT_STAGES, base_tag, copy_with_files, last_words
 from dev.cluster.machine_settings import apt_proxy, apt_settings, apt_sources, mirror_of, pip_settings, proxies
 from headgate.errors import EnvironmentProblem, InvalidRequest
-from headgate_operator.build_spark import PROGRAM
+from headgate_operator.manifests.spark_application import PROGRAM
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()

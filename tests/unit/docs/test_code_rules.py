@@ -13,7 +13,7 @@ OTHERS = {
 STARTING = {"create_task", "ensure_future"}
 
 SETTERS = {
-    "operator/headgate_operator/kopf_watch.py": "kopf is configured by assignments to its settings",
+    "operator/headgate_operator/informers/kopf_watch.py": "kopf is configured by assignments to its settings",
 }
 SETTINGS_OF_A_QUEUE = "workers/headgate/engines/"
 """An engine takes what a read of the catalogue returned by `settings_changed`, and sets its live cells."""

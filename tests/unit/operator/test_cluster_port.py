@@ -1,4 +1,4 @@
-"""`cluster.py` before servers that do not behave: whatever happens on the wire is answered with a value, in time."""
+"""`cluster/api_server.py` before servers that do not behave: whatever happens on the wire is answered with a value, in time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import uvloop
 from headgate.errors import InvalidRequest
 from headgate.process.pacing import RateLimit
 from headgate.testing.world import World
-from headgate_operator import api_server as client
-from headgate_operator.api_server import HttpApiClient, NoCluster
-from headgate_operator.kinds import LEASE, QUEUE, ObjectAddress
-from headgate_operator.port import ApiObject, Denial, Denied, LeaderLease, ListPage, WatchEvent
+from headgate_operator.cluster import api_server as client
+from headgate_operator.cluster.api_server import HttpApiClient, NoCluster
+from headgate_operator.cluster.port import ApiObject, Denial, Denied, LeaderLease, ListPage, WatchEvent
+from headgate_operator.model.kinds import LEASE, QUEUE, ObjectAddress
 
 AT = ObjectAddress(QUEUE, "shop", "emails")
 EMAILS = {

@@ -17,12 +17,12 @@ import yaml
 from click.testing import CliRunner
 
 from headgate.cli.main import main as headgate
-from headgate_operator.build_cronjob import build_cronjob
-from headgate_operator.build_job import Errand, build_errand_job
-from headgate_operator.kubectl_plugin import main
-from headgate_operator.plan_offline import settings_of
-from headgate_operator.run_in_cluster import job_pod_state
-from headgate_operator.world import JobGroup
+from headgate_operator.cli.kubectl_plugin import main
+from headgate_operator.cli.run_in_cluster import job_pod_state
+from headgate_operator.dry_run.offline import settings_of
+from headgate_operator.manifests.cronjob import build_cronjob
+from headgate_operator.manifests.job import Errand, build_errand_job
+from headgate_operator.model.world import JobGroup
 from tests.kit.fake_kubectl import FakeKubectl, kubectl
 from tests.unit.api.api_cases import ROOT
 
@@ -573,7 +573,7 @@ def test_a_process_that_ends_it_leaves_no_job(kubectl: FakeKubectl, number: sign
     kubectl.answers("logs", "--follow", out="", waits_s=30)
     with_job(kubectl)
     with kubectl.expecting_a_wait() as until_it_waits:
-        running = subprocess.Popen([sys.executable, "-m", "headgate_operator.kubectl_plugin", "lanes", "emails"])
+        running = subprocess.Popen([sys.executable, "-m", "headgate_operator.cli.kubectl_plugin", "lanes", "emails"])
         until_it_waits()
         running.send_signal(number)
     assert 0 != running.wait(20)

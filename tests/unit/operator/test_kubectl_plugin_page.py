@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from headgate_operator.kubectl_plugin import main
+from headgate_operator.cli.kubectl_plugin import main
 from tests.unit.api.api_cases import ROOT
 
 PAGE = (ROOT / "docs/start-on-call.md").read_text(encoding="utf-8")

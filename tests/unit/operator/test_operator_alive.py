@@ -8,13 +8,13 @@ from random import Random
 from typing import Any
 
 from headgate.testing.world import World
-from headgate_operator.event_ingest import EventIngest
-from headgate_operator.kinds import CONFIG_MAP, NAMESPACE
-from headgate_operator.liveness import FIRST_AUDITS_S, WAITING_S_MAX, WORK_S_MAX, LivenessCheck, WatchedKind
-from headgate_operator.names import Key
-from headgate_operator.object_cache import ObjectCache
-from headgate_operator.requests import ApiRequest
-from headgate_operator.work_queue import Class, WorkQueue
+from headgate_operator.cluster.requests import ApiRequest
+from headgate_operator.informers.event_ingest import EventIngest
+from headgate_operator.informers.object_cache import ObjectCache
+from headgate_operator.informers.work_queue import Class, WorkQueue
+from headgate_operator.model.kinds import CONFIG_MAP, NAMESPACE
+from headgate_operator.model.names import Key
+from headgate_operator.process.liveness import FIRST_AUDITS_S, WAITING_S_MAX, WORK_S_MAX, LivenessCheck, WatchedKind
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.client import SimulatedCluster
 

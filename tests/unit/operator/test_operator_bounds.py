@@ -18,9 +18,9 @@ from headgate.api.parse import check_resource, parse_stored
 from headgate.api.passed_on import ITEMS_MAX
 from headgate.api.queues import QueueResource
 from headgate.expiry import SECOND_US
-from headgate_operator.decide import decide
-from headgate_operator.document_diff import differences, quantity
-from headgate_operator.strategic_merge import merge
+from headgate_operator.decide.resource import decide
+from headgate_operator.manifests.document_diff import differences, quantity
+from headgate_operator.manifests.strategic_merge import merge
 from tests.kit.operator_world import ROUNDS_MAX, TinyWorld, resource_document
 
 DECIDED_WITHIN_S = 0.020

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 
 from headgate.cli.worker import command as worker_command
 from headgate.store.connection_variables import VARIABLES
-from headgate_operator.build_deployment import HANDLER, REST_S, WORKER, minor_of
-from headgate_operator.build_disruption import build_disruption_budget
-from headgate_operator.build_pod import CONNECTION_KEYS
-from headgate_operator.names import consumer_name
+from headgate_operator.manifests.deployment import HANDLER, REST_S, WORKER, minor_of
+from headgate_operator.manifests.disruption_budget import build_disruption_budget
+from headgate_operator.manifests.pod import CONNECTION_KEYS
+from headgate_operator.model.names import consumer_name
 from tests.unit.operator.operator_children_cases import CONSUMERS, KEY, OWNER, PYTHON, SETTINGS, UID, consumer, made
 
 WORDS = ["headgate", "worker", "shop/emails"]

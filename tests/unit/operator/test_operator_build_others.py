@@ -11,13 +11,17 @@ from headgate.api.bulk import Bulk
 from headgate.cli.collect import command as gc_command
 from headgate.cli.repair import command as repair_command
 from headgate.maintenance.pass_groups import PassGroup
-from headgate_operator.build_account import build_spark_account, build_spark_binding, build_worker_account
-from headgate_operator.build_cronjob import build_cronjob, name_of
-from headgate_operator.build_secret import build_connection_copy
-from headgate_operator.build_spark import build_application, image_of
-from headgate_operator.names import application_name, base36, consumer_name
-from headgate_operator.strategic_merge import PatchInvalid
-from headgate_operator.world import JobGroup, OperatorSettings
+from headgate_operator.manifests.cronjob import build_cronjob, name_of
+from headgate_operator.manifests.secret import build_connection_copy
+from headgate_operator.manifests.service_accounts import (
+    build_spark_account,
+    build_spark_binding,
+    build_worker_account,
+)
+from headgate_operator.manifests.spark_application import build_application, image_of
+from headgate_operator.manifests.strategic_merge import PatchInvalid
+from headgate_operator.model.names import application_name, base36, consumer_name
+from headgate_operator.model.world import JobGroup, OperatorSettings
 from tests.unit.operator.operator_children_cases import CONNECTION, GROUPS, OWNER, PYTHON, SETTINGS, queue
 
 MANAGED = {"app.kubernetes.io/managed-by": "headgate"}

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate_operator.document_diff import STAMP_PATH, differences, digest_of, quantity, stamp_of, stamped
-from headgate_operator.strategic_merge import merge
+from headgate_operator.manifests.document_diff import STAMP_PATH, differences, digest_of, quantity, stamp_of, stamped
+from headgate_operator.manifests.strategic_merge import merge
 from tests.unit.operator.test_operator_merging import few, maps
 
 APPLIED: dict[str, Any] = {

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any, cast
 
 from headgate.engines.contract import LaneReport
-from headgate_operator.lane_health import Health
-from headgate_operator.names import Key
-from headgate_operator.world import QueueLoad
+from headgate_operator.model.names import Key
+from headgate_operator.model.world import QueueLoad
+from headgate_operator.observe.lane_health import Health
 
 KEY = Key("Queue", "shop", "emails")
 WAITING = QueueLoad(at_us=1, awake=True, counted=3)

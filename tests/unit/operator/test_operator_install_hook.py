@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headgate.testing.world import World
-from headgate_operator.install_hook import (
+from headgate_operator.cluster.port import Denial, Denied
+from headgate_operator.install.hook import (
     REACH_WITHIN_S,
     RIGHTS_WITHIN_S,
     ApiServerUnavailable,
     request_until_answered,
 )
-from headgate_operator.port import Denial, Denied
 
 
 class Server:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate_operator import json_stream
-from headgate_operator.json_stream import LONG, PIECE, parse
+from headgate_operator.cluster import json_stream
+from headgate_operator.cluster.json_stream import LONG, PIECE, parse
 from tests.kit.loop_turns import turns_meanwhile
 
 values = st.recursive(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate_operator.document_diff import differences
-from headgate_operator.strategic_merge import KEYS, PatchInvalid, key_of, merge
+from headgate_operator.manifests.document_diff import differences
+from headgate_operator.manifests.strategic_merge import KEYS, PatchInvalid, key_of, merge
 
 POD: dict[str, Any] = {
     "metadata": {"labels": {"a": "1"}},

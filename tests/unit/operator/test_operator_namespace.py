@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.api.status import Reason
-from headgate_operator.build_cronjob import name_of
-from headgate_operator.decide_namespace import decide_namespace
-from headgate_operator.effects import ApplyObject, DeleteObject, ReconcilePlan
-from headgate_operator.names import CONNECTION_COPY
-from headgate_operator.world import (
+from headgate_operator.decide.namespace import decide_namespace
+from headgate_operator.manifests.cronjob import name_of
+from headgate_operator.model.effects import ApplyObject, DeleteObject, ReconcilePlan
+from headgate_operator.model.names import CONNECTION_COPY
+from headgate_operator.model.world import (
     UNKNOWN,
     ChildName,
     JobGroup,

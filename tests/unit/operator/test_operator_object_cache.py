@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from headgate_operator.event_ingest import EventIngest, urgency_of
-from headgate_operator.kinds import QUEUE
-from headgate_operator.names import Key, namespace_key
-from headgate_operator.object_cache import ObjectCache, place_of
-from headgate_operator.work_queue import Class
+from headgate_operator.informers.event_ingest import EventIngest, urgency_of
+from headgate_operator.informers.object_cache import ObjectCache, place_of
+from headgate_operator.informers.work_queue import Class
+from headgate_operator.model.kinds import QUEUE
+from headgate_operator.model.names import Key, namespace_key
 
 EMAILS = Key("Queue", "shop", "emails")
 THEIRS = {"labels": {"whose": "theirs"}}

@@ -9,9 +9,9 @@ from random import Random
 from typing import Any, cast
 
 from headgate.testing.world import World
-from headgate_operator.kinds import QUEUE
-from headgate_operator.object_watch import PAUSE_S_MAX, SHORT_S, ObjectWatch
-from headgate_operator.port import ListPage, WatchEvent
+from headgate_operator.cluster.port import ListPage, WatchEvent
+from headgate_operator.informers.object_watch import PAUSE_S_MAX, SHORT_S, ObjectWatch
+from headgate_operator.model.kinds import QUEUE
 
 
 class Ending:

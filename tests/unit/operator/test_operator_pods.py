@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate_operator.observe_pods import pod_status
+from headgate_operator.observe.pods import pod_status
 
 ENDED = {"exitCode": 2, "reason": "Error", "message": "loading\nno module named shop\n"}
 

@@ -16,9 +16,17 @@ from headgate.api.status import Reason
 from headgate.applying.decide_steps import DropTable, Forget, ForgetRows, MarkDeleting
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.entry import EntryState
-from headgate_operator.effects import ApplyObject, DeleteObject, Emit, PatchStatus, ReconcilePlan, StopLane, StoreStep
-from headgate_operator.names import ADOPT, FINALIZER
-from headgate_operator.world import (
+from headgate_operator.model.effects import (
+    ApplyObject,
+    DeleteObject,
+    Emit,
+    PatchStatus,
+    ReconcilePlan,
+    StopLane,
+    StoreStep,
+)
+from headgate_operator.model.names import ADOPT, FINALIZER
+from headgate_operator.model.world import (
     UNKNOWN,
     BulkRun,
     ChildName,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headgate_operator.kinds import CONFIG_MAP, KINDS, LEASE, POD, REPLICA_SET, SECRET
-from headgate_operator.rbac import AT_HOME, CLUSTER_ROLE, EVERYWHERE, bindings, cluster_role, role, rules
-from headgate_operator.wiring import CHILDREN, RESOURCES
+from headgate_operator.install.rbac import AT_HOME, CLUSTER_ROLE, EVERYWHERE, bindings, cluster_role, role, rules
+from headgate_operator.model.kinds import CONFIG_MAP, KINDS, LEASE, POD, REPLICA_SET, SECRET
+from headgate_operator.process.wiring import CHILDREN, RESOURCES
 
 ONLY_SIMULATED = {CONFIG_MAP, REPLICA_SET}
 """Kinds that the API server in memory knows, and the operator does not speak of."""

@@ -10,9 +10,9 @@ import pytest
 
 from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS
 from headgate.expiry import SECOND_US
-from headgate_operator.bulk_runs import CLOCK_SKEW_MAX_US, JobReport, job_id, job_ids_of, runs_of
-from headgate_operator.names import GROUP, application_name
-from headgate_operator.world import BulkRun
+from headgate_operator.model.names import GROUP, application_name
+from headgate_operator.model.world import BulkRun
+from headgate_operator.observe.bulk_runs import CLOCK_SKEW_MAX_US, JobReport, job_id, job_ids_of, runs_of
 
 OWNER = "0b2c1a6e-9b53-4d4c-8a7e-3f1f0c9a7d11"
 MADE_US = 1_763_456_400 * SECOND_US

@@ -8,9 +8,17 @@ from typing import Any
 import pytest
 
 from headgate.expiry import SECOND_US
-from headgate_operator.decide_scaling import ScalingDecision, decide_scaling
-from headgate_operator.names import consumer_name
-from headgate_operator.world import UNKNOWN, ChildName, DecisionMemory, DueMark, LaneHealth, LaneProblem, QueueLoad
+from headgate_operator.decide.scaling import ScalingDecision, decide_scaling
+from headgate_operator.model.names import consumer_name
+from headgate_operator.model.world import (
+    UNKNOWN,
+    ChildName,
+    DecisionMemory,
+    DueMark,
+    LaneHealth,
+    LaneProblem,
+    QueueLoad,
+)
 from tests.kit.operator_world import NOW_US, TinyWorld, resource_document
 
 DEPLOYMENT = ChildName("Deployment", consumer_name("emails", "mailer"))

@@ -23,11 +23,11 @@ from headgate.store.catalogue.entry import OwnedByAnother, WrongDataCenter
 from headgate.store.clock.clock import ClockNotTrusted
 from headgate.store.schema import KeyspaceUnfit, SchemaRightsMissing
 from headgate.testing.world import World
-from headgate_operator.build_pod import CONNECTION_FILES, CONNECTION_KEYS
-from headgate_operator.failure_reasons import failure_of
-from headgate_operator.port import ApiObject, Denial, Denied
-from headgate_operator.secret_cache import BELIEVED_S, FRESH_S, SecretRead, Secrets, digest_of, plain_values
-from headgate_operator.sessions import AGAIN_S, IDLE_S, Sessions, TooManyConnections
+from headgate_operator.cluster.port import ApiObject, Denial, Denied
+from headgate_operator.manifests.pod import CONNECTION_FILES, CONNECTION_KEYS
+from headgate_operator.store.failure_reasons import failure_of
+from headgate_operator.store.secret_cache import BELIEVED_S, FRESH_S, SecretRead, Secrets, digest_of, plain_values
+from headgate_operator.store.sessions import AGAIN_S, IDLE_S, Sessions, TooManyConnections
 
 VALUES = {"CONTACT_POINTS": "10.0.0.1"}
 
@@ -123,7 +123,7 @@ HOSTILE_SECRET = """
 import asyncio, sys
 from pathlib import Path
 from types import SimpleNamespace
-from headgate_operator.sessions import Sessions
+from headgate_operator.store.sessions import Sessions
 
 async def reach(name, pipe, folder):
     async def nodes_in(_):

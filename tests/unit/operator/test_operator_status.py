@@ -9,9 +9,9 @@ import pytest
 from headgate.api.reasons import STALLING
 from headgate.api.status import Reason
 from headgate.expiry import SECOND_US
-from headgate_operator.decide_stats import rounded, rounded_age_s
-from headgate_operator.effects import ApplyObject, Emit, PatchStatus, ReconcilePlan, StoreStep
-from headgate_operator.world import (
+from headgate_operator.decide.stats import rounded, rounded_age_s
+from headgate_operator.model.effects import ApplyObject, Emit, PatchStatus, ReconcilePlan, StoreStep
+from headgate_operator.model.world import (
     UNKNOWN,
     ChildName,
     DecisionMemory,

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from headgate.store.catalogue.entry import Name
-from headgate_operator.store_catalogue import StoreSide
+from headgate_operator.store.catalogue import StoreSide
 from tests.kit.operator_world import CLUSTER, EMAILS, NOW_US, UID, TinyWorld, resource_document
 
 

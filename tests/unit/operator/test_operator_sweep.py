@@ -13,9 +13,9 @@ from headgate.applying.decide_steps import Retain, Step
 from headgate.store.catalogue.decide_generation import first
 from headgate.store.catalogue.entry import Entry, EntryState, Name, StoragePlace
 from headgate.testing.world import World
-from headgate_operator.object_cache import ObjectCache
-from headgate_operator.orphans import OrphanSweep
-from headgate_operator.port import Denial, Denied, ListPage
+from headgate_operator.cluster.port import Denial, Denied, ListPage
+from headgate_operator.informers.object_cache import ObjectCache
+from headgate_operator.store.orphans import OrphanSweep
 
 OURS = "operator/this-cluster/u1"
 

@@ -8,11 +8,11 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from headgate_operator.effects import ReconcilePlan
-from headgate_operator.names import Key
-from headgate_operator.reconciler import Deciders, ReconcileInputs, Reconciler
-from headgate_operator.work_queue import Class, WorkQueue
-from headgate_operator.world import DecisionMemory, NamespaceState
+from headgate_operator.informers.work_queue import Class, WorkQueue
+from headgate_operator.model.effects import ReconcilePlan
+from headgate_operator.model.names import Key
+from headgate_operator.model.world import DecisionMemory, NamespaceState
+from headgate_operator.reconcile.reconciler import Deciders, ReconcileInputs, Reconciler
 from tests.kit.operator_world import NOW_US, TinyWorld, resource_document
 
 NEW = [Key("Queue", "shop", f"new-{number}") for number in range(100)]

@@ -12,8 +12,8 @@ import uvloop
 
 from headgate.telemetry.metrics import Registry
 from headgate.testing.world import World
-from headgate_operator.names import Key
-from headgate_operator.work_queue import DEADLINES_SPARE, RETRY_S, RETRY_S_MAX, Class, WorkQueue
+from headgate_operator.informers.work_queue import DEADLINES_SPARE, RETRY_S, RETRY_S_MAX, Class, WorkQueue
+from headgate_operator.model.names import Key
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 

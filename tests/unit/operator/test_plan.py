@@ -19,12 +19,12 @@ from headgate.api.loader import load_files
 from headgate.api.parse import parse_resource
 from headgate.cli import main as cli_main
 from headgate.cli.main import main
-from headgate_operator.document_diff import stamped
-from headgate_operator.effects import ApplyObject
-from headgate_operator.names import APPLIED
-from headgate_operator.plan_json import build_plan_document
-from headgate_operator.plan_offline import empty_ahead, settings_of
-from headgate_operator.plan_projection import PlanProjection
+from headgate_operator.dry_run.offline import empty_ahead, settings_of
+from headgate_operator.dry_run.plan_json import build_plan_document
+from headgate_operator.dry_run.projection import PlanProjection
+from headgate_operator.manifests.document_diff import stamped
+from headgate_operator.model.effects import ApplyObject
+from headgate_operator.model.names import APPLIED
 from tests.golden.plan.running import PLANS, planned
 from tests.unit.api.api_cases import ACCEPTED, ROOT, document
 
@@ -220,7 +220,7 @@ def joined(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setattr(cli_main, "entry_points", lambda group: [entry] if group == cli_main.JOINING else [])
 
 
-@pytest.mark.parametrize("value", ["headgate_nowhere.plan:command", "headgate_operator.plan_text:command"])
+@pytest.mark.parametrize("value", ["headgate_nowhere.plan:command", "headgate_operator.dry_run.plan_text:command"])
 def test_a_command_that_is_not_installed_whole_reports_it_in_one_line_and_hides_no_other(
     monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
@@ -261,7 +261,7 @@ def test_neither_plan_nor_plugin_needs_what_only_the_operators_process_needs() -
     program = (
         "import sys\n"
         "for name in ('kopf', 'kubernetes', 'aiohttp', 'prometheus_client', 'pyspark'): sys.modules[name] = None\n"
-        "import headgate_operator.kubectl_plugin\n"
+        "import headgate_operator.cli.kubectl_plugin\n"
         "from headgate.cli.main import main\n"
         f"main(['plan', '-f', {str(ROOT / 'examples/shop.yaml')!r}, '--only', 'order'])\n"
     )

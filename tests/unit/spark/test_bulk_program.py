@@ -15,10 +15,10 @@ from pyspark.errors import PySparkRuntimeError
 from headgate.api.bulk import Bulk
 from headgate.store.catalogue.decide_generation import first
 from headgate.store.catalogue.entry import Entry, EntryState, Name, StoragePlace
-from headgate_operator.build_pod import ChildOwner
-from headgate_operator.build_spark import arguments
-from headgate_operator.bulk_runs import job_id as operators_job_id
-from headgate_operator.names import Key
+from headgate_operator.manifests.pod import ChildOwner
+from headgate_operator.manifests.spark_application import arguments
+from headgate_operator.model.names import Key
+from headgate_operator.observe.bulk_runs import job_id as operators_job_id
 from headgate_spark import bulk_program, session, worker_connection
 from headgate_spark.jobs import progress
 from headgate_spark.jobs.request import JobRequest, SinkRequest, job_id

@@ -27,7 +27,7 @@ def test_a_process_that_has_imported_numpy_before_keeps_it_and_the_driver_knows(
 
 def test_the_operator_opens_its_sessions_without_numpy() -> None:
     program = (
-        "import asyncio, headgate_operator.process as process\n"
+        "import asyncio, headgate_operator.process.main as process\n"
         "from headgate.errors import EnvironmentProblem\n"
         "from headgate.store.cassandra.settings import read_settings\n"
         "try:\n"

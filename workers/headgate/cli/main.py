@@ -59,7 +59,7 @@ COMMANDS: Final = {
     "gc": Listed("Maintenance", "Compact a counter, or those of a namespace.", "headgate.cli.collect"),
 }
 ADDED: Final = {
-    "headgate_operator.plan_command:command": Listed("Check", "Show what the operator would do with files."),
+    "headgate_operator.cli.plan:command": Listed("Check", "Show what the operator would do with files."),
     "headgate_spark.bulk_program:command": Listed("Spark", "Work on many messages at once."),
 }
 """Commands that other packages of this distribution add, by their entry point."""

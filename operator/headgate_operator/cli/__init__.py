@@ -1,0 +1,1 @@
+"""`kubectl headgate` and `headgate plan`."""

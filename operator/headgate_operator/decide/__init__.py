@@ -1,0 +1,1 @@
+"""The decisions about a resource and its namespace: the world in, effects out. Pure."""

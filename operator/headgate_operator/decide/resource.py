@@ -1,0 +1,249 @@
+"""The decision about one resource: the order of effects, from the parts.
+
+    plan = decide(world, memory, now_us)
+
+A reconcile depends on the present state, never on events. So `decide` is total, deterministic and idempotent: on the
+world after its plan it decides nothing further, and after a kill between any two effects the same decision continues.
+The order (docs/internals/protocols/operator.md): deletion; the spec; the connection; ownership; the finalizer; the
+store; shards; the namespace; workers; bulk; status.
+
+Pure. It knows no cluster, no store, no clock and no randomness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate.api.parse import Resource
+from headgate.api.queues import QueueResource
+from headgate.api.status import Reason
+from headgate.engines.registry import engine_of
+from headgate.store.catalogue.decide_generation import shards_in_force
+from headgate_operator.decide.bulk import add_bulk_status, decide_bulk
+from headgate_operator.decide.children import decide_children
+from headgate_operator.decide.consumers import TYPE as CONSUMERS
+from headgate_operator.decide.consumers import decide_consumers, fails_at_us, former_places
+from headgate_operator.decide.dead_letters import decide_dead_letters
+from headgate_operator.decide.deletion import LEFT_BEHIND, decide_absent, decide_deletion, decide_finalizer
+from headgate_operator.decide.lanes import decide_lane_health
+from headgate_operator.decide.maintenance import decide_maintenance
+from headgate_operator.decide.ownership import is_ours
+from headgate_operator.decide.scaling import decide_scaling
+from headgate_operator.decide.stats import decide_stats, lanes_of
+from headgate_operator.decide.status import decide_status
+from headgate_operator.decide.store import decide_connection, decide_store, decide_store_view
+from headgate_operator.model.effects import ReconcilePlan
+from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, blocked, earliest
+from headgate_operator.model.world import (
+    DecisionMemory,
+    PresentResource,
+    ResourceFailure,
+    ResourceWorld,
+    StoreConnection,
+    StoreView,
+)
+
+
+def decide(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> ReconcilePlan:
+    """The first effects that are missing, in order; and when to decide again without an event."""
+    present = world.resource
+    if present is None:
+        return decide_absent(world)
+    memory = _of_this(present, memory, now_us)
+    if present.meta.generation < memory.generation:
+        return ReconcilePlan(
+            memory=memory,
+            trail=(f"generation {present.meta.generation} is older than the last one that was acted upon",),
+        )
+    if present.meta.deleting_since_us is not None:
+        return _deleted(world, present, memory, now_us)
+    verdict = _walked(world, present, memory, now_us)
+    if not isinstance(present.parsed, tuple) and present.parsed.spec.paused:
+        verdict = _without_changes(verdict, memory)
+    return decide_status(world, present, verdict, now_us)
+
+
+def _of_this(present: PresentResource, memory: DecisionMemory, now_us: int) -> DecisionMemory:
+    """The memory of this creation, with the latest generation that was decided about."""
+    if memory.uid != present.meta.uid:
+        memory = DecisionMemory(uid=present.meta.uid)
+    if present.meta.generation > memory.generation:
+        memory = replace(memory, generation=present.meta.generation, began_us=now_us)
+    return memory
+
+
+def _deleted(world: ResourceWorld, present: PresentResource, memory: DecisionMemory, now_us: int) -> ReconcilePlan:
+    verdict = decide_deletion(world, present, memory, now_us)
+    if verdict.is_stopped:
+        return decide_status(world, present, verdict, now_us)
+    return ReconcilePlan(
+        verdict.effects,
+        verdict.memory,
+        trail=verdict.trail,
+        notes={name: value for name, value in verdict.figures.items() if name == LEFT_BEHIND},
+    )
+
+
+def _without_changes(verdict: PartialPlan, memory: DecisionMemory) -> PartialPlan:
+    """Conditions and figures are updated; nothing else is changed."""
+    return replace(
+        verdict,
+        effects=(),
+        ask=frozenset(),
+        again_at_us=None,
+        memory=replace(memory, not_ready_since_us=verdict.memory.not_ready_since_us),
+        blocked_by=ResourceFailure(Reason.PAUSED, _would(verdict)),
+        trail=("paused: no change", *verdict.trail),
+    )
+
+
+def _would(verdict: PartialPlan) -> str:
+    left = len(verdict.effects) + len(verdict.ask)
+    return "`spec.paused` is true" + (f"; {left} changes wait" if left else "; no change waits")
+
+
+# ---- the order
+
+
+def _walked(world: ResourceWorld, present: PresentResource, memory: DecisionMemory, now_us: int) -> PartialPlan:
+    if isinstance(present.parsed, tuple):
+        return blocked(memory, Reason.SPEC_INVALID, "; ".join(str(fault) for fault in present.parsed))
+    engine = engine_of(present.parsed)
+    if engine not in world.settings.supported:
+        message = (
+            f"headgate {world.settings.version} does not support {engine} (it supports {_format_supported(world)})"
+        )
+        return blocked(memory, Reason.ENGINE_UNAVAILABLE, message)
+    connection, verdict = decide_connection(world, memory, now_us)
+    if connection is None:
+        return _observed(world, None, verdict, now_us)
+    verdict = _observed(world, connection, verdict, now_us)
+    store, part = decide_store_view(world, verdict.memory, now_us)
+    verdict = verdict.then(part)
+    if store is None:
+        return _without_store(world, present, present.parsed, connection, verdict, now_us)
+    verdict = _with_store(world, present, present.parsed, store, connection, verdict, now_us)
+    entry = store.entry
+    if verdict.is_stopped or entry is None:
+        return verdict
+    return _served(
+        world,
+        present.parsed,
+        connection,
+        verdict,
+        now_us,
+        shards=shards_in_force(entry.generations),
+        lanes=lanes_of(entry),
+    )
+
+
+def _observed(
+    world: ResourceWorld, connection: StoreConnection | None, verdict: PartialPlan, now_us: int
+) -> PartialPlan:
+    """Findings that no effect changes: dead letters, passes, lanes, bulk jobs, figures."""
+    verdict = verdict.then(decide_dead_letters(world, verdict.memory))
+    verdict = verdict.then(decide_maintenance(world, verdict.memory, now_us))
+    if isinstance(world.resource.parsed if world.resource else (), QueueResource):
+        verdict = verdict.then(decide_lane_health(world, connection, verdict.memory, now_us))
+    return verdict.then(decide_stats(world, None, verdict.memory, now_us))
+
+
+def _with_store(
+    world: ResourceWorld,
+    present: PresentResource,
+    resource: Resource,
+    store: StoreView,
+    connection: StoreConnection,
+    verdict: PartialPlan,
+    now_us: int,
+) -> PartialPlan:
+    """The finalizer before the first table, then the store's steps."""
+    part = decide_store(world, resource, store, connection, verdict.memory, now_us)
+    if is_ours(world, store.entry) or part.effects:
+        verdict = verdict.then(decide_finalizer(present, verdict.memory))
+    return verdict.then(replace(part, memory=_stored(part, present, store)))
+
+
+def _stored(part: PartialPlan, present: PresentResource, store: StoreView) -> DecisionMemory:
+    """The base of decisions while Cassandra is unavailable: only a store that was found complete."""
+    if store.entry is None or part.blocked_by is not None:
+        return replace(part.memory, stored=None)
+    if part.is_stopped or part.effects:
+        return part.memory
+    return replace(part.memory, stored=(present.meta.generation, shards_in_force(store.entry.generations)))
+
+
+def _without_store(
+    world: ResourceWorld,
+    present: PresentResource,
+    resource: Resource,
+    connection: StoreConnection,
+    verdict: PartialPlan,
+    now_us: int,
+) -> PartialPlan:
+    """Cassandra is unavailable: existing children stay as they are; later changes wait for the store."""
+    generation, shards = verdict.memory.stored or (0, 0)
+    if generation != present.meta.generation:
+        return verdict
+    return _served(world, resource, connection, verdict, now_us, shards=shards, lanes=None)
+
+
+def _served(
+    world: ResourceWorld,
+    resource: Resource,
+    connection: StoreConnection,
+    verdict: PartialPlan,
+    now_us: int,
+    *,
+    shards: int,
+    lanes: int | None,
+) -> PartialPlan:
+    """The namespace, workers, bulk."""
+    if world.namespace.terminating:
+        return verdict.then(blocked(verdict.memory, Reason.PROGRESSING, "its namespace is being deleted"))
+    waiting = _namespace(world, resource, verdict.memory)
+    if waiting.is_stopped:
+        return (
+            add_bulk_status(world, verdict.then(waiting))
+            if isinstance(resource, QueueResource)
+            else verdict.then(waiting)
+        )
+    if not isinstance(resource, QueueResource):
+        return verdict
+    numbers = decide_scaling(world, shards, lanes, verdict.memory, now_us)
+    verdict = verdict.then(
+        PartialPlan(numbers.memory, trail=numbers.trail, again_at_us=numbers.again_at_us),
+    )
+    made = decide_children(world, connection, numbers.wanted, verdict.memory, now_us)
+    verdict = verdict.then(
+        PartialPlan(
+            made.memory,
+            effects=made.effects,
+            ask=made.ask | former_places(world),
+            findings=(decide_consumers(world, made.consumers, now_us),),
+            trail=made.trail,
+            again_at_us=earliest(made.again_at_us, fails_at_us(made.consumers, now_us)),
+        )
+    )
+    verdict = verdict.then(decide_bulk(world, connection, verdict.memory, now_us))
+    return verdict.then(decide_stats(world, made.consumers, verdict.memory, now_us))
+
+
+def _namespace(world: ResourceWorld, resource: Resource, memory: DecisionMemory) -> PartialPlan:
+    """The namespace's own key creates the needs of all its pods; workers and bulk jobs wait for it."""
+    failure = world.namespace.failure
+    has_pods = isinstance(resource, QueueResource) and bool(resource.spec.consumers or resource.spec.bulk)
+    if failure is not None:
+        verdict = blocked(memory, failure.reason, failure.message)
+        return (
+            verdict.with_condition(ConditionUpdate(CONSUMERS, "False", failure.reason, failure.message))
+            if has_pods
+            else verdict
+        )
+    if has_pods and not world.namespace.ready:
+        return blocked(memory, Reason.PROGRESSING, "waiting for the namespace's account and Secret")
+    return PartialPlan(memory)
+
+
+def _format_supported(world: ResourceWorld) -> str:
+    return ", ".join(sorted(world.settings.supported)) or "none"

@@ -1,0 +1,1 @@
+"""The programs of the chart's hooks, and the operator's rights."""

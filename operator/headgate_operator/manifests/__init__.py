@@ -1,0 +1,1 @@
+"""The documents of the operator's children, built, merged and compared. Pure."""

@@ -1,0 +1,1 @@
+"""The world of one key, and the readers that gather it."""

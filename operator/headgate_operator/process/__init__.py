@@ -1,0 +1,1 @@
+"""The process: what wires the operator up, its leadership, its probes and its metrics."""

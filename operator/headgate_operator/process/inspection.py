@@ -1,0 +1,113 @@
+"""The operator's explanations: /why, its last decisions about a key, and /plan, its next changes.
+
+It listens on 127.0.0.1 of the pod unless it is configured otherwise, since it asks for no login. `kubectl
+port-forward` leads there, and RBAC guards it. Nothing can be changed by it. Bodies are small, and names are checked
+before anything is read by them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from aiohttp import web
+from pydantic import TypeAdapter, ValidationError
+
+from headgate.api.bounds import SPEC_BYTES_MAX
+from headgate.api.names import NamespaceName, QueueName
+from headgate.errors import HeadgateError, InvalidRequest
+from headgate.process.http_server import HttpServer
+from headgate_operator.model.names import Key, KeyKind
+
+KINDS: Final[Mapping[str, KeyKind]] = {"queue": "Queue", "counter": "Counter", "namespace": "Namespace"}
+BODY_MAX: Final = SPEC_BYTES_MAX + 16 * 1024
+"""The largest resource, with its metadata and every default written out."""
+_NAME: Final[TypeAdapter[str]] = TypeAdapter(QueueName)
+_NAMESPACE: Final[TypeAdapter[str]] = TypeAdapter(NamespaceName)
+
+
+@dataclass(frozen=True)
+class Explanations:
+    """Where the answers come from."""
+
+    why: Callable[[Key], list[dict[str, Any]]]
+    plan: Callable[[Key, Mapping[str, Any] | None], Awaitable[Mapping[str, Any]]]
+    leader: Callable[[], str]
+
+
+def inspection_server(explanations: Explanations) -> HttpServer:
+    """The HTTP port for people."""
+
+    async def why(request: web.Request) -> web.Response:
+        try:
+            key = key_of(request.match_info)
+        except InvalidRequest as error:
+            return _json(404, {"error": str(error)})
+        return _json(200, {"key": key.path, "leader": explanations.leader(), "decisions": explanations.why(key)})
+
+    async def plan(request: web.Request) -> web.Response:
+        try:
+            return _json(200, await explanations.plan(key_of(request.match_info), None))
+        except InvalidRequest as error:
+            return _json(404, {"error": str(error)})
+        except HeadgateError as error:
+            return _json(503, {"error": str(error)})
+
+    async def plan_of_document(request: web.Request) -> web.Response:
+        """Of a resource as it would be, if this document were applied."""
+        try:
+            document = json.loads(await request.text())
+            key = key_of_document(document)
+            return _json(200, await explanations.plan(key, document))
+        except web.HTTPRequestEntityTooLarge:
+            message = f"the document is larger than {BODY_MAX // 1024} KiB, and so than any valid resource"
+            return _json(413, {"error": message})
+        except RecursionError:
+            return _json(400, {"error": "the document is nested too deep for a resource"})
+        except (ValueError, InvalidRequest) as error:
+            return _json(400, {"error": str(error)})
+        except HeadgateError as error:
+            return _json(503, {"error": str(error)})
+
+    routes = [
+        web.get("/why/{kind}/{namespace}/{name}", why),
+        web.get("/plan/{kind}/{namespace}/{name}", plan),
+        web.post("/plan", plan_of_document),
+    ]
+    return HttpServer(routes, purpose="/why and /plan", option="--inspection", body_max=BODY_MAX)
+
+
+def key_of(steps: Mapping[str, str]) -> Key:
+    """Of the steps of a path. InvalidRequest where one of them is not a valid name of a resource."""
+    kind = KINDS.get(steps["kind"].lower())
+    if kind is None:
+        raise InvalidRequest("The kind has to be queue, counter or namespace", given=steps["kind"])
+    namespace = _checked(_NAMESPACE, "namespace", steps["namespace"])
+    return Key(kind, namespace, _checked(_NAMESPACE if kind == "Namespace" else _NAME, "name", steps["name"]))
+
+
+def key_of_document(document: Any) -> Key:
+    """Of a resource that somebody wrote."""
+    metadata = document.get("metadata") if isinstance(document, Mapping) else None
+    if (
+        not isinstance(metadata, Mapping)
+        or document.get("kind") not in ("Queue", "Counter")
+        or "name" not in metadata
+    ):
+        raise InvalidRequest("The document is not a Queue and not a Counter", remedy="send one as JSON")
+    namespace = _checked(_NAMESPACE, "metadata.namespace", metadata.get("namespace") or "default")
+    return Key(cast(KeyKind, document["kind"]), namespace, _checked(_NAME, "metadata.name", metadata["name"]))
+
+
+def _checked(shape: TypeAdapter[str], field: str, value: object) -> str:
+    """By the API's own patterns."""
+    try:
+        return shape.validate_python(value, strict=True)
+    except ValidationError:
+        raise InvalidRequest(f"{field} is not a valid name of a resource", given=str(value)[:100]) from None
+
+
+def _json(status: int, body: Mapping[str, Any]) -> web.Response:
+    return web.json_response(body, status=status, dumps=lambda value: json.dumps(value, default=str))

@@ -1,0 +1,1 @@
+"""The rounds of a key: observe, decide, apply; and the record of its decisions and conditions."""

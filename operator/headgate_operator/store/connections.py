@@ -1,0 +1,137 @@
+"""The connection of each resource to Cassandra, by its Secret: `StoreConnection`, or a Trouble with the reason.
+
+A resource that names no Secret takes its namespace's own `headgate-connection`, if a person has created one there.
+Else it takes the chart's at once, even before its copy exists, so that the store need not wait for the namespace. The
+reconcile notes the last connection of a resource, since a deleted resource names none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from headgate.api.parse import Resource
+from headgate.api.status import Reason
+from headgate.errors import HeadgateError
+from headgate_operator.cluster.port import Denied
+from headgate_operator.model.kinds import Document
+from headgate_operator.model.names import CONNECTION_COPY, MANAGED_BY, MANAGER, Key
+from headgate_operator.model.world import UNKNOWN, OperatorSettings, ResourceFailure, StoreConnection, Unread
+from headgate_operator.store.failure_reasons import failure_of
+from headgate_operator.store.secret_cache import SecretRead, Secrets
+from headgate_operator.store.sessions import OpenSession, SessionPool
+
+SecretPlace = tuple[str, str]
+"""Namespace and name of a Secret."""
+
+
+class Connections:
+    """The ways to Cassandra of all resources."""
+
+    def __init__(
+        self, secrets: Secrets, sessions: SessionPool, settings: OperatorSettings, *, now_us: Callable[[], int]
+    ) -> None:
+        self._secrets = secrets
+        self._sessions = sessions
+        self._settings = settings
+        self._now_us = now_us
+        self._last: dict[Key, tuple[SecretPlace, StoreConnection]] = {}
+        self._failures: dict[SecretPlace, ResourceFailure] = {}
+
+    async def of(self, key: Key, resource: Resource | None) -> StoreConnection | ResourceFailure | Unread:
+        """The connection of a resource; of one that cannot be read, or is gone, its last one."""
+        if resource is None:
+            known = self._last.get(key)
+            place = self._default() if known is None else known[0]
+            named = known is not None and not known[1].is_copy
+        else:
+            secret_name = resource.spec.storage.connection_secret
+            if secret_name:
+                place, named = (key.namespace, secret_name), True
+            else:
+                own = await self.has_own(key.namespace)
+                if own is UNKNOWN:
+                    return UNKNOWN
+                place, named = ((key.namespace, CONNECTION_COPY), True) if own else (self._default(), False)
+        return await self._reach(place, named=named)
+
+    def note(self, key: Key, connection: StoreConnection) -> None:
+        """A resource uses it: where the resource is gone one day, it is found by this one."""
+        place = self._default() if connection.is_copy else (key.namespace, connection.secret)
+        self._last[key] = (place, connection)
+
+    def fork(self, secrets: Secrets, sessions: SessionPool) -> Connections:
+        """With what is known so far, and from here on apart."""
+        made = Connections(secrets, sessions, self._settings, now_us=self._now_us)
+        made._last, made._failures = dict(self._last), dict(self._failures)
+        return made
+
+    async def has_own(self, namespace: str) -> bool | Unread:
+        """Whether somebody has made a Secret there under the name that our copy would have."""
+        if (namespace, CONNECTION_COPY) == self._default():
+            return False
+        read = await self._secrets.read_cached(namespace, CONNECTION_COPY)
+        if isinstance(read, Denied):
+            return UNKNOWN
+        if read.document is None:
+            return False
+        labels = read.document["metadata"].get("labels") or {}
+        return labels.get(MANAGED_BY) != MANAGER
+
+    async def reach_default(self) -> None:
+        """Have a session by the chart's Secret, if there can be one."""
+        await self._reach(self._default(), named=False)
+
+    async def source(self) -> Document | Unread | None:
+        """The chart's Secret."""
+        read = await self._secrets.read_cached(*self._default())
+        return UNKNOWN if isinstance(read, Denied) else read.document
+
+    def forget(self, key: Key) -> None:
+        """It is gone, and all that it had to leave is done."""
+        self._last.pop(key, None)
+
+    def users_of(self, place: SecretPlace) -> list[Key]:
+        """The users of a Secret."""
+        return [key for key, (used, _) in self._last.items() if used == place]
+
+    def _default(self) -> SecretPlace:
+        return (self._settings.namespace, self._settings.connection_secret)
+
+    async def _reach(self, place: SecretPlace, *, named: bool) -> StoreConnection | ResourceFailure | Unread:
+        read = await self._secrets.read_cached(*place)
+        if isinstance(read, Denied):
+            return UNKNOWN
+        if read.document is None:
+            where = f"namespace {place[0]}"
+            return self._note_failure(
+                place, ResourceFailure(Reason.CONNECTION_MISSING, f"Secret {place[1]} is not in {where}")
+            )
+        try:
+            reached = await self._sessions.reach(read.digest, read.values)
+        except HeadgateError as error:
+            return self._note_failure(place, self._in_words(read, error))
+        self._failures.pop(place, None)
+        return _connection(reached, read, named=named)
+
+    def _in_words(self, read: SecretRead, error: HeadgateError) -> ResourceFailure:
+        failure = failure_of(error)
+        return replace(failure, message=f"Secret {read.namespace}/{read.name}: {failure.message}")
+
+    def _note_failure(self, place: SecretPlace, failure: ResourceFailure) -> ResourceFailure:
+        """The same trouble began when it was first met."""
+        known = self._failures.get(place)
+        since_us = known.since_us if known is not None and known.reason is failure.reason else self._now_us()
+        self._failures[place] = replace(failure, since_us=since_us)
+        return self._failures[place]
+
+
+def _connection(reached: OpenSession, read: SecretRead, *, named: bool) -> StoreConnection:
+    return StoreConnection(
+        secret=read.name if named else CONNECTION_COPY,
+        digest=read.digest,
+        keyspace=reached.process_context.keyspace,
+        data_center=reached.process_context.data_center,
+        nodes=reached.nodes,
+        is_copy=not named,
+    )

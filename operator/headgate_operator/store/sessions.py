@@ -1,0 +1,218 @@
+"""Sessions with Cassandra: one for each connection by the content of its Secret, at most `SESSIONS_MAX`.
+
+Of a Secret it reads the keys of a connection and the contents of its certificates, and nothing else. A tenant with
+the right to write a Secret is not trusted with a path in this pod. Certificates reach the driver as files that this
+process has written into a folder of its own.
+
+It knows contents by their digest, so that the copies of one Secret share a session. A failed session is not opened
+again for a few seconds: a thousand queues are one attempt. A session that is unused for long makes room for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from headgate.client.catalogue.process_context import ProcessContext
+from headgate.errors import HeadgateError, OperationRefused, Unavailable
+from headgate.process.background_tasks import SharedWork
+from headgate.store.cassandra.settings import ConnectionSettings, read_secret_settings
+from headgate.store.schema import SchemaPort
+from headgate_operator.manifests.pod import CONNECTION_KEYS
+
+SESSIONS_MAX: Final = 8
+AGAIN_S: Final = 5.0
+IDLE_S: Final = 60.0
+OPEN_WITHIN_S: Final = 25.0
+FILES: Final = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
+
+
+class TooManyConnections(OperationRefused):
+    """The operator keeps no more connections to different Cassandras than this."""
+
+
+class ConnectionNotOpen(Unavailable):
+    """The operator has no session with this Cassandra, as no resource uses it, and a plan opens none."""
+
+
+class SchemaOfCluster(SchemaPort, Protocol):
+    """Reads and changes the schema, and detects foreign changes cheaply."""
+
+    async def version(self) -> str:
+        """The version of the schema, by one node."""
+        ...
+
+
+@dataclass(frozen=True)
+class OpenSession:
+    """A Cassandra, connected."""
+
+    digest: str
+    process_context: ProcessContext
+    schema: SchemaOfCluster
+    nodes: int
+    """Of the home data centre."""
+
+
+Open = Callable[[ConnectionSettings], Awaitable[tuple[ProcessContext, SchemaOfCluster]]]
+
+
+@dataclass
+class _Held:
+    """A session, or why there is none, and when that was found."""
+
+    reached: OpenSession | None
+    error: HeadgateError | None
+    at_s: float
+    used_s: float
+
+
+class Sessions:
+    """All sessions of this process."""
+
+    def __init__(
+        self, open_: Open, *, now_s: Callable[[], float], folder: Path | None = None, most: int = SESSIONS_MAX
+    ) -> None:
+        self._open = open_
+        self._now_s = now_s
+        self._folder = folder
+        self._most = most
+        self._held: dict[str, _Held] = {}
+        self._opening = SharedWork[str, _Held]("opening of a session")
+
+    async def reach(self, digest: str, values: Mapping[str, str]) -> OpenSession:
+        """The session that these contents of a Secret lead to. Raises why there is none."""
+        now_s = self._now_s()
+        held = self._held.get(digest)
+        if held is None or (held.error is not None and now_s - held.at_s >= AGAIN_S):
+            held = await self._opening.run(digest, lambda: self._begin(digest, dict(values)))
+        held.used_s = self._now_s()
+        if held.reached is None:
+            assert held.error is not None  # noqa: S101 - one of the two is there
+            raise held.error
+        return held.reached
+
+    def of(self, digest: str) -> OpenSession | None:
+        """The session of a connection that was reached before."""
+        held = self._held.get(digest)
+        if held is None or held.reached is None:
+            return None
+        held.used_s = self._now_s()
+        return held.reached
+
+    def all(self) -> list[OpenSession]:
+        """Every session that is open, without using it."""
+        return [held.reached for held in self._held.values() if held.reached is not None]
+
+    def held(self, digest: str) -> OpenSession | HeadgateError | None:
+        """The session of a connection, or why there is none, without using it; None: it was never opened."""
+        held = self._held.get(digest)
+        return None if held is None else held.reached or held.error
+
+    async def close(self) -> None:
+        """End them all."""
+        held, self._held = list(self._held.values()), {}
+        await self._opening.stop()
+        await asyncio.gather(
+            *(each.reached.process_context.close() for each in held if each.reached), return_exceptions=True
+        )
+
+    async def _begin(self, digest: str, values: dict[str, str]) -> _Held:
+        reached: OpenSession | None = None
+        error: HeadgateError | None = None
+        try:
+            await self._close_oldest()
+            reached = await self._connect(digest, values)
+        except HeadgateError as failed:
+            error = failed
+        except TimeoutError:
+            error = Unavailable("Cassandra does not answer", within_s=OPEN_WITHIN_S)
+        now_s = self._now_s()
+        held = self._held[digest] = _Held(reached, error, now_s, now_s)
+        return held
+
+    async def _connect(self, digest: str, values: dict[str, str]) -> OpenSession:
+        settings = read_secret_settings(self._environment(digest, values))
+        async with asyncio.timeout(OPEN_WITHIN_S):
+            process_context, schema = await self._open(settings)
+            try:
+                nodes = await schema.nodes_in(process_context.data_center)
+            except BaseException:
+                await process_context.close()
+                raise
+        return OpenSession(digest, process_context, schema, nodes)
+
+    async def _close_oldest(self) -> None:
+        open_now = {digest: held for digest, held in self._held.items() if held.reached is not None}
+        if len(open_now) < self._most:
+            return
+        digest, oldest = min(open_now.items(), key=lambda item: item[1].used_s)
+        if self._now_s() - oldest.used_s < IDLE_S:
+            raise TooManyConnections(
+                most=self._most, remedy="let resources share connection Secrets, or run another operator"
+            )
+        del self._held[digest]
+        if oldest.reached is not None:
+            await oldest.reached.process_context.close()
+
+    def _environment(self, digest: str, values: dict[str, str]) -> dict[str, str]:
+        """The keys of a connection; certificates become files, which nobody else may read."""
+        environment: dict[str, str] = {name: values[name] for name in CONNECTION_KEYS if name in values}
+        for name, key in FILES.items():
+            if values.get(key) and self._folder is not None:
+                environment[name] = str(_written(self._folder / digest, key, values[key]))
+        return environment
+
+
+class SessionReader:
+    """Those sessions of a process that are open: it opens none, and none counts as used."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def reach(self, digest: str, values: Mapping[str, str]) -> OpenSession:
+        """As `Sessions.reach`, where that would open nothing."""
+        held = self._sessions.held(digest)
+        if held is None:
+            raise ConnectionNotOpen(remedy="apply a resource that uses it, and retry")
+        if isinstance(held, HeadgateError):
+            raise held
+        return held
+
+    def of(self, digest: str) -> OpenSession | None:
+        """The session of a connection that is open."""
+        held = self._sessions.held(digest)
+        return held if isinstance(held, OpenSession) else None
+
+    def all(self) -> list[OpenSession]:
+        """Every session that is open."""
+        return self._sessions.all()
+
+
+class SessionPool(Protocol):
+    """Where sessions come from: `Sessions`, or a reader of them."""
+
+    async def reach(self, digest: str, values: Mapping[str, str]) -> OpenSession:
+        """The session that these contents of a Secret lead to. Raises why there is none."""
+        ...
+
+    def of(self, digest: str) -> OpenSession | None:
+        """The session of a connection that was reached before."""
+        ...
+
+    def all(self) -> list[OpenSession]:
+        """Every session that is open."""
+        ...
+
+
+def _written(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / name
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
