@@ -1,4 +1,4 @@
-"""`cluster/api_server.py` before servers that do not behave: whatever happens on the wire is answered with a value, in time."""
+"""`cluster/api_server.py` before servers that do not behave: a value answers any fault on the wire, in time."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from headgate_operator.model.names import Key
 from headgate_operator.model.world import QueueLoad
 from headgate_operator.observe.lane_health import Health
 from headgate_operator.observe.world_builder import Observer, Sources
-from headgate_operator.process.main import main
+from headgate_operator.process import main as process
 from headgate_operator.process.wiring import supervised
 from headgate_operator.reconcile.reconciler import BUG_PAUSE_S, Deciders, ReconcileInputs, Reconciler
 from tests.kit.loop_turns import turns_meanwhile
@@ -231,7 +231,7 @@ def test_while_a_namespace_s_resources_are_parsed_others_have_their_turn() -> No
 
 
 def test_what_ended_tasks_that_run_together_is_one_line_and_a_bug_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(main, "log_to", lambda **_: None)
+    monkeypatch.setattr(process, "log_to", lambda **_: None)
 
     def ended_by(error: Exception) -> Any:
         async def ends(_given: Any) -> None:
@@ -245,8 +245,8 @@ def test_what_ended_tasks_that_run_together_is_one_line_and_a_bug_is_none(monkey
         async def fails() -> None:
             raise error
 
-        monkeypatch.setattr(main, "run", ends)
-        return CliRunner().invoke(main.main, [])
+        monkeypatch.setattr(process, "run", ends)
+        return CliRunner().invoke(process.main, [])
 
     report, bug = ended_by(Unavailable("The kopf framework has ended by itself")), ended_by(KeyError("a bug"))
     lines = report.output.strip().splitlines()

@@ -19,8 +19,8 @@ from headgate.telemetry.metrics import Registry
 from headgate_operator.cluster.requests import ApiClient, ApiRequest, ApiResponse, escape_step
 from headgate_operator.model.kinds import QUEUE, SECRET, ObjectAddress
 from headgate_operator.model.names import Key
+from headgate_operator.process import main as process
 from headgate_operator.process.inspection import BODY_MAX, Explanations, inspection_server, key_of, key_of_document
-from headgate_operator.process.main import main
 
 ELSEWHERE = (
     "../../../apis/apps/v1/deployments?limit=500&x=", "a/../../b?x=", "..", ".", "shop%2F..", "Shop", "shop mail",
@@ -82,14 +82,14 @@ def queue(**metadata: Any) -> dict[str, Any]:
 
 def test_they_listen_on_loopback_unless_another_address_is_given() -> None:
     def given(*arguments: str) -> Any:
-        context = main.main.make_context("headgate-operator", list(arguments))
-        return main.given_by({"health": "off", "pull_secrets": (), **context.params})
+        context = process.main.make_context("headgate-operator", list(arguments))
+        return process.given_by({"health": "off", "pull_secrets": (), **context.params})
 
     assert ("127.0.0.1", 9092) == given().inspection
     assert ("127.0.0.1", 7000) == given("--inspection", "7000").inspection
     assert ("0.0.0.0", 7000) == given("--inspection", "0.0.0.0:7000").inspection  # noqa: S104 - nothing listens there
     assert given("--inspection", "off").inspection is None
-    assert "127.0.0.1:9092" in CliRunner().invoke(main.main, ["--help"]).output
+    assert "127.0.0.1:9092" in CliRunner().invoke(process.main, ["--help"]).output
 
 
 @pytest.mark.parametrize("path", ["/why/queue/shop/emails", "/plan/queue/shop/emails", "/plan"])
