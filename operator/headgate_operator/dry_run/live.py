@@ -1,5 +1,5 @@
 """The plan on the present cluster, by the leading operator: it observes, decides and imagines, and performs nothing.
-The shell around plan_ahead.py.
+The shell around projection.py.
 
 It reads by a fork of the operator's observer, so it changes no cache, board or session. If a document names a
 Cassandra without an open session, the plan states that and ends there.

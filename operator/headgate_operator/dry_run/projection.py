@@ -5,9 +5,9 @@
         pass                # or, with a cluster: answer the questions in `ahead.asks`
     ahead.done              # the changes, in their order
 
-It decides as the operator does, by `decide/resource.py` and `decide/namespace.py`, key after key, and imagines the result
-(imagining.py). The operator works on many keys at once; here one follows the other, which is one of the possible
-orders. Times that are close (a status that is held back for a second) are skipped.
+It decides as the operator does, by `decide/resource.py` and `decide/namespace.py`, key after key, and imagines the
+result (effects_on_world.py). The operator works on many keys at once; here one follows the other, which is one of the
+possible orders. Times that are close (a status that is held back for a second) are skipped.
 
 Pure.
 """
