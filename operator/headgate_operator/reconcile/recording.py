@@ -1,8 +1,8 @@
 """Passes the reads of a reconcile on to the rest of the operator: the connection that a resource uses, the
 queue whose figures are read from now on, an object that was found in the place of a child.
 
-Reading has no side effects (observe/world_builder.py), so a plan of a document that nobody has applied leaves no trace. All that
-follows from reading is here, and only the reconcile calls it.
+Reading has no side effects (observe/world_builder.py), so a plan of a document that nobody has applied leaves no
+trace. All that follows from reading is here, and only the reconcile calls it.
 """
 
 from __future__ import annotations
