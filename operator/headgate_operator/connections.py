@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from headgate.api.parse import Resource
-from headgate.api.status import Reason
+from headgate.api.read.parse import Resource
+from headgate.api.resources.status import Reason
 from headgate.errors import HeadgateError
 from headgate_operator.failure_reasons import failure_of
 from headgate_operator.kinds import Document

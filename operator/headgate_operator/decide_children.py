@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from headgate.api.consumer import Consumer
-from headgate.api.queues import QueueResource
-from headgate.api.status import Reason
+from headgate.api.resources.consumer import Consumer
+from headgate.api.resources.queues import QueueResource
+from headgate.api.resources.status import Reason
 from headgate_operator.build_deployment import build_deployment
 from headgate_operator.build_disruption import build_disruption_budget
 from headgate_operator.build_pod import ChildOwner

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from headgate.api.queues import QueueResource
-from headgate.api.status import Reason
+from headgate.api.resources.queues import QueueResource
+from headgate.api.resources.status import Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide_children import ConsumerState, is_at_rest
 from headgate_operator.kinds import Document

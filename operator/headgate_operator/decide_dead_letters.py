@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.api.queues import QueueResource
-from headgate.api.status import Reason
+from headgate.api.resources.queues import QueueResource
+from headgate.api.resources.status import Reason
 from headgate_operator.partial_plan import ConditionUpdate, PartialPlan, format_names
 from headgate_operator.world import DecisionMemory, Nothing, ResourceWorld, Sibling
 

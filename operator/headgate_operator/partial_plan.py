@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from headgate.api.status import REASON_MEANINGS, Reason
+from headgate.api.resources.status import REASON_MEANINGS, Reason
 from headgate_operator.effects import Effect
 from headgate_operator.world import ChildName, DecisionMemory, ResourceFailure
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import yaml
 
-from headgate.api.reasons import REMEDIES
-from headgate.api.status import Reason
+from headgate.api.resources.reasons import REMEDIES
+from headgate.api.resources.status import Reason
 from headgate.client.model.times import format_time
 from headgate_operator.kinds import Document
 

@@ -17,7 +17,7 @@ from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.golang import sources
 from dev.cluster.kubectl import Kubectl, has_condition
 from dev.cluster.programs import SPARK_OPERATOR
-from headgate.api.queues import QueueResource
+from headgate.api.resources.queues import QueueResource
 from headgate_operator.build_account import build_spark_account, build_spark_binding, build_worker_account
 from headgate_operator.build_pod import ChildOwner
 from headgate_operator.build_secret import build_connection_copy

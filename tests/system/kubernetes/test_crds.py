@@ -19,11 +19,11 @@ from kubernetes import client, config
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl, KubectlRefused, refusal
-from headgate.api import cron
-from headgate.api.crd import PLURALS
-from headgate.api.model import GROUP, VERSION
-from headgate.api.parse import check_resource
-from headgate.api.passed_on import ITEMS_MAX, describe_length_limit
+from headgate.api.generate.crd import PLURALS
+from headgate.api.read.parse import check_resource
+from headgate.api.resources.model import GROUP, VERSION
+from headgate.api.resources.passed_on import ITEMS_MAX, describe_length_limit
+from headgate.api.values.cron import CRON
 from tests.unit.api.api_cases import (
     ACCEPTED,
     CHANGES,
@@ -307,8 +307,8 @@ schedules = st.tuples(
 def test_a_schedule_that_is_accepted_makes_a_cron_job(server: Server, schedule: str) -> None:
     """The CronJobs of repair and gc take a schedule unchanged; one that is refused there is reported too late."""
     made = document("Queue", {"repair": {"schedule": schedule}})
-    assert cron.accepts(schedule) == (server.faults_of(made) == [])
-    if cron.accepts(schedule):
+    assert CRON.accepts(schedule) == (server.faults_of(made) == [])
+    if CRON.accepts(schedule):
         server.create_cron_job(schedule)
 
 

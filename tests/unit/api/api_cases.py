@@ -11,12 +11,11 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel
 
-from headgate.api.counters import CounterSpec
-from headgate.api.defaults import model_of
-from headgate.api.model import API_VERSION
-from headgate.api.passed_on import ITEMS_MAX
-from headgate.api.queues import QueueSpec
-from headgate.api.shapes import ValueShape
+from headgate.api.resources.counters import CounterSpec
+from headgate.api.resources.model import API_VERSION, model_of
+from headgate.api.resources.passed_on import ITEMS_MAX
+from headgate.api.resources.queues import QueueSpec
+from headgate.api.values.shapes import ValueShape
 
 ROOT = Path(__file__).parents[3]
 SUBJECT = "subject"

@@ -11,11 +11,12 @@ import jsonschema
 import pytest
 import yaml
 
-from headgate.api import generate, reasons, status
-from headgate.api.crd import KINDS, build_crd, build_structural_schema
-from headgate.api.json_schema import build_json_schema
-from headgate.api.model import kind_of
-from headgate.api.rules import rules_of
+from headgate.api import generate
+from headgate.api.generate.crd import KINDS, build_crd, build_structural_schema
+from headgate.api.generate.json_schema import build_json_schema
+from headgate.api.resources import reasons, status
+from headgate.api.resources.model import kind_of
+from headgate.api.rules.rules import rules_of
 from tests.unit.api.api_cases import ACCEPTED, ROOT, document
 
 SCHEMAS = {kind_of(model): build_structural_schema(model) for model in KINDS}

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.api.loader import FilesInvalid, load_files, read_files, read_text
-from headgate.api.parse import ResourceInvalid, check_resource, dump_resource, parse_resource
+from headgate.api.read.loader import FilesInvalid, load_files, read_files, read_text
+from headgate.api.read.parse import ResourceInvalid, check_resource, dump_resource, parse_resource
 from headgate.errors import InvalidRequest
 from tests.unit.api.api_cases import ACCEPTED, ROOT, document
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from headgate.api.parse import check_resource, dump_resource, parse_resource
-from headgate.api.queues import QueueResource
-from headgate.api.rules import COUNTER_RULES, QUEUE_RULES
+from headgate.api.read.parse import check_resource, dump_resource, parse_resource
+from headgate.api.resources.queues import QueueResource
+from headgate.api.rules.rules import COUNTER_RULES, QUEUE_RULES
 from tests.unit.api.api_cases import ACCEPTED, CHANGES, Refusal, ShapeCase, document, read_refusals, shape_cases
 
 REFUSALS = read_refusals()

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from headgate.api.bulk import Sink
+from headgate.api.resources.bulk import Sink
 
 ROOT = Path(__file__).parents[3]
 FORMATS = get_args(Sink.model_fields["format"].annotation)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.api import status
-from headgate.api.reasons import AWAITED, NOTHING_TO_DO, REASONS_OF, REMEDIES, STALLING
+from headgate.api.resources import status
+from headgate.api.resources.reasons import AWAITED, NOTHING_TO_DO, REASONS_OF, REMEDIES, STALLING
 
 _INTRODUCTION = """## Conditions
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from headgate.api.parse import Resource, ResourceInvalid
+from headgate.api.read.parse import Resource, ResourceInvalid
 from headgate.applying.decide_steps import (
     TABLES_MAX,
     Adopt,

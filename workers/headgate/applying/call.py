@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from headgate.api.parse import Resource, parse_resource
+from headgate.api.read.parse import Resource, parse_resource
 from headgate.applying.apply import Applied, Applier
 from headgate.applying.wanted import PlacementDefaults
 from headgate.client.sync.background import BackgroundLoop
@@ -147,7 +147,7 @@ def apply_sync(
 
 def read_resources(resources: Resources) -> tuple[Resource, ...]:
     """The resources of these files and documents, in order; an error with a line for each fault."""
-    from headgate.api.loader import load_files  # imported in the function, so that documents need no YAML
+    from headgate.api.read.loader import load_files  # imported in the function, so that documents need no YAML
 
     several = [resources] if isinstance(resources, str | Path | Mapping) else list(resources)
     read: list[Resource] = []

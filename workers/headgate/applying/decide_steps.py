@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from headgate.api.parse import ResourceInvalid
-from headgate.api.versions import carry_unknown
+from headgate.api.read.parse import ResourceInvalid
+from headgate.api.read.versions import carry_unknown
 from headgate.applying.wanted import Wanted, allowed_change, keyspace_of
 from headgate.engines.registry import (
     ENGINE_MODULES,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.api.parse import Resource, ResourceInvalid, check_resource
-from headgate.api.versions import Document, carry_unknown, document_of, known_part
+from headgate.api.read.parse import Resource, ResourceInvalid, check_resource
+from headgate.api.read.versions import Document, carry_unknown, document_of, known_part
 from headgate.engines.contract import Capability
 from headgate.engines.registry import engine_of, shards_of, stored_record
 from headgate.store.catalogue.entry import Name, StoragePlace

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from headgate.api.cron import RULE_TEXT, accepts
 from headgate.client.connection import Headgate
 from headgate.command_line.connection import run_connected
 from headgate.command_line.exit_codes import exit_code_for

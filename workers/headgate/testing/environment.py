@@ -29,8 +29,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn, TypeVar, cast
 
-from headgate.api.parse import Resource
-from headgate.api.queues import QueueResource
+from headgate.api.read.parse import Resource
+from headgate.api.resources.queues import QueueResource
 from headgate.applying.apply import Applier
 from headgate.applying.call import Resources, read_resources
 from headgate.applying.memory_applier import NoSchema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from headgate.api.shapes import text
+from headgate.api.values.shapes import text
 
 NAME_LENGTH_MAX: Final = 63
 """A resource's name is a label's value on everything made for it, and labels hold 63 characters."""

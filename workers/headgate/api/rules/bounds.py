@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any, Final
 
-from headgate.api.passed_on import ITEMS_MAX, PASSED_ON, describe_length_limit
-from headgate.api.rules import Fault
+from headgate.api.resources.passed_on import ITEMS_MAX, PASSED_ON, describe_length_limit
+from headgate.api.rules.rules import Fault
 
 SPEC_BYTES_MAX: Final = 32 * 1024
 """Of a whole spec, as JSON without spaces."""

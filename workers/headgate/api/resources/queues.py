@@ -6,17 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headgate.api.bulk import Bulk
-from headgate.api.consumer import Consumer
-from headgate.api.durations import Duration
-from headgate.api.engine import Bucket, Extent, Timeline
-from headgate.api.metadata import Metadata
-from headgate.api.model import Count, Flag, Model
-from headgate.api.names import QueueName
-from headgate.api.quantities import Size
-from headgate.api.shapes import CRON, between, sized
-from headgate.api.status import QueueStatus
-from headgate.api.storage import Storage
+from headgate.api.resources.bulk import Bulk
+from headgate.api.resources.consumer import Consumer
+from headgate.api.resources.engine import Bucket, Extent, Timeline
+from headgate.api.resources.model import Count, Flag, Metadata, Model, Storage
+from headgate.api.resources.status import QueueStatus
+from headgate.api.values.cron import CRON
+from headgate.api.values.names import QueueName
+from headgate.api.values.shapes import between, sized
+from headgate.api.values.units import Duration, Size
 
 SHARDS_MAX = 1024
 

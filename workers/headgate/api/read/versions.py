@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from headgate.api.defaults import model_of
-from headgate.api.parse import KINDS, Resource, parse_stored
+from headgate.api.read.parse import KINDS, Resource, parse_stored
+from headgate.api.resources.model import model_of
 from headgate.errors import InvalidRequest
 
 Document = Mapping[str, Any]

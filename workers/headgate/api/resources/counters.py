@@ -6,13 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headgate.api.durations import Duration
-from headgate.api.metadata import Metadata
-from headgate.api.model import Count, Flag, Model
-from headgate.api.names import CounterType, Image
-from headgate.api.shapes import CRON, between
-from headgate.api.status import CounterStatus
-from headgate.api.storage import Storage
+from headgate.api.resources.model import Count, Flag, Metadata, Model, Storage
+from headgate.api.resources.status import CounterStatus
+from headgate.api.values.cron import CRON
+from headgate.api.values.names import CounterType, Image
+from headgate.api.values.shapes import between
+from headgate.api.values.units import Duration
 
 
 class MutatorSpec(Model):

@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from headgate.api import expressions as e
-from headgate.api.counters import CounterSpec
-from headgate.api.defaults import default_of
-from headgate.api.model import Model, kind_of
-from headgate.api.names import NAME_LENGTH_MAX
-from headgate.api.queues import QueueSpec
+from headgate.api.resources.counters import CounterSpec
+from headgate.api.resources.model import Model, default_of, kind_of
+from headgate.api.resources.queues import QueueSpec
+from headgate.api.rules.rules import expressions as e
+from headgate.api.values.names import NAME_LENGTH_MAX
 
 
 @dataclass(frozen=True)

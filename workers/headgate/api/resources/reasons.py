@@ -1,13 +1,13 @@
 """Remedies of reasons, the conditions that may have them, and whether the operator waits for them.
 
-`status.py` has the reasons and their meanings. Both modules make the page docs/reference.md.
+`resources/status.py` has the reasons and their meanings. Both modules make the page docs/reference.md.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from headgate.api.status import Reason
+from headgate.api.resources.status import Reason
 
 NOTHING_TO_DO: Final = "Nothing."
 REMEDIES: Final[dict[Reason, str]] = {

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from headgate.api.conditions_section import build_conditions_section
-from headgate.api.crd import KINDS, PLURALS, build_structural_schema
-from headgate.api.model import API_VERSION, Model, kind_of
-from headgate.api.rules import rules_of
+from headgate.api.generate.crd import KINDS, PLURALS, build_structural_schema
+from headgate.api.resources.model import API_VERSION, Model, kind_of
+from headgate.api.rules.rules import rules_of
 
 Schema = dict[str, Any]
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from headgate.api.model import Count, Model
-from headgate.api.names import EntryPoint, Image, PartName, QueueName, Rate, Timestamp
-from headgate.api.passed_on import SPARK_POD
-from headgate.api.shapes import CRON
+from headgate.api.resources.model import Count, Model
+from headgate.api.resources.passed_on import SPARK_POD
+from headgate.api.values.cron import CRON
+from headgate.api.values.names import EntryPoint, Image, PartName, QueueName, Rate, Timestamp
 
 Text = Annotated[str, StringConstraints(max_length=1024)]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from headgate.api import durations
-from headgate.api.shapes import duration_cel, quoted
+from headgate.api.values.shapes import duration_cel, quoted
 
 Json = Mapping[str, Any]
 Operator = Literal["==", "!=", "<", "<=", ">", ">="]
@@ -191,8 +191,8 @@ class Longer:
         return _bound("d", self.left.cel(), inner)
 
     def holds(self, subject: Json, old: Json | None) -> bool:
-        left = durations.parse_duration_ms(self.left.of(subject))
-        plus = [(durations.parse_duration_ms(value.of(subject)), times) for value, times in self.plus]
+        left = durations.Duration.parse(self.left.of(subject))
+        plus = [(durations.Duration.parse(value.of(subject)), times) for value, times in self.plus]
         if left is None or any(ms is None for ms, _ in plus):
             return True
         total = durations.Duration(self.constant).ms + sum((ms or 0) * times for ms, times in plus)
@@ -217,8 +217,8 @@ class NoneLongerThan:
         return f"(!({has_cel(self.path)}) || {_bound('d', self.most.cel(), inner)})"
 
     def holds(self, subject: Json, old: Json | None) -> bool:
-        most = durations.parse_duration_ms(self.most.of(subject))
-        items = (durations.parse_duration_ms(item) for item in read_path(subject, self.path) or ())
+        most = durations.Duration.parse(self.most.of(subject))
+        items = (durations.Duration.parse(item) for item in read_path(subject, self.path) or ())
         return most is None or all(item is None or item <= most for item in items)
 
 
@@ -237,7 +237,7 @@ class NoTwoEqual:
         )
 
     def holds(self, subject: Json, old: Json | None) -> bool:
-        items = [durations.parse_duration_ms(item) for item in read_path(subject, self.path) or ()]
+        items = [durations.Duration.parse(item) for item in read_path(subject, self.path) or ()]
         return None in items or len(set(items)) == len(items)
 
 
@@ -264,8 +264,8 @@ class Unchanged:
             return True
         now, before = read_path(subject, self.path), read_path(old, self.path)
         if self.duration:
-            now = durations.parse_duration_ms(self.default if now is None else now)
-            before = durations.parse_duration_ms(self.default if before is None else before)
+            now = durations.Duration.parse(self.default if now is None else now)
+            before = durations.Duration.parse(self.default if before is None else before)
             return now is None or before is None or now == before
         return bool((self.default if now is None else now) == (self.default if before is None else before))
 
@@ -290,8 +290,8 @@ class SameDurations:
         now, before = read_path(subject, self.path), read_path(old, self.path)
         if now is None or before is None:
             return now is before
-        grains = [durations.parse_duration_ms(item) for item in now]
-        kept = [durations.parse_duration_ms(item) for item in before]
+        grains = [durations.Duration.parse(item) for item in now]
+        kept = [durations.Duration.parse(item) for item in before]
         return None in grains or (len(grains) == len(kept) and set(grains) <= set(kept))
 
 

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 from pydantic.config import JsonDict
 
-from headgate.api.durations import Duration
-from headgate.api.model import Count, Model
+from headgate.api.resources.model import Count, Model
+from headgate.api.values.units import Duration
 
 QUEUE_CONDITIONS = (
     "Ready",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.api.model import Model
-from headgate.api.shapes import KEY, ValueShape
+from headgate.api.resources.model import Model
+from headgate.api.values.shapes import KEY, ValueShape
 
 Schema = dict[str, Any]
 

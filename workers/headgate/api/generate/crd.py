@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headgate.api.counters import CounterResource
-from headgate.api.model import GROUP, VERSION, Model, kind_of
-from headgate.api.queues import QueueResource
-from headgate.api.rules import Rule, rules_of
-from headgate.api.shapes import KEY, DurationRange, SizeRange, ValueShape
+from headgate.api.resources.counters import CounterResource
+from headgate.api.resources.model import GROUP, VERSION, Model, kind_of
+from headgate.api.resources.queues import QueueResource
+from headgate.api.rules.rules import Rule, rules_of
+from headgate.api.values.shapes import KEY, DurationRange, SizeRange, ValueShape
 
 Schema = dict[str, Any]
 

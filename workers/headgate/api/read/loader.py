@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import yaml
 
-from headgate.api.parse import Resource, check_resource, is_ours
-from headgate.api.rules import Fault
+from headgate.api.read.parse import Resource, check_resource, is_ours
+from headgate.api.rules.rules import Fault
 from headgate.errors import EnvironmentProblem, InvalidRequest
 
 STANDARD_INPUT: Final = "-"

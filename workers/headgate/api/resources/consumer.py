@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic.config import JsonDict
 
-from headgate.api.durations import Duration
-from headgate.api.model import Count, Model
-from headgate.api.names import EntryPoint, Image, PartName, QueueName, Rate, StartFrom, UrlPath
-from headgate.api.passed_on import POD_SPEC
-from headgate.api.shapes import between
+from headgate.api.resources.model import Count, Model
+from headgate.api.resources.passed_on import POD_SPEC
+from headgate.api.values.names import EntryPoint, Image, PartName, QueueName, Rate, StartFrom, UrlPath
+from headgate.api.values.shapes import between
+from headgate.api.values.units import Duration
 
 _PASSED_ON: JsonDict = {"x-kubernetes-preserve-unknown-fields": True}
 

@@ -1,13 +1,16 @@
 """The form of a single value, written once: a check in Python, a CEL rule on the field, and a sentence.
 
-A shape rides on a field as an annotation: `Annotated[str, DNS_LABEL]`, `Annotated[Duration, between("1s", "12h")]`.
-The CRD gets a CEL rule with a sentence for the author of the value, where a bare pattern would show a regular
-expression. `wrong` is a value that the shape refuses and its neighbours accept; the tests send each of them to the
-real API server.
+A shape rides on a field as an annotation: `Annotated[Duration, between("1s", "12h")]`. The CRD gets a CEL rule with a
+sentence for the author of the value, where a bare pattern would show a regular expression. `wrong` is a value that the
+shape refuses and its neighbours accept; the tests send each of them to the real API server.
+
+Patterns mean the same to Python and to RE2, which the API server uses: no lookahead or lookbehind, no back references,
+anchored with ^ and $.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +18,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from headgate.api import cron, durations, quantities
-from headgate.api.patterns import matches
+from headgate.api.values.units import Duration, Size, UnitValue, format_duration_ms
 
 KEY = "x-headgate-shape"
 """Where a shape rides in the JSON schema on its way to the CRD; no generated file carries it."""
@@ -24,17 +26,14 @@ KEY = "x-headgate-shape"
 
 @dataclass(frozen=True, kw_only=True)
 class ValueShape:
-    """One value's form. `cel` is over `self`; `pattern` is for editors; `refuses` answers what is wrong, or None."""
+    """One value's form. `cel` is over `self`."""
 
     message: str
     cel: str
     wrong: tuple[str, ...]
-    pattern: str | None = None
-    length_max: int | None = None
 
     def accepts(self, value: Any) -> bool:
-        fits = self.length_max is None or len(value) <= self.length_max
-        return fits and (self.pattern is None or matches(self.pattern, value))
+        raise NotImplementedError
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         def check(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
@@ -49,75 +48,69 @@ class ValueShape:
         return core_schema.no_info_wrap_validator_function(check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        made = handler(schema)
-        made[KEY] = self
-        if self.pattern is not None:
-            made["pattern"] = self.pattern
-        if self.length_max is not None:
-            made["maxLength"] = self.length_max
-        return made
+        return {**handler(schema), KEY: self}
 
 
 @dataclass(frozen=True, kw_only=True)
-class DurationRange(ValueShape):
-    """A duration from `least` to `most`, both allowed."""
+class TextShape(ValueShape):
+    """A text that matches a pattern, and in which another one is not found."""
 
-    least: durations.Duration
-    most: durations.Duration
+    pattern: str
+    never: str | None = None
+    length_max: int
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: str) -> bool:
+        """A newline at the end is refused, as RE2 refuses it."""
+        if len(value) > self.length_max or re.fullmatch(self.pattern, value, re.ASCII) is None:
+            return False
+        return self.never is None or re.search(self.never, value, re.ASCII) is None
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        made = super().__get_pydantic_json_schema__(schema, handler)
+        return {**made, "pattern": self.pattern, "maxLength": self.length_max}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range(ValueShape):
+    """A duration or a size from `least` to `most`, both allowed."""
+
+    least: UnitValue
+    most: UnitValue
+
+    def accepts(self, value: UnitValue) -> bool:
         return bool(self.least <= value <= self.most)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SizeRange(ValueShape):
-    """A size from `least` to `most`, both allowed."""
-
-    least: quantities.Size
-    most: quantities.Size
-
-    def accepts(self, value: Any) -> bool:
-        return bool(self.least <= value <= self.most)
+def text(
+    pattern: str, message: str, *, length_max: int, wrong: tuple[str, ...], never: str | None = None
+) -> TextShape:
+    cel = f"self.matches({quoted(pattern)})" + (f" && !self.matches({quoted(never)})" if never else "")
+    return TextShape(message=message, cel=cel, wrong=wrong, pattern=pattern, never=never, length_max=length_max)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CronShape(ValueShape):
-    """A schedule that a CronJob accepts."""
-
-    def accepts(self, value: Any) -> bool:
-        return cron.accepts(value)
-
-
-def text(pattern: str, message: str, *, length_max: int, wrong: tuple[str, ...]) -> ValueShape:
-    """A string that matches a pattern (one that RE2 and Python read alike)."""
-    return ValueShape(
-        message=message, cel=f"self.matches({quoted(pattern)})", wrong=wrong, pattern=pattern, length_max=length_max
-    )
-
-
-def between(least: str, most: str) -> DurationRange:
-    low, high = durations.Duration(least), durations.Duration(most)
+def between(least: str, most: str) -> Range:
+    low, high = Duration(least), Duration(most)
     below = (f"{low.ms - 1}ms",) if low.ms else ()
-    return DurationRange(
+    return Range(
         least=low,
         most=high,
-        message=f"{durations.RULE_TEXT}, from {least} to {most}",
+        message=f"{Duration.message}, from {least} to {most}",
         cel=(
-            f"self.matches({quoted(durations.PATTERN)}) && "
+            f"self.matches({quoted(Duration.pattern)}) && "
             f"{duration_cel('self')} >= duration('{low.ms}ms') && {duration_cel('self')} <= duration('{high.ms}ms')"
         ),
-        wrong=("2 weeks", "1.5h", "s1", "10", "1m1d", *below, durations.format_duration_ms(high.ms + 1)),
+        wrong=("2 weeks", "1.5h", "s1", "10", "1m1d", *below, format_duration_ms(high.ms + 1)),
     )
 
 
-def sized(least: str, most: str) -> SizeRange:
-    low, high = quantities.Size(least), quantities.Size(most)
-    return SizeRange(
+def sized(least: str, most: str) -> Range:
+    low, high = Size(least), Size(most)
+    return Range(
         least=low,
         most=high,
-        message=f"{quantities.RULE_TEXT}, from {least} to {most}",
+        message=f"{Size.message}, from {least} to {most}",
         cel=(
-            f"self.matches({quoted(quantities.PATTERN)}) && "
+            f"self.matches({quoted(Size.pattern)}) && "
             f"quantity(self).compareTo(quantity('{least}')) >= 0 && quantity(self).compareTo(quantity('{most}')) <= 0"
         ),
         wrong=("1 MiB", "1MB", str(low.bytes - 1), str(high.bytes + 1)),
@@ -136,8 +129,3 @@ def duration_cel(name: str) -> str:
 def quoted(pattern: str) -> str:
     """A CEL string literal of a text, raw so that a pattern's backslashes stay."""
     return f"r'{pattern}'" if "\\" in pattern else f"'{pattern}'"
-
-
-CRON = CronShape(
-    message=cron.RULE_TEXT, cel=cron.CEL, wrong=cron.WRONG, pattern=cron.PATTERN, length_max=cron.LENGTH_MAX
-)

@@ -13,12 +13,11 @@ from typing import Any, Final, NoReturn
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from headgate.api.bounds import check_bounds
-from headgate.api.counters import CounterResource
-from headgate.api.defaults import model_of
-from headgate.api.model import API_VERSION, GROUP
-from headgate.api.queues import QueueResource
-from headgate.api.rules import Fault, check_rules, rules_of
+from headgate.api.resources.counters import CounterResource
+from headgate.api.resources.model import API_VERSION, GROUP, model_of
+from headgate.api.resources.queues import QueueResource
+from headgate.api.rules.bounds import check_bounds
+from headgate.api.rules.rules import Fault, check_rules, rules_of
 from headgate.errors import InvalidRequest
 
 Resource = QueueResource | CounterResource

@@ -10,10 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headgate.api.durations import Duration
-from headgate.api.model import Count, Flag, Model
-from headgate.api.quantities import Size
-from headgate.api.shapes import between, sized
+from headgate.api.resources.model import Count, Flag, Model
+from headgate.api.values.shapes import between, sized
+from headgate.api.values.units import Duration, Size
 
 
 class Lease(Model):
