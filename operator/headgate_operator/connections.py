@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headgate.api.read.parse import Resource
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate.errors import HeadgateError
 from headgate_operator.failure_reasons import failure_of
 from headgate_operator.kinds import Document

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from headgate.api.read.parse import Resource
 from headgate.api.resources.queues import QueueResource
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate.engines.registry import engine_of
 from headgate.store.catalogue.decide_generation import shards_in_force
 from headgate_operator.decide_bulk import add_bulk_status, decide_bulk

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from headgate.api.resources.bulk import Bulk
 from headgate.api.resources.queues import QueueResource
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate.api.values.cron import due_after, due_before
 from headgate.expiry import SECOND_US
 from headgate_operator.build_pod import ChildOwner

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from headgate.api.resources.consumer import Consumer
 from headgate.api.resources.queues import QueueResource
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate_operator.build_deployment import build_deployment
 from headgate_operator.build_disruption import build_disruption_budget
 from headgate_operator.build_pod import ChildOwner

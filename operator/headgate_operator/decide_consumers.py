@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headgate.api.resources.queues import QueueResource
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide_children import ConsumerState, is_at_rest
 from headgate_operator.kinds import Document

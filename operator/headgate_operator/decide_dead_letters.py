@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headgate.api.resources.queues import QueueResource
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate_operator.partial_plan import ConditionUpdate, PartialPlan, format_names
 from headgate_operator.world import DecisionMemory, Nothing, ResourceWorld, Sibling
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from headgate.api.resources.model import API_VERSION
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import Retain, decide_removal
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.entry import Entry, EntryState

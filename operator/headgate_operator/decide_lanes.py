@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from headgate.api.resources.queues import QueueResource
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide_bulk import jobs_of
 from headgate_operator.decide_scaling import known_figures

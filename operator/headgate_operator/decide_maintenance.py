@@ -14,7 +14,7 @@ from typing import Final
 
 from headgate.api.resources.counters import CounterResource
 from headgate.api.resources.queues import QueueResource
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate.api.values.cron import due_after
 from headgate.api.values.units import format_duration_ms
 from headgate.expiry import SECOND_US

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate_operator.build_account import build_spark_account, build_spark_binding, build_worker_account
 from headgate_operator.build_cronjob import build_cronjob
 from headgate_operator.build_pod import Part

@@ -14,7 +14,7 @@ from typing import Final
 
 from headgate.api.read.parse import Resource, ResourceInvalid
 from headgate.api.resources.queues import QueueResource
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import (
     CreateKeyspace,
     CreateTable,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from headgate.api.read.parse import check_resource
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate_operator.names import Key, namespace_key
 from headgate_operator.plan_json import build_plan_document, build_unknown_document
 from headgate_operator.plan_projection import PlanProjection

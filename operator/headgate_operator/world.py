@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, Literal
 
 from headgate.api.read.parse import Resource
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate.api.rules.rules import Fault
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.drift import Drift

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import yaml
 
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate.api.values.units import Duration
 from headgate.store.catalogue.decide_generation import Generation, Generations
 from headgate.store.catalogue.entry import EntryState

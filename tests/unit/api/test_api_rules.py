@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate.api.read.parse import check_resource, dump_resource, parse_resource
+from headgate.api.read.parse import check_resource, parse_resource
+from headgate.api.read.versions import document_of
 from headgate.api.resources.queues import QueueResource
 from headgate.api.rules.rules import COUNTER_RULES, QUEUE_RULES
 from tests.unit.api.api_cases import ACCEPTED, CHANGES, Refusal, ShapeCase, document, read_refusals, shape_cases
@@ -75,7 +76,7 @@ def test_every_field_with_a_shape_is_found() -> None:
 @pytest.mark.parametrize(("kind", "spec"), ACCEPTED)
 def test_a_resource_survives_being_dumped(kind: str, spec: dict[str, Any]) -> None:
     resource = parse_resource(document(kind, spec))
-    assert parse_resource(json.loads(json.dumps(dump_resource(resource)))) == resource
+    assert parse_resource(json.loads(json.dumps(document_of(resource)))) == resource
 
 
 @pytest.mark.parametrize("engine", ["timeline", "bucket", "extent"])

@@ -6,7 +6,7 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate_operator.build_disruption import build_disruption_budget
 from headgate_operator.decide_child import DRIFT_FOUGHT, FOUGHT_AGAIN_US, MINUTE_US, REFUSED_AGAIN_US
 from headgate_operator.decide_children import ChildrenPlan, ConsumerState, all_removed, decide_children

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.api.resources.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate_operator.build_cronjob import name_of
 from headgate_operator.decide_namespace import decide_namespace
 from headgate_operator.effects import ApplyObject, DeleteObject, ReconcilePlan

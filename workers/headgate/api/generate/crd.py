@@ -16,7 +16,7 @@ from headgate.api.resources.counters import CounterResource
 from headgate.api.resources.model import GROUP, VERSION, Model, kind_of
 from headgate.api.resources.queues import QueueResource
 from headgate.api.rules.rules import Rule, rules_of
-from headgate.api.values.shapes import KEY, DurationRange, SizeRange, ValueShape
+from headgate.api.values.shapes import KEY, Range, ValueShape
 
 Schema = dict[str, Any]
 
@@ -143,7 +143,7 @@ def _node_at(schema: Schema, scope: str) -> Schema:
 
 
 def _validation(rule: Rule) -> Schema:
-    made = {"rule": rule.condition.cel(), "message": rule.message, "fieldPath": f".{rule.field}"}
+    made = {"rule": rule.condition.cel, "message": rule.message, "fieldPath": f".{rule.field}"}
     return {**made, "reason": "FieldValueForbidden"} if rule.on_change else made
 
 
@@ -191,7 +191,7 @@ def _hints(made: Schema, shape: ValueShape | None) -> str:
     """Default and bounds in words."""
     default = made.get("default")
     hints = [] if default in (None, {}) else [f"Default: {_written(default)}."]
-    if isinstance(shape, DurationRange | SizeRange):
+    if isinstance(shape, Range):
         hints.append(f"From {shape.least} to {shape.most}.")
     elif {"minimum", "maximum"} <= made.keys():
         hints.append(f"From {made['minimum']} to {made['maximum']}.")

@@ -1,30 +1,40 @@
-"""Conditions over a resource, written once and read twice: as CEL by the API server, as Python by everything else.
+"""Conditions over a resource, each in two languages side by side: CEL for the API server, Python for all else.
 
-A term renders itself with `cel(subject)`, where the subject is `self` or `oldSelf`, and answers for a plain JSON
-object with `of(object)`. A field that is absent has its effective value: the default of the model. Where a text does
-not have the form it should have, a comparison holds: the field's own shape reports the fault, once.
+Both read a plain JSON object, `self` in CEL. An absent field has its effective value: the default of the model. Where
+a text does not have the form it should have, a comparison holds: the field's own shape reports the fault, once.
 Durations become numbers of milliseconds in Python and Go durations in CEL, so that `1d` and `24h` are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal
 
-from headgate.api import durations
 from headgate.api.values.shapes import duration_cel, quoted
+from headgate.api.values.units import Duration
 
 Json = Mapping[str, Any]
+Scalar = str | int | bool
 Operator = Literal["==", "!=", "<", "<=", ">", ">="]
 
+_COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
-class Expression(Protocol):
-    """Something that holds for a resource or does not."""
 
-    def cel(self) -> str: ...
+@dataclass(frozen=True)
+class Condition:
+    """One condition. `holds` takes the object, and for a rule on change the object as it was (`oldSelf` in CEL)."""
 
-    def holds(self, subject: Json, old: Json | None) -> bool: ...
+    cel: str
+    holds: Callable[[Json, Json], bool]
 
 
 def read_path(subject: Json, path: str) -> Any:
@@ -37,10 +47,20 @@ def read_path(subject: Json, path: str) -> Any:
     return value
 
 
-def has_cel(path: str, subject: str = "self") -> str:
-    """CEL that checks whether each step of a dotted path exists."""
+def _has(path: str, subject: str = "self") -> str:
     steps = path.split(".")
     return " && ".join(f"has({subject}.{'.'.join(steps[: end + 1])})" for end in range(len(steps)))
+
+
+def _if_set(path: str, inner: str) -> str:
+    return f"(!({_has(path)}) || {inner})"
+
+
+def _items(subject: Json, path: str) -> Sequence[Any]:
+    return read_path(subject, path) or ()
+
+
+# ---- single values
 
 
 @dataclass(frozen=True)
@@ -48,314 +68,220 @@ class Value:
     """The effective value of a text, number or flag."""
 
     path: str
-    default: str | int | bool
+    default: Scalar
 
     def cel(self, subject: str = "self") -> str:
-        return f"({has_cel(self.path, subject)} ? {subject}.{self.path} : {literal(self.default)})"
+        return f"({_has(self.path, subject)} ? {subject}.{self.path} : {_literal(self.default)})"
 
     def of(self, subject: Json) -> Any:
         value = read_path(subject, self.path)
         return self.default if value is None else value
 
+    def ms_of(self, subject: Json) -> int | None:
+        return Duration.parse(self.of(subject))
 
-def literal(value: str | int | bool) -> str:
+
+def _literal(value: Scalar) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int) else f"'{value}'"
 
 
-@dataclass(frozen=True)
-class Is:
+def compare(left: Value, how: Operator, right: Value | Scalar) -> Condition:
     """A field's effective value compared with a constant or with another field's."""
 
-    left: Value
-    operator: Operator
-    right: Value | str | int | bool
-
-    def cel(self) -> str:
-        right = self.right.cel() if isinstance(self.right, Value) else literal(self.right)
-        return f"{self.left.cel()} {self.operator} {right}"
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        right = self.right.of(subject) if isinstance(self.right, Value) else self.right
-        return compare(self.left.of(subject), self.operator, right)
-
-
-def compare(left: Any, operator: Operator, right: Any) -> bool:
-    if operator == "==":
-        return bool(left == right)
-    if operator == "!=":
-        return bool(left != right)
-    if type(left) is not type(right):
-        return True
-    if operator == "<":
-        return bool(left < right)
-    if operator == "<=":
-        return bool(left <= right)
-    return bool(left > right) if operator == ">" else bool(left >= right)
-
-
-@dataclass(frozen=True)
-class Has:
-    """A field is set."""
-
-    path: str
-
-    def cel(self) -> str:
-        return f"({has_cel(self.path)})"
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        return read_path(subject, self.path) is not None
-
-
-@dataclass(frozen=True)
-class Not:
-    condition: Expression
-
-    def cel(self) -> str:
-        return f"!({self.condition.cel()})"
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        return not self.condition.holds(subject, old)
-
-
-@dataclass(frozen=True)
-class Any_:  # noqa: N801  `Any` is taken by typing
-    """At least one holds."""
-
-    conditions: Sequence[Expression]
-
-    def cel(self) -> str:
-        return "(" + " || ".join(condition.cel() for condition in self.conditions) + ")"
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        return any(condition.holds(subject, old) for condition in self.conditions)
-
-
-@dataclass(frozen=True)
-class All:
-    """All hold."""
-
-    conditions: Sequence[Expression]
-
-    def cel(self) -> str:
-        return "(" + " && ".join(condition.cel() for condition in self.conditions) + ")"
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        return all(condition.holds(subject, old) for condition in self.conditions)
-
-
-@dataclass(frozen=True)
-class ExactlyOne:
-    """One of these fields is set, and only one."""
-
-    paths: Sequence[str]
-
-    def cel(self) -> str:
-        return " + ".join(f"({has_cel(path)} ? 1 : 0)" for path in self.paths) + " == 1"
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        return sum(read_path(subject, path) is not None for path in self.paths) == 1
-
-
-@dataclass(frozen=True)
-class AtMostItems:
-    """A list has no more items than this."""
-
-    path: str
-    count: int
-
-    def cel(self) -> str:
-        return f"(!({has_cel(self.path)}) || size(self.{self.path}) <= {self.count})"
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        return len(read_path(subject, self.path) or ()) <= self.count
-
-
-@dataclass(frozen=True)
-class Longer:
-    """A duration compared with a sum: constant plus each (field, how many times)."""
-
-    left: Value
-    operator: Literal[">", ">="]
-    constant: str
-    plus: Sequence[tuple[Value, int]]
-
-    def cel(self) -> str:
-        terms = [f"duration('{durations.Duration(self.constant).ms}ms')"]
-        for index, (_, times) in enumerate(self.plus):
-            terms += [duration_cel(f"d{index}")] * times
-        inner = f"{duration_cel('d')} {self.operator} {' + '.join(terms)}"
-        for index, (value, _) in reversed(list(enumerate(self.plus))):
-            inner = _bound(f"d{index}", value.cel(), inner)
-        return _bound("d", self.left.cel(), inner)
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        left = durations.Duration.parse(self.left.of(subject))
-        plus = [(durations.Duration.parse(value.of(subject)), times) for value, times in self.plus]
-        if left is None or any(ms is None for ms, _ in plus):
+    def holds(subject: Json, _: Json) -> bool:
+        one, other = left.of(subject), right.of(subject) if isinstance(right, Value) else right
+        if how not in ("==", "!=") and type(one) is not type(other):
             return True
-        total = durations.Duration(self.constant).ms + sum((ms or 0) * times for ms, times in plus)
-        return compare(left, self.operator, total)
+        return bool(_COMPARISONS[how](one, other))
+
+    right_cel = right.cel() if isinstance(right, Value) else _literal(right)
+    return Condition(f"{left.cel()} {how} {right_cel}", holds)
+
+
+def has(path: str) -> Condition:
+    """A field is set."""
+    return Condition(f"({_has(path)})", lambda subject, _: read_path(subject, path) is not None)
+
+
+def exactly_one(*paths: str) -> Condition:
+    """One of these fields is set, and only one."""
+    return Condition(
+        " + ".join(f"({_has(path)} ? 1 : 0)" for path in paths) + " == 1",
+        lambda subject, _: sum(read_path(subject, path) is not None for path in paths) == 1,
+    )
+
+
+def unchanged(path: str, default: Scalar | None, *, duration: bool = False) -> Condition:
+    """A field is what it was before; one that was absent and has no default stays absent."""
+
+    def read(subject: Json) -> Any:
+        value = read_path(subject, path)
+        effective = default if value is None else value
+        return Duration.parse(effective) if duration else effective
+
+    def holds(subject: Json, old: Json) -> bool:
+        now, before = read(subject), read(old)
+        return bool(now == before or (duration and None in (now, before)))
+
+    if default is None:
+        now, before = _has(path), _has(path, "oldSelf")
+        return Condition(f"({now}) == ({before}) && (!({now}) || self.{path} == oldSelf.{path})", holds)
+    value = Value(path, default)
+    if not duration:
+        return Condition(f"{value.cel()} == {value.cel('oldSelf')}", holds)
+    inner = _bound("o", value.cel("oldSelf"), f"{duration_cel('d')} == {duration_cel('o')}")
+    return Condition(_bound("d", value.cel(), inner), holds)
+
+
+# ---- the resource's own name
+
+
+def name_fits(length_max: int) -> Condition:
+    """The resource's own name is not longer than this."""
+
+    def holds(subject: Json, _: Json) -> bool:
+        name = read_path(subject, "metadata.name")
+        return not isinstance(name, str) or len(name) <= length_max
+
+    return Condition(f"size(self.metadata.name) <= {length_max}", holds)
+
+
+def not_own_name(path: str) -> Condition:
+    """A field is not the resource's own name."""
+
+    def holds(subject: Json, _: Json) -> bool:
+        value = read_path(subject, path)
+        return bool(value is None or value != read_path(subject, "metadata.name"))
+
+    return Condition(_if_set(path, f"self.{path} != self.metadata.name"), holds)
+
+
+def none_own_name(path: str, field: str, where: tuple[str, str] | None = None) -> Condition:
+    """In no item of a list is a field the resource's own name, among the items where another field has a value."""
+
+    def holds(subject: Json, _: Json) -> bool:
+        name = read_path(subject, "metadata.name")
+        chosen = (item for item in _items(subject, path) if not where or item.get(where[0]) == where[1])
+        return all(item.get(field) is None or item[field] != name for item in chosen)
+
+    other = f"i.{where[0]} != '{where[1]}' || " if where else ""
+    each = f"{other}!has(i.{field}) || i.{field} != self.metadata.name"
+    return Condition(_if_set(path, f"self.{path}.all(i, {each})"), holds)
+
+
+# ---- lists
+
+
+def at_most_items(path: str, count: int) -> Condition:
+    return Condition(
+        _if_set(path, f"size(self.{path}) <= {count}"), lambda subject, _: len(_items(subject, path)) <= count
+    )
+
+
+def no_item_has(path: str, field: str) -> Condition:
+    return Condition(
+        _if_set(path, f"self.{path}.all(i, !has(i.{field}))"),
+        lambda subject, _: all(item.get(field) is None for item in _items(subject, path)),
+    )
+
+
+# ---- durations
 
 
 def _bound(name: str, value: str, inner: str) -> str:
     """CEL has no `let`: a list of one is asked whether all of it satisfies; a malformed text satisfies everything."""
-    return f"[{value}].all({name}, !{name}.matches({quoted(durations.PATTERN)}) || {inner})"
+    return f"[{value}].all({name}, {_malformed(name)} || {inner})"
 
 
-@dataclass(frozen=True)
-class NoneLongerThan:
+def _malformed(name: str) -> str:
+    return f"!{name}.matches({quoted(Duration.pattern)})"
+
+
+def longer(left: Value, how: Literal[">", ">="], constant: str, *plus: tuple[Value, int]) -> Condition:
+    """A duration compared with a sum: constant plus each (field, how many times)."""
+    constant_ms = Duration(constant).ms
+
+    def holds(subject: Json, _: Json) -> bool:
+        left_ms, total_ms = left.ms_of(subject), constant_ms
+        for value, times in plus:
+            ms = value.ms_of(subject)
+            if ms is None:
+                return True
+            total_ms += ms * times
+        return left_ms is None or bool(_COMPARISONS[how](left_ms, total_ms))
+
+    terms = [f"duration('{constant_ms}ms')"]
+    for index, (_, times) in enumerate(plus):
+        terms += [duration_cel(f"d{index}")] * times
+    inner = f"{duration_cel('d')} {how} {' + '.join(terms)}"
+    for index, (value, _) in reversed(list(enumerate(plus))):
+        inner = _bound(f"d{index}", value.cel(), inner)
+    return Condition(_bound("d", left.cel(), inner), holds)
+
+
+def none_longer_than(path: str, most: Value) -> Condition:
     """No duration of a list is longer than a field's."""
 
-    path: str
-    most: Value
+    def holds(subject: Json, _: Json) -> bool:
+        most_ms = most.ms_of(subject)
+        items = map(Duration.parse, _items(subject, path))
+        return most_ms is None or all(item is None or item <= most_ms for item in items)
 
-    def cel(self) -> str:
-        each = f"self.{self.path}.all(w, !w.matches({quoted(durations.PATTERN)}) || "
-        inner = f"{each}{duration_cel('w')} <= {duration_cel('d')})"
-        return f"(!({has_cel(self.path)}) || {_bound('d', self.most.cel(), inner)})"
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        most = durations.Duration.parse(self.most.of(subject))
-        items = (durations.Duration.parse(item) for item in read_path(subject, self.path) or ())
-        return most is None or all(item is None or item <= most for item in items)
+    each = f"self.{path}.all(w, {_malformed('w')} || {duration_cel('w')} <= {duration_cel('d')})"
+    return Condition(_if_set(path, _bound("d", most.cel(), each)), holds)
 
 
-@dataclass(frozen=True)
-class NoTwoEqual:
+def no_two_equal(path: str) -> Condition:
     """No two durations of a list are equal, however they are written."""
 
-    path: str
-
-    def cel(self) -> str:
-        pattern = quoted(durations.PATTERN)
-        return (
-            f"(!({has_cel(self.path)}) || self.{self.path}.exists(w, !w.matches({pattern})) || "
-            f"self.{self.path}.all(w, self.{self.path}.filter(v, {duration_cel('v')} == {duration_cel('w')}).size() "
-            f"== 1))"
-        )
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        items = [durations.Duration.parse(item) for item in read_path(subject, self.path) or ()]
+    def holds(subject: Json, _: Json) -> bool:
+        items = list(map(Duration.parse, _items(subject, path)))
         return None in items or len(set(items)) == len(items)
 
-
-@dataclass(frozen=True)
-class Unchanged:
-    """A field is what it was before; one that was absent and has no default stays absent."""
-
-    path: str
-    default: str | int | bool | None
-    duration: bool = False
-
-    def cel(self) -> str:
-        if self.default is None:
-            now, before = has_cel(self.path), has_cel(self.path, "oldSelf")
-            return f"({now}) == ({before}) && (!({now}) || self.{self.path} == oldSelf.{self.path})"
-        value = Value(self.path, self.default)
-        if not self.duration:
-            return f"{value.cel()} == {value.cel('oldSelf')}"
-        inner = _bound("o", value.cel("oldSelf"), f"{duration_cel('d')} == {duration_cel('o')}")
-        return _bound("d", value.cel(), inner)
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        if old is None:
-            return True
-        now, before = read_path(subject, self.path), read_path(old, self.path)
-        if self.duration:
-            now = durations.Duration.parse(self.default if now is None else now)
-            before = durations.Duration.parse(self.default if before is None else before)
-            return now is None or before is None or now == before
-        return bool((self.default if now is None else now) == (self.default if before is None else before))
+    equal = f"self.{path}.filter(v, {duration_cel('v')} == {duration_cel('w')})"
+    each = f"self.{path}.all(w, {equal}.size() == 1)"
+    return Condition(_if_set(path, f"self.{path}.exists(w, {_malformed('w')}) || {each}"), holds)
 
 
-@dataclass(frozen=True)
-class SameDurations:
+def same_durations(path: str) -> Condition:
     """A list holds the durations that it held, in any order and however they are written."""
 
-    path: str
-
-    def cel(self) -> str:
-        now, before, pattern = has_cel(self.path), has_cel(self.path, "oldSelf"), quoted(durations.PATTERN)
-        return (
-            f"({now}) == ({before}) && (!({now}) || self.{self.path}.exists(w, !w.matches({pattern})) || "
-            f"(size(self.{self.path}) == size(oldSelf.{self.path}) && self.{self.path}.all(w, "
-            f"oldSelf.{self.path}.exists(v, {duration_cel('v')} == {duration_cel('w')}))))"
-        )
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        if old is None:
-            return True
-        now, before = read_path(subject, self.path), read_path(old, self.path)
+    def holds(subject: Json, old: Json) -> bool:
+        now, before = read_path(subject, path), read_path(old, path)
         if now is None or before is None:
             return now is before
-        grains = [durations.Duration.parse(item) for item in now]
-        kept = [durations.Duration.parse(item) for item in before]
-        return None in grains or (len(grains) == len(kept) and set(grains) <= set(kept))
+        grains, kept = list(map(Duration.parse, now)), set(map(Duration.parse, before))
+        return None in grains or (len(now) == len(before) and kept.issuperset(grains))
+
+    now, before = _has(path), _has(path, "oldSelf")
+    kept = f"oldSelf.{path}.exists(v, {duration_cel('v')} == {duration_cel('w')})"
+    same = f"(size(self.{path}) == size(oldSelf.{path}) && self.{path}.all(w, {kept}))"
+    either = _if_set(path, f"self.{path}.exists(w, {_malformed('w')}) || {same}")
+    return Condition(f"({now}) == ({before}) && {either}", holds)
 
 
-@dataclass(frozen=True)
-class NotOwnName:
-    """A field is not the resource's own name."""
-
-    path: str
-
-    def cel(self) -> str:
-        return f"(!({has_cel(self.path)}) || self.{self.path} != self.metadata.name)"
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        value = read_path(subject, self.path)
-        return bool(value is None or value != read_path(subject, "metadata.name"))
+# ---- several conditions
 
 
-@dataclass(frozen=True)
-class NoneOwnName:
-    """In no item of a list is a field the resource's own name, among the items where another field has a value."""
-
-    path: str
-    field: str
-    where: tuple[str, str] | None = None
-
-    def cel(self) -> str:
-        other = f"i.{self.where[0]} != '{self.where[1]}' || " if self.where else ""
-        each = f"{other}!has(i.{self.field}) || i.{self.field} != self.metadata.name"
-        return f"(!({has_cel(self.path)}) || self.{self.path}.all(i, {each}))"
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        name = read_path(subject, "metadata.name")
-        items = read_path(subject, self.path) or ()
-        chosen = (item for item in items if not self.where or item.get(self.where[0]) == self.where[1])
-        return all(item.get(self.field) is None or item[self.field] != name for item in chosen)
+def negate(condition: Condition) -> Condition:
+    return Condition(f"!({condition.cel})", lambda subject, old: not condition.holds(subject, old))
 
 
-@dataclass(frozen=True)
-class NoItemHas:
-    """In no item of a list is a field set."""
-
-    path: str
-    field: str
-
-    def cel(self) -> str:
-        return f"(!({has_cel(self.path)}) || self.{self.path}.all(i, !has(i.{self.field})))"
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        return all(item.get(self.field) is None for item in read_path(subject, self.path) or ())
+def any_of(*conditions: Condition) -> Condition:
+    return Condition(
+        "(" + " || ".join(condition.cel for condition in conditions) + ")",
+        lambda subject, old: any(condition.holds(subject, old) for condition in conditions),
+    )
 
 
-@dataclass(frozen=True)
-class NameFits:
-    """The resource's own name is not longer than this."""
-
-    length_max: int
-
-    def cel(self) -> str:
-        return f"size(self.metadata.name) <= {self.length_max}"
-
-    def holds(self, subject: Json, old: Json | None) -> bool:
-        name = read_path(subject, "metadata.name")
-        return not isinstance(name, str) or len(name) <= self.length_max
+def all_of(*conditions: Condition) -> Condition:
+    return Condition(
+        "(" + " && ".join(condition.cel for condition in conditions) + ")",
+        lambda subject, old: all(condition.holds(subject, old) for condition in conditions),
+    )
 
 
-def implies(premise: Expression, conclusion: Expression) -> Expression:
-    return Any_((Not(premise), conclusion))
+def implies(premise: Condition, conclusion: Condition) -> Condition:
+    return any_of(negate(premise), conclusion)

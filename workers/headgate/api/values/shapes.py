@@ -1,11 +1,11 @@
 """The form of a single value, written once: a check in Python, a CEL rule on the field, and a sentence.
 
-A shape rides on a field as an annotation: `Annotated[Duration, between("1s", "12h")]`. The CRD gets a CEL rule with a
-sentence for the author of the value, where a bare pattern would show a regular expression. `wrong` is a value that the
-shape refuses and its neighbours accept; the tests send each of them to the real API server.
+A shape rides on a field as an annotation: `Annotated[Duration, between("1s", "12h")]`. The CRD gets a CEL rule with
+a sentence for the author of the value, where a bare pattern would show a regular expression. `wrong` is a value that
+the shape refuses and its neighbours accept; the tests send each of them to the real API server.
 
-Patterns mean the same to Python and to RE2, which the API server uses: no lookahead or lookbehind, no back references,
-anchored with ^ and $.
+Patterns mean the same to Python and to RE2, which the API server uses: no lookahead or lookbehind, no back
+references, anchored with ^ and $.
 """
 
 from __future__ import annotations
