@@ -34,6 +34,7 @@ from tests.unit.api.api_cases import (
     document,
     read_refusals,
     shape_cases,
+    wrong_texts,
 )
 
 _BLAME = re.compile(r'^(Invalid value: "[^"]*": |Invalid value: \S+: |Forbidden: )')
@@ -124,7 +125,7 @@ def test_an_object_that_breaks_a_rule_is_refused_in_the_promised_words(server: S
 
 @pytest.mark.parametrize("case", shape_cases(), ids=lambda case: f"{case.kind}.{case.path}")
 def test_a_value_that_has_not_the_shape_of_its_field_is_refused(server: Server, case: ShapeCase) -> None:
-    for wrong in case.shape.wrong:
+    for wrong in wrong_texts(case.shape):
         made = case.with_value(wrong)
         observation = server.faults_of(made)
         assert f"{case.path}: {case.shape.message}" in observation, wrong

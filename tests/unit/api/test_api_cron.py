@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.api.values.cron import CRON
+from tests.unit.api.api_cases import WRONG
 
 MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
@@ -35,7 +36,7 @@ def test_a_schedule_that_a_cron_job_takes_is_taken(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *CRON.wrong,
+        *WRONG[CRON],
         "",
         "* * * * * *",
         "* * * * 7",

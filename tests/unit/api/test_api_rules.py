@@ -11,7 +11,16 @@ from headgate.api.read.parse import check_resource, parse_resource
 from headgate.api.read.versions import document_of
 from headgate.api.resources.queues import QueueResource
 from headgate.api.rules.rules import COUNTER_RULES, QUEUE_RULES
-from tests.unit.api.api_cases import ACCEPTED, CHANGES, Refusal, ShapeCase, document, read_refusals, shape_cases
+from tests.unit.api.api_cases import (
+    ACCEPTED,
+    CHANGES,
+    Refusal,
+    ShapeCase,
+    document,
+    read_refusals,
+    shape_cases,
+    wrong_texts,
+)
 
 REFUSALS = read_refusals()
 SHAPES = shape_cases()
@@ -58,7 +67,7 @@ def test_a_change_that_changes_nothing_fixed_is_accepted(
 
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: f"{case.kind}.{case.path}")
 def test_every_shape_refuses_what_it_names_as_wrong_with_its_own_words(case: ShapeCase) -> None:
-    for wrong in case.shape.wrong:
+    for wrong in wrong_texts(case.shape):
         assert f"{case.path}: {case.shape.message}" in faults_of(case.with_value(wrong)), wrong
 
 

@@ -74,15 +74,6 @@ CRON: Final = text(
     _pattern(),
     'must be a cron schedule of five fields, such as "*/5 * * * *" or "0 2 * * mon-fri", or @hourly, @daily',
     length_max=100,
-    wrong=(
-        "every day",
-        "60 * * * *",
-        "* * *",
-        "30-10 * * * *",
-        "0 0 * * fri-mon",
-        "0 0 * * 1-fri",
-        "*/0 * * * *",
-    ),
     never=_backward(),
 )
 """A schedule that a CronJob accepts."""
