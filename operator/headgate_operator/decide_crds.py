@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from headgate.api.generate.crd import KINDS, PLURALS, build_crd
+from headgate.api.generate.schemas import KINDS, PLURALS, build_crd
 from headgate.api.resources.model import GROUP, kind_of
 from headgate_operator.kinds import Document
 

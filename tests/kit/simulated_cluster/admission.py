@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from headgate.api.generate.crd import build_structural_schema
+from headgate.api.generate.schemas import build_structural_schema
 from headgate.api.read.parse import check_resource
 from headgate.api.resources.counters import CounterResource
 from headgate.api.resources.queues import QueueResource

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Literal
 
-from headgate.api.generate.crd import build_structural_schema
+from headgate.api.generate.schemas import build_structural_schema
 from headgate.api.resources.counters import CounterResource
 from headgate.api.resources.queues import QueueResource
 from headgate_operator.kinds import COUNTER, QUEUE, ResourceKind

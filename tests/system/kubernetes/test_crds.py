@@ -19,7 +19,7 @@ from kubernetes import client, config
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl, KubectlRefused, refusal
-from headgate.api.generate.crd import PLURALS
+from headgate.api.generate.schemas import PLURALS
 from headgate.api.read.parse import check_resource
 from headgate.api.resources.model import GROUP, VERSION
 from headgate.api.resources.passed_on import ITEMS_MAX, describe_length_limit

@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from headgate.api.generate import __main__ as generate
-from headgate.api.generate.crd import KINDS, build_crd, build_structural_schema
-from headgate.api.generate.json_schema import build_json_schema
+from headgate.api.generate.schemas import KINDS, build_crd, build_json_schema, build_structural_schema
 from headgate.api.resources import reasons
 from headgate.api.resources.model import kind_of
 from headgate.api.rules.rules import rules_of

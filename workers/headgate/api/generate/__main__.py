@@ -15,9 +15,8 @@ from typing import Any
 
 import yaml
 
-from headgate.api.generate.crd import KINDS, PLURALS, build_crd
-from headgate.api.generate.json_schema import build_json_schema
 from headgate.api.generate.reference import build_reference
+from headgate.api.generate.schemas import KINDS, PLURALS, build_crd, build_json_schema
 from headgate.api.resources.model import GROUP, kind_of
 
 _HEADER = (

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from headgate.api.generate.crd import KINDS, PLURALS, build_structural_schema
+from headgate.api.generate.schemas import KINDS, PLURALS, SHORT_NAMES, Schema, build_structural_schema, format_default
 from headgate.api.resources.model import API_VERSION, Model, kind_of
 from headgate.api.resources.reasons import (
     AWAITED,
@@ -16,8 +15,6 @@ from headgate.api.resources.reasons import (
     STALLING,
 )
 from headgate.api.rules.rules import rules_of
-
-Schema = dict[str, Any]
 
 _INTRODUCTION = f"""# Reference: Queue and Counter
 
@@ -58,7 +55,7 @@ def build_reference() -> str:
 
 def _kind(model: type[Model]) -> str:
     schema, kind = build_structural_schema(model), kind_of(model)
-    short = {"Queue": "hgq", "Counter": "hgc"}[kind]
+    (short,) = SHORT_NAMES[kind]
     parts = [f"## {kind}\n\n{schema['description']} Plural `{PLURALS[kind]}`, short name `{short}`.\n"]
     for part in ("spec", "status"):
         parts.append(f"### {kind} {part}\n")
@@ -104,7 +101,7 @@ def _default(node: Schema) -> str:
     default = node.get("default")
     if default is None or default == {}:
         return ""
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    return f"`{format_default(default)}`"
 
 
 def _cell(text: str) -> str:
