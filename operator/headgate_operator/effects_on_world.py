@@ -9,7 +9,6 @@ Pure. The tests' simulations do not use this: they have an API server and a stor
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 from uuid import UUID
 
 from headgate.applying import decide_steps as steps
@@ -20,13 +19,6 @@ from headgate_operator.effects import ApplyObject, DeleteObject, Effect, PatchSt
 from headgate_operator.kinds import Document
 from headgate_operator.names import GROUP, MANAGER
 from headgate_operator.world import BulkRun, ChildName, NamespaceWorld, PresentResource, ResourceWorld, StoreView
-
-STATES: Final = {
-    steps.Activate: EntryState.ACTIVE,
-    steps.Retain: EntryState.RETAINED,
-    steps.MarkDeleting: EntryState.DELETING,
-    steps.Forget: EntryState.GONE,
-}
 
 
 @dataclass(frozen=True)
@@ -165,7 +157,7 @@ def _entry(entry: Entry | None, step: steps.Step, now_us: int, new_id: UUID) -> 
     known = entry.generations
     match step:
         case steps.Activate() | steps.Retain() | steps.MarkDeleting() | steps.Forget():
-            return replace(entry, state=STATES[type(step)], changed_us=now_us)
+            return replace(entry, state=step.state, changed_us=now_us)
         case steps.Adopt(owner=owner, document=document):
             state = EntryState.ACTIVE if entry.state is EntryState.RETAINED else entry.state
             return replace(entry, owner=owner, document=document, state=state)

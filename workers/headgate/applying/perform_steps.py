@@ -21,17 +21,18 @@ from headgate.applying.decide_steps import (
     FixDrift,
     Forget,
     ForgetRows,
+    GenerationStep,
     MakeLanes,
     MakeSure,
     MarkDeleting,
     NoteTables,
     Retain,
+    StateStep,
     Step,
     Turn,
 )
 from headgate.applying.wanted import allowed_change
 from headgate.engines.registry import ENGINE_MODULES, Making, stored_record
-from headgate.errors import Bug
 from headgate.store.catalogue.catalogue import Catalogue, Change
 from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.schema import SchemaPort
@@ -40,12 +41,10 @@ from headgate.store.store import Store
 
 @dataclass(frozen=True)
 class Performed:
-    """The result of a step."""
+    """The entry after a step that changed it, and the outcome of a declaration."""
 
     entry: Entry | None = None
-    """The entry after a step that changed it."""
     change: Change | None = None
-    """The outcome of a declaration."""
 
 
 @dataclass
@@ -63,7 +62,9 @@ class StepPerformer:
         """Take one step. RightsMissing, Conflict, Refused and Unavailable pass through."""
         match step:
             case CreateKeyspace():
-                await self._make_keyspace(step)
+                # Cassandra rejects IF NOT EXISTS from a role whose permissions end at its keyspace.
+                if await self.schema.read_keyspace(step.keyspace.name) is None:
+                    await self.schema.change(step.cql)
             case CreateTable() | FixDrift():
                 await self.schema.change(step.cql)
             case NoteTables():
@@ -82,36 +83,21 @@ class StepPerformer:
             case Adopt():
                 adopting = self.catalogue.for_owner(step.owner)
                 return Performed(await adopting.adopt(step.entry, step.document, check=allowed_change))
-            case Activate() | Retain() | MarkDeleting() | Forget():
-                return Performed(await self._move(step))
-            case Announce() | MakeSure() | Turn():
-                return Performed(await self._bring_on(step))
             case _:
-                raise Bug("Unknown kind of step", step=type(step).__name__)
+                return Performed(await self._change_entry(step))
         return Performed()
 
-    async def _make_keyspace(self, step: CreateKeyspace) -> None:
-        """An existing keyspace is not created again: Cassandra rejects that from a role whose permissions end at its
-        keyspace."""
-        if await self.schema.read_keyspace(step.keyspace.name) is None:
-            await self.schema.change(step.cql)
-
-    async def _move(self, step: Activate | Retain | MarkDeleting | Forget) -> Entry:
-        states = {
-            Activate: EntryState.ACTIVE,
-            Retain: EntryState.RETAINED,
-            MarkDeleting: EntryState.DELETING,
-            Forget: EntryState.GONE,
-        }
-        return await self.catalogue.for_owner(step.entry.owner).set_state(step.entry, states[type(step)])
-
-    async def _bring_on(self, step: Announce | MakeSure | Turn) -> Entry:
+    async def _change_entry(self, step: StateStep | GenerationStep) -> Entry:
         catalogue = self.catalogue.for_owner(step.entry.owner)
-        if isinstance(step, Announce):
-            return await catalogue.announce(step.entry, step.number, step.shards, skew_us=step.skew_us)
-        if isinstance(step, MakeSure):
-            return await catalogue.make_sure(step.entry, skew_us=step.skew_us)
-        return await catalogue.turn(step.entry, skew_us=step.skew_us)
+        match step:
+            case Announce():
+                return await catalogue.announce(step.entry, step.number, step.shards, skew_us=step.skew_us)
+            case MakeSure():
+                return await catalogue.make_sure(step.entry, skew_us=step.skew_us)
+            case Turn():
+                return await catalogue.turn(step.entry, skew_us=step.skew_us)
+            case Activate() | Retain() | MarkDeleting() | Forget():
+                return await catalogue.set_state(step.entry, step.state)
 
     async def _require_deleting(self, entry: Entry) -> None:
         await self.catalogue.require_state(entry, EntryState.DELETING)

@@ -77,7 +77,7 @@ class Range(ValueShape):
     most: UnitValue
 
     def accepts(self, value: UnitValue) -> bool:
-        return bool(self.least <= value <= self.most)
+        return self.least.number <= value.number <= self.most.number
 
 
 def text(pattern: str, message: str, *, length_max: int, never: str | None = None) -> TextShape:
