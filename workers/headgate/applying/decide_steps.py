@@ -279,7 +279,9 @@ def decide_steps(
 ) -> Decided:
     """The steps that bring the store to the state that this resource wants. `data_center` is the connection's."""
     if wanted.place.data_center != data_center:
-        return Decided(stopped=_elsewhere(wanted, data_center))
+        home = wanted.place.data_center
+        remedy = f"set DATA_CENTER={home} and name contact points in that data center"
+        return Decided(stopped=StorageElsewhere(home=home, connected_to=data_center, remedy=remedy))
     entry = current.entry
     if entry is None:
         stopped = _check_tables_max(wanted, current, tables_max, engines)
@@ -411,12 +413,6 @@ def _document_to_write(wanted: Wanted, entry: Entry) -> Document:
     if encode_document(merged) == encode_document(entry.document):
         return entry.document
     return allowed_change(entry.document, wanted.document)
-
-
-def _elsewhere(wanted: Wanted, data_center: str) -> StorageElsewhere:
-    home = wanted.place.data_center
-    remedy = f"set DATA_CENTER={home} and name contact points in that data center"
-    return StorageElsewhere(home=home, connected_to=data_center, remedy=remedy)
 
 
 def _check_tables_max(

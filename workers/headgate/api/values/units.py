@@ -108,6 +108,10 @@ class Duration(UnitValue):
         return self.number
 
     @property
+    def us(self) -> int:
+        return self.number * 1000
+
+    @property
     def seconds(self) -> float:
         return self.number / 1000
 
