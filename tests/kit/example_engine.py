@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from headgate.api.queues import QueueResource
-from headgate.api.versions import resource_of
+from headgate.api.read.versions import resource_of
+from headgate.api.resources.queues import QueueResource
 from headgate.engines.context import Host, Opening
 from headgate.engines.contract import (
     Ack,

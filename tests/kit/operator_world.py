@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from headgate.api.parse import check_resource
+from headgate.api.read.parse import check_resource
 from headgate.applying import decide_steps as steps
 from headgate.applying.wanted import PlacementDefaults, wanted_of
 from headgate.engines.registry import ENGINE_MODULES, tables_of

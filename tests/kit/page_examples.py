@@ -23,7 +23,7 @@ from typing import Any
 import click
 import yaml
 
-from headgate.api.parse import KINDS, check_resource
+from headgate.api.read.parse import KINDS, check_resource
 from headgate.cli.main import main as headgate
 from headgate_operator.cli.kubectl_plugin import main as kubectl_headgate
 

@@ -56,7 +56,7 @@ RULES = (
             )),
         ),
         STANDARD - IMPURE | VALUES,
-        but=("headgate.api.loader*", "headgate.api.generate*"),
+        but=("headgate.api.read.loader*", "headgate.api.generate*"),
     ),
     Rule(
         "standard library",

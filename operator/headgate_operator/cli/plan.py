@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from headgate.api.loader import load_files
-from headgate.api.parse import Resource
-from headgate.api.queues import QueueResource
-from headgate.api.status import Reason
-from headgate.api.versions import document_of
+from headgate.api.read.loader import load_files
+from headgate.api.read.parse import Resource
+from headgate.api.read.versions import document_of
+from headgate.api.resources.queues import QueueResource
+from headgate.api.resources.reasons import Reason
 from headgate.command_line.arguments import define_command, files_of, files_option
 from headgate.command_line.exit_codes import ExitCode
 from headgate.command_line.output import Output, output_option

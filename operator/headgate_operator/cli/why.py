@@ -10,8 +10,7 @@ from typing import Final
 
 import yaml
 
-from headgate.api.reasons import REMEDIES
-from headgate.api.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate.client.model.times import format_time
 from headgate_operator.model.kinds import Document
 
@@ -72,4 +71,4 @@ def age_line(document: Document, now: datetime | None = None) -> str:
 
 def _remedy(reason: str) -> str:
     known = {each.value: each for each in Reason}
-    return REMEDIES.get(known[reason], "") if reason in known else ""
+    return known[reason].remedy if reason in known else ""

@@ -14,10 +14,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from headgate.api.bulk import Bulk
-from headgate.api.cron_times import due_after, due_before
-from headgate.api.queues import QueueResource
-from headgate.api.status import Reason
+from headgate.api.resources.bulk import Bulk
+from headgate.api.resources.queues import QueueResource
+from headgate.api.resources.reasons import Reason
+from headgate.api.values.cron import due_after, due_before
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.child import decide_child
 from headgate_operator.decide.maintenance import format_time

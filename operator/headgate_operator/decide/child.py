@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from headgate.api.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate_operator.manifests.document_diff import STAMP_PATH, differences, digest_of, stamp_of, stamped
 from headgate_operator.model.effects import ApplyObject, DeleteObject, Effect, Emit
 from headgate_operator.model.kinds import Document

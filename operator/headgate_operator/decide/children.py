@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from headgate.api.consumer import Consumer
-from headgate.api.queues import QueueResource
-from headgate.api.status import Reason
+from headgate.api.resources.consumer import Consumer
+from headgate.api.resources.queues import QueueResource
+from headgate.api.resources.reasons import Reason
 from headgate_operator.decide.child import ChildPlan, EventSubject, decide_child, remove, with_uid
 from headgate_operator.manifests.deployment import build_deployment
 from headgate_operator.manifests.disruption_budget import build_disruption_budget

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from headgate.api.queues import QueueResource
-from headgate.api.status import Reason
+from headgate.api.resources.queues import QueueResource
+from headgate.api.resources.reasons import Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.children import ConsumerState
 from headgate_operator.model.kinds import Document, is_at_rest

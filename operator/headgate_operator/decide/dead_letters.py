@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.api.queues import QueueResource
-from headgate.api.status import Reason
+from headgate.api.resources.queues import QueueResource
+from headgate.api.resources.reasons import Reason
 from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, format_names
 from headgate_operator.model.world import DecisionMemory, Nothing, ResourceWorld, Sibling
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from headgate.api.model import API_VERSION
-from headgate.api.status import Reason
+from headgate.api.resources.model import API_VERSION
+from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import Retain, decide_removal
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.entry import Entry, EntryState

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from headgate.api.queues import QueueResource
-from headgate.api.status import Reason
+from headgate.api.resources.queues import QueueResource
+from headgate.api.resources.reasons import Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.bulk import jobs_of
 from headgate_operator.decide.scaling import known_figures

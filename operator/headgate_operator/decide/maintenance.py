@@ -12,11 +12,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from headgate.api.counters import CounterResource
-from headgate.api.cron_times import due_after
-from headgate.api.durations import format_duration_ms
-from headgate.api.queues import QueueResource
-from headgate.api.status import Reason
+from headgate.api.resources.counters import CounterResource
+from headgate.api.resources.queues import QueueResource
+from headgate.api.resources.reasons import Reason
+from headgate.api.values.cron import due_after
+from headgate.api.values.units import format_duration_ms
 from headgate.expiry import SECOND_US
 from headgate.store.model.table import Table
 from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.api.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate_operator.decide.child import ChildPlan, child_of, decide_child, remove
 from headgate_operator.manifests.cronjob import build_cronjob
 from headgate_operator.manifests.pod import Part

@@ -9,8 +9,8 @@ Pure. It knows no tables.
 
 from __future__ import annotations
 
-from headgate.api.parse import ResourceInvalid
-from headgate.api.status import Reason
+from headgate.api.read.parse import ResourceInvalid
+from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import Adopt, Retain, Step
 from headgate.applying.wanted import Wanted, allowed_change
 from headgate.store.catalogue.entry import Entry, EntryState

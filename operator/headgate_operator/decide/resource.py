@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headgate.api.parse import Resource
-from headgate.api.queues import QueueResource
-from headgate.api.status import Reason
+from headgate.api.read.parse import Resource
+from headgate.api.resources.queues import QueueResource
+from headgate.api.resources.reasons import Reason
 from headgate.engines.registry import engine_of
 from headgate.store.catalogue.decide_generation import shards_in_force
 from headgate_operator.decide.bulk import add_bulk_status, decide_bulk

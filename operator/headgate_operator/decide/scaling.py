@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headgate.api.consumer import Consumer, Scaling
-from headgate.api.queues import QueueResource
+from headgate.api.resources.consumer import Consumer, Scaling
+from headgate.api.resources.queues import QueueResource
 from headgate.expiry import SECOND_US
 from headgate_operator.model.names import consumer_name
 from headgate_operator.model.partial_plan import earliest

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from headgate.api.counters import CounterResource
-from headgate.api.durations import format_duration_ms
+from headgate.api.resources.counters import CounterResource
+from headgate.api.values.units import format_duration_ms
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.entry import Entry
 from headgate_operator.decide.children import ConsumerState

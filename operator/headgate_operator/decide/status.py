@@ -16,8 +16,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from headgate.api.reasons import AWAITED, IN_READY, STALLING
-from headgate.api.status import COUNTER_CONDITIONS, QUEUE_CONDITIONS, Reason
+from headgate.api.resources.reasons import AWAITED, COUNTER_CONDITIONS, IN_READY, QUEUE_CONDITIONS, STALLING, Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.maintenance import format_time
 from headgate_operator.model.effects import Effect, Emit, PatchStatus, ReconcilePlan, StopLane

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headgate.api.parse import Resource, ResourceInvalid
-from headgate.api.queues import QueueResource
-from headgate.api.status import Reason
+from headgate.api.read.parse import Resource, ResourceInvalid
+from headgate.api.resources.queues import QueueResource
+from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import (
     CreateKeyspace,
     CreateTable,

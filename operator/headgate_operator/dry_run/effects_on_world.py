@@ -9,7 +9,6 @@ Pure. The tests' simulations do not use this: they have an API server and a stor
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 from uuid import UUID
 
 from headgate.applying import decide_steps as steps
@@ -27,13 +26,6 @@ from headgate_operator.model.world import (
     ResourceWorld,
     StoreView,
 )
-
-STATES: Final = {
-    steps.Activate: EntryState.ACTIVE,
-    steps.Retain: EntryState.RETAINED,
-    steps.MarkDeleting: EntryState.DELETING,
-    steps.Forget: EntryState.GONE,
-}
 
 
 @dataclass(frozen=True)
@@ -172,7 +164,7 @@ def _entry(entry: Entry | None, step: steps.Step, now_us: int, new_id: UUID) -> 
     known = entry.generations
     match step:
         case steps.Activate() | steps.Retain() | steps.MarkDeleting() | steps.Forget():
-            return replace(entry, state=STATES[type(step)], changed_us=now_us)
+            return replace(entry, state=step.state, changed_us=now_us)
         case steps.Adopt(owner=owner, document=document):
             state = EntryState.ACTIVE if entry.state is EntryState.RETAINED else entry.state
             return replace(entry, owner=owner, document=document, state=state)

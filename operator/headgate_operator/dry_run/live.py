@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from headgate.api.parse import check_resource
-from headgate.api.status import Reason
+from headgate.api.read.parse import check_resource
+from headgate.api.resources.reasons import Reason
 from headgate_operator.dry_run.plan_json import build_plan_document, build_unknown_document
 from headgate_operator.dry_run.projection import PlanProjection
 from headgate_operator.model.names import Key, namespace_key

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from headgate.api.parse import Resource
-from headgate.api.queues import QueueResource
-from headgate.api.versions import document_of
+from headgate.api.read.parse import Resource
+from headgate.api.read.versions import document_of
+from headgate.api.resources.queues import QueueResource
 from headgate.engines.registry import ENGINE_MODULES
 from headgate_operator.decide.dead_letters import named_by
 from headgate_operator.dry_run.projection import PlanProjection

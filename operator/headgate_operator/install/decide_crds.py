@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from headgate.api.crd import KINDS, PLURALS, build_crd
-from headgate.api.model import GROUP, kind_of
+from headgate.api.generate.schemas import KINDS, PLURALS, build_crd
+from headgate.api.resources.model import GROUP, kind_of
 from headgate_operator.model.kinds import Document
 
 VERSION: Final = f"{GROUP}/version"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headgate.api.cron_times import shortest_gap_minutes
+from headgate.api.values.cron import shortest_gap_minutes
 from headgate_operator.manifests.pod import (
     REQUESTS,
     Part,

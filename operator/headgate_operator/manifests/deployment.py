@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from headgate.api.consumer import Consumer, PodTemplate
+from headgate.api.resources.consumer import Consumer, PodTemplate
 from headgate_operator.manifests.pod import (
     REQUESTS,
     ChildOwner,

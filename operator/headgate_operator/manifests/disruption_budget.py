@@ -5,7 +5,7 @@ Pure. A pod that is not ready protects nothing, so it may always be evicted.
 
 from __future__ import annotations
 
-from headgate.api.consumer import Consumer
+from headgate.api.resources.consumer import Consumer
 from headgate_operator.manifests.deployment import selector_of
 from headgate_operator.manifests.pod import ChildOwner, Part
 from headgate_operator.model.kinds import POD_DISRUPTION_BUDGET

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.api.model import API_VERSION
+from headgate.api.resources.model import API_VERSION
 from headgate_operator.model.names import Key
 
 CONNECTION_KEYS: Final = (

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headgate.api.bulk import Bulk
+from headgate.api.resources.bulk import Bulk
 from headgate_operator.manifests.pod import (
     ChildOwner,
     Part,

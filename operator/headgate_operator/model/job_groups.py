@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headgate.api.parse import Resource
-from headgate.api.queues import QueueResource
+from headgate.api.read.parse import Resource
+from headgate.api.resources.queues import QueueResource
 from headgate.engines.registry import engine_of
 from headgate_operator.model.names import CONNECTION_COPY
 from headgate_operator.model.world import JobGroup, OperatorSettings

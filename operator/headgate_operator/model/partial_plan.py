@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from headgate.api.status import REASON_MEANINGS, Reason
+from headgate.api.resources.reasons import Reason
 from headgate_operator.model.effects import Effect
 from headgate_operator.model.world import ChildName, DecisionMemory, ResourceFailure
 
@@ -30,7 +30,7 @@ class ConditionUpdate:
     @property
     def text(self) -> str:
         """The message for people."""
-        return self.message or REASON_MEANINGS[self.reason]
+        return self.message or self.reason.meaning
 
 
 @dataclass(frozen=True)

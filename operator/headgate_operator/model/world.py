@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal
 
-from headgate.api.parse import Resource
-from headgate.api.rules import Fault
-from headgate.api.status import Reason
+from headgate.api.read.parse import Resource
+from headgate.api.resources.reasons import Reason
+from headgate.api.rules.rules import Fault
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.drift import Drift
 from headgate_operator.model.kinds import Document

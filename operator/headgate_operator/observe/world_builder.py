@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
 
-from headgate.api.parse import Resource, check_resource
-from headgate.api.queues import QueueResource
-from headgate.api.rules import Fault
+from headgate.api.read.parse import Resource, check_resource
+from headgate.api.resources.queues import QueueResource
+from headgate.api.rules.rules import Fault
 from headgate.engines.registry import EngineRecord, engine_of_entry, stored_record
 from headgate.store.catalogue.entry import Entry
 from headgate_operator.cluster.port import ClusterPort, Denial, Denied

@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
-from headgate.api.bounds import SPEC_BYTES_MAX
-from headgate.api.names import NamespaceName, QueueName
+from headgate.api.rules.bounds import SPEC_BYTES_MAX
+from headgate.api.values.names import NamespaceName, QueueName
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.process.http_server import HttpServer
 from headgate_operator.model.names import Key, KeyKind

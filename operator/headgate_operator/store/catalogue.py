@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 from uuid import UUID
 
-from headgate.api.parse import Resource
+from headgate.api.read.parse import Resource
 from headgate.applying.decide_steps import (
     CreateKeyspace,
     CreateTable,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from headgate.api.parse import Resource
-from headgate.api.status import Reason
+from headgate.api.read.parse import Resource
+from headgate.api.resources.reasons import Reason
 from headgate.errors import HeadgateError
 from headgate_operator.cluster.port import Denied
 from headgate_operator.model.kinds import Document

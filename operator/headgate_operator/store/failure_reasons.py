@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headgate.api.parse import ResourceInvalid
-from headgate.api.status import Reason
+from headgate.api.read.parse import ResourceInvalid
+from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import StorageElsewhere, TooManyTables
 from headgate.errors import Conflict, EnvironmentProblem, HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.store.cassandra.settings import InvalidConnectionSettings

@@ -1,6 +1,6 @@
 """The request of a job, as a value: from `spec.bulk` of a queue, or from the options of a command. Pure.
 
-The rules are those of the resource: `headgate.api.bulk` defines the valid combinations.
+The rules are those of the resource: `headgate.api.resources.bulk` defines the valid combinations.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from uuid import UUID, uuid5
 
 from pydantic import ValidationError
 
-from headgate.api.bulk import Bulk
-from headgate.api.durations import parse_duration_ms
+from headgate.api.resources.bulk import Bulk
+from headgate.api.values.units import Duration
 from headgate.errors import InvalidRequest
 from headgate.store.catalogue.entry import Entry
 
@@ -143,7 +143,7 @@ def parse_time_us(text: str | None, now_us: int) -> int | None:
     """A time, or an age counted back from now, in µs since 1970."""
     if text is None:
         return None
-    age_ms = parse_duration_ms(text) if re.fullmatch(r"([0-9]+[dhms])+", text) else None
+    age_ms = Duration.parse(text) if re.fullmatch(r"([0-9]+[dhms])+", text) else None
     if age_ms is not None:
         return now_us - age_ms * 1000
     try:

@@ -1,7 +1,7 @@
 """The golden file of schedules: how each line is made, and how the file is read.
 
 `next_times.tsv` holds a start, a schedule and the next time at which Kubernetes runs it. The schedules and starts are
-random with a fixed seed, and `cron.accepts` takes each of them. The next times come from robfig/cron v3.0.1, the
+random with a fixed seed, and `CRON.accepts` takes each of them. The next times come from robfig/cron v3.0.1, the
 library of Kubernetes' CronJob controller: `go/` runs it.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from headgate.api import cron
+from headgate.api.values.cron import CRON
 
 FOLDER: Final = Path(__file__).parent
 FILE: Final = FOLDER / "next_times.tsv"
@@ -43,7 +43,7 @@ def build_cases() -> list[tuple[str, str]]:
     cases: list[tuple[str, str]] = []
     while len(cases) < COUNT:
         schedule = _build_schedule(rng)
-        if cron.accepts(schedule):
+        if CRON.accepts(schedule):
             start = FIRST + timedelta(minutes=rng.randrange(DAYS_MAX * 24 * 60))
             cases.append((start.strftime(TIME), schedule))
     return cases

@@ -18,8 +18,8 @@ from uuid import UUID
 
 import yaml
 
-from headgate.api.durations import parse_duration_ms
-from headgate.api.status import Reason
+from headgate.api.resources.reasons import Reason
+from headgate.api.values.units import Duration
 from headgate.store.catalogue.decide_generation import Generation, Generations
 from headgate.store.catalogue.entry import EntryState
 from headgate.store.model.drift import Drift, DriftStatus
@@ -381,7 +381,7 @@ def _time_us(world: TinyWorld, text: str) -> int:
 
 
 def _length_us(text: str) -> int:
-    length_ms = parse_duration_ms(text)
+    length_ms = Duration.parse(text)
     assert length_ms is not None, text
     return length_ms * 1000
 

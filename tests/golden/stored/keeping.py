@@ -15,8 +15,8 @@ from uuid import UUID
 
 import yaml
 
-from headgate.api.parse import parse_resource
-from headgate.api.versions import document_of, resource_of
+from headgate.api.read.parse import parse_resource
+from headgate.api.read.versions import document_of, resource_of
 from headgate.counters.model.decide_shards import tally_cell, tally_of
 from headgate.counters.types.registry import type_of
 from headgate.engines.lanes import settle_log_format

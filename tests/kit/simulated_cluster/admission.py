@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from headgate.api.counters import CounterResource
-from headgate.api.crd import build_structural_schema
-from headgate.api.parse import check_resource
-from headgate.api.queues import QueueResource
-from headgate.api.rules import rules_of
+from headgate.api.generate.schemas import build_structural_schema
+from headgate.api.read.parse import check_resource
+from headgate.api.resources.counters import CounterResource
+from headgate.api.resources.queues import QueueResource
+from headgate.api.rules.rules import rules_of
 from headgate_operator.cluster.port import Cause
 from headgate_operator.model.kinds import COUNTER, DEPLOYMENT, QUEUE, SPARK_APPLICATION, ResourceKind
 from tests.kit.simulated_cluster.fields import without_empty

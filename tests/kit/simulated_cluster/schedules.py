@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any, Protocol
 
-from headgate.api.cron_times import due_after
+from headgate.api.values.cron import due_after
 from headgate_operator.cluster.requests import ApiRequest
 from headgate_operator.model.kinds import CRON_JOB, JOB
 from tests.kit.simulated_cluster.controllers import MANAGER, REACT_S, Later

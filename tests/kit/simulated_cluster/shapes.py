@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Literal
 
-from headgate.api.counters import CounterResource
-from headgate.api.crd import build_structural_schema
-from headgate.api.queues import QueueResource
+from headgate.api.generate.schemas import build_structural_schema
+from headgate.api.resources.counters import CounterResource
+from headgate.api.resources.queues import QueueResource
 from headgate_operator.model.kinds import COUNTER, QUEUE, ResourceKind
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import yaml
 
-from headgate.api.parse import parse_resource
+from headgate.api.read.parse import parse_resource
 from headgate.applying.apply import Applied, Applier
 from headgate.applying.wanted import PlacementDefaults
 from headgate.client.catalogue.process_context import ProcessContext

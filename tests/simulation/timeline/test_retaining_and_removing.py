@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
-from headgate.api.parse import parse_resource
+from headgate.api.read.parse import parse_resource
 from headgate.applying.apply import Applied, Applier
 from headgate.applying.decide_steps import (
     Activate,

@@ -18,7 +18,7 @@ import pytest
 
 from dev.servers.cassandra import Credentials, Grant, create_role_statements
 from dev.servers.cassandra.serving import Serving
-from headgate.api.parse import parse_resource
+from headgate.api.read.parse import parse_resource
 from headgate.applying.apply import Applied, Applier
 from headgate.applying.decide_steps import Forget, ForgetRows, MakeLanes, MarkDeleting, Retain
 from headgate.applying.perform_steps import StepPerformer

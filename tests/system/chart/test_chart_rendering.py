@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dev.cluster.helm import CHART, Helm
-from headgate.api.parse import check_resource
+from headgate.api.read.parse import check_resource
 from headgate_operator.install.rbac import AT_HOME, DRIVING, EVERYWHERE, rules
 from headgate_operator.manifests.pod import CONNECTION_FILES, CONNECTION_KEYS
 from headgate_operator.model.names import CONNECTION_COPY, SPARK_ACCOUNT

@@ -17,7 +17,7 @@ from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.golang import sources
 from dev.cluster.kubectl import Kubectl, has_condition
 from dev.cluster.programs import SPARK_OPERATOR
-from headgate.api.queues import QueueResource
+from headgate.api.resources.queues import QueueResource
 from headgate_operator.decide.children import KINDS, decide_children
 from headgate_operator.manifests.document_diff import STAMP_PATH, differences, stamped
 from headgate_operator.manifests.pod import ChildOwner

@@ -19,11 +19,11 @@ from kubernetes import client, config
 
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl, KubectlRefused, refusal
-from headgate.api import cron
-from headgate.api.crd import PLURALS
-from headgate.api.model import GROUP, VERSION
-from headgate.api.parse import check_resource
-from headgate.api.passed_on import ITEMS_MAX, describe_length_limit
+from headgate.api.generate.schemas import PLURALS
+from headgate.api.read.parse import check_resource
+from headgate.api.resources.model import GROUP, VERSION
+from headgate.api.resources.passed_on import ITEMS_MAX, describe_length_limit
+from headgate.api.values.cron import CRON
 from tests.unit.api.api_cases import (
     ACCEPTED,
     CHANGES,
@@ -34,6 +34,7 @@ from tests.unit.api.api_cases import (
     document,
     read_refusals,
     shape_cases,
+    wrong_texts,
 )
 
 _BLAME = re.compile(r'^(Invalid value: "[^"]*": |Invalid value: \S+: |Forbidden: )')
@@ -124,7 +125,7 @@ def test_an_object_that_breaks_a_rule_is_refused_in_the_promised_words(server: S
 
 @pytest.mark.parametrize("case", shape_cases(), ids=lambda case: f"{case.kind}.{case.path}")
 def test_a_value_that_has_not_the_shape_of_its_field_is_refused(server: Server, case: ShapeCase) -> None:
-    for wrong in case.shape.wrong:
+    for wrong in wrong_texts(case.shape):
         made = case.with_value(wrong)
         observation = server.faults_of(made)
         assert f"{case.path}: {case.shape.message}" in observation, wrong
@@ -307,8 +308,8 @@ schedules = st.tuples(
 def test_a_schedule_that_is_accepted_makes_a_cron_job(server: Server, schedule: str) -> None:
     """The CronJobs of repair and gc take a schedule unchanged; one that is refused there is reported too late."""
     made = document("Queue", {"repair": {"schedule": schedule}})
-    assert cron.accepts(schedule) == (server.faults_of(made) == [])
-    if cron.accepts(schedule):
+    assert CRON.accepts(schedule) == (server.faults_of(made) == [])
+    if CRON.accepts(schedule):
         server.create_cron_job(schedule)
 
 

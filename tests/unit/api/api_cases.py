@@ -11,12 +11,14 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel
 
-from headgate.api.counters import CounterSpec
-from headgate.api.defaults import model_of
-from headgate.api.model import API_VERSION
-from headgate.api.passed_on import ITEMS_MAX
-from headgate.api.queues import QueueSpec
-from headgate.api.shapes import ValueShape
+from headgate.api.resources.counters import CounterSpec
+from headgate.api.resources.model import API_VERSION, model_of
+from headgate.api.resources.passed_on import ITEMS_MAX
+from headgate.api.resources.queues import QueueSpec
+from headgate.api.values import names
+from headgate.api.values.cron import CRON
+from headgate.api.values.shapes import Range, ValueShape
+from headgate.api.values.units import Duration, format_duration_ms
 
 ROOT = Path(__file__).parents[3]
 SUBJECT = "subject"
@@ -49,6 +51,45 @@ class Refusal:
 def read_refusals() -> list[Refusal]:
     rows = yaml.safe_load((ROOT / "tests/golden/refusals.yaml").read_text())
     return [Refusal(**{**row, "sees": tuple(row["sees"])}) for row in rows]
+
+
+WRONG: dict[ValueShape, tuple[str, ...]] = {
+    names.QueueName.__metadata__[0]: ("Emails", "emails_dead", "-emails", "shop/emails"),
+    names.ResourceName.__metadata__[0]: ("Emails", "emails_dead", "-emails"),
+    names.NamespaceName.__metadata__[0]: ("Shop", "shop.mail", "a/../../b?x=", "-shop"),
+    names.PartName.__metadata__[0]: ("Mailer", "mail.er", "mailer-"),
+    names.SecretName.__metadata__[0]: ("My_Secret", "/secret"),
+    names.Keyspace.__metadata__[0]: ("Shop", "1shop", "shop-queues", 'a"b'),
+    names.DataCenter.__metadata__[0]: ("data center", "-dc1", "dc'1"),
+    names.Image.__metadata__[0]: ("my image", "-image"),
+    names.EntryPoint.__metadata__[0]: ("mailer.tasks.send", "mailer/tasks.py:send", "mailer.tasks:", ":send"),
+    names.Rate.__metadata__[0]: ("50", "0/s", "5/day", "1.5/s"),
+    names.StartFrom.__metadata__[0]: ("beginning", "2026-11-18", "2026-13-18T09:00:00Z"),
+    names.Timestamp.__metadata__[0]: ("yesterday", "2026-11-18", "-24h"),
+    names.CounterType.__metadata__[0]: ("total", "Acme/median", "acme/", "acme/a/b"),
+    names.UrlPath.__metadata__[0]: ("work", "/a b"),
+    CRON: (
+        "every day",
+        "60 * * * *",
+        "* * *",
+        "30-10 * * * *",
+        "0 0 * * fri-mon",
+        "0 0 * * 1-fri",
+        "*/0 * * * *",
+    ),
+}
+"""Texts that a shape refuses and its neighbours accept."""
+
+
+def wrong_texts(shape: ValueShape) -> tuple[str, ...]:
+    """Texts that a shape refuses; of a range also the values just outside of it."""
+    match shape:
+        case Range(least=Duration() as least, most=Duration() as most):
+            below = (f"{least.ms - 1}ms",) if least.ms else ()
+            return ("2 weeks", "1.5h", "s1", "10", "1m1d", *below, format_duration_ms(most.ms + 1))
+        case Range(least=least, most=most):
+            return ("1 MiB", "1MB", str(least.number - 1), str(most.number + 1))
+    return WRONG[shape]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api import cron
+from headgate.api.values.cron import CRON
+from tests.unit.api.api_cases import WRONG
 
 MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
@@ -29,13 +30,13 @@ DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
     ],
 )
 def test_a_schedule_that_a_cron_job_takes_is_taken(text: str) -> None:
-    assert cron.accepts(text)
+    assert CRON.accepts(text)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *cron.WRONG,
+        *WRONG[CRON],
         "",
         "* * * * * *",
         "* * * * 7",
@@ -53,19 +54,19 @@ def test_a_schedule_that_a_cron_job_takes_is_taken(text: str) -> None:
     ],
 )
 def test_a_schedule_that_a_cron_job_refuses_is_refused(text: str) -> None:
-    assert not cron.accepts(text)
+    assert not CRON.accepts(text)
 
 
 @given(st.integers(0, 59), st.integers(0, 59), st.sampled_from(["{}", "{:02d}"]))
 def test_a_range_of_numbers_runs_forward(first: int, last: int, written: str) -> None:
-    assert cron.accepts(f"{written.format(first)}-{written.format(last)} * * * *") == (first <= last)
+    assert CRON.accepts(f"{written.format(first)}-{written.format(last)} * * * *") == (first <= last)
 
 
 @given(st.integers(0, 11), st.integers(0, 11))
 def test_a_range_of_months_runs_forward(first: int, last: int) -> None:
-    assert cron.accepts(f"0 0 1 {MONTHS[first]}-{MONTHS[last]} *") == (first <= last)
+    assert CRON.accepts(f"0 0 1 {MONTHS[first]}-{MONTHS[last]} *") == (first <= last)
 
 
 @given(st.integers(0, 6), st.integers(0, 6))
 def test_a_range_of_days_runs_forward(first: int, last: int) -> None:
-    assert cron.accepts(f"0 0 * * {DAYS[first]}-{DAYS[last].upper()}") == (first <= last)
+    assert CRON.accepts(f"0 0 * * {DAYS[first]}-{DAYS[last].upper()}") == (first <= last)

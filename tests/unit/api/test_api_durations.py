@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.durations import Duration, format_duration_ms, parse_duration_ms
-from headgate.api.quantities import Size, parse_size_bytes
+from headgate.api.values.units import Duration, Size, format_duration_ms
 
 MS_MAX = 9999 * 86_400_000
 units = st.sampled_from([("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)])
@@ -18,7 +17,7 @@ units = st.sampled_from([("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s
 
 @given(st.integers(0, MS_MAX))
 def test_what_is_formatted_means_the_same_when_it_is_read(value_ms: int) -> None:
-    assert parse_duration_ms(format_duration_ms(value_ms)) == value_ms
+    assert Duration.parse(format_duration_ms(value_ms)) == value_ms
 
 
 @given(st.integers(0, 9999), units)
@@ -29,7 +28,7 @@ def test_a_number_and_a_unit_is_that_many_of_it(number: int, unit: tuple[str, in
 
 @given(st.text(max_size=30))
 def test_a_text_is_a_duration_or_refused_and_never_breaks(text: str) -> None:
-    value_ms = parse_duration_ms(text)
+    value_ms = Duration.parse(text)
     assert value_ms is None or Duration(text).ms == value_ms
 
 
@@ -44,7 +43,7 @@ def test_what_is_equally_long_is_equal_however_it_is_written(one: str, other: st
     "text", ["", "5", "d", "1.5h", "-1s", "1m1d", "1s1s", "2w", "1 s", "90S", "1us", "10000d", "1d\n", "१d", "1h "]
 )
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    assert parse_duration_ms(text) is None
+    assert Duration.parse(text) is None
     with pytest.raises(ValueError, match="such as"):
         Duration(text)
 
@@ -72,7 +71,7 @@ def test_a_size_is_that_many_bytes(text: str, value: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "1MB", "1 Mi", "1.5Mi", "-1", "1m", "Ki", "1K", "1Mi\n", "0x10", "1234567890"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    assert parse_size_bytes(text) is None
+    assert Size.parse(text) is None
 
 
 def test_sizes_are_ordered_by_value() -> None:

@@ -11,11 +11,11 @@ import jsonschema
 import pytest
 import yaml
 
-from headgate.api import generate, reasons, status
-from headgate.api.crd import KINDS, build_crd, build_structural_schema
-from headgate.api.json_schema import build_json_schema
-from headgate.api.model import kind_of
-from headgate.api.rules import rules_of
+from headgate.api.generate import __main__ as generate
+from headgate.api.generate.schemas import KINDS, build_crd, build_json_schema, build_structural_schema
+from headgate.api.resources import reasons
+from headgate.api.resources.model import kind_of
+from headgate.api.rules.rules import rules_of
 from tests.unit.api.api_cases import ACCEPTED, ROOT, document
 
 SCHEMAS = {kind_of(model): build_structural_schema(model) for model in KINDS}
@@ -186,14 +186,14 @@ def test_what_is_chosen_by_the_store_has_no_default() -> None:
 
 
 def test_every_reason_and_condition_has_a_meaning() -> None:
-    assert set(status.REASON_MEANINGS) == set(status.Reason)
-    assert set(status.CONDITION_MEANINGS) == {*status.QUEUE_CONDITIONS, *status.COUNTER_CONDITIONS}
+    assert [] == [reason for reason in reasons.Reason if not reason.meaning]
+    assert set(reasons.CONDITION_MEANINGS) == {*reasons.QUEUE_CONDITIONS, *reasons.COUNTER_CONDITIONS}
 
 
 def test_every_reason_is_one_of_some_condition_and_reports_what_to_do() -> None:
-    assert set(reasons.REASONS_OF) == set(status.CONDITION_MEANINGS)
-    assert {reason for of in reasons.REASONS_OF.values() for reason in of} == set(status.Reason)
-    idle = {reason for reason in status.Reason if reason not in reasons.REMEDIES}
+    assert set(reasons.REASONS_OF) == set(reasons.CONDITION_MEANINGS)
+    assert {reason for of in reasons.REASONS_OF.values() for reason in of} == set(reasons.Reason)
+    idle = {reason for reason in reasons.Reason if not reason.remedy}
     assert {str(reason) for reason in idle} == NOTHING_IS_DONE_ABOUT
     assert not reasons.STALLING & reasons.AWAITED
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.api.loader import FilesInvalid, load_files, read_files, read_text
-from headgate.api.parse import ResourceInvalid, check_resource, dump_resource, parse_resource
+from headgate.api.read.loader import FilesInvalid, load_files, read_files, read_text
+from headgate.api.read.parse import ResourceInvalid, check_resource, parse_resource
+from headgate.api.read.versions import document_of
 from headgate.errors import InvalidRequest
 from tests.unit.api.api_cases import ACCEPTED, ROOT, document
 
@@ -135,7 +136,7 @@ def test_a_null_in_what_is_passed_on_to_others_stays() -> None:
     assert queue.spec.consumers is not None
     assert queue.spec.consumers[0].template is not None
     assert queue.spec.consumers[0].template.spec == {"nodeSelector": None}
-    assert dump_resource(queue)["spec"]["consumers"][0]["template"]["spec"] == {"nodeSelector": None}
+    assert document_of(queue)["spec"]["consumers"][0]["template"]["spec"] == {"nodeSelector": None}
 
 
 def test_a_resource_that_is_there_twice_is_reported(tmp_path: Path) -> None:

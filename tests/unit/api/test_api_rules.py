@@ -7,10 +7,20 @@ from typing import Any
 
 import pytest
 
-from headgate.api.parse import check_resource, dump_resource, parse_resource
-from headgate.api.queues import QueueResource
-from headgate.api.rules import COUNTER_RULES, QUEUE_RULES
-from tests.unit.api.api_cases import ACCEPTED, CHANGES, Refusal, ShapeCase, document, read_refusals, shape_cases
+from headgate.api.read.parse import check_resource, parse_resource
+from headgate.api.read.versions import document_of
+from headgate.api.resources.queues import QueueResource
+from headgate.api.rules.rules import COUNTER_RULES, QUEUE_RULES
+from tests.unit.api.api_cases import (
+    ACCEPTED,
+    CHANGES,
+    Refusal,
+    ShapeCase,
+    document,
+    read_refusals,
+    shape_cases,
+    wrong_texts,
+)
 
 REFUSALS = read_refusals()
 SHAPES = shape_cases()
@@ -57,7 +67,7 @@ def test_a_change_that_changes_nothing_fixed_is_accepted(
 
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: f"{case.kind}.{case.path}")
 def test_every_shape_refuses_what_it_names_as_wrong_with_its_own_words(case: ShapeCase) -> None:
-    for wrong in case.shape.wrong:
+    for wrong in wrong_texts(case.shape):
         assert f"{case.path}: {case.shape.message}" in faults_of(case.with_value(wrong)), wrong
 
 
@@ -75,7 +85,7 @@ def test_every_field_with_a_shape_is_found() -> None:
 @pytest.mark.parametrize(("kind", "spec"), ACCEPTED)
 def test_a_resource_survives_being_dumped(kind: str, spec: dict[str, Any]) -> None:
     resource = parse_resource(document(kind, spec))
-    assert parse_resource(json.loads(json.dumps(dump_resource(resource)))) == resource
+    assert parse_resource(json.loads(json.dumps(document_of(resource)))) == resource
 
 
 @pytest.mark.parametrize("engine", ["timeline", "bucket", "extent"])

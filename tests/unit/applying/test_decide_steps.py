@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 import yaml
 
-from headgate.api.parse import parse_resource
+from headgate.api.read.parse import parse_resource
 from headgate.applying.decide_steps import (
     HEARD_AFTER_US,
     Activate,

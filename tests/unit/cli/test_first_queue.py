@@ -9,8 +9,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from headgate.api.loader import load_files
-from headgate.api.queues import QueueResource
+from headgate.api.read.loader import load_files
+from headgate.api.resources.queues import QueueResource
 from headgate.cli.main import main
 from headgate.local import stack
 from headgate.local.first_queue import format_first_queue

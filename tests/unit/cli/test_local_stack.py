@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from headgate.api.consumer import PodTemplate
-from headgate.api.loader import load_files
-from headgate.api.parse import Resource
+from headgate.api.read.loader import load_files
+from headgate.api.read.parse import Resource
+from headgate.api.resources.consumer import PodTemplate
 from headgate.cli.main import COMMANDS
 from headgate.local import own_cassandra
 from headgate.local.cassandra.kept import Starting

@@ -14,7 +14,7 @@ from dev.cluster.choice import Choice
 from dev.demo import main, print_plan, require_containers
 from dev.demo_day import MESSAGES
 from dev.demo_setup import SHOP, Asked, Begun, secret_of, values_for, version
-from headgate.api.loader import read_files
+from headgate.api.read.loader import read_files
 from headgate.errors import EnvironmentProblem, InvalidRequest
 
 

@@ -17,8 +17,8 @@ from dev.demo import print_plan
 from dev.demo_setup import BULK
 from dev.demo_shell import Shell
 from dev.demo_spark import JOB, MESSAGES, NAME, Drain, require_spark_operator
-from headgate.api.loader import read_files
-from headgate.api.queues import QueueResource
+from headgate.api.read.loader import read_files
+from headgate.api.resources.queues import QueueResource
 from headgate.errors import EnvironmentProblem
 from headgate_operator.manifests.spark_application import CONTAINERS
 

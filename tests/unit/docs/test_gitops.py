@@ -11,9 +11,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from headgate.api.parse import check_resource
-from headgate.api.reasons import AWAITED, REASONS_OF, STALLING
-from headgate.api.status import Reason
+from headgate.api.read.parse import check_resource
+from headgate.api.resources.reasons import AWAITED, REASONS_OF, STALLING, Reason
 from tests.golden.operator.running import CASES, read_case, run
 from tests.system.chart.cases import merged
 from tests.unit.runtime.health_readers import GITOPS, argo_health, flux_health, kstatus

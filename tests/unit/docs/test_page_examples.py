@@ -15,9 +15,9 @@ import yaml
 
 from dev import demo_day, demo_spark
 from dev.demo import list_next_commands
-from headgate.api.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
-from headgate.api.parse import check_resource
-from headgate.api.passed_on import ITEMS_MAX
+from headgate.api.read.parse import check_resource
+from headgate.api.resources.passed_on import ITEMS_MAX
+from headgate.api.rules.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
 from headgate.applying.decide_steps import TABLES_MAX
 from headgate.engines.lanes.rows import HOLES_MAX
 from headgate.engines.registry import ENGINE_MODULES, tables_of

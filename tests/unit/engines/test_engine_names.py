@@ -13,7 +13,7 @@ from typing import get_args
 
 import pytest
 
-from headgate.api.queues import QueueSpec
+from headgate.api.resources.queues import QueueSpec
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = ("workers/headgate", "operator/headgate_operator", "spark/headgate_spark")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.api.consumer import Consumer
-from headgate.api.parse import parse_resource
-from headgate.api.queues import QueueResource
+from headgate.api.read.parse import parse_resource
+from headgate.api.resources.consumer import Consumer
+from headgate.api.resources.queues import QueueResource
 from headgate_operator.manifests.cronjob import build_cronjob
 from headgate_operator.manifests.deployment import build_deployment
 from headgate_operator.manifests.disruption_budget import build_disruption_budget

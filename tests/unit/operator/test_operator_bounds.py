@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from headgate.api.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
-from headgate.api.parse import check_resource, parse_stored
-from headgate.api.passed_on import ITEMS_MAX
-from headgate.api.queues import QueueResource
+from headgate.api.read.parse import check_resource, parse_stored
+from headgate.api.resources.passed_on import ITEMS_MAX
+from headgate.api.resources.queues import QueueResource
+from headgate.api.rules.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.resource import decide
 from headgate_operator.manifests.document_diff import differences, quantity

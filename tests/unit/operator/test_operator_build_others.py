@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.bulk import Bulk
+from headgate.api.resources.bulk import Bulk
 from headgate.cli.collect import command as gc_command
 from headgate.cli.repair import command as repair_command
 from headgate.maintenance.pass_groups import PassGroup

@@ -6,7 +6,7 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from headgate.api.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate_operator.decide.child import DRIFT_FOUGHT, FOUGHT_AGAIN_US, MINUTE_US, REFUSED_AGAIN_US
 from headgate_operator.decide.children import ChildrenPlan, ConsumerState, all_removed, decide_children
 from headgate_operator.manifests.disruption_budget import build_disruption_budget

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import DropTable, Forget, ForgetRows, MarkDeleting
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.entry import EntryState

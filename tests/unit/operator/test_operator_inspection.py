@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 from click.testing import CliRunner
 
-from headgate.api.bounds import SPEC_BYTES_MAX
-from headgate.api.parse import check_resource
+from headgate.api.read.parse import check_resource
+from headgate.api.rules.bounds import SPEC_BYTES_MAX
 from headgate.errors import InvalidRequest, Unavailable
 from headgate.process.http_server import HttpServer, probe_routes
 from headgate.telemetry.metrics import Registry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.api.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate_operator.decide.namespace import decide_namespace
 from headgate_operator.manifests.cronjob import name_of
 from headgate_operator.model.effects import ApplyObject, DeleteObject, ReconcilePlan

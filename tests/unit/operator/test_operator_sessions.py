@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.api.status import Reason
+from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import TooManyTables
 from headgate.errors import HeadgateError, Unavailable
 from headgate.store.cassandra.settings import ConnectionSettings, InvalidConnectionSettings

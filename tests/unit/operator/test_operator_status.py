@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.reasons import STALLING
-from headgate.api.status import Reason
+from headgate.api.resources.reasons import STALLING, Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.stats import rounded, rounded_age_s
 from headgate_operator.model.effects import ApplyObject, Emit, PatchStatus, ReconcilePlan, StoreStep

@@ -15,8 +15,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from headgate.api.loader import load_files
-from headgate.api.parse import parse_resource
+from headgate.api.read.loader import load_files
+from headgate.api.read.parse import parse_resource
 from headgate.cli import main as cli_main
 from headgate.cli.main import main
 from headgate_operator.dry_run.offline import empty_ahead, settings_of

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.errors import PySparkRuntimeError
 
-from headgate.api.bulk import Bulk
+from headgate.api.resources.bulk import Bulk
 from headgate.store.catalogue.decide_generation import first
 from headgate.store.catalogue.entry import Entry, EntryState, Name, StoragePlace
 from headgate_operator.manifests.pod import ChildOwner

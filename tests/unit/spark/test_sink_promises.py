@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from headgate.api.bulk import Sink
+from headgate.api.resources.bulk import Sink
 
 ROOT = Path(__file__).parents[3]
 FORMATS = get_args(Sink.model_fields["format"].annotation)
@@ -26,7 +26,7 @@ def promises_of_the_code() -> dict[str, str]:
 
 def promises_of_the_resource() -> dict[str, str]:
     """By the description: each sentence names its formats, then its promise."""
-    description = Sink.model_fields["format"].description or ""
+    description = Sink.model_json_schema()["properties"]["format"]["description"]
     return {
         name: promise
         for sentence in description.split(".")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from headgate.api.parse import check_resource
+from headgate.api.read.parse import check_resource
 from tests.kit.page_examples import ROOT
 from tests.system.pods.life_changes import BORN, CHANGES, IMMUTABLE, NOT_CHANGED, leaves
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 import yaml
 
-from headgate.api.parse import parse_resource
+from headgate.api.read.parse import parse_resource
 from headgate.applying.wanted import PlacementDefaults, wanted_of
 from headgate.engines.lanes.decide_lease import LeaseTerms
 from headgate.engines.timeline.model.from_catalogue import NotATimelineQueue, settings_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from headgate.api.parse import check_resource
+from headgate.api.read.parse import check_resource
 from headgate.engines.timeline.model.tables import ALL, dedicated_tables, shared_tables
 from headgate.store.model.table import DAY_S, WrittenBy
 from tests.unit.api.api_cases import document

@@ -15,19 +15,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from headgate.api.parse import Resource, ResourceInvalid
-from headgate.applying.decide_steps import (
-    TABLES_MAX,
-    Adopt,
-    CreateKeyspace,
-    CreateTable,
-    CurrentState,
-    Decided,
-    FixDrift,
-    SchemaStep,
-    Step,
-    decide_steps,
-)
+from headgate.api.read.parse import Resource, ResourceInvalid
+from headgate.applying import decide_steps as steps
 from headgate.applying.perform_steps import StepPerformer
 from headgate.applying.wanted import PlacementDefaults, Wanted, catalogue_keyspace, keyspace_of, wanted_of
 from headgate.engines.registry import ENGINE_MODULES, engine_of, tables_of
@@ -52,8 +41,6 @@ from headgate.store.store import Store
 
 ROUNDS_MAX = 8
 """Each round of steps is followed by a new observation and decision. This is more rounds than it ever takes."""
-
-_ANY_CREATION = UUID(int=0)
 
 
 class NeverDone(Bug):
@@ -93,14 +80,14 @@ class _Course:
     fixed: list[Drift] = field(default_factory=list)
     moved: bool = False
 
-    def add(self, step: Step, change: Change | None) -> None:
-        if isinstance(step, CreateKeyspace):
+    def add(self, step: steps.Step, change: Change | None) -> None:
+        if isinstance(step, steps.CreateKeyspace):
             self.tables.append(step.keyspace.name)
-        elif isinstance(step, CreateTable):
+        elif isinstance(step, steps.CreateTable):
             self.tables.append(step.table.name)
-        elif isinstance(step, FixDrift):
+        elif isinstance(step, steps.FixDrift):
             self.fixed.append(step.drift.fixed())
-        elif isinstance(step, Adopt):
+        elif isinstance(step, steps.Adopt):
             self.moved = True
         if change is Change.CREATED or (change is Change.UPDATED and self.change is Change.UNCHANGED):
             self.change = change
@@ -123,7 +110,7 @@ class Applier:
     """The store of a keyspace: lanes are created in the keyspace of the tables."""
     surroundings: PlacementDefaults
     engines: Mapping[str, str] = field(default_factory=lambda: ENGINE_MODULES)
-    tables_max: int = TABLES_MAX
+    tables_max: int = steps.TABLES_MAX
     adopting: bool = False
     """Whether to take over an entry that has another owner, or was retained."""
 
@@ -154,26 +141,26 @@ class Applier:
             if not decided.steps:
                 return self._build_result(wanted, current, decided, course)
             try:
-                await self._perform(decided.steps, current, course)
+                await self._perform(decided, current, course)
             except Conflict:
                 if not rounds_left:
                     raise
         raise NeverDone(resource=wanted.name, steps=", ".join(type(step).__name__ for step in decided.steps))
 
-    async def read_current(self, wanted: Wanted) -> CurrentState:
+    async def read_current(self, wanted: Wanted) -> steps.CurrentState:
         """Its observed state."""
         known = await self.catalogue.find(wanted.name)
         if known is None:
-            needs_tables = wanted.place.tables == "dedicated" and bool(self._tables(wanted, _ANY_CREATION))
-            return CurrentState(tables_total=await self.schema.count_tables() if needs_tables else 0)
-        tables = self._tables(wanted, known.entry.id) or ()
+            needs_tables = wanted.place.tables == "dedicated" and bool(self._tables(wanted, None))
+            return steps.CurrentState(tables_total=await self.schema.count_tables() if needs_tables else 0)
+        tables = self._tables(wanted, known.entry) or ()
         keyspace = keyspace_of(wanted, known.entry.place)
         noted = await self.catalogue.tables_made(keyspace.name) if tables else frozenset()
         standing = await read_result(self.schema, keyspace, tables)
-        return CurrentState(known.entry, standing.keyspace_there, standing.there, noted, standing.drifts)
+        return steps.CurrentState(known.entry, standing.keyspace_there, standing.there, noted, standing.drifts)
 
-    def _decide(self, wanted: Wanted, current: CurrentState) -> Decided:
-        decided = decide_steps(
+    def _decide(self, wanted: Wanted, current: steps.CurrentState) -> steps.Decided:
+        decided = steps.decide_steps(
             wanted,
             current,
             owner=self.catalogue.owner,
@@ -187,20 +174,22 @@ class Applier:
             raise decided.stopped
         return decided
 
-    async def _perform(self, steps: Sequence[Step], current: CurrentState, course: _Course) -> None:
+    async def _perform(self, decided: steps.Decided, current: steps.CurrentState, course: _Course) -> None:
         performer = StepPerformer(self.schema, self.catalogue, self.store_in, self.engines)
-        for step in steps:
+        for step in decided.steps:
             try:
                 performed = await performer.perform(step)
             except RightsMissing as refused:
-                cql = [each.cql for each in steps if isinstance(each, SchemaStep)]
+                cql = [each.cql for each in decided.steps if isinstance(each, steps.SchemaStep)]
                 raise SchemaRightsMissing(cql, str(refused.facts.get("cause", ""))) from refused
             course.add(step, performed.change)
             if performed.entry is not None and current.entry is not None:
                 before, after = current.entry, performed.entry
                 course.moved |= (before.state, before.generations) != (after.state, after.generations)
 
-    def _build_result(self, wanted: Wanted, current: CurrentState, decided: Decided, course: _Course) -> Applied:
+    def _build_result(
+        self, wanted: Wanted, current: steps.CurrentState, decided: steps.Decided, course: _Course
+    ) -> Applied:
         notes: tuple[str, ...] = ()
         if not decided.is_supported:
             engine = engine_of(wanted.resource)
@@ -210,8 +199,8 @@ class Applier:
         drifts = (*course.fixed, *decided.by_hand)
         return Applied(wanted.name, course.outcome, current.entry, notes, drifts, tuple(course.tables))
 
-    def _tables(self, wanted: Wanted, creation: UUID) -> tuple[Table, ...] | None:
-        return tables_of(wanted.resource, creation, engines=self.engines)
+    def _tables(self, wanted: Wanted, entry: Entry | None) -> tuple[Table, ...] | None:
+        return tables_of(wanted.resource, entry.id if entry else UUID(int=0), engines=self.engines)
 
     async def print_plan(self, resources: Sequence[Resource]) -> list[str]:
         """The CQL of the missing objects, and comments where an entry has to exist first. Changes nothing."""
@@ -222,27 +211,24 @@ class Applier:
         for resource in resources:
             wanted = wanted_of(resource, self.surroundings)
             known = await self.catalogue.find(wanted.name) if catalogue_there else None
-            statements: Collection[str] = ()
             if known is None and wanted.place.tables == "dedicated":
-                if tables_of(resource, _ANY_CREATION, engines=self.engines) is not None:
+                if self._tables(wanted, None) is not None:
                     lines.append(
-                        f"-- {wanted.label}: its tables are named by the id that `headgate apply` gives it;"
+                        f"-- {wanted.name}: its tables are named by the id that `headgate apply` gives it;"
                         " apply, then print again"
                     )
-                keyspace = await plan(self.schema, keyspace_of(wanted, wanted.place), ())
-                statements = keyspace.statements
+                planned = await plan(self.schema, keyspace_of(wanted, wanted.place), ())
             else:
-                statements = (await self._plan_tables(wanted, known.entry if known else None)).statements
-            fresh = [statement for statement in statements if statement not in shown]
+                planned = await self._plan_tables(wanted, known.entry if known else None)
+            fresh = [statement for statement in planned.statements if statement not in shown]
             shown.update(fresh)
-            lines += _commented(wanted.label, fresh)
+            lines += _commented(str(wanted.name), fresh)
         return lines or ["-- nothing is missing"]
 
     async def _plan_tables(self, wanted: Wanted, entry: Entry | None) -> SchemaPlan:
         place = entry.place if entry else wanted.place
-        tables = tables_of(wanted.resource, entry.id if entry else _ANY_CREATION, engines=self.engines)
         before = await self.catalogue.tables_made(place.keyspace) if entry else frozenset()
-        return await plan(self.schema, keyspace_of(wanted, place), tables or (), before)
+        return await plan(self.schema, keyspace_of(wanted, place), self._tables(wanted, entry) or (), before)
 
 
 def _may_be_taken(entry: Entry) -> bool:

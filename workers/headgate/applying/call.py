@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -16,10 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from headgate.api.parse import Resource, parse_resource
+from headgate.api.read.parse import Resource, parse_resource
 from headgate.applying.apply import Applied, Applier
 from headgate.applying.wanted import PlacementDefaults
 from headgate.client.sync.background import BackgroundLoop
+from headgate.engines.registry import MEMORY_ENGINES
 from headgate.errors import InvalidRequest, OperationRefused
 from headgate.store.cassandra.settings import (
     ConnectionOptions,
@@ -30,12 +31,13 @@ from headgate.store.cassandra.settings import (
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.clock.clock import Clock, ClockNotTrusted
 from headgate.store.clock.clock_state import Bounds
+from headgate.store.model.drift import ActualTable
+from headgate.store.schema import ActualKeyspace
 
 OWNER = "headgate"
 OWNER_LENGTH_MAX = 63
 CLOCK_TRIES = 10
 CLOCK_WITHIN_S = 10.0
-MS_US = 1000
 
 Document = Mapping[str, Any]
 """A resource as YAML or JSON has it: apiVersion, kind, metadata, spec."""
@@ -147,7 +149,7 @@ def apply_sync(
 
 def read_resources(resources: Resources) -> tuple[Resource, ...]:
     """The resources of these files and documents, in order; an error with a line for each fault."""
-    from headgate.api.loader import load_files  # imported in the function, so that documents need no YAML
+    from headgate.api.read.loader import load_files  # imported in the function, so that documents need no YAML
 
     several = [resources] if isinstance(resources, str | Path | Mapping) else list(resources)
     read: list[Resource] = []
@@ -188,9 +190,7 @@ async def open_applier(
     """A connection that may find no keyspace yet, its clock and its applier; and a way to work that waits while the
     clock is in doubt. A repeated call does the remaining steps."""
     if settings.memory is not None:
-        from headgate.applying.memory_applier import apply_at_once, build_memory_applier
-
-        yield build_memory_applier(settings.memory, owner, adopting=adopting), apply_at_once
+        yield _build_memory_applier(settings.memory, owner, adopting=adopting), _do_at_once
         return
     from headgate.store.cassandra.node_clocks import CassandraTimes
     from headgate.store.cassandra.schema import CassandraSchema
@@ -202,7 +202,7 @@ async def open_applier(
         surroundings = PlacementDefaults(
             settings.keyspace, store.data_center, await schema.nodes_in(store.data_center)
         )
-        skew_us = min(resource.spec.max_clock_skew.ms * MS_US for resource in resources)
+        skew_us = min(resource.spec.max_clock_skew.us for resource in resources)
         async with Clock(CassandraTimes(store), bounds=Bounds(max_skew_us=skew_us)) as clock:
             catalogue = Catalogue(store, now_us=clock.require, owner=owner)
 
@@ -217,6 +217,47 @@ async def open_applier(
             yield Applier(schema, catalogue, store.in_keyspace, surroundings, adopting=adopting), patiently
     finally:
         await store.close()
+
+
+def _build_memory_applier(address: str, owner: str, *, adopting: bool) -> Applier:
+    """On `memory://` an entry of the catalogue is all that a resource needs."""
+    from headgate.client.catalogue.memory_context import DATA_CENTER, KEYSPACE, memory_at
+    from headgate.store.memory.store import MemoryStore
+
+    memory = memory_at(address)
+    store = MemoryStore(memory.replica)
+    surroundings = PlacementDefaults(KEYSPACE, DATA_CENTER, 1)
+    catalogue = memory.catalogue(owner)
+    schema = NoSchema(DATA_CENTER)
+    return Applier(schema, catalogue, lambda _: store, surroundings, engines=MEMORY_ENGINES, adopting=adopting)
+
+
+async def _do_at_once(work: Callable[[], Awaitable[Any]]) -> Any:
+    """No clock is ever in doubt on `memory://`."""
+    return await work()
+
+
+@dataclass(frozen=True)
+class NoSchema:
+    """The schema of `memory://`, where tables exist by themselves: a `SchemaPort`."""
+
+    data_center: str
+
+    async def read_keyspace(self, name: str) -> ActualKeyspace | None:
+        return ActualKeyspace(name, "NetworkTopologyStrategy", {self.data_center: 1})
+
+    async def read_tables(self, keyspace: str) -> Mapping[str, ActualTable]:
+        return {}
+
+    async def count_tables(self) -> int:
+        return 0
+
+    async def nodes_in(self, data_center: str) -> int:
+        return 1
+
+    async def change(self, cql: str) -> None: ...
+
+    async def agree(self, keyspace: str, tables: Collection[str]) -> None: ...
 
 
 def _result(applied: Applied) -> ApplyResult:

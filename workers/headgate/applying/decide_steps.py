@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 from uuid import UUID
 
-from headgate.api.parse import ResourceInvalid
-from headgate.api.versions import carry_unknown
+from headgate.api.read.parse import ResourceInvalid
+from headgate.api.read.versions import carry_unknown
 from headgate.applying.wanted import Wanted, allowed_change, keyspace_of
 from headgate.engines.registry import (
     ENGINE_MODULES,
@@ -65,7 +66,6 @@ class CreateKeyspace:
 
     @property
     def cql(self) -> str:
-        """The statement."""
         return create_keyspace_cql(self.keyspace)
 
 
@@ -78,7 +78,6 @@ class CreateTable:
 
     @property
     def cql(self) -> str:
-        """The statement."""
         return create_table_cql(self.keyspace, self.table)
 
 
@@ -99,7 +98,6 @@ class FixDrift:
 
     @property
     def cql(self) -> str:
-        """The statement."""
         return self.drift.cql or ""
 
 
@@ -124,10 +122,35 @@ class MakeLanes:
 
 
 @dataclass(frozen=True)
-class Activate:
-    """Mark the entry as complete: from now on it takes puts."""
+class _StateChange:
+    """Set the state of the entry."""
 
     entry: Entry
+    state: ClassVar[EntryState]
+
+
+class Activate(_StateChange):
+    """Mark the entry as complete: from now on it takes puts."""
+
+    state = EntryState.ACTIVE
+
+
+class Retain(_StateChange):
+    """Its resource was deleted, and its data stays: puts and receives are refused from now on."""
+
+    state = EntryState.RETAINED
+
+
+class MarkDeleting(_StateChange):
+    """Its tables and rows are about to go: puts and receives are refused from now on."""
+
+    state = EntryState.DELETING
+
+
+class Forget(_StateChange):
+    """The name is free; the id is never used again."""
+
+    state = EntryState.GONE
 
 
 @dataclass(frozen=True)
@@ -168,20 +191,6 @@ class Adopt:
 
 
 @dataclass(frozen=True)
-class Retain:
-    """Its resource was deleted, and its data stays: puts and receives are refused from now on."""
-
-    entry: Entry
-
-
-@dataclass(frozen=True)
-class MarkDeleting:
-    """Its tables and rows are about to go: puts and receives are refused from now on."""
-
-    entry: Entry
-
-
-@dataclass(frozen=True)
 class DropTable:
     """Drop a table of a creation under deletion; the record of its creation stays."""
 
@@ -191,7 +200,6 @@ class DropTable:
 
     @property
     def cql(self) -> str:
-        """The statement."""
         return drop_table_cql(self.keyspace, self.name)
 
 
@@ -204,18 +212,11 @@ class ForgetRows:
     entry: Entry
 
 
-@dataclass(frozen=True)
-class Forget:
-    """The name is free; the id is never used again."""
-
-    entry: Entry
-
-
 SchemaStep = CreateKeyspace | CreateTable | FixDrift | DropTable
 """Those that are one statement each."""
-EntryStep = DeclareEntry | Activate | Announce | MakeSure | Turn | Adopt | Retain | MarkDeleting | Forget
-"""Those that change the entry, by LWT."""
-Step = SchemaStep | EntryStep | NoteTables | MakeLanes | ForgetRows
+StateStep = Activate | Retain | MarkDeleting | Forget
+GenerationStep = Announce | MakeSure | Turn
+Step = SchemaStep | StateStep | GenerationStep | DeclareEntry | Adopt | NoteTables | MakeLanes | ForgetRows
 
 
 # ---- observed state
@@ -245,8 +246,7 @@ class Decided:
 
     steps: tuple[Step, ...] = ()
     stopped: HeadgateError | None = None
-    """An action that its author or another person has to take first, or a change of shards that has to finish
-    first."""
+    """An action that a person has to take first, or a change of shards that has to finish first."""
     by_hand: tuple[Drift, ...] = ()
     """Differences that only a person can fix: no step is taken before."""
     is_supported: bool = True
@@ -279,7 +279,9 @@ def decide_steps(
 ) -> Decided:
     """The steps that bring the store to the state that this resource wants. `data_center` is the connection's."""
     if wanted.place.data_center != data_center:
-        return Decided(stopped=_elsewhere(wanted, data_center))
+        home = wanted.place.data_center
+        remedy = f"set DATA_CENTER={home} and name contact points in that data center"
+        return Decided(stopped=StorageElsewhere(home=home, connected_to=data_center, remedy=remedy))
     entry = current.entry
     if entry is None:
         stopped = _check_tables_max(wanted, current, tables_max, engines)
@@ -411,12 +413,6 @@ def _document_to_write(wanted: Wanted, entry: Entry) -> Document:
     if encode_document(merged) == encode_document(entry.document):
         return entry.document
     return allowed_change(entry.document, wanted.document)
-
-
-def _elsewhere(wanted: Wanted, data_center: str) -> StorageElsewhere:
-    home = wanted.place.data_center
-    remedy = f"set DATA_CENTER={home} and name contact points in that data center"
-    return StorageElsewhere(home=home, connected_to=data_center, remedy=remedy)
 
 
 def _check_tables_max(

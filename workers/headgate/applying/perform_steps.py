@@ -10,28 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from headgate.applying.decide_steps import (
-    Activate,
-    Adopt,
-    Announce,
-    CreateKeyspace,
-    CreateTable,
-    DeclareEntry,
-    DropTable,
-    FixDrift,
-    Forget,
-    ForgetRows,
-    MakeLanes,
-    MakeSure,
-    MarkDeleting,
-    NoteTables,
-    Retain,
-    Step,
-    Turn,
-)
+from headgate.applying import decide_steps as steps
 from headgate.applying.wanted import allowed_change
 from headgate.engines.registry import ENGINE_MODULES, Making, stored_record
-from headgate.errors import Bug
 from headgate.store.catalogue.catalogue import Catalogue, Change
 from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.schema import SchemaPort
@@ -40,12 +21,10 @@ from headgate.store.store import Store
 
 @dataclass(frozen=True)
 class Performed:
-    """The result of a step."""
+    """The entry after a step that changed it, and the outcome of a declaration."""
 
     entry: Entry | None = None
-    """The entry after a step that changed it."""
     change: Change | None = None
-    """The outcome of a declaration."""
 
 
 @dataclass
@@ -59,69 +38,56 @@ class StepPerformer:
     """The store of a keyspace: rows are created in the keyspace of the tables."""
     engines: Mapping[str, str] = field(default_factory=lambda: ENGINE_MODULES)
 
-    async def perform(self, step: Step) -> Performed:
+    async def perform(self, step: steps.Step) -> Performed:
         """Take one step. RightsMissing, Conflict, Refused and Unavailable pass through."""
         match step:
-            case CreateKeyspace():
-                await self._make_keyspace(step)
-            case CreateTable() | FixDrift():
+            case steps.CreateKeyspace():
+                # Cassandra rejects IF NOT EXISTS from a role whose permissions end at its keyspace.
+                if await self.schema.read_keyspace(step.keyspace.name) is None:
+                    await self.schema.change(step.cql)
+            case steps.CreateTable() | steps.FixDrift():
                 await self.schema.change(step.cql)
-            case NoteTables():
+            case steps.NoteTables():
                 await self.schema.agree(step.keyspace, step.names)
                 await self.catalogue.note_tables(step.keyspace, step.names)
-            case MakeLanes() | ForgetRows():
+            case steps.MakeLanes() | steps.ForgetRows():
                 await self._change_rows(step)
-            case DropTable():
+            case steps.DropTable():
                 await self._require_deleting(step.entry)
                 await self.schema.change(step.cql)
-            case DeclareEntry():
+            case steps.DeclareEntry():
                 declared = await self.catalogue.for_owner(step.owner).declare(
                     step.name, step.document, place=step.place, shards=step.shards, check=allowed_change
                 )
                 return Performed(declared.entry, declared.change)
-            case Adopt():
+            case steps.Adopt():
                 adopting = self.catalogue.for_owner(step.owner)
                 return Performed(await adopting.adopt(step.entry, step.document, check=allowed_change))
-            case Activate() | Retain() | MarkDeleting() | Forget():
-                return Performed(await self._move(step))
-            case Announce() | MakeSure() | Turn():
-                return Performed(await self._bring_on(step))
             case _:
-                raise Bug("Unknown kind of step", step=type(step).__name__)
+                return Performed(await self._change_entry(step))
         return Performed()
 
-    async def _make_keyspace(self, step: CreateKeyspace) -> None:
-        """An existing keyspace is not created again: Cassandra rejects that from a role whose permissions end at its
-        keyspace."""
-        if await self.schema.read_keyspace(step.keyspace.name) is None:
-            await self.schema.change(step.cql)
-
-    async def _move(self, step: Activate | Retain | MarkDeleting | Forget) -> Entry:
-        states = {
-            Activate: EntryState.ACTIVE,
-            Retain: EntryState.RETAINED,
-            MarkDeleting: EntryState.DELETING,
-            Forget: EntryState.GONE,
-        }
-        return await self.catalogue.for_owner(step.entry.owner).set_state(step.entry, states[type(step)])
-
-    async def _bring_on(self, step: Announce | MakeSure | Turn) -> Entry:
+    async def _change_entry(self, step: steps.StateStep | steps.GenerationStep) -> Entry:
         catalogue = self.catalogue.for_owner(step.entry.owner)
-        if isinstance(step, Announce):
-            return await catalogue.announce(step.entry, step.number, step.shards, skew_us=step.skew_us)
-        if isinstance(step, MakeSure):
-            return await catalogue.make_sure(step.entry, skew_us=step.skew_us)
-        return await catalogue.turn(step.entry, skew_us=step.skew_us)
+        match step:
+            case steps.Announce():
+                return await catalogue.announce(step.entry, step.number, step.shards, skew_us=step.skew_us)
+            case steps.MakeSure():
+                return await catalogue.make_sure(step.entry, skew_us=step.skew_us)
+            case steps.Turn():
+                return await catalogue.turn(step.entry, skew_us=step.skew_us)
+            case steps.Activate() | steps.Retain() | steps.MarkDeleting() | steps.Forget():
+                return await catalogue.set_state(step.entry, step.state)
 
     async def _require_deleting(self, entry: Entry) -> None:
         await self.catalogue.require_state(entry, EntryState.DELETING)
 
-    async def _change_rows(self, step: MakeLanes | ForgetRows) -> None:
+    async def _change_rows(self, step: steps.MakeLanes | steps.ForgetRows) -> None:
         """Those that an engine's record creates, or removes."""
         entry = step.entry
         record = stored_record(step.engine, engines=self.engines)
         making = Making(self.store_in(entry.place.keyspace), self.catalogue.now_us, self.catalogue.new_uuid)
-        if isinstance(step, ForgetRows):
+        if isinstance(step, steps.ForgetRows):
             await self._require_deleting(entry)
             if record is not None and record.forget_rows is not None:
                 await record.forget_rows(entry, making)

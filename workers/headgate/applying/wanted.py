@@ -6,15 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.api.parse import Resource, ResourceInvalid, check_resource
-from headgate.api.versions import Document, carry_unknown, document_of, known_part
+from headgate.api.read.parse import Resource, ResourceInvalid, check_resource
+from headgate.api.read.versions import Document, carry_unknown, document_of, known_part
 from headgate.engines.contract import Capability
 from headgate.engines.registry import engine_of, shards_of, stored_record
 from headgate.store.catalogue.entry import Name, StoragePlace
 from headgate.store.model.table import Keyspace
 from headgate.store.schema import default_replication
-
-MS_US = 1000
 
 
 @dataclass(frozen=True)
@@ -46,11 +44,6 @@ class Wanted:
         record = stored_record(engine_of(self.resource))
         return record is not None and Capability.GENERATIONS in record.capabilities
 
-    @property
-    def label(self) -> str:
-        """As it is shown."""
-        return str(self.name)
-
 
 def wanted_of(resource: Resource, surroundings: PlacementDefaults) -> Wanted:
     """Its storage if it sets one, else the connection's."""
@@ -65,7 +58,7 @@ def wanted_of(resource: Resource, surroundings: PlacementDefaults) -> Wanted:
         document=document_of(resource),
         place=place,
         shards=shards_of(resource),
-        skew_us=resource.spec.max_clock_skew.ms * MS_US,
+        skew_us=resource.spec.max_clock_skew.us,
         replication=storage.replication or default_replication(surroundings.nodes),
     )
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from headgate.api.loader import load_files
-from headgate.api.parse import Resource
+from headgate.api.read.loader import load_files
+from headgate.api.read.parse import Resource
 from headgate.applying.apply import Applied
 from headgate.applying.call import OWNER, checked_owner, open_applier
 from headgate.cli.documents import applied_document

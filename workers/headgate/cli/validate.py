@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from headgate.api.loader import FilesInvalid, LoadedFiles, read_files
+from headgate.api.read.loader import FilesInvalid, LoadedFiles, read_files
 from headgate.command_line.arguments import define_command, files_of, files_option
 from headgate.command_line.exit_codes import ExitCode
 from headgate.command_line.output import Output, output_option

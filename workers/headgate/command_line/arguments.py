@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from headgate.api.durations import parse_duration_ms
+from headgate.api.values.units import Duration
 from headgate.command_line.connection import OPTIONS as CONNECTION_OPTIONS
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -42,7 +42,7 @@ class DurationType(click.ParamType[timedelta]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         if isinstance(value, timedelta):
             return value
-        duration_ms = parse_duration_ms(str(value))
+        duration_ms = Duration.parse(str(value))
         if duration_ms is None:
             self.fail(f"{value!r} is not a duration such as 500ms, 90s, 1h30m or 14d", param, ctx)
         return timedelta(milliseconds=duration_ms)
@@ -59,7 +59,7 @@ class TimeType(click.ParamType[datetime]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         if isinstance(value, datetime):
             return value
-        age_ms = parse_duration_ms(str(value)) if self._ages else None
+        age_ms = Duration.parse(str(value)) if self._ages else None
         if age_ms is not None:
             return datetime.now(UTC) - timedelta(milliseconds=age_ms)
         try:

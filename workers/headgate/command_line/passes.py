@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from headgate.api.cron import RULE_TEXT, accepts
+from headgate.api.values.cron import CRON
 from headgate.client.connection import Headgate
 from headgate.command_line.connection import run_connected
 from headgate.command_line.exit_codes import exit_code_for
@@ -40,8 +40,8 @@ class PassTarget:
             raise InvalidRequest(f"{self.command} needs one target", remedy=remedy)
         if self.schedule is not None and self.namespace is None:
             raise InvalidRequest(f"--schedule selects {self.kind}s of a namespace", remedy="give --namespace too")
-        if self.schedule is not None and not accepts(in_words(self.schedule)):
-            raise InvalidRequest(f"--schedule {RULE_TEXT}", given=repr(self.schedule))
+        if self.schedule is not None and not CRON.accepts(in_words(self.schedule)):
+            raise InvalidRequest(f"--schedule {CRON.message}", given=repr(self.schedule))
 
     async def entries(self, connection: Headgate, scheduled: Scheduled) -> dict[str, Entry]:
         """Those of the namespace with that schedule, and of this process's group."""

@@ -19,8 +19,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from headgate.api.counters import CounterResource
-from headgate.api.parse import Resource
+from headgate.api.read.parse import Resource
+from headgate.api.resources.counters import CounterResource
 from headgate.engines.contract import Capability, Engine, QueueInspector, QueueSettings
 from headgate.errors import Bug, OperationRefused
 from headgate.store.catalogue.decide_generation import Generation

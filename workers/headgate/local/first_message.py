@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import headgate
-from headgate.api.parse import Resource
-from headgate.api.queues import QueueResource
+from headgate.api.read.parse import Resource
+from headgate.api.resources.queues import QueueResource
 from headgate.engines.contract import MessageState
 from headgate.errors import InvalidRequest, Unavailable
 

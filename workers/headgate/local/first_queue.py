@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import yaml
 
-from headgate.api.parse import check_resource
+from headgate.api.read.parse import check_resource
 from headgate.errors import InvalidRequest
 
 NAMESPACE = "default"

@@ -16,9 +16,9 @@ from random import Random
 
 import click
 
-from headgate.api.consumer import Consumer
-from headgate.api.loader import load_files
-from headgate.api.queues import QueueResource
+from headgate.api.read.loader import load_files
+from headgate.api.resources.consumer import Consumer
+from headgate.api.resources.queues import QueueResource
 from headgate.applying.call import apply
 from headgate.client.connection import Headgate, connect
 from headgate.errors import HeadgateError

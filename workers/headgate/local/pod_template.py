@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.api.consumer import PodTemplate
+from headgate.api.resources.consumer import PodTemplate
 
 WORKER = "worker"
 REFERENCE = "$("

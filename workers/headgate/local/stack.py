@@ -24,8 +24,8 @@ from typing import Any
 
 import click
 
-from headgate.api.loader import load_files
-from headgate.api.parse import Resource
+from headgate.api.read.loader import load_files
+from headgate.api.read.parse import Resource
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.local.cache import cache_root
 from headgate.local.first_message import FirstMessage, find_worked_queue, put_first_message

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from headgate.api.counters import CounterResource
-from headgate.api.cron_times import is_due
-from headgate.api.parse import Resource
-from headgate.api.queues import QueueResource
+from headgate.api.read.parse import Resource
+from headgate.api.resources.counters import CounterResource
+from headgate.api.resources.queues import QueueResource
+from headgate.api.values.cron import is_due
 from headgate.local.pod_template import NOTHING, OfTemplate, of_template
 
 TYPES_OF_NUMBERS = frozenset({"sum", "product", "minmax", "moments", "quantiles"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from headgate.api.counters import Collect
+from headgate.api.resources.counters import Collect
 from headgate.client.connection import Headgate
 from headgate.client.counter import Counter
 from headgate.client.model.times import age

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.api.queues import Repair
+from headgate.api.resources.queues import Repair
 from headgate.client.catalogue.queue_record import KIND
 from headgate.client.connection import Headgate
 from headgate.client.model.times import age

@@ -29,11 +29,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn, TypeVar, cast
 
-from headgate.api.parse import Resource
-from headgate.api.queues import QueueResource
+from headgate.api.read.parse import Resource
+from headgate.api.resources.queues import QueueResource
 from headgate.applying.apply import Applier
-from headgate.applying.call import Resources, read_resources
-from headgate.applying.memory_applier import NoSchema
+from headgate.applying.call import NoSchema, Resources, read_resources
 from headgate.applying.wanted import PlacementDefaults
 from headgate.client.catalogue.memory_context import DATA_CENTER, KEYSPACE, MachineClock, NoHints
 from headgate.client.catalogue.process_context import ProcessContext
@@ -261,7 +260,7 @@ class Environment:
             new_key=lambda: process.rng.randbytes(32),
         )
         placement = PlacementDefaults(KEYSPACE, DATA_CENTER, 1)
-        applier = Applier(NoSchema(), catalogue, lambda _: store, placement, engines=self._engines)
+        applier = Applier(NoSchema(DATA_CENTER), catalogue, lambda _: store, placement, engines=self._engines)
         await applier.prepare()
         done = await applier.apply(resources)
         if refused := [each for each in done if each.refused]:

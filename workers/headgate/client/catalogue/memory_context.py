@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from headgate.api.parse import parse_resource
-from headgate.api.versions import document_of
+from headgate.api.read.parse import parse_resource
+from headgate.api.read.versions import document_of
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.engines.registry import MEMORY_ENGINES
 from headgate.store.catalogue.catalogue import Catalogue

@@ -24,7 +24,7 @@ THROUGH_BYTES = 8
 LOW_MAX = 2**64 - 1
 DAY_US = 86_400_000_000
 LIFETIME_US_MAX = 30 * DAY_US
-"""The longest life that a resource can set (headgate.api.counters)."""
+"""The longest life that a resource can set (headgate.api.resources.counters)."""
 FORGET_MARGIN_US = DAY_US
 """An update is dated at its call, and may wait a while for its write."""
 

@@ -21,7 +21,7 @@ from headgate.expiry import SECOND_US
 MINUTE_S = 60
 MINUTE_US = MINUTE_S * SECOND_US
 TOKEN_WINDOW_US_MAX = 86_400_000_000
-"""The longest window that a resource can set (headgate.api.counters)."""
+"""The longest window that a resource can set (headgate.api.resources.counters)."""
 NAME_CHARACTERS_MAX = 200
 KEPT_US = 3_600_000_000
 """How long the rows of a folded minute stay: a reader that started before may still need them."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from headgate.api.counters import CounterResource
-from headgate.api.durations import Duration
-from headgate.api.versions import resource_of
+from headgate.api.read.versions import resource_of
+from headgate.api.resources.counters import CounterResource
+from headgate.api.values.units import Duration
 from headgate.counters.model.decide_life import LifeTerms
 from headgate.counters.model.tables import CounterTables, dedicated_tables, shared_tables
 from headgate.errors import InvalidRequest

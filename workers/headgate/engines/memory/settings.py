@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from headgate.api.queues import QueueResource
-from headgate.api.versions import resource_of
+from headgate.api.read.versions import resource_of
+from headgate.api.resources.queues import QueueResource
 from headgate.errors import Bug
 from headgate.store.catalogue.entry import Entry
 

@@ -6,10 +6,10 @@ A newer release may have written the document: fields unknown to this one are ig
 
 from __future__ import annotations
 
-from headgate.api.durations import Duration
-from headgate.api.engine import Timeline
-from headgate.api.queues import QueueResource
-from headgate.api.versions import resource_of
+from headgate.api.read.versions import resource_of
+from headgate.api.resources.engine import Timeline
+from headgate.api.resources.queues import QueueResource
+from headgate.api.values.units import Duration
 from headgate.engines.lanes.decide_lease import LeaseTerms
 from headgate.engines.timeline.model.settings import GenerationSettings, ShardBy, TimelineSettings
 from headgate.engines.timeline.model.tables import TimelineTables, dedicated_tables, shared_tables

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from headgate.api.conditions_section import build_conditions_section
-from headgate.api.crd import KINDS, PLURALS, build_structural_schema
-from headgate.api.model import API_VERSION, Model, kind_of
-from headgate.api.rules import rules_of
-
-Schema = dict[str, Any]
+from headgate.api.generate.schemas import KINDS, PLURALS, SHORT_NAMES, Schema, build_structural_schema, format_default
+from headgate.api.resources.model import API_VERSION, Model, kind_of
+from headgate.api.resources.reasons import (
+    AWAITED,
+    CONDITION_MEANINGS,
+    COUNTER_CONDITIONS,
+    QUEUE_CONDITIONS,
+    REASONS_OF,
+    STALLING,
+)
+from headgate.api.rules.rules import rules_of
 
 _INTRODUCTION = f"""# Reference: Queue and Counter
 
@@ -28,15 +32,30 @@ FILE` finds offline what the API server would refuse.
 An absent block is not filled in, but the defaults inside it are in force.
 """
 
+_CONDITIONS = """## Conditions
+
+The operator reports conditions in the status of each resource. `kubectl get hgq` shows Ready, and
+`kubectl describe hgq NAME` shows all of them. Each has one of the reasons below and a message that names the cause.
+The list of reasons is closed. [The operator's protocol](internals/protocols/operator.md) describes how it decides.
+
+Conditions follow kstatus, so Argo CD, Flux and `kubectl wait` understand them. `Ready` is always present.
+`Reconciling` and `Stalled` are present only while they are True. An *awaited* reason may pass by itself. A reason
+that *stalls* waits for a change by a person.
+
+RepairHealthy, BulkReady and CollectionHealthy do not affect Ready: a failed nightly job raises an alert but does not
+fail a rollout. LanesHealthy affects Ready once it has been False for a minute.
+"""
+
 
 def build_reference() -> str:
     """The whole page."""
-    return "\n".join([_INTRODUCTION, *(_kind(model) for model in KINDS), build_conditions_section()])
+    parts = [_INTRODUCTION, *map(_kind, KINDS), _CONDITIONS, *map(_condition, CONDITION_MEANINGS)]
+    return "\n".join(parts)
 
 
 def _kind(model: type[Model]) -> str:
     schema, kind = build_structural_schema(model), kind_of(model)
-    short = {"Queue": "hgq", "Counter": "hgc"}[kind]
+    (short,) = SHORT_NAMES[kind]
     parts = [f"## {kind}\n\n{schema['description']} Plural `{PLURALS[kind]}`, short name `{short}`.\n"]
     for part in ("spec", "status"):
         parts.append(f"### {kind} {part}\n")
@@ -82,7 +101,7 @@ def _default(node: Schema) -> str:
     default = node.get("default")
     if default is None or default == {}:
         return ""
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    return f"`{format_default(default)}`"
 
 
 def _cell(text: str) -> str:
@@ -95,3 +114,18 @@ def _rules(model: type[Model]) -> str:
         field = ".".join(step for step in (rule.scope, rule.field) if step)
         rows.append(f"| {rule.name} | `{field}` | {_cell(rule.message)} |")
     return "\n".join(rows) + "\n"
+
+
+def _condition(name: str) -> str:
+    kinds = {"Queue": QUEUE_CONDITIONS, "Counter": COUNTER_CONDITIONS}
+    of = " and ".join(kind for kind, names in kinds.items() if name in names)
+    rows = [
+        f"### {name}\n",
+        f"{CONDITION_MEANINGS[name]} Of {of}.\n",
+        "| reason | meaning | remedy |",
+        "|---|---|---|",
+    ]
+    for reason in REASONS_OF[name]:
+        kind = " (stalls)" if reason in STALLING else " (awaited)" if reason in AWAITED else ""
+        rows.append(f"| {reason}{kind} | {reason.meaning} | {reason.remedy or 'Nothing.'} |")
+    return "\n".join([*rows, ""])

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from headgate.api.defaults import model_of
-from headgate.api.parse import KINDS, Resource, parse_stored
+from headgate.api.read.parse import KINDS, Resource, parse_stored
+from headgate.api.resources.model import fields_of, model_of
 from headgate.errors import InvalidRequest
 
 Document = Mapping[str, Any]
@@ -49,7 +49,7 @@ def carry_unknown(standing: Document, wanted: Document) -> dict[str, Any]:
 @cache
 def _models(model: type[BaseModel]) -> dict[str, type[BaseModel] | None]:
     """The fields of a model as they are written, and the model behind each; None where anything may stand inside."""
-    return {field.alias or name: model_of(field.annotation) for name, field in model.model_fields.items()}
+    return {name: model_of(field.annotation) for name, field in fields_of(model).items()}
 
 
 def _known(model: type[BaseModel], node: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,18 +7,18 @@ by the same models and rules. Nulls are dropped first, as the API server drops t
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from headgate.api.bounds import check_bounds
-from headgate.api.counters import CounterResource
-from headgate.api.defaults import model_of
-from headgate.api.model import API_VERSION, GROUP
-from headgate.api.queues import QueueResource
-from headgate.api.rules import Fault, check_rules, rules_of
+from headgate.api.resources.counters import CounterResource
+from headgate.api.resources.model import API_VERSION, GROUP, fields_of, model_of
+from headgate.api.resources.passed_on import PASSED_ON
+from headgate.api.resources.queues import QueueResource
+from headgate.api.rules.bounds import check_bounds
+from headgate.api.rules.rules import Fault, check_rules, format_path
 from headgate.errors import InvalidRequest
 
 Resource = QueueResource | CounterResource
@@ -26,13 +26,10 @@ KINDS: Final[dict[str, type[QueueResource] | type[CounterResource]]] = {
     "Queue": QueueResource,
     "Counter": CounterResource,
 }
-
-_PASSED_ON: Final = frozenset({"metadata", "template", "driver", "executor"})
-"""Fields whose inside is somebody else's: a null in there may mean something."""
-
-
 FAULTS_MAX: Final = 50
 """Each needs a search for what was meant, so that a document of unknown fields would take seconds."""
+_NULLS_KEPT: Final = PASSED_ON | {"metadata"}
+"""Fields whose inside is somebody else's: a null in there may mean something."""
 
 
 class ResourceInvalid(InvalidRequest):
@@ -45,29 +42,23 @@ class ResourceInvalid(InvalidRequest):
 
 def parse_resource(document: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> Resource:
     """The resource, or ResourceInvalid with all faults. `old` is what it was, for the rules on change."""
-    faults = check_resource(document, old)
-    if isinstance(faults, list):
-        raise ResourceInvalid(faults)
-    return faults
-
-
-def check_resource(document: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> Resource | list[Fault]:
-    """The resource, or what is wrong with it."""
-    faults = _check_kind(document)
-    if faults:
-        return faults
-    faults = check_bounds(document)
-    if faults:
-        return faults
-    return _check(document, old)
+    return _require_valid(check_resource(document, old))
 
 
 def parse_stored(document: Mapping[str, Any]) -> Resource:
     """The same of a document that was accepted before: a bound that came later takes no queue from its workers."""
-    faults = _check_kind(document) or _check(document, None)
-    if isinstance(faults, list):
-        raise ResourceInvalid(faults)
-    return faults
+    return _require_valid(_check_kind(document) or _check(document, None))
+
+
+def check_resource(document: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> Resource | list[Fault]:
+    """The resource, or what is wrong with it."""
+    return _check_kind(document) or check_bounds(document) or _check(document, old)
+
+
+def _require_valid(checked: Resource | list[Fault]) -> Resource:
+    if isinstance(checked, list):
+        raise ResourceInvalid(checked)
+    return checked
 
 
 def _check(document: Mapping[str, Any], old: Mapping[str, Any] | None) -> Resource | list[Fault]:
@@ -77,13 +68,8 @@ def _check(document: Mapping[str, Any], old: Mapping[str, Any] | None) -> Resour
     faults = [*_check_model(model, plain), *_check_keys(plain)]
     if not _shaped(plain):
         return faults
-    faults += check_rules(rules_of(model), plain, None if old is None else without_nulls(old))
+    faults += check_rules(model, plain, None if old is None else without_nulls(old))
     return faults or model.model_validate(plain, by_alias=True, by_name=False)
-
-
-def dump_resource(resource: Resource) -> dict[str, Any]:
-    """The resource as plain JSON, defaults written out; parse_resource reads the same resource from it."""
-    return resource.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def is_ours(document: Mapping[str, Any]) -> bool:
@@ -95,7 +81,7 @@ def without_nulls(node: Any) -> Any:
     """The document without fields that are null, but for what is passed on to others."""
     if isinstance(node, Mapping):
         return {
-            key: value if key in _PASSED_ON else without_nulls(value)
+            key: value if key in _NULLS_KEPT else without_nulls(value)
             for key, value in node.items()
             if value is not None
         }
@@ -116,7 +102,7 @@ def _check_model(model: type[BaseModel], plain: Mapping[str, Any]) -> list[Fault
         model.model_validate(plain, by_alias=True, by_name=False)
     except ValidationError as invalid:
         errors = invalid.errors(include_url=False)
-        faults = [_fault(model, error) for error in errors[:FAULTS_MAX]]
+        faults = [Fault(format_path(error["loc"]), _format_error(model, error)) for error in errors[:FAULTS_MAX]]
         left = len(errors) - len(faults)
         return [*faults, Fault("spec", f"has {left} further faults; fix these first")] if left else faults
     return []
@@ -148,18 +134,6 @@ def _shaped(plain: Mapping[str, Any]) -> bool:
     )
 
 
-def _fault(model: type[BaseModel], error: ErrorDetails) -> Fault:
-    return Fault(path_of(error["loc"]), _format_error(model, error))
-
-
-def path_of(location: Sequence[str | int]) -> str:
-    """`spec.consumers[0].scaling.min`, as the API server writes it."""
-    path = ""
-    for step in location:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
-    return path
-
-
 _WORDS: Final[dict[str, str]] = {
     "missing": "is required",
     "int_type": "must be a whole number, without quotes",
@@ -182,7 +156,7 @@ _WORDS: Final[dict[str, str]] = {
 def _format_error(model: type[BaseModel], error: ErrorDetails) -> str:
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
-        known = [field.alias or name for name, field in _fields_above(model, error["loc"])]
+        known = _fields_above(model, error["loc"])
         unknown = str(error["loc"][-1])
         return f"is unknown{_meant(unknown, known) or '; possible here: ' + ', '.join(sorted(known))}"
     if kind == "literal_error":
@@ -198,15 +172,9 @@ def _meant(given: str, known: Sequence[str] | Mapping[str, Any]) -> str:
     return f'; did you mean "{by_folded[close[0]]}"?' if close else ""
 
 
-def _fields_above(model: type[BaseModel], location: Sequence[str | int]) -> Iterator[tuple[str, Any]]:
+def _fields_above(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:
     """The fields of the model in which a location's last step was not found."""
-    current = model
     for step in location[:-1]:
-        for name, field in current.model_fields.items():
-            if step == (field.alias or name):
-                current = model_of(field.annotation) or _lost(location)
-    yield from current.model_fields.items()
-
-
-def _lost(location: Sequence[str | int]) -> NoReturn:
-    raise LookupError(f"no model at {path_of(location)}")
+        field = fields_of(model).get(str(step))
+        model = (field and model_of(field.annotation)) or model
+    return list(fields_of(model))

@@ -8,18 +8,15 @@ presence on both sides, since a transition rule on an optional field is skipped 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import BaseModel
-
-from headgate.api import expressions as e
-from headgate.api.counters import CounterSpec
-from headgate.api.defaults import default_of
-from headgate.api.model import Model, kind_of
-from headgate.api.names import NAME_LENGTH_MAX
-from headgate.api.queues import QueueSpec
+from headgate.api.resources.counters import CounterSpec
+from headgate.api.resources.model import Model, default_of, kind_of
+from headgate.api.resources.queues import QueueSpec
+from headgate.api.rules import expressions as e
+from headgate.api.values.names import NAME_LENGTH_MAX
 
 
 @dataclass(frozen=True)
@@ -30,8 +27,12 @@ class Rule:
     scope: str
     field: str
     message: str
-    condition: e.Expression
-    on_change: bool = False
+    condition: e.Condition
+
+    @property
+    def on_change(self) -> bool:
+        """Whether it compares the resource with its former version: then a new resource cannot break it."""
+        return "oldSelf" in self.condition.cel
 
 
 @dataclass(frozen=True)
@@ -46,59 +47,63 @@ class Fault:
         return f"{self.path}: {self.message}"
 
 
-def check_rules(rules: tuple[Rule, ...], resource: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[Fault]:
+def format_path(steps: Iterable[str | int]) -> str:
+    """`spec.consumers[0].template`, as the API server writes it."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
+
+
+def check_rules(model: type[Model], resource: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[Fault]:
     """The rules that a resource (as JSON) breaks, in the order of the rules."""
     return [
-        Fault(_joined(path, rule.field), rule.message, rule.name)
-        for rule in rules
-        for path, subject, before in _subjects(rule.scope, resource, old)
-        if (before is not None or not rule.on_change) and not rule.condition.holds(subject, before)
+        Fault(".".join(step for step in (path, rule.field) if step), rule.message, rule.name)
+        for rule in rules_of(model)
+        if old is not None or not rule.on_change
+        for path, subject, before in _subjects(rule.scope, resource, old or {})
+        if not rule.condition.holds(subject, before)
     ]
 
 
 def _subjects(
-    scope: str, resource: Mapping[str, Any], old: Mapping[str, Any] | None
-) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any] | None]]:
+    scope: str, resource: Mapping[str, Any], old: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
     if not scope:
         yield "", resource, old
     elif scope.endswith("[]"):
         path = scope.removesuffix("[]")
         for index, item in enumerate(e.read_path(resource, path) or ()):
-            yield f"{path}[{index}]", item, None
+            yield f"{path}[{index}]", item, {}
     else:
-        yield scope, resource.get(scope) or {}, None if old is None else old.get(scope) or {}
+        yield scope, resource.get(scope) or {}, old.get(scope) or {}
 
 
-def _joined(path: str, field: str) -> str:
-    return ".".join(step for step in (path, field) if step)
-
-
-def _effective(spec: type[BaseModel], path: str) -> e.Value:
+def _value(spec: type[Model], path: str) -> e.Value:
     default = default_of(spec, path)
     if not isinstance(default, str | int):
         raise TypeError(f"{path} of {spec.__name__} has no default to fall back on")
     return e.Value(path, default)
 
 
-def _fixed(spec: type[BaseModel], prefix: str, path: str, *, duration: bool = False, default: bool = True) -> Rule:
+def _queue(path: str) -> e.Value:
+    return _value(QueueSpec, path)
+
+
+def _counter(path: str) -> e.Value:
+    return _value(CounterSpec, path)
+
+
+def _fixed(spec: type[Model], prefix: str, path: str, *, duration: bool = False) -> Rule:
     return Rule(
         f"{prefix}.{path}.fixed",
         "spec",
         path,
         f"{path} is fixed when the {prefix} is made; make another {prefix} with the new value and move over",
-        e.Unchanged(path, _effective(spec, path).default if default else None, duration),
-        on_change=True,
+        e.unchanged(path, default_of(spec, path), duration=duration),
     )
 
 
-def _storage_fixed(spec: type[BaseModel], prefix: str) -> tuple[Rule, ...]:
-    return (
-        *(
-            _fixed(spec, prefix, f"storage.{name}", default=False)
-            for name in ("keyspace", "dataCenter", "replication")
-        ),
-        _fixed(spec, prefix, "storage.tables"),
-    )
+def _storage_fixed(spec: type[Model], prefix: str) -> Iterator[Rule]:
+    for name in ("keyspace", "dataCenter", "replication", "tables"):
+        yield _fixed(spec, prefix, f"storage.{name}")
 
 
 def _name_fits(prefix: str) -> Rule:
@@ -107,45 +112,35 @@ def _name_fits(prefix: str) -> Rule:
         "",
         "metadata.name",
         f"the name of a {prefix} has at most {NAME_LENGTH_MAX} characters, since it becomes a label's value",
-        e.NameFits(NAME_LENGTH_MAX),
+        e.name_fits(NAME_LENGTH_MAX),
     )
 
 
-def _queue(path: str) -> e.Value:
-    return _effective(QueueSpec, path)
+def _engine_is(engine: str) -> e.Condition:
+    return e.compare(_queue("engine"), "==", engine)
 
 
-def _counter(path: str) -> e.Value:
-    return _effective(CounterSpec, path)
+def _of_queue(field: str, message: str, condition: e.Condition, *, name: str = "") -> Rule:
+    return Rule(f"queue.{name or field}", "spec", field, message, condition)
 
 
-def _engine_is(engine: str) -> e.Expression:
-    return e.Is(_queue("engine"), "==", engine)
-
-
-def _engine_not(engine: str) -> e.Expression:
-    return e.Is(_queue("engine"), "!=", engine)
+def _of_engine(field: str, message: str, condition: e.Condition) -> Rule:
+    """A rule on a block of settings, in force with the engine that the block is named for."""
+    return _of_queue(field, message, e.implies(_engine_is(field.partition(".")[0]), condition))
 
 
 def _own_block(engine: str) -> Rule:
-    return Rule(
-        f"queue.{engine}.engine",
-        "spec",
-        engine,
-        f"the settings `{engine}` belong to engine {engine}; remove them, or set `engine: {engine}`",
-        e.implies(e.Has(engine), _engine_is(engine)),
-    )
+    message = f"the settings `{engine}` belong to engine {engine}; remove them, or set `engine: {engine}`"
+    return _of_queue(engine, message, e.implies(e.has(engine), _engine_is(engine)), name=f"{engine}.engine")
 
 
-_MODE = e.Value("mode", "")
+def _of_bulk(mode: str, field: str, message: str, condition: e.Condition) -> Rule:
+    in_mode = e.implies(e.compare(e.Value("mode", ""), "==", mode), condition)
+    return Rule(f"bulk.{mode}", "spec.bulk[]", field, f"mode {mode} {message}", in_mode)
 
 
-def _bulk(name: str, field: str, message: str, mode: str, condition: e.Expression) -> Rule:
-    return Rule(f"bulk.{name}", "spec.bulk[]", field, message, e.implies(e.Is(_MODE, "==", mode), condition))
-
-
-def _unset(*paths: str) -> e.Expression:
-    return e.All(tuple(e.Not(e.Has(path)) for path in paths))
+def _unset(*paths: str) -> e.Condition:
+    return e.all_of(*(e.negate(e.has(path)) for path in paths))
 
 
 _QUEUE_FIXED: Final = (
@@ -156,154 +151,123 @@ _QUEUE_FIXED: Final = (
     _fixed(QueueSpec, "queue", "bucket.size"),
 )
 
+_SKEW: Final = _queue("maxClockSkew")
 _ENGINES: Final = (
     _own_block("timeline"),
     _own_block("bucket"),
     _own_block("extent"),
-    Rule(
-        "queue.timeline.safetyLag",
-        "spec",
+    _of_engine(
         "timeline.safetyLag",
         "safetyLag must be at least 2 maxClockSkew, else every put would come too late: raise it or lower "
         "maxClockSkew",
-        e.implies(
-            _engine_is("timeline"),
-            e.Longer(_queue("timeline.safetyLag"), ">=", "0s", ((_queue("maxClockSkew"), 2),)),
-        ),
+        e.longer(_queue("timeline.safetyLag"), ">=", "0s", (_SKEW, 2)),
     ),
-    Rule(
-        "queue.timeline.lease.ttl",
-        "spec",
+    _of_engine(
         "timeline.lease.ttl",
         "lease.ttl must be at least 1s + 2 maxClockSkew + 2 lease.touch, else an owner stops before it can renew",
-        e.implies(
-            _engine_is("timeline"),
-            e.Longer(
-                _queue("timeline.lease.ttl"),
-                ">=",
-                "1s",
-                ((_queue("maxClockSkew"), 2), (_queue("timeline.lease.touch"), 2)),
-            ),
-        ),
+        e.longer(_queue("timeline.lease.ttl"), ">=", "1s", (_SKEW, 2), (_queue("timeline.lease.touch"), 2)),
     ),
-    Rule(
-        "queue.timeline.lateWriteTimeout",
-        "spec",
+    _of_engine(
         "timeline.lateWriteTimeout",
         "lateWriteTimeout must be at least 1s + 2 maxClockSkew, else repair reads before writes can have landed",
-        e.implies(
-            _engine_is("timeline"),
-            e.Longer(_queue("timeline.lateWriteTimeout"), ">=", "1s", ((_queue("maxClockSkew"), 2),)),
-        ),
+        e.longer(_queue("timeline.lateWriteTimeout"), ">=", "1s", (_SKEW, 2)),
     ),
-    Rule(
-        "queue.bucket.lateWriteTimeout",
-        "spec",
+    _of_engine(
         "bucket.lateWriteTimeout",
         "lateWriteTimeout must be at least 1s + 2 maxClockSkew, else a claim ends before its write can be "
         "acknowledged",
-        e.implies(
-            _engine_is("bucket"),
-            e.Longer(_queue("bucket.lateWriteTimeout"), ">=", "1s", ((_queue("maxClockSkew"), 2),)),
-        ),
+        e.longer(_queue("bucket.lateWriteTimeout"), ">=", "1s", (_SKEW, 2)),
     ),
-    Rule(
-        "queue.bucket.order",
-        "spec",
+    _of_queue(
         "bucket.order",
         "order fifo needs `shards: 1`, since there is no order between shards",
         e.implies(
-            e.All((_engine_is("bucket"), e.Is(_queue("bucket.order"), "==", "fifo"))), e.Is(_queue("shards"), "==", 1)
+            e.all_of(_engine_is("bucket"), e.compare(_queue("bucket.order"), "==", "fifo")),
+            e.compare(_queue("shards"), "==", 1),
         ),
     ),
-    Rule(
-        "queue.extent.fifo",
-        "spec",
+    _of_queue(
         "extent.fifo",
         "`fifo: true` needs `mode: CP`, since only then exactly one extent is open",
-        e.implies(e.Is(_queue("extent.fifo"), "==", True), e.Is(_queue("extent.mode"), "==", "CP")),
+        e.implies(e.compare(_queue("extent.fifo"), "==", True), e.compare(_queue("extent.mode"), "==", "CP")),
     ),
-    Rule(
-        "queue.extent.dedup.contentBased",
-        "spec",
+    _of_queue(
         "extent.dedup.contentBased",
         "`contentBased: true` needs `fifo: true`, which brings deduplication",
-        e.implies(e.Is(_queue("extent.dedup.contentBased"), "==", True), e.Is(_queue("extent.fifo"), "==", True)),
+        e.implies(
+            e.compare(_queue("extent.dedup.contentBased"), "==", True), e.compare(_queue("extent.fifo"), "==", True)
+        ),
     ),
-    Rule(
-        "queue.extent.maxExtents",
-        "spec",
+    _of_queue(
         "shards",
         "shards is the fewest open extents, so at most extent.maxExtents (16 unless set): lower it or raise "
         "maxExtents",
-        e.implies(_engine_is("extent"), e.Is(_queue("shards"), "<=", _queue("extent.maxExtents"))),
+        e.implies(_engine_is("extent"), e.compare(_queue("shards"), "<=", _queue("extent.maxExtents"))),
+        name="extent.maxExtents",
     ),
 )
 
+_NO_GROUPS: Final = e.compare(_queue("engine"), "!=", "extent")
 _QUEUE: Final = (
-    Rule(
-        "queue.retention",
-        "spec",
+    _of_queue(
         "retention",
         "retention must be at least visibilityTimeout, else a message that was received once is lost while hidden",
-        e.Longer(_queue("retention"), ">=", "0s", ((_queue("visibilityTimeout"), 1),)),
+        e.longer(_queue("retention"), ">=", "0s", (_queue("visibilityTimeout"), 1)),
     ),
-    Rule(
-        "queue.consumers.one",
-        "spec",
+    _of_queue(
         "consumers",
         "engines timeline and bucket take one consumer; raise its scaling.max, or use engine extent, where each is a "
         "consumer group",
-        e.implies(_engine_not("extent"), e.AtMostItems("consumers", 1)),
+        e.implies(_NO_GROUPS, e.at_most_items("consumers", 1)),
+        name="consumers.one",
     ),
     Rule(
         "queue.deadLetter",
         "",
         "spec.deadLetter",
         "a queue cannot be its own dead-letter queue; name another Queue of this namespace",
-        e.NotOwnName("spec.deadLetter"),
+        e.not_own_name("spec.deadLetter"),
     ),
     Rule(
         "queue.consumers.deadLetter",
         "",
         "spec.consumers",
         "a consumer's deadLetter cannot be the queue itself; name another Queue of this namespace",
-        e.NoneOwnName("spec.consumers", "deadLetter"),
+        e.none_own_name("spec.consumers", "deadLetter"),
     ),
     Rule(
         "queue.bulk.move",
         "",
         "spec.bulk",
         "a bulk job of mode move cannot move a queue into itself; name another Queue of this namespace as its target",
-        e.NoneOwnName("spec.bulk", "target", ("mode", "move")),
+        e.none_own_name("spec.bulk", "target", ("mode", "move")),
     ),
-    Rule(
-        "queue.consumers.startFrom",
-        "spec",
+    _of_queue(
         "consumers",
         "startFrom is for consumer groups, which only engine extent has; remove it",
-        e.implies(_engine_not("extent"), e.NoItemHas("consumers", "startFrom")),
+        e.implies(_NO_GROUPS, e.no_item_has("consumers", "startFrom")),
+        name="consumers.startFrom",
     ),
     Rule(
         "consumer.handler",
         "spec.consumers[]",
         "handler",
         "set either handler (a Python function, such as mailer.tasks:send) or http (a port and a path), and not both",
-        e.ExactlyOne(("handler", "http")),
+        e.exactly_one("handler", "http"),
     ),
     Rule(
         "consumer.image",
         "spec.consumers[]",
         "image",
         "an http handler needs image: the container that listens on http.port",
-        e.implies(e.Has("http"), e.Has("image")),
+        e.implies(e.has("http"), e.has("image")),
     ),
     Rule(
         "consumer.scaling",
         "spec.consumers[]",
         "scaling.min",
         "scaling.min must be at most scaling.max",
-        e.implies(e.Has("scaling"), e.Is(e.Value("scaling.min", 0), "<=", e.Value("scaling.max", 10))),
+        e.implies(e.has("scaling"), e.compare(e.Value("scaling.min", 0), "<=", e.Value("scaling.max", 10))),
     ),
 )
 
@@ -313,46 +277,41 @@ _BULK: Final = (
         "spec.bulk[]",
         "schedule",
         "set schedule, backlogAbove or both; else the job would never run",
-        e.Any_((e.Has("schedule"), e.Has("backlogAbove"))),
+        e.any_of(e.has("schedule"), e.has("backlogAbove")),
     ),
-    _bulk(
+    _of_bulk(
         "drain",
         "handler",
-        "mode drain needs one of handler, sink and target, and not more",
-        "drain",
-        e.ExactlyOne(("handler", "sink", "target")),
+        "needs one of handler, sink and target, and not more",
+        e.exactly_one("handler", "sink", "target"),
     ),
-    _bulk(
-        "replay",
-        "target",
-        "mode replay needs one of target and sink, and not both",
-        "replay",
-        e.ExactlyOne(("target", "sink")),
-    ),
-    _bulk(
+    _of_bulk("replay", "target", "needs one of target and sink, and not both", e.exactly_one("target", "sink")),
+    _of_bulk(
         "redrive",
         "mode",
-        "mode redrive sends dead letters to their sources, or to a target; handler and sink do not go with it",
-        "redrive",
+        "sends dead letters to their sources, or to a target; handler and sink do not go with it",
         _unset("handler", "sink"),
     ),
-    _bulk(
+    _of_bulk(
         "move",
         "target",
-        "mode move needs a target, and neither handler nor sink",
-        "move",
-        e.All((e.Has("target"), _unset("handler", "sink"))),
+        "needs a target, and neither handler nor sink",
+        e.all_of(e.has("target"), _unset("handler", "sink")),
     ),
-    _bulk(
+    _of_bulk(
         "export",
         "sink",
-        "mode export needs a sink, and neither handler nor target",
-        "export",
-        e.All((e.Has("sink"), _unset("handler", "target"))),
+        "needs a sink, and neither handler nor target",
+        e.all_of(e.has("sink"), _unset("handler", "target")),
     ),
 )
 
 QUEUE_RULES: Final[tuple[Rule, ...]] = (_name_fits("queue"), *_QUEUE_FIXED, *_ENGINES, *_QUEUE, *_BULK)
+
+
+def _of_counter(field: str, message: str, condition: e.Condition, *, name: str = "") -> Rule:
+    return Rule(f"counter.{name or field}", "spec", field, message, condition)
+
 
 COUNTER_RULES: Final[tuple[Rule, ...]] = (
     _name_fits("counter"),
@@ -360,48 +319,38 @@ COUNTER_RULES: Final[tuple[Rule, ...]] = (
     _fixed(CounterSpec, "counter", "buckets"),
     _fixed(CounterSpec, "counter", "tokenWindow", duration=True),
     *_storage_fixed(CounterSpec, "counter"),
-    Rule(
-        "counter.windows.fixed",
-        "spec",
+    _of_counter(
         "windows",
         "windows are fixed when the counter is made; make another counter with the new windows",
-        e.SameDurations("windows"),
-        on_change=True,
+        e.same_durations("windows"),
+        name="windows.fixed",
     ),
-    Rule(
-        "counter.windows.equal",
-        "spec",
+    _of_counter(
         "windows",
         "no two windows may have the same length (1d is 24h)",
-        e.NoTwoEqual("windows"),
+        e.no_two_equal("windows"),
+        name="windows.equal",
     ),
-    Rule(
-        "counter.retention",
-        "spec",
+    _of_counter(
         "retention",
         "retention must be at least the longest window, else it would expire before it ends",
-        e.NoneLongerThan("windows", _counter("retention")),
+        e.none_longer_than("windows", _counter("retention")),
     ),
-    Rule(
-        "counter.mutator.lifetime",
-        "spec",
+    _of_counter(
         "mutator.refuseWithin",
         "refuseWithin must be less than lifetime, else a mutator refuses from its birth",
-        e.Longer(_counter("mutator.lifetime"), ">", "0s", ((_counter("mutator.refuseWithin"), 1),)),
+        e.longer(_counter("mutator.lifetime"), ">", "0s", (_counter("mutator.refuseWithin"), 1)),
+        name="mutator.lifetime",
     ),
-    Rule(
-        "counter.mutator.refuseWithin",
-        "spec",
+    _of_counter(
         "mutator.refuseWithin",
         "refuseWithin must be at least 4 maxClockSkew, so that no update is in flight when a mutator ends",
-        e.Longer(_counter("mutator.refuseWithin"), ">=", "0s", ((_counter("maxClockSkew"), 4),)),
+        e.longer(_counter("mutator.refuseWithin"), ">=", "0s", (_counter("maxClockSkew"), 4)),
     ),
-    Rule(
-        "counter.gc.after",
-        "spec",
+    _of_counter(
         "gc.after",
         "gc.after must be at least 1m + 2 maxClockSkew, and longer than the hint window of Cassandra (3h unless set)",
-        e.Longer(_counter("gc.after"), ">=", "1m", ((_counter("maxClockSkew"), 2),)),
+        e.longer(_counter("gc.after"), ">=", "1m", (_counter("maxClockSkew"), 2)),
     ),
 )
 

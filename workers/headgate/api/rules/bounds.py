@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any, Final
 
-from headgate.api.passed_on import ITEMS_MAX, PASSED_ON, describe_length_limit
-from headgate.api.rules import Fault
+from headgate.api.resources.passed_on import ITEMS_MAX, PASSED_ON, describe_length_limit
+from headgate.api.rules.rules import Fault, format_path
 
 SPEC_BYTES_MAX: Final = 32 * 1024
 """Of a whole spec, as JSON without spaces."""
@@ -54,7 +54,7 @@ class _Measure:
         """The first in this field and what is inside of it."""
         self._path.append(name)
         if piece is None and name in PASSED_ON:
-            piece = _Part(_shown(self._path), PASSED_ON_BYTES_MAX)
+            piece = _Part(format_path(self._path), PASSED_ON_BYTES_MAX)
         size = _bytes_of_text(name) + 1 if isinstance(name, str) else 0
         fault: Fault | None
         if isinstance(value, str):
@@ -70,12 +70,12 @@ class _Measure:
 
     def _first_in_list(self, name: str | int, items: list[Any], size: int, piece: _Part | None) -> Fault | None:
         if piece is not None and len(items) > ITEMS_MAX:
-            return Fault(_shown(self._path), describe_length_limit(str(name)))
+            return Fault(format_path(self._path), describe_length_limit(str(name)))
         return self._add(size + _brackets(items), piece) or self._first_inside(enumerate(items), piece)
 
     def _first_inside(self, fields: Iterable[tuple[Any, Any]], piece: _Part | None) -> Fault | None:
         if len(self._path) > DEPTH_MAX:
-            return Fault(_shown(self._path[:8]), f"must nest at most {DEPTH_MAX} maps and lists in each other")
+            return Fault(format_path(self._path[:8]), f"must nest at most {DEPTH_MAX} maps and lists in each other")
         for name, inner in fields:
             fault = self.first_fault(name, inner, piece)
             if fault is not None:
@@ -87,12 +87,9 @@ class _Measure:
             if part is not None:
                 part.size += size
                 if part.size > part.bytes_max:
-                    return _too_large(part)
+                    limit = f"must be at most {part.bytes_max // 1024} KiB of JSON"
+                    return Fault(part.path, f"{limit}; {_REMEDY}")
         return None
-
-
-def _too_large(part: _Part) -> Fault:
-    return Fault(part.path, f"must be at most {part.bytes_max // 1024} KiB of JSON; {_REMEDY}")
 
 
 def _bytes_of_text(text: str) -> int:
@@ -102,8 +99,3 @@ def _bytes_of_text(text: str) -> int:
 def _brackets(value: Sized) -> int:
     """The size of a map or a list without its items: its brackets and commas."""
     return 1 + max(1, len(value))
-
-
-def _shown(path: list[str | int]) -> str:
-    """`spec.consumers[0].template`, as the API server writes it."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import yaml
 
-from headgate.api.parse import Resource, check_resource, is_ours
-from headgate.api.rules import Fault
+from headgate.api.read.parse import Resource, check_resource, is_ours
+from headgate.api.rules.rules import Fault
 from headgate.errors import EnvironmentProblem, InvalidRequest
 
 STANDARD_INPUT: Final = "-"
@@ -92,42 +92,38 @@ def read_text(text: str, file: str) -> LoadedFiles:
             if node is not None:
                 reading += _read_document(loader, node, file, f"document {number}")
     except RecursionError:
-        return reading + LoadedFiles(
-            faults=(Located(file, 0, "", Fault("not YAML", "is nested too deep for a resource")),)
-        )
+        line, detail = 0, "is nested too deep for a resource"
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        detail = getattr(error, "problem", None) or str(error).splitlines()[0]
         line = mark.line + 1 if mark else 0
-        return reading + LoadedFiles(faults=(Located(file, line, "", Fault("not YAML", detail)),))
-    return reading
+        detail = getattr(error, "problem", None) or str(error).splitlines()[0]
+    else:
+        return reading
+    return reading + LoadedFiles(faults=(Located(file, line, "", Fault("not YAML", detail)),))
 
 
 def _read_file(path: Path) -> str:
-    if str(path) == STANDARD_INPUT:
-        return _read_standard_input()
+    from_input = str(path) == STANDARD_INPUT
     try:
-        if path.stat().st_size > _BYTES_MAX:
-            raise InvalidRequest("The file is too large for resources", file=path, bytes_max=_BYTES_MAX)
-        return path.read_text(encoding="utf-8")
+        if from_input:
+            content = sys.stdin.buffer.read(_BYTES_MAX + 1)
+        else:
+            with path.open("rb") as file:
+                content = file.read(_BYTES_MAX + 1)
     except FileNotFoundError:
         raise InvalidRequest(f"{path} does not exist") from None
     except IsADirectoryError:
         raise InvalidRequest(f"{path} is a directory, not a file") from None
-    except UnicodeDecodeError:
-        raise InvalidRequest(f"{path} is not text in UTF-8") from None
     except OSError as error:
         raise EnvironmentProblem(f"{path} cannot be read", reason=error.strerror) from None
-
-
-def _read_standard_input() -> str:
-    content = sys.stdin.buffer.read(_BYTES_MAX + 1)
-    if len(content) > _BYTES_MAX:
+    if len(content) > _BYTES_MAX and from_input:
         raise InvalidRequest("Standard input is too large for resources", bytes_max=_BYTES_MAX)
+    if len(content) > _BYTES_MAX:
+        raise InvalidRequest("The file is too large for resources", file=path, bytes_max=_BYTES_MAX)
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise InvalidRequest("Standard input is not text in UTF-8") from None
+        raise InvalidRequest(f"{'Standard input' if from_input else path} is not text in UTF-8") from None
 
 
 def _read_document(loader: _Loader, node: yaml.Node, file: str, label: str) -> LoadedFiles:
@@ -140,12 +136,14 @@ def _read_document(loader: _Loader, node: yaml.Node, file: str, label: str) -> L
         return LoadedFiles(faults=(Located(file, node.start_mark.line + 1, label, fault),))
     if not is_ours(document):
         return LoadedFiles(passed_over=1)
-    label = f"{label}, {_named(document)}"
-    faults = check_resource(document)
-    if isinstance(faults, list):
-        located = (Located(file, _line_of(node, fault.path), label, fault) for fault in faults)
-        return LoadedFiles(faults=tuple(sorted(located, key=lambda each: each.line)))
-    return LoadedFiles(resources=(faults,))
+    metadata = document.get("metadata")
+    name = metadata.get("name", "without a name") if isinstance(metadata, Mapping) else "without a name"
+    checked = check_resource(document)
+    if not isinstance(checked, list):
+        return LoadedFiles(resources=(checked,))
+    label = f"{label}, {document.get('kind')} {name}"
+    located = (Located(file, _line_of(node, fault.path), label, fault) for fault in checked)
+    return LoadedFiles(faults=tuple(sorted(located, key=lambda each: each.line)))
 
 
 def _check_size(node: yaml.Node, sizes: dict[int, int], depth: int) -> int:
@@ -166,12 +164,6 @@ def _check_size(node: yaml.Node, sizes: dict[int, int], depth: int) -> int:
         )
     sizes[id(node)] = size
     return size
-
-
-def _named(document: Mapping[str, Any]) -> str:
-    metadata = document.get("metadata")
-    name = metadata.get("name", "without a name") if isinstance(metadata, Mapping) else "without a name"
-    return f"{document.get('kind')} {name}"
 
 
 def _line_of(node: yaml.Node, path: str) -> int:
@@ -207,9 +199,6 @@ def _twice(resources: Iterable[Resource]) -> Iterator[Located]:
 
 class _Loader(yaml.SafeLoader):
     """YAML as kubectl reads it."""
-
-    def construct_document(self, node: yaml.Node) -> Any:
-        return super().construct_document(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         lines: dict[str, int] = {}

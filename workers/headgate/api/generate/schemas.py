@@ -1,10 +1,15 @@
-"""CustomResourceDefinitions from the models: structural schemas, every default, bound and rule in them.
+"""Schemas from the models: CustomResourceDefinitions for the API server, JSON schemas for editors.
+
+A CRD has a structural schema, with every default, bound and rule in it.
 
 Pydantic's schema is not structural yet: references are expanded, `X or null` becomes X (a person leaves the field
 out), and titles and `additionalProperties: false` are removed (the API server prunes and, under strict validation,
 refuses). A shape's pattern becomes a CEL rule with a sentence. Each description ends with the default and the bounds,
 since `kubectl explain` shows nothing else. Invariant: every list, map and string that a rule can read is bounded,
 else the API server's cost estimate refuses the CRD.
+
+An editor's JSON schema brings completion, descriptions, and red lines before anything is applied. It has all that a
+schema can express; the API server and `headgate validate` check the rules between fields.
 """
 
 from __future__ import annotations
@@ -12,35 +17,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headgate.api.counters import CounterResource
-from headgate.api.model import GROUP, VERSION, Model, kind_of
-from headgate.api.queues import QueueResource
-from headgate.api.rules import Rule, rules_of
-from headgate.api.shapes import KEY, DurationRange, SizeRange, ValueShape
+from headgate.api.resources.counters import CounterResource
+from headgate.api.resources.model import GROUP, VERSION, Model, kind_of
+from headgate.api.resources.queues import QueueResource
+from headgate.api.rules.rules import Rule, rules_of
+from headgate.api.values.shapes import KEY, Range, ValueShape
 
 Schema = dict[str, Any]
 
 KINDS: Final[tuple[type[Model], ...]] = (QueueResource, CounterResource)
 PLURALS: Final = {"Queue": "queues", "Counter": "counters"}
-_SHORT_NAMES: Final = {"Queue": ["hgq"], "Counter": ["hgc"]}
+SHORT_NAMES: Final = {"Queue": ["hgq"], "Counter": ["hgc"]}
 _DROPPED: Final = frozenset(
     {"title", "pattern", "additionalProperties", "propertyNames", "const", "anyOf", "$ref", KEY}
 )
-
-_READY: Final = {
-    "name": "Ready",
-    "type": "string",
-    "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
-    "description": "Whether the resource is as its spec declares.",
-}
-_REASON: Final = {
-    "name": "Reason",
-    "type": "string",
-    "jsonPath": '.status.conditions[?(@.type=="Ready")].reason',
-    "description": "The reason of Ready.",
-    "priority": 1,
-}
-_AGE: Final = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 
 
 def _column(name: str, kind: str, path: str, description: str, *, wide: bool = False) -> Schema:
@@ -48,6 +38,10 @@ def _column(name: str, kind: str, path: str, description: str, *, wide: bool = F
     return {**column, "priority": 1} if wide else column
 
 
+_READY_PATH: Final = '.status.conditions[?(@.type=="Ready")]'
+_READY: Final = _column("Ready", "string", f"{_READY_PATH}.status", "Whether the resource is as its spec declares.")
+_REASON: Final = _column("Reason", "string", f"{_READY_PATH}.reason", "The reason of Ready.", wide=True)
+_AGE: Final = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 _COLUMNS: Final[dict[str, list[Schema]]] = {
     "Queue": [
         _column("Engine", "string", ".spec.engine", "How messages are kept."),
@@ -96,7 +90,7 @@ def build_crd(model: type[Model]) -> Schema:
                 "listKind": f"{kind}List",
                 "plural": plural,
                 "singular": kind.lower(),
-                "shortNames": _SHORT_NAMES[kind],
+                "shortNames": SHORT_NAMES[kind],
                 "categories": ["headgate"],
             },
             "versions": [
@@ -143,7 +137,7 @@ def _node_at(schema: Schema, scope: str) -> Schema:
 
 
 def _validation(rule: Rule) -> Schema:
-    made = {"rule": rule.condition.cel(), "message": rule.message, "fieldPath": f".{rule.field}"}
+    made = {"rule": rule.condition.cel, "message": rule.message, "fieldPath": f".{rule.field}"}
     return {**made, "reason": "FieldValueForbidden"} if rule.on_change else made
 
 
@@ -158,7 +152,8 @@ def _structural(node: Schema, defs: Mapping[str, Schema], *, required: bool = Tr
     if made.get("default", ...) is None:
         del made["default"]
     if "default" in made:
-        made["default"] = _plain(made["default"])
+        default = made["default"]
+        made["default"] = default if isinstance(default, str | int | bool | dict | list) else str(default)
     elif not required and not nullable and made.get("type") == "object" and "properties" in made:
         made["default"] = {}
     if "const" in whole:
@@ -190,17 +185,43 @@ def _with_shape(made: Schema, whole: Schema) -> Schema:
 def _hints(made: Schema, shape: ValueShape | None) -> str:
     """Default and bounds in words."""
     default = made.get("default")
-    hints = [] if default in (None, {}) else [f"Default: {_written(default)}."]
-    if isinstance(shape, DurationRange | SizeRange):
+    hints = [] if default in (None, {}) else [f"Default: {format_default(default)}."]
+    if isinstance(shape, Range):
         hints.append(f"From {shape.least} to {shape.most}.")
     elif {"minimum", "maximum"} <= made.keys():
         hints.append(f"From {made['minimum']} to {made['maximum']}.")
     return " ".join(hints)
 
 
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str | int | bool | dict | list) else str(value)
-
-
-def _written(value: Any) -> str:
+def format_default(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def build_json_schema(model: type[Model]) -> Schema:
+    """The JSON schema (2020-12) of a kind."""
+    made = model.model_json_schema(by_alias=True, mode="validation")
+    schema: Schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_tidied(made)}
+    schema["required"] = ["apiVersion", "kind", "metadata", "spec"]
+    schema["$defs"]["Metadata"].pop("additionalProperties", None)
+    return schema
+
+
+def _tidied(node: Any, *, names: bool = False) -> Any:
+    """The node without titles, with a shape's sentence where an editor shows it; `names` where keys are names."""
+    if isinstance(node, list):
+        return [_tidied(item) for item in node]
+    if not isinstance(node, dict):
+        return node if isinstance(node, str | int | float | bool | None) else str(node)
+    made: Schema = {}
+    for key, value in node.items():
+        if not names and (key in ("title", KEY) or key.startswith("x-kubernetes-")):
+            continue
+        made[key] = _tidied(value, names=key in ("properties", "$defs") and not names)
+    if not names and made.pop("nullable", False):
+        made["type"] = [made["type"], "null"]
+    shape = node.get(KEY)
+    if not names and isinstance(shape, ValueShape) and "pattern" in made:
+        made["patternErrorMessage"] = shape.message
+    if not names and made.get("default", ...) is None:
+        del made["default"]
+    return made

@@ -1,21 +1,34 @@
-"""When a schedule is due: cron as Kubernetes reads it, in UTC. Pure.
+"""Schedules as a Kubernetes CronJob reads them, in UTC: which texts it accepts, and when each is due. Pure.
+
+Five fields (minute, hour, day of month, month, day of week), each `*`, a number, a name where there are names, a
+range, a step, or a list of these; or `@hourly` and its like. A pattern holds every number to its field's range. A
+second one finds ranges that run backwards (`30-10`, `fri-mon`), since CEL that takes texts apart is refused as too
+costly.
 
 A minute is due if it fits all five fields. Where both day fields (of the month and of the week) are restricted, one
 of the two is enough. A day field is unrestricted if any entry of its list is `*` or `?` without a step above 1, so
-`*/2` restricts and `*/1` does not. It takes what `cron.accepts` takes, and agrees with robfig/cron v3, the library of
-Kubernetes' CronJob controller (tests/golden/cron).
+`*/2` restricts and `*/1` does not. This agrees with robfig/cron v3, the library of Kubernetes' CronJob controller
+(tests/golden/cron).
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import Final
 
-MINUTE = timedelta(minutes=1)
-YEARS = timedelta(days=8 * 366)
+from headgate.api.values.shapes import text
+
+MINUTE: Final = timedelta(minutes=1)
+YEARS: Final = timedelta(days=8 * 366)
 """The longest that a schedule may have to wait: the 29th of February, over a century."""
 
-_NAMED = {
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_DAY_MINUTES: Final = 24 * 60
+_RANGES: Final = ((0, 59, ()), (0, 23, ()), (1, 31, ()), (1, 12, _MONTHS), (0, 6, _DAYS))
+"""The first and the last number of each field, and its names from the first on."""
+_NAMED: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -24,21 +37,46 @@ _NAMED = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_DAY_MINUTES = 24 * 60
-_MONTHS = {
-    name: number
-    for number, name in enumerate(
-        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), start=1
+
+
+def _field(number: str, names: tuple[str, ...] = ()) -> str:
+    one = f"({'|'.join((number, *names))})"
+    entry = rf"([*?]|{one}(-{one})?)(/[1-9][0-9]?)?"
+    return f"{entry}(,{entry})*"
+
+
+def _pattern() -> str:
+    fields = (
+        _field("[0-5]?[0-9]"),
+        _field("[01]?[0-9]|2[0-3]"),
+        _field("0?[1-9]|[12][0-9]|3[01]"),
+        _field("0?[1-9]|1[0-2]", _MONTHS),
+        _field("[0-6]", _DAYS),
     )
-}
-_DAYS = {name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
-_FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
-    (0, 59, {}),
-    (0, 23, {}),
-    (1, 31, {}),
-    (1, 12, _MONTHS),
-    (0, 6, _DAYS),
+    return f"^(@({'|'.join(name[1:] for name in _NAMED)})|(?i:{' +'.join(fields)}))$"
+
+
+def _backward() -> str:
+    """Matches a range that ends before it begins, or that mixes a number and a name, whose order nobody sees."""
+    numbers = [f"0?{first}-0?[0-{first - 1}]" for first in range(1, 10)]
+    numbers += ["[1-9][0-9]-0?[0-9]", *(f"{tens}[0-9]-[1-{tens - 1}][0-9]" for tens in range(2, 6))]
+    numbers += [f"{tens}{first}-{tens}[0-{first - 1}]" for tens in range(1, 6) for first in range(1, 10)]
+    names = [
+        f"{last}-({'|'.join(order[:index])})"
+        for order in (_MONTHS, _DAYS)
+        for index, last in enumerate(order)
+        if index
+    ]
+    return f"(?i:(^|[ ,])({'|'.join(numbers + names)}|[0-9]+-[a-z]+|[a-z]+-[0-9]+)($|[ ,/]))"
+
+
+CRON: Final = text(
+    _pattern(),
+    'must be a cron schedule of five fields, such as "*/5 * * * *" or "0 2 * * mon-fri", or @hourly, @daily',
+    length_max=100,
+    never=_backward(),
 )
+"""A schedule that a CronJob accepts."""
 
 
 def is_due(schedule: str, minute: datetime) -> bool:
@@ -103,7 +141,7 @@ def _is_day_due(schedule: str, minute: datetime) -> bool:
 @lru_cache(256)
 def _read(schedule: str) -> tuple[tuple[frozenset[int], ...], bool, bool]:
     texts = _NAMED.get(schedule, schedule).lower().split()
-    fields = tuple(_field(text, *bounds) for text, bounds in zip(texts, _FIELDS, strict=True))
+    fields = tuple(_values(text, *bounds) for text, bounds in zip(texts, _RANGES, strict=True))
     return fields, _is_restricted(texts[2]), _is_restricted(texts[4])
 
 
@@ -113,7 +151,7 @@ def _is_restricted(text: str) -> bool:
     return not any(span in ("*", "?") and int(step or 1) == 1 for span, _, step in spans)
 
 
-def _field(text: str, first: int, last: int, names: dict[str, int]) -> frozenset[int]:
+def _values(text: str, first: int, last: int, names: tuple[str, ...]) -> frozenset[int]:
     values: set[int] = set()
     for entry in text.split(","):
         span, _, step = entry.partition("/")
@@ -121,11 +159,11 @@ def _field(text: str, first: int, last: int, names: dict[str, int]) -> frozenset
         if begin in ("*", "?"):
             low, high = first, last
         else:
-            low = _number(begin, names)
-            high = _number(end, names) if end else last if step else low
+            low = _number(begin, first, names)
+            high = _number(end, first, names) if end else last if step else low
         values.update(range(low, high + 1, int(step or 1)))
     return frozenset(values)
 
 
-def _number(text: str, names: dict[str, int]) -> int:
-    return names[text] if text in names else int(text)
+def _number(text: str, first: int, names: tuple[str, ...]) -> int:
+    return first + names.index(text) if text in names else int(text)

@@ -1,0 +1,1 @@
+"""What is made from the models: CRDs, JSON schemas and docs/reference.md."""

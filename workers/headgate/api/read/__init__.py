@@ -1,0 +1,1 @@
+"""Resources from JSON and YAML: valid, or every fault with its place."""

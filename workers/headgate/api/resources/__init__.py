@@ -1,0 +1,1 @@
+"""The models of Queue and Counter, their parts and their status."""

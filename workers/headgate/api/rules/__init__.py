@@ -1,0 +1,1 @@
+"""What holds between fields, and how large a resource may be."""
