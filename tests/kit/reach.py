@@ -74,7 +74,8 @@ RULES = (
         ("tests.kit.simulated_cluster", "tests.kit.simulated_cluster.*"),
         STANDARD | VALUES,
         ours=(
-            "tests.kit.simulated_cluster*", "headgate.errors", "headgate.api.*", "headgate.testing.world*",
+            "tests.kit.simulated_cluster*", "tests.kit.simulated_world*", "headgate.errors", "headgate.api.*",
+            "headgate.testing.virtual_*",
             *(f"headgate_operator.{name}" for name in ("kinds", "port", "requests")),
         ),
     ),
@@ -84,7 +85,8 @@ RULES = (
 def read_graph() -> grimp.ImportGraph:
     """What each module imports when it runs."""
     return grimp.build_graph(
-        *("headgate", "headgate_operator", "headgate_spark", "dev", "tests.kit.simulated_cluster"),
+        *("headgate", "headgate_operator", "headgate_spark", "dev"),
+        *("tests.kit.simulated_cluster", "tests.kit.simulated_world"),
         include_external_packages=True,
         exclude_type_checking_imports=True,
         cache_dir=None,

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 import yaml
 
 from dev.cluster.kubectl import Kubectl
-from headgate.testing.world import World
 from headgate_operator.api_server import HttpApiClient
 from headgate_operator.kinds import CONFIG_MAP, NAMESPACE, QUEUE, Document, ObjectAddress
 from headgate_operator.port import ApiObject, ClusterPort, Deleted, Denied, ListPage, address_of
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.client import SimulatedCluster
 from tests.kit.simulated_cluster.faults import ApiFault, Wrong
+from tests.kit.simulated_world import World
 
 T = TypeVar("T")
 

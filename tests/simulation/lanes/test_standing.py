@@ -23,8 +23,8 @@ from headgate.maintenance import collection_pass
 from headgate.maintenance.collection_pass import collect_counter
 from headgate.maintenance.pass_groups import PassOutcome, record_failure
 from headgate.maintenance.repair_pass import repair_queue
-from headgate.testing.world import World
 from tests.kit.simulated_store import Cluster, SimulatedStore
+from tests.kit.simulated_world import World
 from tests.simulation.sdk.sdk_world import Program, Shop, counter_text, queue_text
 
 T = TypeVar("T")

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from headgate.testing.world import ProcessState
 from headgate_operator.kinds import (
     COUNTER,
     CRON_JOB,
@@ -19,6 +18,7 @@ from headgate_operator.kinds import (
 from headgate_operator.kinds import SERVICE_ACCOUNT as ACCOUNT
 from headgate_operator.requests import ApiRequest
 from tests.kit.simulated_cluster.faults import ApiFault, Wrong
+from tests.kit.simulated_world import ProcessState
 from tests.simulation.operator.operator_plan import Plan
 from tests.simulation.operator.operator_scene import Running, Scene
 

@@ -30,13 +30,13 @@ from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
 from headgate.store.model.table import Table
 from headgate.telemetry.metrics import Registry
-from headgate.testing.world import World
 from tests.contract.engines import test_purge, test_put, test_reading, test_receive, test_settle
 from tests.contract.engines.kinds import Opened
 from tests.contract.engines.terms import Terms
 from tests.contract.engines.worlds import CaseWorld, SimulatedWorld
 from tests.kit.example_engine import MESSAGES, ExampleQueue, ExampleSettings
 from tests.kit.simulated_store import Cluster
+from tests.kit.simulated_world import World
 from tests.simulation.sdk.sdk_world import Program, Shop, queue_text
 
 CASES: tuple[Callable[[CaseWorld], Coroutine[Any, Any, None]], ...] = (

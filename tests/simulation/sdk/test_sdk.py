@@ -23,8 +23,8 @@ from headgate.store.catalogue.entry import EntryState, Name
 from headgate.store.catalogue.tables import ENTRIES
 from headgate.store.clock.clock import ClockNotTrusted
 from headgate.store.model.consistency import Consistency
-from headgate.testing.world import World
 from tests.kit.simulated_store import Cluster, SimulatedStore
+from tests.kit.simulated_world import World
 from tests.simulation.sdk.sdk_world import Program, Shop, queue_text
 
 T = TypeVar("T")

@@ -15,11 +15,11 @@ import uvloop
 
 from headgate.errors import InvalidRequest
 from headgate.process.pacing import RateLimit
-from headgate.testing.world import World
 from headgate_operator import api_server as client
 from headgate_operator.api_server import HttpApiClient, NoCluster
 from headgate_operator.kinds import LEASE, QUEUE, ObjectAddress
 from headgate_operator.port import ApiObject, Denial, Denied, LeaderLease, ListPage, WatchEvent
+from tests.kit.simulated_world import World
 
 AT = ObjectAddress(QUEUE, "shop", "emails")
 EMAILS = {

@@ -17,7 +17,6 @@ from headgate.command_line.exit_codes import ExitCode
 from headgate.engines.contract import LaneReport
 from headgate.errors import Unavailable
 from headgate.process.supervised_loop import CALM_S, PAUSE_S_MIN
-from headgate.testing.world import World
 from headgate_operator import process
 from headgate_operator.event_ingest import EventIngest
 from headgate_operator.kinds import QUEUE
@@ -31,6 +30,7 @@ from headgate_operator.world import QueueLoad
 from headgate_operator.world_builder import Observer, Sources
 from tests.kit.loop_turns import turns_meanwhile
 from tests.kit.operator_world import NOW_US, SETTINGS, resource_document
+from tests.kit.simulated_world import World
 
 ILL, WELL = Key("Queue", "shop", "ill"), Key("Queue", "shop", "well")
 

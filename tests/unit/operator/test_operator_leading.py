@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from headgate.testing.world import Process, World
 from headgate_operator.kinds import NAMESPACE
 from headgate_operator.leader_election import MARGIN_S, POLL_EVERY_S, TTL_S, LeaderElection
 from headgate_operator.requests import ApiRequest
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.client import SimulatedCluster
+from tests.kit.simulated_world import Process, World
 
 SYSTEM = "headgate-system"
 

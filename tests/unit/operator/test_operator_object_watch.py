@@ -8,10 +8,10 @@ from contextlib import suppress
 from random import Random
 from typing import Any, cast
 
-from headgate.testing.world import World
 from headgate_operator.kinds import QUEUE
 from headgate_operator.object_watch import PAUSE_S_MAX, SHORT_S, ObjectWatch
 from headgate_operator.port import ListPage, WatchEvent
+from tests.kit.simulated_world import World
 
 
 class Ending:

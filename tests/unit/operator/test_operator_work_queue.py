@@ -11,9 +11,9 @@ import pytest
 import uvloop
 
 from headgate.telemetry.metrics import Registry
-from headgate.testing.world import World
 from headgate_operator.names import Key
 from headgate_operator.work_queue import DEADLINES_SPARE, RETRY_S, RETRY_S_MAX, Class, WorkQueue
+from tests.kit.simulated_world import World
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
