@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner
 
-from headgate.cli import stats as cli_stats
+from headgate.cli import queues as cli_queues
 from headgate.cli.main import main
 from headgate.client.connection import Headgate
 from headgate.client.queue import Queue
@@ -210,7 +210,7 @@ def test_the_commands_run_on_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> 
         return shop.world.run(in_process(program, run()))
 
     monkeypatch.setattr(cli_connection, "run_connected", run_connected)
-    monkeypatch.setattr(cli_stats, "run_connected", run_connected)
+    monkeypatch.setattr(cli_queues, "run_connected", run_connected)
 
     def command(*arguments: str) -> Any:
         result = CliRunner().invoke(main, [*arguments, "-o", "json"])

@@ -49,7 +49,7 @@ WRONG = [
     ("timeline", "headgate.engines.timeline.put.once", "headgate.engines.timeline.read.source"),
     ("lanes", "headgate.engines.lanes.dispatcher", "headgate.engines.timeline.model.tables"),
     ("lanes", "headgate.engines.receipts", "headgate.engines.registry"),
-    ("engines", "headgate.cli.stats", "headgate.engines.timeline.engine"),
+    ("engines", "headgate.cli.queues", "headgate.engines.timeline.engine"),
     ("rooms-of-others", "headgate_operator.process", "headgate.runtime.worker.worker"),
     ("rooms-of-others", "headgate_spark.options", "headgate.local.stack"),
     ("driver", "headgate.engines.lanes.lease", "cassandra"),
@@ -60,7 +60,7 @@ WRONG = [
     ("containers", "dev.servers.docker_engine", "testcontainers"),
     ("certificates", "dev.servers.network", "cryptography"),
     ("yaml", "headgate.api.queues", "yaml"),
-    ("terminal", "headgate.cli.put", "rich"),
+    ("terminal", "headgate.cli.messages", "rich"),
 ]
 """A contract, an importer, and an import that breaks the contract and no other."""
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headgate.api.bulk import Bulk
-from headgate.cli.collect import command as gc_command
-from headgate.cli.repair import command as repair_command
+from headgate.cli.maintenance import collect as gc_command
+from headgate.cli.maintenance import repair as repair_command
 from headgate.maintenance.pass_groups import PassGroup
 from headgate_operator.build_account import build_spark_account, build_spark_binding, build_worker_account
 from headgate_operator.build_cronjob import build_cronjob, name_of

@@ -76,7 +76,7 @@ def _require_version() -> None:
     "--log", "log_form", type=click.Choice(FORMATS), default="json", show_default=True, help="Format of log lines."
 )
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="Minimum level.")
-def command(queue: str, **options: Any) -> None:
+def worker(queue: str, **options: Any) -> None:
     """Run a handler for each message.
 
     The handler is a Python function (--handler) or an HTTP endpoint in any language (--http). An HTTP request takes

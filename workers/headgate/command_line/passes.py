@@ -58,7 +58,7 @@ def show_pass(kind: str, name: str, output: Output, outcome: PassOutcome) -> Non
     is_refused = outcome.message in outcome.problems
     output.show_item(
         pass_document(kind, name, message=outcome.message, problems=outcome.problems),
-        table=lambda: [] if is_refused else [f"{name}: {outcome.message}"],
+        line=None if is_refused else f"{name}: {outcome.message}",
         name=name,
     )
     for problem in outcome.problems if output.is_table or output.form == "name" else ():

@@ -1,8 +1,8 @@
 """Processes in virtual time, and the world that runs them: each can be killed, and all chance has one seed.
 
 A kill is a kill -9: nothing of the process ever runs again, no `finally` and no `except` either, and its sent
-messages still land. The tasks of a dead process are held, pending, until the world is closed: asyncio would complain of their
-loss, and Python would run their `finally` blocks, as no kill ever does.
+messages still land. The tasks of a dead process are held, pending, until the world is closed: asyncio would complain
+of their loss, and Python would run their `finally` blocks, as no kill ever does.
 
 Each use of chance has a stream of its own, so that the draws of one part do not change those of another. Python's
 collector is off while the world runs: a run depends on nothing but its seed and its code. (Code that reads the
