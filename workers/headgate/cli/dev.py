@@ -85,3 +85,4 @@ def init(file: Path, *, queue: str, handler: str) -> None:
         raise InvalidRequest("The file exists", file=file, remedy="name another, or remove it") from None
     except OSError as error:
         raise InvalidRequest("The file cannot be written", file=file, cause=error.strerror) from None
+    click.echo(f"wrote {file}: queue {queue}, handled by {handler}\nnext: headgate dev {file}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from headgate.cli.documents import location_document, peeked_document, reason_of, received_document
-from headgate.cli.terminal.progress import Progress, show_progress
+from headgate.cli.terminal.progress import show_progress
 from headgate.client.message import Message
 from headgate.client.model.outgoing import Put
 from headgate.client.model.payloads import CONTENT_TYPE
@@ -81,12 +81,12 @@ def put(*, queue: str, output: Output, **options: Any) -> None:
     total = None if options["lines"] else options["count"] * max(1, len(options["named"]))
     is_bar_hidden = not is_stream or (sys.stdout.isatty() and not options["quiet"])
     with show_progress("put", total, quiet=is_bar_hidden) as progress:
-        count = run_on_queue(queue, lambda opened: _put_all(opened, options, output, progress))
+        count = run_on_queue(queue, lambda opened: _put_all(opened, options, output, progress.advance))
     if is_stream:
         click.echo(f"put {count}", err=True)
 
 
-async def _put_all(queue: Queue, options: dict[str, Any], output: Output, progress: Progress) -> int:
+async def _put_all(queue: Queue, options: dict[str, Any], output: Output, advance: Callable[[int], None]) -> int:
     attributes = dict(_parse_attribute(each) for each in options["attributes"])
     pause_s = 0.0 if options["rate"] is None else 1 / options["rate"]
     at_once = PUT_AT_ONCE if not pause_s else max(1, round(options["rate"] / PUT_STEPS_PER_S))
@@ -101,7 +101,7 @@ async def _put_all(queue: Queue, options: dict[str, Any], output: Output, progre
             if not options["quiet"]:
                 output.show_item({"id": id_, "number": number}, line=id_, name=id_)
         count += len(ids)
-        progress.advance(len(ids))
+        advance(len(ids))
         waiting.clear()
         await asyncio.sleep(max(0.0, began_s + count * pause_s - loop.time()))
 

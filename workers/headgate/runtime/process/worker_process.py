@@ -40,7 +40,7 @@ from headgate.store.clock.clock_metrics import measure_clocks
 from headgate.telemetry.graphite import Graphite, GraphiteSettings
 from headgate.telemetry.logs import log_to
 from headgate.telemetry.metrics import Registry
-from headgate.telemetry.spans import spans
+from headgate.telemetry.tracing import spans
 
 log = logging.getLogger("headgate.worker")
 
