@@ -25,7 +25,7 @@ from headgate.engines.contract import Capability, Engine, NewMessage, NotSupport
 from headgate.engines.registry import ENGINE_MODULES, stored_record
 from headgate.runtime.handler.handlers import understand
 from headgate.runtime.handler.runner import PythonPerformer
-from headgate.runtime.process.sdk_queue import ClientQueue
+from headgate.runtime.startup.sdk_queue import ClientQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
 from headgate.store.model.table import Table

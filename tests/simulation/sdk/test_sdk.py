@@ -17,7 +17,7 @@ from headgate.engines.contract import PassEnd
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.errors import HeadgateError
-from headgate.runtime.process.sdk_queue import ClientQueue
+from headgate.runtime.startup.sdk_queue import ClientQueue
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import EntryState, Name
 from headgate.store.catalogue.tables import ENTRIES

@@ -16,7 +16,7 @@ from headgate.errors import EnvironmentProblem, InvalidRequest, Unavailable
 from headgate.local.processes import server_ports, wait_until
 from headgate.process.http_server import HttpServer, probe_routes, read_address
 from headgate.runtime.handler.handlers import understand
-from headgate.runtime.process.worker_process import WorkerOptions, WorkerProcess
+from headgate.runtime.startup.worker_process import WorkerOptions, WorkerProcess
 from headgate.runtime.worker.worker import WorkerTerms
 from headgate.telemetry.graphite import GraphiteSettings
 from headgate.telemetry.metrics import Registry

@@ -94,8 +94,8 @@ def worker(queue: str, **options: Any) -> None:
     require_extra("worker", component="a worker")
     from headgate.process.http_server import DEFAULT_ADDRESS, read_address
     from headgate.runtime.handler.decide_retry import Backoff
-    from headgate.runtime.process.drain_files import DrainFiles
-    from headgate.runtime.process.worker_process import WorkerOptions, opening_by_client, run_worker
+    from headgate.runtime.startup.drain_files import DrainFiles
+    from headgate.runtime.startup.worker_process import WorkerOptions, opening_by_client, run_worker
     from headgate.runtime.worker.worker import WorkerTerms
     from headgate.telemetry.graphite import read_graphite
 

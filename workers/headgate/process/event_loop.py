@@ -72,7 +72,7 @@ async def collect_at_rest(is_idle: Callable[[], bool]) -> None:
             gc.collect()
 
 
-def call_at_end(stop: Callable[[], object]) -> None:
+def call_on_sigterm(stop: Callable[[], object]) -> None:
     """Have it called at SIGTERM and SIGINT, in the running loop. A later call replaces an earlier one."""
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stop)

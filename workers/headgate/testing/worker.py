@@ -16,7 +16,7 @@ from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.decide_retry import delay_after
 from headgate.runtime.handler.handlers import Handler
 from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
-from headgate.runtime.process.sdk_queue import ClientQueue
+from headgate.runtime.startup.sdk_queue import ClientQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
 from headgate.telemetry.metrics import Registry

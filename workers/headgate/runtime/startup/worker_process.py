@@ -32,7 +32,7 @@ from headgate.runtime.handler.http_runner import HttpPerformer, checked_url
 from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
 from headgate.runtime.isolation.suspects import ChildPool, ChildTerms
 from headgate.runtime.policy.decide_health import WorkerStatus, decide_liveness_problem, decide_readiness_problem
-from headgate.runtime.process.drain_files import DrainFiles
+from headgate.runtime.startup.drain_files import DrainFiles
 from headgate.runtime.worker.port import WorkerQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
@@ -302,7 +302,7 @@ def opening_by_client(options: WorkerOptions, environment: Mapping[str, str], vi
 
         leave_numpy_out()
         from headgate.client.connection import connect
-        from headgate.runtime.process.sdk_queue import ClientQueue
+        from headgate.runtime.startup.sdk_queue import ClientQueue
 
         connection = connect(environment)
         await connection.open()
