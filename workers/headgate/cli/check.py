@@ -38,8 +38,6 @@ class CountedTwice(OperationRefused):
 
 
 class CheckMessage(BaseModel):
-    """One message of a check."""
-
     counter: str
     key: str
     token: str

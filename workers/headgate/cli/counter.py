@@ -133,8 +133,6 @@ def top(counter: str, key: str | None, limit: int, output: Output) -> None:
 
 
 class _Row(NamedTuple):
-    """A key and its value."""
-
     key: str | None
     value: Any
 

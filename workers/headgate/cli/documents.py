@@ -40,7 +40,6 @@ def seconds(duration_us: int | None) -> float | None:
 
 
 def attributes_document(attributes: Mapping[str, str | bytes]) -> dict[str, Any]:
-    """Attributes; binary ones as base64."""
     return {
         name: value if isinstance(value, str) else {"base64": base64.b64encode(value).decode()}
         for name, value in attributes.items()
@@ -48,7 +47,6 @@ def attributes_document(attributes: Mapping[str, str | bytes]) -> dict[str, Any]
 
 
 def payload_fields(payload: bytes) -> dict[str, str]:
-    """The payload as text, or as base64."""
     try:
         return {"payload": payload.decode()}
     except UnicodeDecodeError:
@@ -59,7 +57,6 @@ def payload_fields(payload: bytes) -> dict[str, str]:
 
 
 def received_document(message: Message) -> dict[str, Any]:
-    """A message that was received."""
     return {
         "id": message.id,
         "attempt": message.attempt,
@@ -74,7 +71,6 @@ def received_document(message: Message) -> dict[str, Any]:
 
 
 def peeked_document(message: Peeked) -> dict[str, Any]:
-    """A message that was read without taking it."""
     return {
         "id": message.message_id,
         "state": message.standing.value,
@@ -98,7 +94,6 @@ def reason_of(message: Peeked) -> str | None:
 
 
 def location_document(location: MessageLocation) -> dict[str, Any]:
-    """The state and the places of a message."""
     return {
         "id": location.message_id,
         "state": location.fate.value,
@@ -113,7 +108,6 @@ def location_document(location: MessageLocation) -> dict[str, Any]:
 
 
 def stats_document(queue: str, stats: Stats, last_pass: PassStatus | None, now_us: int) -> dict[str, Any]:
-    """What a queue holds."""
     oldest_us = stats.oldest_due_us
     return {
         "queue": queue,
@@ -137,7 +131,6 @@ def stats_document(queue: str, stats: Stats, last_pass: PassStatus | None, now_u
 
 
 def lane_document(lane: LaneStats) -> dict[str, Any]:
-    """One lane."""
     return {
         "generation": lane.generation,
         "shard": lane.shard,
@@ -178,7 +171,6 @@ def _repair_document(repair: RepairStanding) -> dict[str, Any]:
 
 
 def overview_document(queue: QueueOverview) -> dict[str, Any]:
-    """One queue of `headgate top`."""
     figures = queue.figures
     return {
         "queue": queue.name,
@@ -195,7 +187,6 @@ def overview_document(queue: QueueOverview) -> dict[str, Any]:
 
 
 def applied_document(applied: Applied) -> dict[str, Any]:
-    """What became of one resource."""
     entry = applied.entry
     return {
         "kind": applied.name.kind,
@@ -209,7 +200,6 @@ def applied_document(applied: Applied) -> dict[str, Any]:
 
 
 def redriven_document(queue: str, result: RedriveResult) -> dict[str, Any]:
-    """What a redrive moved, and what it left."""
     return {
         "queue": queue,
         "moved": result.moved,

@@ -137,8 +137,6 @@ define_command: Final = partial(click.command, cls=Command)
 
 
 class Group(click.Group):
-    """A command with commands below it."""
-
     command_class = Command
 
 
@@ -146,12 +144,10 @@ class Group(click.Group):
 
 
 def queue_argument(command: Decorated) -> Decorated:
-    """The queue that a command works on."""
     return click.argument("queue", metavar=NAME_METAVAR, shell_complete=complete_queue)(command)
 
 
 def counter_argument(command: Decorated) -> Decorated:
-    """The counter that a command works on."""
     return click.argument("counter", metavar=NAME_METAVAR, shell_complete=complete_counter)(command)
 
 

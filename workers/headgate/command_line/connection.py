@@ -74,8 +74,6 @@ def run_connected(work: Callable[[Headgate], Awaitable[T]]) -> T:
 
 
 def run_on_queue(name: str, work: Callable[[Queue], Awaitable[T]]) -> T:
-    """As `run_connected`, with that queue."""
-
     async def with_queue(connection: Headgate) -> T:
         return await work(await connection.queue(name))
 

@@ -32,11 +32,9 @@ class Output:
 
     @property
     def is_table(self) -> bool:
-        """Whether a person reads it."""
         return self.form == TABLE
 
     def show(self, document: Document, *, table: Callable[[], Iterable[str]], names: Iterable[str]) -> None:
-        """Print a whole result."""
         match self.form:
             case "json":
                 click.echo(json.dumps(document, ensure_ascii=False))
@@ -52,7 +50,6 @@ class Output:
                     click.echo(line)
 
     def show_item(self, document: dict[str, Any], *, line: str | None, name: str) -> None:
-        """Print one result of a stream."""
         of_form = [document] if self.form == "yaml" else document
         self.show(of_form, table=lambda: [] if line is None else [line], names=[name])
 

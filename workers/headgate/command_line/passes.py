@@ -34,7 +34,6 @@ class PassTarget:
     schedule: str | None
 
     def __post_init__(self) -> None:
-        """Refuse a request that is not clear about its target."""
         if (self.name is None) == (self.namespace is None):
             remedy = f"name a {self.kind} as NAMESPACE/NAME, or give --namespace"
             raise InvalidRequest(f"{self.command} needs one target", remedy=remedy)

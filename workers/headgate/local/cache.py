@@ -50,7 +50,6 @@ def cached(name: str, version: str, build: Builder, *, needs_mb: int = 64) -> Pa
 
 
 def is_cached(name: str, version: str) -> bool:
-    """Whether the entry exists, so that a caller can announce the wait."""
     return (cache_root() / name / version).is_dir()
 
 

@@ -52,7 +52,6 @@ class Identity:
         return None if state in "ZX" and threads <= 1 else cls(pid, started)
 
     def alive(self) -> bool:
-        """Whether this very process still runs."""
         return Identity.of(self.pid) == self
 
 
@@ -138,7 +137,6 @@ class Server:
             partial.rename(self.pid_file)
 
     def alive(self) -> bool:
-        """Whether it runs now."""
         if self._child is not None:
             self._child.poll()
         return self.identity is not None and self.identity.alive()
@@ -169,7 +167,6 @@ class Server:
         return "\n".join((errors or lines)[-count:])
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it, if the process runs."""
         if self.alive():
             os.kill(self.pid, number)
 
@@ -192,7 +189,6 @@ def wait_until(holds: Callable[[], bool], *, timeout_s: float, every_s: float = 
 
 
 def port_taken(host: str, port: int) -> bool:
-    """Whether a process listens on it already."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

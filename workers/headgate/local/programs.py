@@ -82,7 +82,6 @@ class Programs:
                 self._kept[program] = start_task(program.name, self._keep(program))
 
     async def close(self) -> None:
-        """End them in good order."""
         kept, self._kept = list(self._kept.values()), {}
         await end_task(*kept)
         await self._ending.wait()
@@ -163,7 +162,6 @@ async def _pipe() -> tuple[asyncio.StreamReader, int]:
 
 
 def ended_how(code: int) -> str:
-    """An exit code as text."""
     if code >= 0:
         return f"ended with code {code}"
     try:

@@ -32,8 +32,6 @@ def print_progress(text: str, *, to: TextIO | None = None) -> None:
 
 @dataclass(eq=False)
 class _Running:
-    """A step that runs."""
-
     title: str
     expect_s: float | None
     began_s: float

@@ -77,8 +77,6 @@ def write_first_queue(queue: str, handler: str) -> Path:
 
 
 class Stack:
-    """One run of it."""
-
     def __init__(
         self,
         files: Sequence[Path],

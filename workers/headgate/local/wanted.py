@@ -62,7 +62,6 @@ class WorkerOf:
 
 
 def workers_of(resources: Sequence[Resource]) -> list[WorkerOf]:
-    """One worker for each consumer."""
     return [
         WorkerOf(
             f"{resource.metadata.name}/{consumer.name}",
@@ -123,7 +122,6 @@ def _arguments(queue: QueueResource, number: int) -> tuple[str, ...]:
 
 
 def jobs_of(resources: Sequence[Resource]) -> list[Job]:
-    """The jobs of repair and gc, each once."""
     jobs = {
         Job(resource.metadata.namespace, resource.spec.repair.schedule)
         if isinstance(resource, QueueResource)
@@ -134,7 +132,6 @@ def jobs_of(resources: Sequence[Resource]) -> list[Job]:
 
 
 def jobs_due(jobs: Sequence[Job], minute: datetime) -> list[Job]:
-    """Those that are due in this minute."""
     return [job for job in jobs if is_due(job.schedule, minute)]
 
 

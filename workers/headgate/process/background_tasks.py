@@ -60,14 +60,12 @@ class BackgroundTasks:
         return len(self._tasks)
 
     def start(self, work: Work[T], *, context: Context | None = None) -> asyncio.Task[T]:
-        """Run it from now on."""
         task = start_task(self._name, work, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def wait(self) -> None:
-        """Return when all that run now have ended."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -118,7 +116,6 @@ class SharedWork(Generic[K, T]):
         self._tasks.pop(key, None)
 
     async def stop(self) -> None:
-        """Cancel all work and wait until it has ended."""
         await end_task(*self._tasks.values())
 
     def _ended(self, key: K, task: asyncio.Task[T]) -> None:

@@ -41,7 +41,6 @@ ROUNDS_MAX: Final = 4_000
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """A new event loop, the fastest that is installed."""
     if find_spec("uvloop") is None:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = import_module("uvloop").new_event_loop()
@@ -79,7 +78,6 @@ def call_on_sigterm(stop: Callable[[], object]) -> None:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a process to its end, as `asyncio.run` does."""
     spare_the_collector()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(main)

@@ -35,11 +35,9 @@ class LoopWatch:
         self._thread = threading.Thread(target=self._watch, name="headgate-loop-watch", daemon=True)
 
     def start(self) -> None:
-        """Start checking."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop checking."""
         self._over.set()
 
     def _turned(self) -> None:

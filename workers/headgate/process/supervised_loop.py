@@ -58,7 +58,6 @@ class SupervisedLoop:
             self._task = start_task(self.name, self.run())
 
     async def stop(self) -> None:
-        """End it and wait until it has ended."""
         task, self._task = self._task, None
         if task is not None:
             await end_task(task)
@@ -71,7 +70,6 @@ class SupervisedLoop:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started, and neither stopped nor ended."""
         return self._task is not None and not self._task.done()
 
     def why_dead(self) -> str | None:

@@ -19,21 +19,16 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class CounterMetric:
-    """Only grows."""
-
     __slots__ = ("value",)
 
     def __init__(self) -> None:
         self.value = 0.0
 
     def add(self, amount: float = 1) -> None:
-        """Increase it by this amount."""
         self.value += amount
 
 
 class Gauge:
-    """Goes up and down."""
-
     __slots__ = ("value",)
 
     def __init__(self) -> None:

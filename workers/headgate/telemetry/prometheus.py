@@ -32,7 +32,6 @@ class _Ours(Collector):
 
 
 def exposition(registry: Registry) -> bytes:
-    """The response to a scrape."""
     collectors = CollectorRegistry(auto_describe=False)
     collectors.register(_Ours(registry))
     return bytes(generate_latest(collectors))

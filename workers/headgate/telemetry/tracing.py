@@ -64,7 +64,6 @@ def is_traced() -> bool:
 
 
 def is_in_span() -> bool:
-    """Whether OpenTelemetry has a current span."""
     return _API in modules and _current_span() is not None
 
 

@@ -259,11 +259,9 @@ class _Thread:
         self.requests.put(None)
 
     def fail(self, error: BaseException) -> None:
-        """Its result does not matter any more."""
         self._error = error
 
     def conclude(self) -> None:
-        """Give its result to the loop."""
         if self.ended.done():
             return
         if self._error is not None:
@@ -283,7 +281,6 @@ class ThreadedLoop(VirtualLoop):
         self._last_task: asyncio.Task[Any] | None = None
 
     def in_thread(self) -> bool:
-        """Whether the caller is in a thread of this loop."""
         return threading.get_ident() in self._threads
 
     def skip(self, seconds: float) -> None:

@@ -61,7 +61,6 @@ class VirtualProcess:
         return task
 
     def uuid(self) -> UUID:
-        """A random uuid (version 4) from the seed."""
         return UUID(int=self.rng.getrandbits(128), version=4)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
@@ -139,7 +138,6 @@ class VirtualWorld:
             self._failed.append(task)
 
     def now_s(self) -> float:
-        """True time since the world began."""
         return self.loop.time()
 
     def close(self) -> None:

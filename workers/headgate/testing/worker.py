@@ -89,7 +89,6 @@ class EnvironmentWorker:
         return self._process is not None and not self._process.is_dead
 
     def is_process(self, process: VirtualProcess) -> bool:
-        """Whether that is its process."""
         return process is self._process
 
     @property
@@ -98,7 +97,6 @@ class EnvironmentWorker:
         return 0 if self._worker is None or not self.is_running else self._worker.in_flight
 
     def start(self) -> None:
-        """Start its process."""
         self._opened = asyncio.Event()
         self._process = self._environment.start_process(self._name)
         self._running = self._process.start(self._run(self._process))
@@ -156,12 +154,10 @@ class _Runner:
         self._open: dict[int, HandlerAttempt] = {}
 
     async def perform(self, attempt: Attempt) -> Settle:
-        """Handle one."""
         (settle,) = await self._recorded([attempt], self._one)
         return settle
 
     async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
-        """Handle these."""
         return await self._recorded(attempts, self._performer.perform_batch)
 
     async def _one(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
@@ -195,11 +191,9 @@ class _Runner:
         self._open = {}
 
     def drain(self) -> None:
-        """Running handlers continue."""
         self._performer.drain()
 
     async def close(self) -> None:
-        """Release threads."""
         await self._performer.close()
 
 

@@ -51,7 +51,6 @@ ReadStats = Callable[[str], Awaitable[Mapping[str, Any]]]
 
 
 def is_screen_possible() -> bool:
-    """Whether keys can be read, and the screen can be drawn."""
     if not sys.stdin.isatty() or not has_rich():
         return False
     from rich.console import Console

@@ -40,8 +40,6 @@ class LineProgress:
 
 
 class BarProgress:
-    """A bar of rich."""
-
     def __init__(self, advance: Callable[[float], None]) -> None:
         self._advance = advance
 
@@ -84,6 +82,5 @@ def show_progress(
 
 @contextmanager
 def show_download(title: str, expect_mb: int) -> Iterator[Callable[[int], None]]:
-    """Show the megabytes of a download."""
     with show_progress(f"{title}, MB", expect_mb) as progress:
         yield progress.advance
