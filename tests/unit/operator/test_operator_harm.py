@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from headgate.command_line.exit_codes import ExitCode
 from headgate.engines.contract import LaneReport
 from headgate.errors import Unavailable
-from headgate.process.supervised_loop import CALM_S, PAUSE_S_MIN
+from headgate.process.background_tasks import CALM_S, PAUSE_S_MIN
 from headgate_operator import process
 from headgate_operator.event_ingest import EventIngest
 from headgate_operator.kinds import QUEUE

@@ -15,8 +15,7 @@ from headgate.command_line.arguments import (
 )
 from headgate.command_line.output import Output, output_option
 from headgate.command_line.passes import PassTarget, run_passes, schedule_option
-from headgate.maintenance.collection_pass import collect_counter, scheduled_counters
-from headgate.maintenance.repair_pass import repair_queue, scheduled_queues
+from headgate.maintenance.passes import collect_counter, repair_queue, scheduled_counters, scheduled_queues
 
 
 @define_command("repair")

@@ -22,10 +22,9 @@ from random import Random
 from types import FrameType
 
 from headgate.errors import Unavailable
-from headgate.process.event_loop import SIGNALS, run
+from headgate.process.background_tasks import SupervisedLoop
+from headgate.process.event_loop import SIGNALS, LoopWatch, run
 from headgate.process.http_server import HttpServer, probe_routes
-from headgate.process.loop_watch import LoopWatch
-from headgate.process.supervised_loop import SupervisedLoop
 from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.handlers import Handler, load_handler
 from headgate.runtime.handler.http_runner import HttpPerformer, checked_url
