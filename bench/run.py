@@ -26,7 +26,7 @@ from bench.machine import describe, read_load_average
 from bench.measurement import Plan, Results, quick_plan
 from bench.report import Document, as_text, document
 from headgate.errors import HeadgateError, InvalidRequest
-from headgate.local.cassandra.jars import VERSION as CASSANDRA_VERSION
+from headgate.local.cassandra.installation import VERSION as CASSANDRA_VERSION
 from headgate.local.progress import print_progress
 
 BENCHMARKS = {name: f"bench.{name}" for name in ("counters", "operator", "spark", "store", "timeline", "workers")}

@@ -13,8 +13,7 @@ from pathlib import Path
 from headgate.errors import EnvironmentProblem
 from headgate.local import progress
 from headgate.local.cache import cached, is_cached
-from headgate.local.cassandra.jars import maven_failure
-from headgate.local.cassandra.java import find_java
+from headgate.local.cassandra.installation import find_java, maven_failure
 from headgate.local.processes import require_program
 
 VERSION = "3.5.1"

@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from dev.environment import ROOT, RUN, require_environment, require_python
 from headgate.errors import EnvironmentProblem, HeadgateError
-from headgate.local.cassandra.jars import jars, require_maven
-from headgate.local.cassandra.java import find_java
+from headgate.local.cassandra.installation import find_java, jars, require_maven
 from headgate.local.progress import print_progress
 from headgate.store.connection_variables import connection_variables
 

@@ -17,7 +17,7 @@ from dev.cluster.api import Api
 from dev.cluster.node import await_ready, node_ready
 from dev.cluster.settings import ControlPlane
 from dev.cluster.state import Cluster
-from headgate.local.processes import Server, free_port, port_taken
+from headgate.local.processes import Server, port_taken, server_ports
 
 PROCESSES = ("kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
 NODE_NAME = "pretended-0"
@@ -67,10 +67,10 @@ def bring_up(cluster: Cluster, programs: dict[str, Path]) -> Cluster:
 
 def choose_ports() -> tuple[int, int, int, int, int]:
     """Ports that nobody listens on, the API server's the same each time where that is possible."""
-    api = free_port() if port_taken("127.0.0.1", PREFERRED_API_PORT) else PREFERRED_API_PORT
+    api = server_ports(1)[0] if port_taken("127.0.0.1", PREFERRED_API_PORT) else PREFERRED_API_PORT
     others: set[int] = set()
     while len(others) < 4:
-        others.add(free_port())
+        others.add(server_ports(1)[0])
     first, second, third, fourth = sorted(others - {api} or others)
     return api, first, second, third, fourth
 

@@ -24,7 +24,7 @@ from dev.cluster.plan import API_PORT, Plan, require_short_path
 from dev.cluster.state import Cluster
 from dev.servers import namespaces
 from headgate.errors import EnvironmentProblem
-from headgate.local.processes import Server, free_port, port_taken, wait_until
+from headgate.local.processes import Server, port_taken, server_ports, wait_until
 
 # The order in which they are asked to end: the components that start pods first, the stores last.
 PROCESSES = (
@@ -154,7 +154,7 @@ def _prepare(node: Node, cluster: Cluster) -> Cluster:
         log.unlink()
     port = plan.preferred_api_port
     if port_taken("127.0.0.1", port):
-        port = free_port()
+        port = server_ports(1)[0]
     cluster = cluster.with_(api_port=port)
     cgroups.make(plan.cgroup)
     mounts.write_sources(plan)

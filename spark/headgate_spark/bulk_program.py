@@ -230,7 +230,7 @@ def gc(counter: str | None, namespace: str | None, schedule: str | None, output:
 
     The keys of a counter are divided among tasks.
     """
-    from headgate.maintenance.collection_pass import scheduled_counters
+    from headgate.maintenance.passes import scheduled_counters
 
     target = PassTarget("gc", "counter", counter, namespace, schedule)
 
@@ -260,7 +260,7 @@ def gc(counter: str | None, namespace: str | None, schedule: str | None, output:
 @output_option
 def repair(queue: str | None, namespace: str | None, schedule: str | None, output: Output, **options: Any) -> None:
     """Repair queues, one task each."""
-    from headgate.maintenance.repair_pass import scheduled_queues
+    from headgate.maintenance.passes import scheduled_queues
 
     target = PassTarget("repair", "queue", queue, namespace, schedule)
 

@@ -23,7 +23,7 @@ from headgate.store.model.positions import LOW_BITS, Positions
 from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.process_positions import process_positions
 from headgate.store.store import Store
-from headgate.testing.world import Process
+from tests.kit.simulated_world import Process
 
 NowUs = Callable[[], int]
 

@@ -65,7 +65,6 @@ RULES = (
         # These run within the environment: fixtures, and the queue of `headgate dev`.
         but=(
             "dev.servers.fixtures", "headgate.local.first_*", "headgate.local.stack", "headgate.local.memory_stack",
-            "headgate.local.pod_template",
             "headgate.local.wanted",
         ),
     ),
@@ -74,7 +73,8 @@ RULES = (
         ("tests.kit.simulated_cluster", "tests.kit.simulated_cluster.*"),
         STANDARD | VALUES,
         ours=(
-            "tests.kit.simulated_cluster*", "headgate.errors", "headgate.api.*", "headgate.testing.world*",
+            "tests.kit.simulated_cluster*", "tests.kit.simulated_world*", "headgate.errors", "headgate.api.*",
+            "headgate.testing.virtual_*",
             *(f"headgate_operator.{name}" for name in ("model.kinds", "cluster.port", "cluster.requests")),
         ),
     ),
@@ -84,7 +84,8 @@ RULES = (
 def read_graph() -> grimp.ImportGraph:
     """What each module imports when it runs."""
     return grimp.build_graph(
-        *("headgate", "headgate_operator", "headgate_spark", "dev", "tests.kit.simulated_cluster"),
+        *("headgate", "headgate_operator", "headgate_spark", "dev"),
+        *("tests.kit.simulated_cluster", "tests.kit.simulated_world"),
         include_external_packages=True,
         exclude_type_checking_imports=True,
         cache_dir=None,

@@ -24,7 +24,8 @@ from dev.servers.cassandra.settings import NodeSettings, Profile, memory_argumen
 from dev.servers.debian import unpacked
 from dev.servers.docker_engine import PACKAGES
 from headgate.errors import HeadgateError, InvalidRequest
-from headgate.local.cassandra.kept import default_state_directory, find_kept, start_kept, stop_kept
+from headgate.local.cache import cache_root
+from headgate.local.cassandra.kept import find_kept, start_kept, stop_kept
 from headgate.local.progress import print_progress
 
 NOT_RUNNING = 3
@@ -89,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", choices=("fetch", "start", "stop", "status"))
-    parser.add_argument("--state-dir", type=Path, default=default_state_directory(), help="data directory")
+    parser.add_argument("--state-dir", type=Path, default=cache_root() / "run" / "cassandra", help="data directory")
     parser.add_argument("--address", default="127.0.0.1", help="start: the address of this machine to listen on")
     parser.add_argument("--port", type=int, help="start: the CQL port. Default: a free port")
     parser.add_argument("--profile", choices=[str(profile) for profile in Profile], default=str(Profile.FUNCTIONAL))

@@ -21,7 +21,7 @@ from dev.servers.cassandra.security import DEFAULT, replace_default_superuser
 from dev.servers.cassandra.settings import NodeSettings, Profile
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.local.cassandra.node import FAST_START, START_TIMEOUT_S, NodePlace
-from headgate.local.ports import server_ports
+from headgate.local.processes import server_ports
 
 if TYPE_CHECKING:
     from testcontainers.community.cassandra import CassandraContainer

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dev.servers import debian
 from headgate.local.cache import cached
-from headgate.local.cassandra.jars import VERSION, jars
+from headgate.local.cassandra.installation import VERSION, jars
 from headgate.local.cassandra.node import module_arguments
 
 IMAGE = "cassandra:5.0"

@@ -1,4 +1,7 @@
-"""A class-data archive before the first start, for tests: a node of its own learns (`local/cassandra/archive.py`)."""
+"""A class-data archive before the first start, for tests: a node of its own learns.
+
+`headgate.local.cassandra.installation` keeps it.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,18 @@ from dev.servers.ownership import temporary_directory
 from headgate.errors import EnvironmentProblem
 from headgate.local import progress
 from headgate.local.cache import cached, is_cached
-from headgate.local.cassandra.archive import ARCHIVE, FILE, FIRST_MAJOR, Installation, archive_version
-from headgate.local.cassandra.jars import jars
-from headgate.local.cassandra.java import Java, find_java
+from headgate.local.cassandra.installation import (
+    ARCHIVE,
+    FILE,
+    FIRST_MAJOR,
+    Installation,
+    Java,
+    archive_version,
+    find_java,
+    jars,
+)
 from headgate.local.cassandra.node import NodePlace
-from headgate.local.ports import server_ports
+from headgate.local.processes import server_ports
 
 _LESSONS = (
     "CREATE KEYSPACE lesson WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",

@@ -18,7 +18,7 @@ from dev.servers.cassandra.cql_probe import CqlProbe, RefusedTls, Row
 from dev.servers.cassandra.settings import NodeSettings
 from dev.servers.owned_server import OwnedServer
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
-from headgate.local.cassandra.archive import Installation
+from headgate.local.cassandra.installation import Installation
 from headgate.local.cassandra.node import (
     START_TIMEOUT_S,
     NodePlace,

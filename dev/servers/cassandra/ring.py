@@ -24,11 +24,9 @@ from dev.servers.network import NamespaceNetwork, NetworkHost
 from dev.servers.ownership import temporary_directory
 from headgate.errors import HeadgateError, OperationRefused, Unavailable
 from headgate.local.cache import require_disk_space
-from headgate.local.cassandra.archive import Installation
-from headgate.local.cassandra.java import require_memory
+from headgate.local.cassandra.installation import Installation, require_memory
 from headgate.local.cassandra.node import START_TIMEOUT_S, NodePlace
-from headgate.local.ports import server_ports
-from headgate.local.processes import wait_until
+from headgate.local.processes import server_ports, wait_until
 
 _DISK_MB_PER_NODE = 400
 _ROLES_ARRIVE_S = 20.0

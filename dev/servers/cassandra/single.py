@@ -16,9 +16,9 @@ from dev.servers.cassandra.settings import NodeSettings
 from dev.servers.cassandra.tls import Certificates
 from dev.servers.ownership import temporary_directory
 from headgate.local.cache import require_disk_space
-from headgate.local.cassandra.java import require_memory
+from headgate.local.cassandra.installation import require_memory
 from headgate.local.cassandra.node import START_TIMEOUT_S, NodePlace
-from headgate.local.ports import server_ports
+from headgate.local.processes import server_ports
 
 _DISK_MB = 500
 

@@ -15,8 +15,7 @@ from headgate.api.resources.queues import QueueResource
 from headgate.api.resources.reasons import Reason
 from headgate.command_line.arguments import define_command, files_of, files_option
 from headgate.command_line.exit_codes import ExitCode
-from headgate.command_line.output import Output, output_option
-from headgate.command_line.showing import resource_name
+from headgate.command_line.output import Output, format_resource, output_option
 from headgate.errors import InvalidRequest
 from headgate.process.version import read_version
 from headgate_operator.cli.kubectl import Kubectl
@@ -57,7 +56,7 @@ def command(*, only: str | None, output: Output, **options: Any) -> None:
     output.show(
         dict(plan),
         table=lambda: lines(plan, AGAINST if is_asked else OFFLINE, PARTS if only is None else (only,)),
-        names=[resource_name(each.kind, each.metadata.namespace, each.metadata.name) for each in resources],
+        names=[format_resource(each.kind, each.metadata.namespace, each.metadata.name) for each in resources],
     )
     if any(end["stalled"] for end in plan["ends"]):
         raise SystemExit(ExitCode.INVALID)

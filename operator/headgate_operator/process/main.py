@@ -28,7 +28,7 @@ from headgate.command_line.exit_codes import exit_code_of
 from headgate.engines.registry import ENGINE_MODULES
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
 from headgate.process.background_tasks import end_task, run_together, start_task
-from headgate.process.event_loop import call_at_end, collect_at_rest, let_changes_pass, new_loop
+from headgate.process.event_loop import call_on_sigterm, collect_at_rest, let_changes_pass, new_loop
 from headgate.process.http_server import HttpServer, probe_routes, read_address
 from headgate.process.version import read_version
 from headgate.store.cassandra.settings import ConnectionSettings
@@ -212,7 +212,7 @@ class _Process:
         """The whole life."""
         http_server = await self._open_http_server()
         inspection = await self._open_inspection()
-        call_at_end(self._stopping.set)
+        call_on_sigterm(self._stopping.set)
         keeping = start_task("lease", self._leading.keep())
         working = start_task("leading", self._lead())
         stopped = start_task("stop", self._stopping.wait())
@@ -241,7 +241,7 @@ class _Process:
 
     async def _work(self) -> None:
         await self._kopf.is_ready.wait()
-        call_at_end(self._stopping.set)  # kopf has put its own in their place
+        call_on_sigterm(self._stopping.set)  # kopf has put its own in their place
         await self._operator.list_once(BY_KOPF)
         works = {"operator": self._operator.run(), "collector": collect_at_rest(self._operator.queue.is_idle)}
         await run_together(works | supervised({"audits": lambda: self._alive.run(self._operator.listed)}))

@@ -18,8 +18,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from headgate.errors import Unavailable
-from headgate.process.background_tasks import run_together
-from headgate.process.supervised_loop import SupervisedLoop
+from headgate.process.background_tasks import SupervisedLoop, run_together
 from headgate.store.catalogue.catalogue import RECEIPT_KEY_BYTES
 from headgate.telemetry.metrics import Registry
 from headgate_operator.cluster.port import ClusterPort

@@ -19,9 +19,8 @@ from pyspark.sql import SparkSession
 from headgate.client.counter import Counter
 from headgate.counters.collect.collector import Collector, PassReport
 from headgate.errors import HeadgateError, OperationRefused
-from headgate.maintenance.collection_pass import collect_counter
 from headgate.maintenance.pass_groups import PassOutcome, record_failure
-from headgate.maintenance.repair_pass import repair_queue
+from headgate.maintenance.passes import collect_counter, repair_queue
 from headgate_spark.jobs.tasks import ArrowTask
 from headgate_spark.worker_connection import WorkerConnection, process_connection
 

@@ -33,13 +33,13 @@ from headgate.errors import HeadgateError
 from headgate.store.model.rows import Row
 from headgate.store.model.statements import Scan
 from headgate.store.store import AttemptAnswer, Store
-from headgate.testing.world import Process
-from headgate.testing.world import World as Simulation
 from tests.contract.engines.kinds import Kind, Opened
 from tests.contract.engines.terms import SECOND_US, Terms
 from tests.kit.invariants import Ledger
 from tests.kit.process import real_host, simulated_host
 from tests.kit.simulated_store import Cluster, SimulatedStore
+from tests.kit.simulated_world import Process
+from tests.kit.simulated_world import World as Simulation
 
 T = TypeVar("T")
 

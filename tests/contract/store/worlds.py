@@ -25,8 +25,8 @@ from headgate.store.model.statements import (
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
 from headgate.store.store import Outcome, Store
-from headgate.testing.world import World as Simulation
 from tests.kit.simulated_store import Cluster, SimulatedStore
+from tests.kit.simulated_world import World as Simulation
 
 T = TypeVar("T")
 

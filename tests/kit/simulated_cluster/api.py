@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from headgate.testing.world import Process, World
 from headgate_operator.cluster.requests import ApiRequest, ApiResponse
 from tests.kit.simulated_cluster import refusals
 from tests.kit.simulated_cluster.collecting import DELAY_S, GarbageCollector
@@ -19,6 +18,7 @@ from tests.kit.simulated_cluster.plain import copied
 from tests.kit.simulated_cluster.schedules import IdlePrograms, JobPrograms, Schedules
 from tests.kit.simulated_cluster.server import ApiServer
 from tests.kit.simulated_cluster.watching import BOOKMARK_EVERY_S, Event, Watcher
+from tests.kit.simulated_world import Process, World
 
 SERVE_S: Final = (0.002, 0.006)
 """How long a request takes at the server."""

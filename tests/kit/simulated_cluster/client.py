@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from headgate.testing.world import Process
 from headgate_operator.cluster.port import Denied
 from headgate_operator.cluster.requests import ApiClient, ApiRequest, ApiResponse, no_answer
 from headgate_operator.model.kinds import Document
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.watching import Event
+from tests.kit.simulated_world import Process
 
 QUIET_MAX_S: Final = 90.0
 GAP_MAX_S: Final = 20.0

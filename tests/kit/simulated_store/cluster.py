@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 
 from headgate.errors import Bug
 from headgate.store.model.table import Table
-from headgate.testing.world.process import ProcessState
-from headgate.testing.world.world import World
 from tests.kit.simulated_store.node import SimulatedNode
 from tests.kit.simulated_store.settings import Settings
 from tests.kit.simulated_store.topology import Topology
+from tests.kit.simulated_world.process import ProcessState
+from tests.kit.simulated_world.world import World
 
 
 class Cluster:

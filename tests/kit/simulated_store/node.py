@@ -17,7 +17,6 @@ from headgate.store.memory.selections import StoredCommand
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Batch, BatchIf, InsertIfAbsent, Select, Statement, UpdateIf
 from headgate.store.store import AttemptAnswer, Overloaded
-from headgate.testing.world.process import Process
 from tests.kit.simulated_store.answers import Answers
 from tests.kit.simulated_store.batchlog import Batchlog
 from tests.kit.simulated_store.coordinator import SimulatedCoordinator
@@ -26,6 +25,7 @@ from tests.kit.simulated_store.lwt import Deciding
 from tests.kit.simulated_store.paxos import Ballot, Proposal
 from tests.kit.simulated_store.replica import LoggedBatch, Replica
 from tests.kit.simulated_store.scanning import RangeCommand, Scanning
+from tests.kit.simulated_world.process import Process
 
 if TYPE_CHECKING:
     from tests.kit.simulated_store.cluster import Cluster

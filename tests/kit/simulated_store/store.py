@@ -18,10 +18,10 @@ from headgate.store.memory.keys import partition_key, token_of
 from headgate.store.model.rows import Row
 from headgate.store.model.statements import Batch, BatchIf, Decision, Scan, Select, Write, partition_of
 from headgate.store.store import AttemptAnswer, NotEnoughReplicas, OutcomeUnknown, Store
-from headgate.testing.world.process import Process, ProcessState
 from tests.kit.simulated_store.cluster import Cluster
 from tests.kit.simulated_store.node import DECISIONS, SimulatedNode
 from tests.kit.simulated_store.scanning import Page, RangeCommand
+from tests.kit.simulated_world.process import Process, ProcessState
 
 SUSPECT_S = 15.0
 

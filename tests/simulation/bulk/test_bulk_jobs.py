@@ -13,8 +13,8 @@ import pytest
 from headgate import Put
 from headgate.client.message import Message
 from headgate.client.queue import Queue
-from headgate.testing.world import World
 from tests.kit.simulated_store import Cluster
+from tests.kit.simulated_world import World
 from tests.simulation.bulk.bulk_world import (
     Driver,
     Killed,

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from headgate.store.catalogue.bulk_log import BulkLog, BulkRow, JobTakenOver, Stage
-from headgate.testing.world import World
 from tests.kit.simulated_store import Cluster, SimulatedStore
+from tests.kit.simulated_world import World
 
 JOB = UUID(int=9)
 

@@ -17,10 +17,10 @@ from headgate.counters.model.tables import dedicated_tables
 from headgate.counters.types.sum import Sum
 from headgate.errors import HeadgateError, Unavailable
 from headgate.process.live import Live
-from headgate.testing.world import Process, ProcessState, World
 from tests.kit.counter_invariants import CounterLedger, UpdateTale
 from tests.kit.process import simulated_host
 from tests.kit.simulated_store import Cluster, SimulatedStore
+from tests.kit.simulated_world import Process, ProcessState, World
 from tests.simulation.counters.counter_plan import Plan
 
 SECOND = 1_000_000

@@ -19,10 +19,10 @@ from headgate.counters.model.tables import dedicated_tables
 from headgate.errors import HeadgateError
 from headgate.process.live import Live
 from headgate.store.store import OutcomeUnknown
-from headgate.testing.world import World
 from tests.kit.counter_invariants import CounterLedger
 from tests.kit.process import simulated_host
 from tests.kit.simulated_store import Cluster, Settings, SimulatedStore
+from tests.kit.simulated_world import World
 from tests.simulation.counters.counter_life import COUNTER, KIND, SECOND, SimulatedHints
 
 T = TypeVar("T")

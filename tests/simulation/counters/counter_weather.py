@@ -13,9 +13,9 @@ from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headgate.testing.world import EPOCH_S, ProcessState, World
 from tests.kit.counter_invariants import CounterLedger
 from tests.kit.simulated_store import Cluster, Settings
+from tests.kit.simulated_world import EPOCH_S, ProcessState, World
 from tests.simulation.counters.counter_life import (
     SECOND,
     CollectorMember,

@@ -8,8 +8,8 @@ import pytest
 
 from headgate.counters.model.decide_shards import TALLY
 from headgate.counters.model.decide_tokens import Token
-from headgate.testing.world import ProcessState
 from tests.kit.simulated_store import Settings
+from tests.kit.simulated_world import ProcessState
 from tests.simulation.counters.counter_scenes import (
     DAY_S,
     GC_AFTER_S,

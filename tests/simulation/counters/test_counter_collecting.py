@@ -16,8 +16,8 @@ from headgate.errors import Unavailable
 from headgate.process.live import Live
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Batch
-from headgate.testing.world import ProcessState
 from tests.kit.simulated_store import Settings
+from tests.kit.simulated_world import ProcessState
 from tests.simulation.counters.counter_life import KIND, SECOND, SimulatedHints
 from tests.simulation.counters.counter_scenes import (
     GC_AFTER_S,

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.counters.model.decide_tokens import Token, TokenAhead, TokenInvalid, TokenTooOld
 from headgate.counters.write.tokens import TokenUnknown
-from headgate.testing.world import ProcessState
+from tests.kit.simulated_world import ProcessState
 from tests.simulation.counters.counter_life import SECOND
 from tests.simulation.counters.counter_scenes import (
     DAY_S,

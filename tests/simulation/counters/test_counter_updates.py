@@ -12,7 +12,7 @@ from headgate.counters.model.decide_life import LifeTerms
 from headgate.counters.write.memory import TOTAL
 from headgate.counters.write.mutator import FLUSH_UPDATES_MAX, KeyInvalid, MutatorClosed, NotSent, UpdateUnknown
 from headgate.errors import Unavailable
-from headgate.testing.world import ProcessState
+from tests.kit.simulated_world import ProcessState
 from tests.simulation.counters.counter_life import SECOND
 from tests.simulation.counters.counter_scenes import (
     LIFETIME_S,

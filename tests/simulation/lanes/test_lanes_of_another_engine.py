@@ -29,8 +29,8 @@ from headgate.process.live import Live
 from headgate.store.model.statements import InsertIfAbsent
 from headgate.store.model.table import Column, Table, WrittenBy
 from headgate.store.model.types import Type, Value
-from headgate.testing.world.world import World
 from tests.kit.simulated_store.cluster import Cluster
+from tests.kit.simulated_world.world import World
 from tests.simulation.timeline.timeline_puts import SECOND, Client, Queue
 
 QUEUE = UUID("5e0f7a52-0000-4000-8000-00000000000a")

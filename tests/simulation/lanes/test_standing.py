@@ -19,12 +19,10 @@ from headgate.engines.summary.standing import (
     write_pass_result,
 )
 from headgate.errors import HeadgateError, Unavailable
-from headgate.maintenance import collection_pass
-from headgate.maintenance.collection_pass import collect_counter
 from headgate.maintenance.pass_groups import PassOutcome, record_failure
-from headgate.maintenance.repair_pass import repair_queue
-from headgate.testing.world import World
+from headgate.maintenance.passes import collect_counter, repair_queue
 from tests.kit.simulated_store import Cluster, SimulatedStore
+from tests.kit.simulated_world import World
 from tests.simulation.sdk.sdk_world import Program, Shop, counter_text, queue_text
 
 T = TypeVar("T")
@@ -117,7 +115,7 @@ def test_while_a_node_is_unavailable_a_pass_waits_reports_it_and_is_no_failure()
         views = await program.process.start(program.connection.counter("shop/page-views"))
         full_us = before.full_us or 0
         for later_us, overdue_us in ((5 * DAY_US, None), (5 * DAY_US + 1, 5 * DAY_US + 1)):  # gc_grace / 2
-            assert overdue_us == await program.process.start(collection_pass._overdue_us(views, full_us + later_us))
+            assert overdue_us == await program.process.start(passes._overdue_us(views, full_us + later_us))
 
     simulate(scenario)
 

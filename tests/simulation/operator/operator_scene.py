@@ -21,7 +21,6 @@ from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Entry, Name
 from headgate.store.clock.clock import Clock
 from headgate.store.model.consistency import Consistency
-from headgate.testing.world import Process, ProcessState, World
 from headgate_operator.cluster.requests import ApiRequest
 from headgate_operator.model.kinds import COUNTER, NAMESPACE, QUEUE, SECRET, ResourceKind, kind_of
 from headgate_operator.model.names import FINALIZER, Key
@@ -37,6 +36,7 @@ from tests.kit.simulated_cluster.controllers import Deployments, IdleNode, Kubel
 from tests.kit.simulated_cluster.log import WriteEntry as LogEntry
 from tests.kit.simulated_store import Cluster, SimulatedStore
 from tests.kit.simulated_store.store import SimulatedTime
+from tests.kit.simulated_world import Process, ProcessState, World
 from tests.simulation.sdk.sdk_world import Schema
 
 SYSTEM = "headgate-system"

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from headgate.testing.world import ProcessState
 from headgate_operator.cluster.requests import ApiRequest
 from headgate_operator.model.kinds import (
     COUNTER,
@@ -19,6 +18,7 @@ from headgate_operator.model.kinds import (
 )
 from headgate_operator.model.kinds import SERVICE_ACCOUNT as ACCOUNT
 from tests.kit.simulated_cluster.faults import ApiFault, Wrong
+from tests.kit.simulated_world import ProcessState
 from tests.simulation.operator.operator_plan import Plan
 from tests.simulation.operator.operator_scene import Running, Scene
 

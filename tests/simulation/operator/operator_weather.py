@@ -13,7 +13,7 @@ import logging
 import traceback
 from dataclasses import dataclass
 
-from headgate.testing.world import ProcessState, World
+from tests.kit.simulated_world import ProcessState, World
 from tests.simulation.operator.operator_invariants import Judge
 from tests.simulation.operator.operator_plan import Plan, plan_of
 from tests.simulation.operator.operator_scene import Scene, scene_of

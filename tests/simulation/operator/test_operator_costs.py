@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from headgate.store.catalogue.catalogue import Catalogue
-from headgate.testing.world import World
 from headgate_operator.model.kinds import QUEUE
 from headgate_operator.model.names import Key
 from headgate_operator.reconcile.apply_plan import PlanApplier
 from headgate_operator.reconcile.reconciler import Reconciler
+from tests.kit.simulated_world import World
 from tests.simulation.operator.operator_scene import Scene, condition, queue_text, scene_of
 
 SHARED = (

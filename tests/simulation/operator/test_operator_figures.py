@@ -14,12 +14,12 @@ from headgate.engines.summary.rows import figures_statement, slice_of
 from headgate.store.catalogue.tables import SUMMARY
 from headgate.store.model.statements import Select
 from headgate.store.store import NotEnoughReplicas
-from headgate.testing.world import World
 from headgate_operator.model.kinds import QUEUE
 from headgate_operator.model.names import Key
 from headgate_operator.model.world import UNKNOWN
 from headgate_operator.observe.queue_stats import KNOWN_S, SLICES, TOGETHER, TURN_S, FigureBoard, FollowedQueue
 from tests.kit.simulated_store import SimulatedStore
+from tests.kit.simulated_world import World
 from tests.simulation.operator.operator_scene import Running, Scene, condition, queue_text, scene_of
 
 T = TypeVar("T")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from headgate.store.catalogue.entry import EntryState
-from headgate.testing.world import World
 from headgate_operator.model.kinds import CRON_JOB, DEPLOYMENT, QUEUE, SECRET, SERVICE_ACCOUNT
 from headgate_operator.model.names import Key
 from headgate_operator.reconcile.apply_plan import PlanApplier
 from headgate_operator.reconcile.decision_log import effect_words
+from tests.kit.simulated_world import World
 from tests.simulation.operator.operator_scene import Running, Scene, condition, queue_text, scene_of
 
 LIVES_MAX = 80

@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
-from headgate.testing.world import World
 from headgate_operator.manifests.document_diff import differences
 from headgate_operator.model.kinds import COUNTER, QUEUE, SECRET, kind_of
 from headgate_operator.model.names import Key, consumer_name
 from headgate_operator.process.wiring import Operator
 from tests.kit.simulated_cluster.log import WriteEntry
+from tests.kit.simulated_world import World
 from tests.simulation.operator.operator_scene import Running, Scene, condition, scene_of
 
 SHOP = Path(__file__).parents[3] / "examples/shop.yaml"

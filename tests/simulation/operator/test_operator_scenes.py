@@ -12,13 +12,13 @@ from headgate.client.queue import Queue
 from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS, BulkResult, write_pass_result
 from headgate.errors import HeadgateError
 from headgate.store.catalogue.entry import EntryState
-from headgate.testing.world import World
 from headgate_operator.model.kinds import DEPLOYMENT, NAMESPACE, QUEUE, SECRET, SERVICE_ACCOUNT, SPARK_APPLICATION
 from headgate_operator.model.names import ADOPT, GROUP, MANAGED_BY, MANAGER, Key, consumer_name
 from headgate_operator.observe.bulk_runs import job_id
 from headgate_operator.observe.maintenance_results import READ_EVERY_S
 from tests.kit.simulated_cluster.controllers import PodOutcome
 from tests.kit.simulated_store import SimulatedStore
+from tests.kit.simulated_world import World
 from tests.simulation.operator.operator_scene import CONSUMERS, Scene, condition, queue_text, scene_of
 from tests.simulation.sdk.sdk_world import Program, Shop
 

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from headgate.testing.world import World
 from headgate_operator.cluster.port import ApiObject, Denial, Denied, ListPage, WatchEvent
 from headgate_operator.cluster.requests import ApiRequest
 from headgate_operator.model.kinds import CRON_JOB, DEPLOYMENT, JOB, POD, QUEUE, ObjectAddress, kind_of
@@ -16,6 +15,7 @@ from tests.kit.simulated_cluster.client import SimulatedCluster
 from tests.kit.simulated_cluster.controllers import IdleNode, PodOutcome, is_ready
 from tests.kit.simulated_cluster.faults import ApiFault, Wrong
 from tests.kit.simulated_cluster.schedules import IdlePrograms, Run
+from tests.kit.simulated_world import World
 
 T = TypeVar("T")
 AT = ObjectAddress(DEPLOYMENT, "shop", "mailer")

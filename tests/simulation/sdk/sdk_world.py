@@ -26,10 +26,10 @@ from headgate.store.model.statements import Select
 from headgate.store.model.table import Table
 from headgate.store.schema import ActualKeyspace
 from headgate.store.store import OutcomeUnknown
-from headgate.testing.world import Process, World
 from tests.kit.process import context_on, simulated_host
 from tests.kit.simulated_store import Cluster
 from tests.kit.simulated_store.store import SimulatedTime
+from tests.kit.simulated_world import Process, World
 from tests.simulation.timeline.timeline_puts import GatedStore
 
 KEYSPACE = "headgate"

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner
 
-from headgate.cli import stats as cli_stats
+from headgate.cli import queues as cli_queues
 from headgate.cli.main import main
 from headgate.client.connection import Headgate
 from headgate.client.queue import Queue
@@ -25,18 +25,18 @@ from headgate.engines.contract import Capability, Engine, NewMessage, NotSupport
 from headgate.engines.registry import ENGINE_MODULES, stored_record
 from headgate.runtime.handler.handlers import understand
 from headgate.runtime.handler.runner import PythonPerformer
-from headgate.runtime.process.sdk_queue import ClientQueue
+from headgate.runtime.startup.sdk_queue import ClientQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
 from headgate.store.model.table import Table
 from headgate.telemetry.metrics import Registry
-from headgate.testing.world import World
 from tests.contract.engines import test_purge, test_put, test_reading, test_receive, test_settle
 from tests.contract.engines.kinds import Opened
 from tests.contract.engines.terms import Terms
 from tests.contract.engines.worlds import CaseWorld, SimulatedWorld
 from tests.kit.example_engine import MESSAGES, ExampleQueue, ExampleSettings
 from tests.kit.simulated_store import Cluster
+from tests.kit.simulated_world import World
 from tests.simulation.sdk.sdk_world import Program, Shop, queue_text
 
 CASES: tuple[Callable[[CaseWorld], Coroutine[Any, Any, None]], ...] = (
@@ -210,7 +210,7 @@ def test_the_commands_run_on_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> 
         return shop.world.run(in_process(program, run()))
 
     monkeypatch.setattr(cli_connection, "run_connected", run_connected)
-    monkeypatch.setattr(cli_stats, "run_connected", run_connected)
+    monkeypatch.setattr(cli_queues, "run_connected", run_connected)
 
     def command(*arguments: str) -> Any:
         result = CliRunner().invoke(main, [*arguments, "-o", "json"])

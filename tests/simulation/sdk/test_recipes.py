@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 import headgate
-from headgate.testing.world import World
 from tests.kit.page_examples import Example, examples_of
 from tests.kit.simulated_store import Cluster
+from tests.kit.simulated_world import World
 from tests.simulation.sdk.sdk_world import Shop
 
 RECIPES = examples_of("recipes.md")

@@ -12,8 +12,8 @@ from headgate.client.model.outgoing import Put
 from headgate.client.queue import Queue
 from headgate.client.redriving import DEATH_REASON, SOURCE_QUEUE, RedriveResult, SkipReason
 from headgate.errors import InvalidRequest, Unavailable
-from headgate.testing.world import World
 from tests.kit.simulated_store import Cluster
+from tests.kit.simulated_world import World
 from tests.simulation.sdk.sdk_world import Shop, queue_text
 
 Scenario = Callable[[Queue, Queue], Coroutine[Any, Any, None]]

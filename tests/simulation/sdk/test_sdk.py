@@ -17,14 +17,14 @@ from headgate.engines.contract import PassEnd
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.errors import HeadgateError
-from headgate.runtime.process.sdk_queue import ClientQueue
+from headgate.runtime.startup.sdk_queue import ClientQueue
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import EntryState, Name
 from headgate.store.catalogue.tables import ENTRIES
 from headgate.store.clock.clock import ClockNotTrusted
 from headgate.store.model.consistency import Consistency
-from headgate.testing.world import World
 from tests.kit.simulated_store import Cluster, SimulatedStore
+from tests.kit.simulated_world import World
 from tests.simulation.sdk.sdk_world import Program, Shop, queue_text
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from headgate.counters.types.minmax import MinMaxValue
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import EntryState, Name
-from headgate.testing.world import World
 from tests.kit.simulated_store import Cluster
+from tests.kit.simulated_world import World
 from tests.simulation.sdk.sdk_world import Program, Shop, counter_text
 
 T = TypeVar("T")

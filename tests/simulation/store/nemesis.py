@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from headgate.testing.world import ProcessState
+from tests.kit.simulated_world import ProcessState
 from tests.simulation.store.ring import Ring
 
 KINDS = ("request", "answer", "write", "write-ack", "rows", "prepare", "promise", "propose", "accept", "commit")

@@ -12,8 +12,8 @@ from headgate.store.model.statements import Delete, Insert, InsertIfAbsent, Sele
 from headgate.store.model.table import Column, Table, WrittenBy
 from headgate.store.model.types import Type
 from headgate.store.store import Outcome, OutcomeUnknown
-from headgate.testing.world import World
 from tests.kit.simulated_store import Cluster, Settings, SimulatedStore
+from tests.kit.simulated_world import World
 
 T = TypeVar("T")
 LWT = WrittenBy.LWT

@@ -17,9 +17,9 @@ from headgate.store.catalogue.entry import Entry, EntryState, Name, OwnedByAnoth
 from headgate.store.clock.clock import Clock, ClockNotTrusted
 from headgate.store.clock.clock_state import Bounds
 from headgate.store.model.consistency import Consistency
-from headgate.testing.world import Process, World
 from tests.kit.simulated_store.cluster import Cluster
 from tests.kit.simulated_store.store import SimulatedStore, SimulatedTime
+from tests.kit.simulated_world import Process, World
 
 EMAILS = Name("Queue", "shop", "emails")
 PLACE = StoragePlace("dc1", "headgate", "dedicated")

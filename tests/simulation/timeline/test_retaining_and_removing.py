@@ -36,8 +36,8 @@ from headgate.store.catalogue.entry import Entry, EntryState, Name
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Select
 from headgate.store.model.table import Table
-from headgate.testing.world import Process, World
 from tests.kit.simulated_store import Cluster, SimulatedStore
+from tests.kit.simulated_world import Process, World
 from tests.simulation.sdk.sdk_world import KEYSPACE, Program, Shop, counter_text, queue_text
 
 T = TypeVar("T")

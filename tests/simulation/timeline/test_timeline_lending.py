@@ -35,8 +35,8 @@ from headgate.errors import HeadgateError
 from headgate.expiry import Promise
 from headgate.process.live import Live
 from headgate.store.model.positions import first_at, last_at, position_order, time_us_of
-from headgate.testing.world import Process
 from tests.kit.invariants import Ledger
+from tests.kit.simulated_world import Process
 from tests.simulation.timeline.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 

@@ -12,7 +12,7 @@ from headgate.engines.contract import PassEnd, Repaired
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.repair.repair import Pass
 from headgate.store.model.statements import Insert
-from headgate.testing.world import ProcessState
+from tests.kit.simulated_world import ProcessState
 from tests.simulation.timeline.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline.timeline_repairs import (
     DAY_S,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from headgate.testing.world import ProcessState
+from tests.kit.simulated_world import ProcessState
 from tests.simulation.timeline.timeline_members import Life, Member
 
 KINDS = (

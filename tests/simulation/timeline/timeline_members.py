@@ -46,11 +46,11 @@ from headgate.expiry import Promise
 from headgate.process.live import Live
 from headgate.store.clock.clock import Clock
 from headgate.store.model.statements import Batch
-from headgate.testing.world import Process, ProcessState, World
 from tests.kit.invariants import Ledger
 from tests.kit.process import simulated_host
 from tests.kit.simulated_store import Cluster, SimulatedStore
 from tests.kit.simulated_store.store import SimulatedTime
+from tests.kit.simulated_world import Process, ProcessState, World
 from tests.simulation.timeline.timeline_plan import Plan
 from tests.simulation.timeline.timeline_puts import SECOND, SETTINGS
 

@@ -28,9 +28,9 @@ from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import first_at, is_after, last_at, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.store import AttemptAnswer, OutcomeUnknown
-from headgate.testing.world import Process, World
 from tests.kit.process import simulated_host
 from tests.kit.simulated_store import Cluster, Settings, SimulatedStore
+from tests.kit.simulated_world import Process, World
 
 T = TypeVar("T")
 SECOND = 1_000_000

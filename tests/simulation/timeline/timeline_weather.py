@@ -21,9 +21,9 @@ from headgate.engines.lanes import dispatcher
 from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read import reading
-from headgate.testing.world import EPOCH_S, ProcessState, World
 from tests.kit.invariants import Ledger
 from tests.kit.simulated_store import Cluster
+from tests.kit.simulated_world import EPOCH_S, ProcessState, World
 from tests.simulation.store.disks import Disks
 from tests.simulation.timeline.timeline_checks import never_met, owners_break
 from tests.simulation.timeline.timeline_faults import Storm

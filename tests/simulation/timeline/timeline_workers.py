@@ -20,8 +20,8 @@ from headgate.expiry import others_may_act_after
 from headgate.store.catalogue.decide_generation import Generation as CatalogueGeneration
 from headgate.store.catalogue.decide_generation import Generations, decide_next, decide_sure, first, is_over, turned
 from headgate.store.model.positions import time_us_of
-from headgate.testing.world import Process, World
 from tests.kit.process import simulated_host
+from tests.kit.simulated_world import Process, World
 from tests.simulation.timeline.timeline_puts import SECOND, SETTINGS, GatedStore, Queue
 
 WORKED = replace(

@@ -17,7 +17,7 @@ import pytest
 from dev.servers.cassandra import Cassandra, certificates
 from dev.servers.cassandra.serving import Serving
 from headgate.errors import Bug, EnvironmentProblem, HeadgateError, OperationRefused
-from headgate.local.processes import free_port, wait_until
+from headgate.local.processes import server_ports, wait_until
 from headgate.store.cassandra.driver import HeadgateConnection, driver
 from headgate.store.cassandra.errors import NotAllowed, TooLarge
 from headgate.store.cassandra.settings import read_settings
@@ -84,7 +84,7 @@ def why_not(connection_variables: dict[str, str]) -> str:
 
 
 def test_nobody_listens(connection_variables: dict[str, str]) -> None:
-    point = f"127.0.0.1:{free_port()}"
+    point = f"127.0.0.1:{server_ports(1)[0]}"
     wanted = f"No server listens at the contact points (at={point}); start Cassandra, or fix CONTACT_POINTS"
     assert wanted == why_not({**connection_variables, "CONTACT_POINTS": point})
 
@@ -96,7 +96,7 @@ def test_a_contact_point_has_no_address(connection_variables: dict[str, str]) ->
 
 
 def test_one_contact_point_that_answers_is_enough(connection_variables: dict[str, str]) -> None:
-    points = f"127.0.0.1:{free_port()},{connection_variables['CONTACT_POINTS']}"
+    points = f"127.0.0.1:{server_ports(1)[0]},{connection_variables['CONTACT_POINTS']}"
     assert [] == using(
         {**connection_variables, "CONTACT_POINTS": points}, lambda store: store.read(Select(TABLE, {"p": "none"}))
     )
@@ -141,7 +141,7 @@ def test_tls_where_the_server_has_none(connection_variables: dict[str, str]) -> 
 def test_no_traceback_of_the_driver_reaches_the_logs(
     connection_variables: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    why_not({**connection_variables, "CONTACT_POINTS": f"127.0.0.1:{free_port()}"})
+    why_not({**connection_variables, "CONTACT_POINTS": f"127.0.0.1:{server_ports(1)[0]}"})
     why_not({**connection_variables, "PASSWORD": "wrong"})
     assert [] == [record.getMessage() for record in caplog.records if record.exc_info]
 

@@ -21,8 +21,7 @@ from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.helm import Helm
 from dev.cluster.kubectl import Kubectl
 from dev.servers.cassandra.serving import Serving
-from headgate.local.ports import server_ports
-from headgate.local.processes import wait_until
+from headgate.local.processes import server_ports, wait_until
 from tests.system.cassandra.gate import Gate
 from tests.system.chart.cases import rendered
 from tests.system.chart.prometheus_process import Prometheus, Rules, prometheus

@@ -19,8 +19,7 @@ from typing import Any
 import yaml
 
 from dev.cluster.programs import PROMETHEUS, require_built
-from headgate.local.ports import server_ports
-from headgate.local.processes import wait_until
+from headgate.local.processes import server_ports, wait_until
 
 Rules = list[dict[str, Any]]
 

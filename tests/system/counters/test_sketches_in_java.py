@@ -16,8 +16,7 @@ import pytest
 from headgate.counters.types.contract import Json
 from headgate.counters.types.registry import type_of
 from headgate.local.cache import cached
-from headgate.local.cassandra.jars import maven_failure
-from headgate.local.cassandra.java import find_java
+from headgate.local.cassandra.installation import find_java, maven_failure
 from headgate.local.processes import require_program
 
 JARS = {"datasketches-java": "6.1.1", "datasketches-memory": "3.0.2"}

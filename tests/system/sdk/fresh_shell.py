@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headgate.local.cache import cache_root
-from headgate.local.cassandra.java import find_java
+from headgate.local.cassandra.installation import find_java
 from headgate.local.processes import wait_until
 
 ROOT = Path(__file__).parents[3]

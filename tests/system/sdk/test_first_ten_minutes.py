@@ -121,8 +121,8 @@ def test_without_java_and_maven_each_is_one_line(person: Newcomer, tmp_path: Pat
         (programs / name).symlink_to(str(shutil.which(name)))
     bare = Newcomer(tmp_path, person.clone, {"HOME": str(tmp_path), "PATH": str(programs), "PYTHONPATH": "workers:."})
     script = (
-        "import sys; from pathlib import Path; from headgate.local.cassandra import java;"
-        "java.SYSTEM, java.ELSEWHERE = Path('/none'), ();"
+        "import sys; from pathlib import Path; from headgate.local.cassandra import installation;"
+        "installation.SYSTEM, installation.ELSEWHERE = Path('/none'), ();"
         "from dev.run_local import main; sys.exit(main([]))"
     )
     done = bare.run(f'{sys.executable} -c "{script}"', folder=person.clone)

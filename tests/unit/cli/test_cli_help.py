@@ -237,16 +237,16 @@ def test_the_script_of_bash_completes_commands_and_options(tmp_path: Path) -> No
 
 
 def test_names_of_queues_are_completed_and_nothing_without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    from headgate.command_line import completion
+    from headgate.command_line import arguments
 
-    assert [] == completion.read_names("queues")
+    assert [] == arguments.read_names("queues")
     monkeypatch.setenv("HEADGATE_CONTACT_POINTS", "127.0.0.1:1")
-    assert [] == completion.read_names("queues")
+    assert [] == arguments.read_names("queues")
 
     async def names(kind: str) -> list[str]:
         return {"queues": ["shop/orders", "shop/emails"], "counters": ["shop/views"]}[kind]
 
-    monkeypatch.setattr(completion, "_names", names)
+    monkeypatch.setattr(arguments, "_read_names", names)
     words = {"_HEADGATE_COMPLETE": "bash_complete", "COMP_WORDS": "headgate stats shop/", "COMP_CWORD": "2"}
     done = CliRunner().invoke(main, [], prog_name="headgate", env=words)
     assert ["plain,shop/emails", "plain,shop/orders"] == done.output.split()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,7 +15,6 @@ from click.testing import CliRunner
 
 from headgate.applying.apply import Applied
 from headgate.cli.documents import (
-    FIELDS,
     applied_document,
     iso_time,
     lane_document,
@@ -53,6 +53,7 @@ from headgate.errors import InvalidRequest, Unavailable
 from headgate.store.catalogue.entry import Name
 from tests.unit.cli.test_cli_help import COMMANDS_BELOW
 
+PAGE = (Path(__file__).parents[3] / "docs" / "commands.md").read_text(encoding="utf-8")
 NOW_US = 1_800_000_000_123_456
 LANE = LaneStats(1, 0, "owner", 7, NOW_US, NOW_US, NOW_US, NOW_US - 1_500_000, lease_left_us=2_500_000)
 STATS = Stats(3, 1, 2, NOW_US - 1_500_000, (LANE,), repair=RepairStanding(False, 3, NOW_US, NOW_US, None))
@@ -68,7 +69,7 @@ class Nobody:
 
 
 def documents() -> Iterator[tuple[str, dict[str, Any]]]:
-    """One of each kind, by its name in FIELDS."""
+    """One of each kind, by its name on the page."""
     yield "receive", received_document(Message(DELIVERY, Nobody()))  # type: ignore[arg-type]
     yield "peek", peeked_document(Peeked("m", b"x", {}, None, NOW_US, NOW_US, 1, Visibility.READY))
     yield "locate", location_document(MessageLocation("m", MessageState.WAITING, ("1/0",), NOW_US))
@@ -81,9 +82,15 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "gc", pass_document("counter", "shop/views", message="done", problems=())
 
 
+def fields_on_the_page(kind: str) -> set[str]:
+    """The fields that the page of the commands describes, each in a row of the table of its kind."""
+    table = PAGE.partition(f"\n`{kind}`\n\n| field | |\n|---|---|\n")[2].partition("\n\n")[0]
+    return set(re.findall(r"^\| `(\w+)` \| .+ \|$", table, re.MULTILINE))
+
+
 @pytest.mark.parametrize(("kind", "document"), [*documents()], ids=[kind for kind, _ in documents()])
 def test_every_field_is_documented_and_none_is_in_microseconds(kind: str, document: dict[str, Any]) -> None:
-    assert set(FIELDS[kind]) == set(document)
+    assert fields_on_the_page(kind) == set(document)
     text = json.dumps(document)
     assert document == json.loads(text)
     assert "_us" not in text
@@ -113,7 +120,7 @@ def shows(*, stream: bool, output: Output) -> None:
     documents = [{"id": "é1", "size": 1}, {"id": "é2", "size": None}]
     if stream:
         for each in documents:
-            output.show_item(each, table=lambda each=each: [f"row {each['id']}"], name=str(each["id"]))
+            output.show_item(each, line=f"row {each['id']}", name=str(each["id"]))
     else:
         output.show(documents, table=lambda: ["head", "row"], names=[str(each["id"]) for each in documents])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.cli.documents import peeked_document
-from headgate.cli.peek import format_table
+from headgate.cli.messages import format_peeked
 from headgate.client.redriving import DEATH_REASON
 from headgate.engines.contract import Peeked, Visibility
 
@@ -17,14 +17,14 @@ def peeked(reason: str | None = None) -> Peeked:
 
 
 def test_a_dead_letter_shows_the_last_line_of_its_reason() -> None:
-    head, *rows = format_table([peeked(REASON), peeked()], NOW_US)
+    head, *rows = format_peeked([peeked(REASON), peeked()], NOW_US)
     assert head.endswith("reason")
     assert rows[0].endswith("ValueError: order X-1 has no address")
     assert rows[1].endswith("-")
 
 
 def test_without_dead_letters_there_is_no_column_of_reasons() -> None:
-    head, row = format_table([peeked()], NOW_US)
+    head, row = format_peeked([peeked()], NOW_US)
     assert "reason" not in head
     assert row.endswith('{"to": ""}')
     assert "1s" in row

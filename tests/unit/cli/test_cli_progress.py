@@ -89,7 +89,7 @@ def _read(descriptor: int) -> bytes:
 
 def test_rich_is_imported_only_where_it_is_used() -> None:
     program = (
-        "import sys, headgate.cli.put, headgate.cli.top, headgate.cli.apply, headgate.cli.redrive\n"
+        "import sys, headgate.cli.messages, headgate.cli.top, headgate.cli.apply, headgate.cli.queues\n"
         "print([name for name in sys.modules if name.partition('.')[0] == 'rich'])"
     )
     ran = subprocess.run(

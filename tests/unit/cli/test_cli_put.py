@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headgate.cli import put
+from headgate.cli import messages
 from headgate.client.model.outgoing import Put
 
 
@@ -35,7 +35,7 @@ def test_the_timeout_of_a_put_reaches_the_queue(
     def run(name: str, work: Callable[[Any], Coroutine[Any, Any, int]]) -> int:
         return asyncio.run(work(queue))
 
-    monkeypatch.setattr(put, "run_on_queue", run)
-    answer = CliRunner().invoke(put.command, ["shop/emails", "payload", *given])
+    monkeypatch.setattr(messages, "run_on_queue", run)
+    answer = CliRunner().invoke(messages.put, ["shop/emails", "payload", *given])
     assert (0, "id\n") == (answer.exit_code, answer.output)
     assert [timeout] == queue.timeouts

@@ -20,7 +20,7 @@ from typing import Any
 import pyte
 import pytest
 
-from headgate.cli.terminal.keys import parse_keys
+from headgate.cli.terminal.live import parse_keys
 from headgate.cli.terminal.top_screen import BLOCKS, Screen, lines, press, sparkline, with_queues
 
 WITHIN_S = 20.0

@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from headgate.cli.main import main
-from headgate.runtime.process import worker_process
-from headgate.runtime.process.worker_process import Opening, WorkerOptions
+from headgate.runtime.startup import worker_process
+from headgate.runtime.startup.worker_process import Opening, WorkerOptions
 
 
 def options_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> WorkerOptions:

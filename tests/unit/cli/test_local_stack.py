@@ -17,15 +17,14 @@ from headgate.api.read.loader import load_files
 from headgate.api.read.parse import Resource
 from headgate.api.resources.consumer import PodTemplate
 from headgate.cli.main import COMMANDS
-from headgate.local import own_cassandra
-from headgate.local.cassandra.kept import Starting
+from headgate.local.cassandra import kept as kept_module
+from headgate.local.cassandra.kept import OwnCassandra, Starting
 from headgate.local.cassandra.node import GivenUp
-from headgate.local.own_cassandra import OwnCassandra
-from headgate.local.pod_template import of_template
 from headgate.local.processes import Identity, wait_until
-from headgate.local.programs import Pauses, Program, Programs, ended_how
+from headgate.local.programs import Pauses, Program, Programs, ended_how, pause_after
 from headgate.local.stack import state_directory, without_own_connection
-from headgate.local.wanted import Job, counted, jobs_due, jobs_of, suggestions_of, workers_of
+from headgate.local.wanted import Job, counted, jobs_due, jobs_of, of_template, suggestions_of, workers_of
+from headgate.process.pacing import ExponentialPause
 
 ROOT = Path(__file__).parents[3]
 QUICK = Pauses(again_s=0.01, again_s_max=0.04, long_s=60.0, grace_s=0.3)
@@ -206,8 +205,8 @@ class Started:
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     """None is started."""
     one = Started()
-    monkeypatch.setattr(own_cassandra, "start_kept", one.start)
-    monkeypatch.setattr(own_cassandra, "stop_kept", one.stop)
+    monkeypatch.setattr(kept_module, "start_kept", one.start)
+    monkeypatch.setattr(kept_module, "stop_kept", one.stop)
     return one
 
 
@@ -246,7 +245,7 @@ def test_what_was_started_is_stopped_and_what_ran_already_is_left(
     assert ["starting", "stopping; its data stays for the next run"] == ended_at(tmp_path, started, when_ready=True)
     assert (1, 1) == (started.launched, started.stopped)
     running = {"CONTACT_POINTS": "127.0.0.1:9042"}
-    monkeypatch.setattr(own_cassandra, "find_kept", lambda directory: running)
+    monkeypatch.setattr(kept_module, "find_kept", lambda directory: running)
 
     async def run() -> None:
         own = OwnCassandra(tmp_path, lambda _: None, fresh=False)
@@ -325,9 +324,9 @@ def test_what_ends_is_restarted_later_each_time_and_shows_how_it_ended() -> None
 
 
 def test_a_process_that_ran_for_long_is_restarted_soon() -> None:
-    pauses = Pauses(again_s=1, again_s_max=30, long_s=10)
-    assert [(1, 2), (2, 4), (16, 30), (30, 30)] == [pauses.next(pause_s, 5) for pause_s in (1, 2, 16, 30)]
-    assert (1, 2) == pauses.next(30, 10)
+    pause = ExponentialPause(1, 30)
+    assert [1, 2, 4, 8, 16, 30, 30] == [pause_after(pause, ran_s=5, long_s=10) for _ in range(7)]
+    assert [1, 2] == [pause_after(pause, ran_s=ran_s, long_s=10) for ran_s in (10, 5)]
 
 
 def test_exactly_what_is_wanted_runs() -> None:

@@ -16,9 +16,8 @@ from dev import environment, run_local, uv_program
 from dev.background_build import BackgroundBuild, end_left_over
 from headgate.errors import EnvironmentProblem
 from headgate.local import processes, progress
-from headgate.local.cassandra import archive, java
-from headgate.local.cassandra.archive import Installation
-from headgate.local.cassandra.java import Java
+from headgate.local.cassandra import installation
+from headgate.local.cassandra.installation import Installation, Java
 from headgate.local.processes import Identity, Server, wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -35,8 +34,8 @@ def test_everything_that_is_missing_is_named_in_the_order_in_which_it_is_install
 ) -> None:
     for name in [name for name in os.environ if name.endswith("CONTACT_POINTS")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(java, "SYSTEM", tmp_path)
-    monkeypatch.setattr(java, "ELSEWHERE", ())
+    monkeypatch.setattr(installation, "SYSTEM", tmp_path)
+    monkeypatch.setattr(installation, "ELSEWHERE", ())
     monkeypatch.setattr(environment, "PYTHON_MIN", (9, 0))
     monkeypatch.setenv("HEADGATE_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -54,12 +53,12 @@ def test_a_java_stub_of_macos_counts_as_none(monkeypatch: pytest.MonkeyPatch, tm
     stub = tmp_path / "java"
     stub.write_text('#!/bin/sh\necho "Unable to locate a Java Runtime." >&2\nexit 1\n')
     stub.chmod(0o755)
-    monkeypatch.setattr(java, "SYSTEM", tmp_path)
-    monkeypatch.setattr(java, "ELSEWHERE", ())
+    monkeypatch.setattr(installation, "SYSTEM", tmp_path)
+    monkeypatch.setattr(installation, "ELSEWHERE", ())
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(EnvironmentProblem, match="Java is missing"):
-        java.find_java()
+        installation.find_java()
 
 
 def test_a_java_of_homebrew_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -67,11 +66,11 @@ def test_a_java_of_homebrew_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\necho 'openjdk version \"17.0.15\"' >&2\n")
     program.chmod(0o755)
-    monkeypatch.setattr(java, "SYSTEM", tmp_path / "none")
-    monkeypatch.setattr(java, "ELSEWHERE", (f"{tmp_path}/openjdk@17/bin",))
+    monkeypatch.setattr(installation, "SYSTEM", tmp_path / "none")
+    monkeypatch.setattr(installation, "ELSEWHERE", (f"{tmp_path}/openjdk@17/bin",))
     monkeypatch.setenv("PATH", "/none")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert program == java.find_java().program
+    assert program == installation.find_java().program
 
 
 # ---- packages
@@ -133,21 +132,21 @@ def test_the_first_start_learns_and_a_clean_end_keeps_what_was_learned(
     state, jars = tmp_path / "state", tmp_path / "jars"
     state.mkdir()
     parts = Installation(Java(Path("/java"), 17, "17.0.15+6"), jars)
-    (argument,) = archive.learning_arguments(parts, state)
+    (argument,) = installation.learning_arguments(parts, state)
     written = Path(argument.partition("=")[2])
     written.write_text("classes")
-    archive.keep_learned(state)
+    installation.keep_learned(state)
     (kept,) = (tmp_path / "cache" / "cassandra-archive").glob("*/classes.jsa")
     assert ("classes", False) == (kept.read_text(), written.exists())
-    assert () == archive.learning_arguments(Installation(parts.java, jars, kept), state)
-    assert () == archive.learning_arguments(Installation(Java(Path("/java"), 11, "11"), jars), state)
+    assert () == installation.learning_arguments(Installation(parts.java, jars, kept), state)
+    assert () == installation.learning_arguments(Installation(Java(Path("/java"), 11, "11"), jars), state)
 
 
 def test_what_a_killed_node_has_half_written_is_forgotten(tmp_path: Path) -> None:
     parts = Installation(Java(Path("/java"), 17, "17"), tmp_path)
-    written = Path(archive.learning_arguments(parts, tmp_path)[0].partition("=")[2])
+    written = Path(installation.learning_arguments(parts, tmp_path)[0].partition("=")[2])
     written.write_text("cla")
-    archive.forget_learned(tmp_path)
+    installation.forget_learned(tmp_path)
     assert not written.exists()
 
 
@@ -169,11 +168,11 @@ def test_a_process_is_known_by_ps_where_there_is_no_proc(monkeypatch: pytest.Mon
 
 
 def test_memory_is_checked_where_the_system_reports_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(java, "_MEMORY", tmp_path / "meminfo")
-    java.require_memory(1 << 40)
+    monkeypatch.setattr(installation, "_MEMORY", tmp_path / "meminfo")
+    installation.require_memory(1 << 40)
     (tmp_path / "meminfo").write_text("MemAvailable:    2048 kB\n")
     with pytest.raises(EnvironmentProblem, match="Too little memory"):
-        java.require_memory(3)
+        installation.require_memory(3)
 
 
 def test_the_makefile_is_one_for_an_old_make_and_an_old_bash() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 STARTER = "workers/headgate/process/background_tasks.py"
 OTHERS = {
-    "workers/headgate/testing/world/process.py": "starts a simulated process, on a loop that does not run yet",
+    "workers/headgate/testing/virtual_world.py": "starts a simulated process, on a loop that does not run yet",
 }
 STARTING = {"create_task", "ensure_future"}
 

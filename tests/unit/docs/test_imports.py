@@ -49,7 +49,7 @@ WRONG = [
     ("timeline", "headgate.engines.timeline.put.once", "headgate.engines.timeline.read.source"),
     ("lanes", "headgate.engines.lanes.dispatcher", "headgate.engines.timeline.model.tables"),
     ("lanes", "headgate.engines.receipts", "headgate.engines.registry"),
-    ("engines", "headgate.cli.stats", "headgate.engines.timeline.engine"),
+    ("engines", "headgate.cli.queues", "headgate.engines.timeline.engine"),
     ("rooms-of-others", "headgate_operator.process.main", "headgate.runtime.worker.worker"),
     ("rooms-of-others", "headgate_spark.options", "headgate.local.stack"),
     ("operator", "headgate_operator.informers.object_cache", "headgate_operator.decide.children"),
@@ -67,7 +67,7 @@ WRONG = [
     ("containers", "dev.servers.docker_engine", "testcontainers"),
     ("certificates", "dev.servers.network", "cryptography"),
     ("yaml", "headgate.api.resources.queues", "yaml"),
-    ("terminal", "headgate.cli.put", "rich"),
+    ("terminal", "headgate.cli.messages", "rich"),
 ]
 """A contract, an importer, and an import that breaks the contract and no other."""
 

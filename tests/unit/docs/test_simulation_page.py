@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.testing.world import Network, Process
 from tests.kit.simulated_store import Cluster
+from tests.kit.simulated_world import Network, Process
 
 PAGE = (Path(__file__).parents[3] / "docs" / "internals" / "simulation.md").read_text(encoding="utf-8")
 

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
 
 from dev.site_pages import relink
 from headgate.cli.main import main
+from tests.system.chart.alert_scene import FIRED_BY
 
 ROOT = Path(__file__).parents[3]
 _FETCHED = re.compile(
@@ -53,6 +55,18 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing_from_another_host
     assert [] == [(page, result) for page, text in pages.items() for result in _FETCHED.findall(text)]
     shown = set(re.findall(r'id="headgate-([a-z]+)"', pages["commands.html"]))
     assert set() == {name for name in names_of_commands() if name not in shown}
+
+
+def test_the_link_of_each_alert_leads_to_a_page_of_the_site(build_site: Build) -> None:
+    chart = ROOT / "charts" / "headgate"
+    template = (chart / "templates" / "alerts.yaml").read_text(encoding="utf-8")
+    (suffix,) = re.findall(r'"runbook_url" \(printf "%s/%s(\.\w+)" \$\.Values\.alerts\.runbooks \.alert\)', template)
+    folder = yaml.safe_load((chart / "values.yaml").read_text(encoding="utf-8"))["alerts"]["runbooks"].rpartition(
+        "/"
+    )[2]
+    links = {f"{folder}/{name}{suffix}" for name in FIRED_BY}
+    site = build_site()
+    assert set() == {link for link in links if not (site / link).is_file()}
 
 
 @pytest.mark.parametrize("target", ["gone.md", "README.md#gone", "#gone", "../gone.py", "/README.md"])

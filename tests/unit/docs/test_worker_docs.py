@@ -13,7 +13,7 @@ import pytest
 
 from headgate.cli.worker import command
 from headgate.runtime.handler.handlers import understand
-from headgate.runtime.process.worker_process import WorkerOptions, WorkerProcess
+from headgate.runtime.startup.worker_process import WorkerOptions, WorkerProcess
 from headgate.telemetry.graphite import Graphite, GraphiteSettings
 from tests.kit.worker_queue import FaultyQueue
 

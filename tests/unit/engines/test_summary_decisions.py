@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.cli.documents import overview_document
-from headgate.cli.top import format_table, rank_queues
+from headgate.cli.top import format_queues, rank_queues
 from headgate.client.catalogue.overview import QueueOverview
 from headgate.engines.summary.decide_figures import (
     COUNT_EVERY_US_MIN,
@@ -238,12 +238,12 @@ def test_what_is_behind_comes_first_and_nobodys_queues_before_idle_ones() -> Non
 
 
 def test_top_shows_a_line_a_queue_and_states_where_nobody_is_at_work() -> None:
-    lines = format_table(rank_queues(QUEUES))
+    lines = format_queues(rank_queues(QUEUES))
     assert 5 == len(lines)
     assert ["shop/behind", "700", "32", "1m15s", "12.5", "2", "4", "1", "-"] == lines[1].split()
     assert lines[3].endswith("no active workers, last put 1m ago")
     assert "1m30s" in lines[3].split()
-    assert ["no queues"] == format_table([])
+    assert ["no queues"] == format_queues([])
 
 
 def test_top_reports_programs_all_that_is_known() -> None:

@@ -15,11 +15,11 @@ import uvloop
 
 from headgate.errors import InvalidRequest
 from headgate.process.pacing import RateLimit
-from headgate.testing.world import World
 from headgate_operator.cluster import api_server as client
 from headgate_operator.cluster.api_server import HttpApiClient, NoCluster
 from headgate_operator.cluster.port import ApiObject, Denial, Denied, LeaderLease, ListPage, WatchEvent
 from headgate_operator.model.kinds import LEASE, QUEUE, ObjectAddress
+from tests.kit.simulated_world import World
 
 AT = ObjectAddress(QUEUE, "shop", "emails")
 EMAILS = {

@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from headgate.testing.world import World
 from headgate_operator.cluster.requests import ApiRequest
 from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.object_cache import ObjectCache
@@ -17,6 +16,7 @@ from headgate_operator.model.names import Key
 from headgate_operator.process.liveness import FIRST_AUDITS_S, WAITING_S_MAX, WORK_S_MAX, LivenessCheck, WatchedKind
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.client import SimulatedCluster
+from tests.kit.simulated_world import World
 
 WATCHED = (WatchedKind(CONFIG_MAP),)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headgate.api.resources.bulk import Bulk
-from headgate.cli.collect import command as gc_command
-from headgate.cli.repair import command as repair_command
+from headgate.cli.maintenance import collect as gc_command
+from headgate.cli.maintenance import repair as repair_command
 from headgate.maintenance.pass_groups import PassGroup
 from headgate_operator.manifests.cronjob import build_cronjob, name_of
 from headgate_operator.manifests.secret import build_connection_copy

@@ -12,7 +12,7 @@ import pytest
 
 from headgate.process import event_loop
 from headgate.process.event_loop import POLL_EVERY_S, ROUNDS, ROUNDS_MAX, THRESHOLDS, collect_at_rest
-from headgate.testing.world import World
+from tests.kit.simulated_world import World
 
 
 class Collector:

@@ -16,8 +16,7 @@ from click.testing import CliRunner
 from headgate.command_line.exit_codes import ExitCode
 from headgate.engines.contract import LaneReport
 from headgate.errors import Unavailable
-from headgate.process.supervised_loop import CALM_S, PAUSE_S_MIN
-from headgate.testing.world import World
+from headgate.process.background_tasks import CALM_S, PAUSE_S_MIN
 from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.object_cache import ObjectCache
 from headgate_operator.informers.work_queue import RETRY_S, Class, WorkQueue
@@ -31,6 +30,7 @@ from headgate_operator.process.wiring import supervised
 from headgate_operator.reconcile.reconciler import BUG_PAUSE_S, Deciders, ReconcileInputs, Reconciler
 from tests.kit.loop_turns import turns_meanwhile
 from tests.kit.operator_world import NOW_US, SETTINGS, resource_document
+from tests.kit.simulated_world import World
 
 ILL, WELL = Key("Queue", "shop", "ill"), Key("Queue", "shop", "well")
 

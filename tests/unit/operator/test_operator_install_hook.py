@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.testing.world import World
 from headgate_operator.cluster.port import Denial, Denied
 from headgate_operator.install.hook import (
     REACH_WITHIN_S,
@@ -12,6 +11,7 @@ from headgate_operator.install.hook import (
     ApiServerUnavailable,
     request_until_answered,
 )
+from tests.kit.simulated_world import World
 
 
 class Server:

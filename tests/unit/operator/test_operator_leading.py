@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from headgate.testing.world import Process, World
 from headgate_operator.cluster.requests import ApiRequest
 from headgate_operator.model.kinds import NAMESPACE
 from headgate_operator.process.leader_election import MARGIN_S, POLL_EVERY_S, TTL_S, LeaderElection
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.client import SimulatedCluster
+from tests.kit.simulated_world import Process, World
 
 SYSTEM = "headgate-system"
 

@@ -8,10 +8,10 @@ from contextlib import suppress
 from random import Random
 from typing import Any, cast
 
-from headgate.testing.world import World
 from headgate_operator.cluster.port import ListPage, WatchEvent
 from headgate_operator.informers.object_watch import PAUSE_S_MAX, SHORT_S, ObjectWatch
 from headgate_operator.model.kinds import QUEUE
+from tests.kit.simulated_world import World
 
 
 class Ending:

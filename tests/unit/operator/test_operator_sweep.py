@@ -12,10 +12,10 @@ import pytest
 from headgate.applying.decide_steps import Retain, Step
 from headgate.store.catalogue.decide_generation import first
 from headgate.store.catalogue.entry import Entry, EntryState, Name, StoragePlace
-from headgate.testing.world import World
 from headgate_operator.cluster.port import Denial, Denied, ListPage
 from headgate_operator.informers.object_cache import ObjectCache
 from headgate_operator.store.orphans import OrphanSweep
+from tests.kit.simulated_world import World
 
 OURS = "operator/this-cluster/u1"
 

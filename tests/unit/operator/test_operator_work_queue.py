@@ -11,9 +11,9 @@ import pytest
 import uvloop
 
 from headgate.telemetry.metrics import Registry
-from headgate.testing.world import World
 from headgate_operator.informers.work_queue import DEADLINES_SPARE, RETRY_S, RETRY_S_MAX, Class, WorkQueue
 from headgate_operator.model.names import Key
+from tests.kit.simulated_world import World
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 

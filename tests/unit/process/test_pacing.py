@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from headgate.process.pacing import ExponentialPause, RateLimit
-from headgate.testing.world import World
+from tests.kit.simulated_world import World
 
 
 def test_a_pause_doubles_up_to_its_maximum_until_a_try_succeeds() -> None:

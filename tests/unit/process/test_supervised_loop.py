@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headgate.errors import OperationRefused
-from headgate.process.supervised_loop import CALM_S, FAILING_S_MAX, PAUSE_S_MAX, SupervisedLoop
-from headgate.testing.world import World
+from headgate.process.background_tasks import CALM_S, FAILING_S_MAX, PAUSE_S_MAX, SupervisedLoop
+from tests.kit.simulated_world import World
 
 log = logging.getLogger("headgate.test")
 

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from headgate.errors import EnvironmentProblem, InvalidRequest, Unavailable
-from headgate.local.processes import free_port, wait_until
+from headgate.local.processes import server_ports, wait_until
 from headgate.process.http_server import HttpServer, probe_routes, read_address
 from headgate.runtime.handler.handlers import understand
-from headgate.runtime.process.worker_process import WorkerOptions, WorkerProcess
+from headgate.runtime.startup.worker_process import WorkerOptions, WorkerProcess
 from headgate.runtime.worker.worker import WorkerTerms
 from headgate.telemetry.graphite import GraphiteSettings
 from headgate.telemetry.metrics import Registry
@@ -69,7 +69,7 @@ def test_it_is_ready_once_the_queue_is_open_and_no_more_when_it_ends() -> None:
         async def work(payload: bytes) -> None:
             await finish.wait()
 
-        port = free_port()
+        port = server_ports(1)[0]
         options = WorkerOptions(
             "test/queue", handler="m:f", terms=WorkerTerms(grace_s=20), health=("127.0.0.1", port)
         )
@@ -96,7 +96,7 @@ def test_it_is_ready_once_the_queue_is_open_and_no_more_when_it_ends() -> None:
 def test_a_background_loop_that_is_dead_fails_liveness_with_its_reason() -> None:
     async def scenario() -> None:
         queue = FaultyQueue()
-        port = free_port()
+        port = server_ports(1)[0]
         options = WorkerOptions("test/queue", handler="m:f", health=("127.0.0.1", port))
 
         async def open_queue() -> FaultyQueue:
@@ -132,7 +132,7 @@ async def _reported(port: int, metric: str, value: float) -> bool:
 
 
 def test_a_loop_that_hangs_does_not_answer() -> None:
-    port = free_port()
+    port = server_ports(1)[0]
     with worker("hang_the_loop", 1, "60", 60, port) as report:
         report.until("event loop is blocked")
         with pytest.raises(OSError, match="timed out"):
@@ -212,7 +212,7 @@ async def open_ports(port: int, *, may_move: bool) -> HttpServer:
 
 def test_a_second_worker_on_a_machine_takes_another_port_unless_one_was_asked_for() -> None:
     async def scenario() -> None:
-        port = free_port()
+        port = server_ports(1)[0]
         first = await open_ports(port, may_move=True)
         second = await open_ports(port, may_move=True)
         assert port == first.port != second.port

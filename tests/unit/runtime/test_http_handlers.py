@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from headgate.engines.contract import NackDelivery, NewMessage
-from headgate.local.processes import free_port
+from headgate.local.processes import server_ports
 from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.http_runner import HttpPerformer
 from headgate.runtime.worker.worker import WorkerTerms
@@ -206,7 +206,7 @@ def test_a_handler_that_is_not_there_yet_costs_no_message_a_receive() -> None:
         return web.Response()
 
     async def scenario() -> None:
-        port = free_port()
+        port = server_ports(1)[0]
         made = posting(port, visibility_us=1_000_000, timeout_s=1)
         for _ in range(20):
             made.queue.put_now(b"")
@@ -228,7 +228,7 @@ def test_a_handler_that_is_not_there_yet_costs_no_message_a_receive() -> None:
 
 def test_a_worker_that_ends_while_its_handler_is_unavailable_gives_back_without_charge_and_at_once() -> None:
     async def scenario() -> None:
-        made = posting(free_port())
+        made = posting(server_ports(1)[0])
         message_id = made.queue.put_now(b"")
         running = asyncio.get_running_loop().create_task(made.worker.run())
         async with asyncio.timeout(30):

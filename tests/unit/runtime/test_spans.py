@@ -22,8 +22,7 @@ from headgate.engines.contract import Delivery, NewMessage
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.store.model.deadline import Deadline
 from headgate.store.store import OutcomeUnknown
-from headgate.telemetry.spans import Spans, spans
-from headgate.telemetry.tracing import current_trace, read_trace, with_trace
+from headgate.telemetry.tracing import Spans, current_trace, read_trace, spans, with_trace
 from tests.kit.worker_queue import FaultyQueue
 from tests.unit.runtime.workers import bench_of, in_virtual_time, worked
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.client.model.outgoing import Put, message_of
 from headgate.errors import InvalidRequest
-from headgate.local.processes import free_port
+from headgate.local.processes import server_ports
 from headgate.telemetry.graphite import Graphite, GraphiteSettings, lines_of, read_graphite
 from headgate.telemetry.logs import log_fields, log_to
 from headgate.telemetry.metrics import CHILDREN_MAX, Registry
@@ -205,7 +205,7 @@ def test_a_graphite_that_takes_nothing_holds_nobody_up(monkeypatch: pytest.Monke
 
 def test_a_graphite_that_is_unavailable_from_the_beginning_is_only_counted() -> None:
     async def scenario() -> None:
-        graphite = Graphite(GraphiteSettings("127.0.0.1", free_port()), filled())
+        graphite = Graphite(GraphiteSettings("127.0.0.1", server_ports(1)[0]), filled())
         await graphite.ship()
         assert graphite.dropped.value > 0
 

@@ -18,7 +18,7 @@ import pytest
 
 from headgate.local.processes import wait_until
 from headgate.runtime.drain import drain
-from headgate.runtime.process.drain_files import DEFAULT, DrainFiles
+from headgate.runtime.startup.drain_files import DEFAULT, DrainFiles
 
 ROOT = Path(__file__).parents[3]
 

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 
 from headgate.engines.contract import Settle, Settled
-from headgate.runtime.process.drain_files import DrainFiles
-from headgate.runtime.process.worker_process import WorkerOptions, run_worker
+from headgate.runtime.startup.drain_files import DrainFiles
+from headgate.runtime.startup.worker_process import WorkerOptions, run_worker
 from headgate.runtime.worker.worker import WorkerTerms
 from tests.kit.worker_queue import FaultyQueue
 

@@ -13,8 +13,8 @@ from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
 from headgate.telemetry.metrics import Registry
-from headgate.telemetry.spans import Spans
-from headgate.testing.world import World
+from headgate.telemetry.tracing import Spans
+from tests.kit.simulated_world import World
 from tests.kit.worker_queue import FaultyQueue
 
 

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import EnvironmentProblem, HeadgateError
-from headgate.local.cassandra import java as java_module
-from headgate.local.cassandra.jars import maven_failure
-from headgate.local.cassandra.java import find_java, parse_build, parse_major, require_memory
+from headgate.local.cassandra import installation
+from headgate.local.cassandra.installation import find_java, maven_failure, parse_build, parse_major, require_memory
 from headgate.local.cassandra.node import NodePlace, start_failure
-from headgate.local.ports import FIRST, LAST, server_ports
-from headgate.local.processes import port_taken
+from headgate.local.processes import PORTS, port_taken, server_ports
 
 JAVA_17 = 'openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment (build 17.0.15+6-Debian-1deb12u1)'
 
@@ -48,7 +46,7 @@ def fake_java(directory: Path, version: str) -> Path:
 @pytest.fixture
 def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine without any Java; a directory to put one into."""
-    monkeypatch.setattr(java_module, "SYSTEM", tmp_path / "jvm")
+    monkeypatch.setattr(installation, "SYSTEM", tmp_path / "jvm")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "")
     return tmp_path
@@ -121,7 +119,7 @@ def test_ports_are_free_different_and_below_those_of_outgoing_connections() -> N
     ports = server_ports(5, ["127.0.0.1", "127.0.0.2"])
     assert 5 == len(set(ports))
     assert not any(port_taken("127.0.0.2", port) for port in ports)
-    assert all(FIRST <= port < LAST for port in ports)
+    assert all(port in PORTS for port in ports)
 
 
 def test_an_address_of_another_machine_is_refused() -> None:

@@ -14,8 +14,7 @@ import pytest
 import headgate
 from headgate.errors import InvalidRequest, OperationRefused
 from headgate.testing import AttemptOutcome, Environment, NotDrained
-from headgate.testing.threads import ThreadTooSlow
-from headgate.testing.world.loop import RealWorld, TimeUp
+from headgate.testing.virtual_loop import RealWorld, ThreadTooSlow, TimeUp
 
 EMAILS = "shop/emails"
 
@@ -181,7 +180,7 @@ def test_a_sync_call_within_the_loop_is_refused() -> None:
 
 
 def test_a_handler_that_blocks_its_thread_for_too_long_fails_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.testing.threads.REAL_TIME_MAX_S", 0.1)
+    monkeypatch.setattr("headgate.testing.virtual_loop.REAL_TIME_MAX_S", 0.1)
     release = threading.Event()
 
     def send(mail: str) -> None:

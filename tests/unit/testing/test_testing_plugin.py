@@ -11,7 +11,7 @@ from tests.kit.pytest_process import run_pytest
 
 TEST = """
 import asyncio
-from headgate.testing.world.loop import VirtualLoop
+from headgate.testing.virtual_loop import VirtualLoop
 
 async def test_it(headgate_env):
     assert isinstance(asyncio.get_running_loop(), VirtualLoop)

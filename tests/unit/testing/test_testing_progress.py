@@ -31,7 +31,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[object], threa
         yield advance
         lines.append("end")
 
-    monkeypatch.setattr(progress._display, "show_download", show)
+    monkeypatch.setitem(progress._hooks, "download", show)
     yield lines, arrived
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headgate.testing.world import World
+from tests.kit.simulated_world import World
 
 
 def _history(seed: int) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from random import Random
 
 import pytest
 
-from headgate.testing.world import Deadlock, RealWorld, TimeUp, VirtualLoop, World
+from headgate.testing.virtual_loop import VirtualLoop
+from tests.kit.simulated_world import Deadlock, RealWorld, TimeUp, World
 
 
 async def _sleeper(name: str, seconds: float, woken: list[str]) -> None:
@@ -159,7 +159,7 @@ def test_asyncio_continues_as_usual() -> None:
 
 
 def test_a_loop_stands_alone() -> None:
-    loop = VirtualLoop(Random(1))
+    loop = VirtualLoop()
     try:
         assert loop.run_until_complete(asyncio.sleep(5, result=7)) == 7
     finally:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.testing.world import Weather, World
+from tests.kit.simulated_world import Weather, World
 
 
 def _landed(act: Callable[[World], object], *, far: bool = False, times: int = 1) -> list[tuple[float, str]]:

@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 from headgate.errors import Bug
-from headgate.testing.world import EPOCH_S, Process, World
+from tests.kit.simulated_world import EPOCH_S, Process, World
 
 
 async def _tick(process: Process, observation: list[float]) -> None:

@@ -19,8 +19,7 @@ from headgate.cli.terminal.progress import show_progress
 from headgate.command_line.arguments import define_command, files_of, files_option
 from headgate.command_line.connection import read_environment
 from headgate.command_line.exit_codes import ExitCode, exit_code_for
-from headgate.command_line.output import Output, output_option
-from headgate.command_line.showing import resource_name
+from headgate.command_line.output import Output, format_resource, output_option
 from headgate.errors import InvalidRequest
 from headgate.store.cassandra.settings import ConnectionSettings, read_settings
 from headgate.store.model.drift import Drift
@@ -41,7 +40,7 @@ from headgate.store.schema import SchemaRightsMissing
 @click.option("--adopt", is_flag=True, help="Take over resources of another manager.")
 @click.option("--dry-run", is_flag=True, help="Print the missing CQL. Change nothing.")
 @output_option
-def command(owner: str, *, adopt: bool, dry_run: bool, output: Output, **options: tuple[Path, ...]) -> None:
+def apply(owner: str, *, adopt: bool, dry_run: bool, output: Output, **options: tuple[Path, ...]) -> None:
     """Create Queues and Counters of files.
 
     FILES are YAML; - is standard input. The keyspace, the tables and the catalogue entries are created where they
@@ -99,10 +98,10 @@ async def _apply(
 def _show(result: Applied, output: Output) -> None:
     """One line; a refusal goes to standard error, one line per reason."""
     name = result.name
-    line = [] if result.refused else [f"{name} {result.outcome}{_facts(result)}"]
+    line = None if result.refused else f"{name} {result.outcome}{_facts(result)}"
     if not (result.refused and output.form in ("table", "name")):
-        names = resource_name(name.kind, name.namespace, name.name)
-        output.show_item(applied_document(result), table=lambda: line, name=names)
+        names = format_resource(name.kind, name.namespace, name.name)
+        output.show_item(applied_document(result), line=line, name=names)
     if result.refused:
         for note in result.notes:
             click.echo(f"{name} refused: {note}", err=True)

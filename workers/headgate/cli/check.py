@@ -38,8 +38,6 @@ class CountedTwice(OperationRefused):
 
 
 class CheckMessage(BaseModel):
-    """One message of a check."""
-
     counter: str
     key: str
     token: str
@@ -75,7 +73,7 @@ def count(message: CheckMessage) -> None:
 )
 @click.option("--timeout", "within", type=DURATION, default="120s", show_default=True, help="Maximum time.")
 @output_option
-def command(*, queue: str, counter: str, messages: int, within: timedelta, output: Output) -> None:
+def check(*, queue: str, counter: str, messages: int, within: timedelta, output: Output) -> None:
     """Test a queue, its workers and a counter.
 
     Messages are put into the queue. Its worker has the handler headgate.cli.check:count, which adds each to the

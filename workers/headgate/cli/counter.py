@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import heapq
 import json
-from collections.abc import Callable
 from datetime import datetime
-from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -23,12 +21,9 @@ from headgate.command_line.arguments import (
     until_option,
 )
 from headgate.command_line.connection import run_connected
-from headgate.command_line.output import Output, output_option, output_option_of
-from headgate.command_line.showing import table
+from headgate.command_line.output import Output, format_table, output_option, output_option_of
 from headgate.counters.types.contract import QuestionInvalid, plain
 from headgate.errors import InvalidRequest
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 LIMIT_MAX: Final = 10_000
 ORDERED_BY: Final = ("estimate", "number", "count", "total")
@@ -41,11 +36,11 @@ parameter_option = click.option(
 
 
 @click.group("counter", cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
-def command() -> None:
+def counter_group() -> None:
     """Add to counters and read them."""
 
 
-@command.command("list")
+@counter_group.command("list")
 @namespace_option
 @output_option
 def list_counters(namespace: str | None, output: Output) -> None:
@@ -54,7 +49,7 @@ def list_counters(namespace: str | None, output: Output) -> None:
     output.show([{"name": name} for name in names], table=lambda: names or ["no counters"], names=names)
 
 
-@command.command("add", context_settings={"ignore_unknown_options": True})
+@counter_group.command("add", context_settings={"ignore_unknown_options": True})
 @counter_argument
 @click.argument("key")
 @click.argument("words", nargs=-1, metavar="[VALUE]...")
@@ -83,7 +78,7 @@ def add(counter: str, key: str, words: tuple[str, ...], **options: Any) -> None:
     run_connected(work)
 
 
-@command.command("get")
+@counter_group.command("get")
 @counter_argument
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @since_option
@@ -112,10 +107,10 @@ def get(
     rows = run_connected(work)
     for row in rows:
         line = format_value(row.value) if len(rows) == 1 else f"{row.key}\t{format_value(row.value)}"
-        output.show_item(row.document(), table=partial(list, [line]), name=row.name)
+        output.show_item(row.document(), line=line, name=row.name)
 
 
-@command.command("top")
+@counter_group.command("top")
 @counter_argument
 @click.argument("key", required=False)
 @limit_option(maximum=LIMIT_MAX)
@@ -131,15 +126,13 @@ def top(counter: str, key: str | None, limit: int, output: Output) -> None:
         if key is not None:
             return await _top_items(opened, key, limit)
         rows = await _top_keys(opened, limit)
-        return rows, table(("KEY", "VALUE"), [(row.key, format_value(row.value)) for row in rows])
+        return rows, format_table(("key", "value"), [(row.key, format_value(row.value)) for row in rows])
 
     rows, lines = run_connected(work)
     output.show([row.document() for row in rows], table=lambda: lines, names=[row.name for row in rows])
 
 
 class _Row(NamedTuple):
-    """A key and its value."""
-
     key: str | None
     value: Any
 
@@ -160,7 +153,7 @@ async def _top_items(counter: Counter, key: str, limit: int) -> tuple[list[_Row]
         ) from None
     rows = [(each.item, each.count, each.low, each.high) for each in value.items]
     items = [_Row(str(item), {"count": count, "low": low, "high": high}) for item, count, low, high in rows]
-    return items, table(("ITEM", "COUNT", "LOW", "HIGH"), rows)
+    return items, format_table(("item", "count", "low", "high"), rows)
 
 
 async def _top_keys(counter: Counter, limit: int) -> list[_Row]:
@@ -188,7 +181,7 @@ def _greatness(counter: Counter, value: Any) -> Any:
     raise InvalidRequest("Values of this type have no order", type=counter.kind.name)
 
 
-@command.command("merge")
+@counter_group.command("merge")
 @counter_argument
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
 @click.option(
@@ -230,7 +223,7 @@ def merge(
     output.show(_Row(None, value).document(), table=lambda: [format_value(value)], names=[key for _, key in places])
 
 
-@command.command("export")
+@counter_group.command("export")
 @counter_argument
 @click.option("--states", is_flag=True, help="Also each state, as base64.")
 @output_option_of("json")
@@ -248,7 +241,7 @@ def export(counter: str, *, states: bool, output: Output) -> None:
             if states:
                 document["state"] = base64.b64encode(state.dump()).decode()
             line = f"{key}\t{format_value(row.value)}"
-            output.show_item(document, table=partial(list, [line]), name=key)
+            output.show_item(document, line=line, name=key)
 
     run_connected(work)
 

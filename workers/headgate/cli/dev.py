@@ -1,4 +1,6 @@
-"""`headgate dev FILE...`: a whole stack on one machine, without Kubernetes."""
+"""`headgate dev FILE...`, a whole stack on one machine without Kubernetes, and `headgate init`, a first file for
+it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import click
 from headgate.command_line.arguments import define_command
 from headgate.command_line.connection import read_environment
 from headgate.errors import InvalidRequest
+from headgate.local.first_queue import format_first_queue
 
 
 @define_command("dev")
@@ -21,7 +24,7 @@ from headgate.errors import InvalidRequest
 @click.option("--memory", is_flag=True, help="Run without a server, in one process.")
 @click.option("--put", "payload", metavar="PAYLOAD", help="First message, put when the workers run.")
 @click.option("--until-handled", is_flag=True, help="End when the message of --put is handled.")
-def command(
+def dev(
     files: tuple[Path, ...],
     *,
     queue: str | None,
@@ -61,3 +64,25 @@ def command(
         asyncio.run(run_in_memory(files, first=first))
         return
     asyncio.run(Stack(files, read_environment(), fresh=fresh, first=first).run())
+
+
+@define_command("init")
+@click.argument("file", default="queues.yaml", type=click.Path(path_type=Path))
+@click.option("--queue", default="emails", show_default=True, metavar="[NAMESPACE/]NAME", help="Name of the queue.")
+@click.option(
+    "--handler", default="handlers:handle", show_default=True, metavar="MODULE:FUNCTION", help="Handler of messages."
+)
+def init(file: Path, *, queue: str, handler: str) -> None:
+    """Write a first file for headgate dev.
+
+    It declares a queue, its worker and its dead-letter queue. An existing file stays as it is.
+    """
+    text = format_first_queue(queue, handler, file=str(file))
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise InvalidRequest("The file exists", file=file, remedy="name another, or remove it") from None
+    except OSError as error:
+        raise InvalidRequest("The file cannot be written", file=file, cause=error.strerror) from None
+    click.echo(f"wrote {file}: queue {queue}, handled by {handler}\nnext: headgate dev {file}")

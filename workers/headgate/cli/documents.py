@@ -1,7 +1,7 @@
 """The documents that commands print by `-o json` and `-o yaml`: plain values, ISO times in UTC, durations in seconds.
 
-The fields are stable: one may be added, none is renamed or removed. FIELDS describes each of them for
-docs/commands.md, and a test compares it with what is built here. Pure.
+The fields are stable: one may be added, none is renamed or removed. docs/commands.md describes each of them, and a
+test compares it with what is built here. Pure.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+from headgate.expiry import SECOND_US
 
 if TYPE_CHECKING:
     from headgate.applying.apply import Applied
@@ -18,144 +20,6 @@ if TYPE_CHECKING:
     from headgate.client.redriving import RedriveResult
     from headgate.engines.contract import LaneStats, MessageLocation, Peeked, RepairStanding, Stats
     from headgate.engines.summary.standing import PassStatus
-
-SECOND_US: Final = 1_000_000
-
-_MESSAGE: Final = {
-    "id": "Message id.",
-    "attempt": "Number of deliveries so far.",
-    "due_at": "Time at which it is due.",
-    "put_at": "Time at which it was put.",
-    "group": "Group, or null.",
-    "attributes": "Attributes by name. A binary one is an object with the field base64.",
-    "payload": "Payload as text. A binary payload is in payload_base64 instead.",
-}
-
-FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
-    "put": {"id": "Message id.", "number": "Number of the message in this run, from 1."},
-    "receive": {
-        **_MESSAGE,
-        "visible_until": "Time until which other consumers do not receive it.",
-        "fencing_token": "Fencing token of its lane.",
-    },
-    "peek": {
-        **_MESSAGE,
-        "state": "ready, in flight, or later (delayed).",
-        "hidden_until": "Time until which it is in flight, or null.",
-        "reason": "Why it is in a dead-letter queue, or null.",
-    },
-    "locate": {
-        "id": "Message id.",
-        "state": "not found, waiting, in flight, settled, cancelled, purged, dead letter, or late.",
-        "due_at": "Time at which it is due, or null.",
-        "attempt": "Number of recorded deliveries.",
-        "hidden_until": "Time until which it is in flight, or null.",
-        "places": "Its first place in storage and each later one.",
-    },
-    "cancel": {"id": "Message id.", "cancelled": "Whether it will never be delivered."},
-    "queues": {"name": "Queue, as NAMESPACE/NAME."},
-    "stats": {
-        "queue": "Queue, as NAMESPACE/NAME.",
-        "at": "Time of the count.",
-        "backlog": "Messages that are due and can be delivered.",
-        "in_flight": "Messages that are delivered and not settled, or wait for their next attempt.",
-        "delayed": "Messages that are due later.",
-        "complete": "Whether everything was counted; if not, the numbers are lower bounds.",
-        "oldest_due_at": "Due time of the oldest message in the backlog, or null.",
-        "oldest_age_s": "Its age in seconds, or null.",
-        "lanes": "Lanes; see the next table.",
-        "repair": "State of repair (runs_now, passes, last_pass_at, checked_until, owed_since), or null.",
-        "last_pass": "Result of the last repair pass (ended_at, problems, message), or null.",
-    },
-    "stats, each of lanes": {
-        "generation": "Generation of the lane.",
-        "shard": "Number of the lane in its generation.",
-        "owner": "Id of the owner's lease, or null.",
-        "fencing_token": "Fencing token of the owner.",
-        "state": "held, free, stopped, blocked, reserved (by Spark), or retired.",
-        "lease_left_s": "Seconds until the lease ends, or null.",
-        "progress": "Iterations of the owner's loop.",
-        "settled_until": "Every message due before this time is settled.",
-        "oldest_due_at": "Due time of its oldest message, or null.",
-        "in_flight": "Messages in flight, if this process owns the lane; else null.",
-        "hidden": "Messages that are in flight for longer than a lease, or wait for their next attempt.",
-        "settled_out_of_order": "Settled messages after one that is not settled.",
-    },
-    "top": {
-        "queue": "Queue, as NAMESPACE/NAME.",
-        "backlog": "Messages that can be delivered, or null without active workers.",
-        "in_flight": "Messages in flight.",
-        "oldest_age_s": "Age of the oldest message that is not settled, or null.",
-        "rate_per_s": "Messages settled per second.",
-        "workers": "Active workers.",
-        "lanes": "Lanes that a worker holds.",
-        "lanes_blocked": "Lanes that deliver nothing new until an old message is settled.",
-        "last_put_at": "Time of the last put, or null.",
-        "next_due_at": "Time at which a delayed message is due next, or null.",
-    },
-    "apply": {
-        "kind": "Queue or Counter.",
-        "name": "Resource, as NAMESPACE/NAME.",
-        "outcome": "created, updated, unchanged, or refused.",
-        "id": "Id in the catalogue, or null.",
-        "shards": "Number of shards, or null.",
-        "notes": "Details, or why it was refused.",
-        "drifts": "Differences between a table and its declaration.",
-    },
-    "apply --dry-run": {"cql": "Lines of the CQL that is missing."},
-    "redrive": {
-        "queue": "Dead-letter queue, as NAMESPACE/NAME.",
-        "moved": "Number of messages moved.",
-        "skipped": "Messages that stay, each with id and reason.",
-    },
-    "purge": {
-        "queue": "Queue, as NAMESPACE/NAME.",
-        "until": "Messages put before this time were deleted.",
-        "expected": "Number of messages in the queue before.",
-    },
-    "repair": {
-        "queue": "Queue, as NAMESPACE/NAME.",
-        "done": "Whether the pass had no problem.",
-        "message": "Result of the pass in words.",
-        "problems": "Problems in words.",
-    },
-    "gc": {
-        "counter": "Counter, as NAMESPACE/NAME.",
-        "done": "Whether the pass had no problem.",
-        "message": "Result of the pass in words.",
-        "problems": "Problems in words.",
-    },
-    "validate": {
-        "valid": "Whether all resources are valid.",
-        "resources": "Valid resources, each with kind and name.",
-        "faults": "Faults, each with file, line, document, path and message.",
-        "ignored": "Number of documents of other kinds.",
-    },
-    "plan": {
-        "effects": "Steps in their order, each with its resource, its words, and its CQL or object.",
-        "ends": "State of each resource at the end, with its open conditions.",
-        "unknown": "Facts that only a cluster has.",
-    },
-    "check": {
-        "queue": "Queue, as NAMESPACE/NAME.",
-        "counter": "Counter, as NAMESPACE/NAME.",
-        "messages": "Number of messages.",
-        "took_s": "Time in seconds.",
-    },
-    "bulk": {
-        "queue": "Queue, as NAMESPACE/NAME.",
-        "mode": "drain, move, redrive, replay or export.",
-        "done": "Number of messages processed.",
-        "dead_letters": "Those among them that became dead letters.",
-        "left": "Number of messages that stay in the queue.",
-    },
-    "counter get, merge, top, export": {
-        "key": "Key, or null for several keys together.",
-        "value": "Value: a number, a text, or an object of the counter's type.",
-    },
-    "counter list": {"name": "Counter, as NAMESPACE/NAME."},
-}
-"""What each field is, by the command that prints it."""
 
 
 # ---- values
@@ -176,7 +40,6 @@ def seconds(duration_us: int | None) -> float | None:
 
 
 def attributes_document(attributes: Mapping[str, str | bytes]) -> dict[str, Any]:
-    """Attributes; binary ones as base64."""
     return {
         name: value if isinstance(value, str) else {"base64": base64.b64encode(value).decode()}
         for name, value in attributes.items()
@@ -184,7 +47,6 @@ def attributes_document(attributes: Mapping[str, str | bytes]) -> dict[str, Any]
 
 
 def payload_fields(payload: bytes) -> dict[str, str]:
-    """The payload as text, or as base64."""
     try:
         return {"payload": payload.decode()}
     except UnicodeDecodeError:
@@ -195,7 +57,6 @@ def payload_fields(payload: bytes) -> dict[str, str]:
 
 
 def received_document(message: Message) -> dict[str, Any]:
-    """A message that was received."""
     return {
         "id": message.id,
         "attempt": message.attempt,
@@ -210,7 +71,6 @@ def received_document(message: Message) -> dict[str, Any]:
 
 
 def peeked_document(message: Peeked) -> dict[str, Any]:
-    """A message that was read without taking it."""
     return {
         "id": message.message_id,
         "state": message.standing.value,
@@ -234,7 +94,6 @@ def reason_of(message: Peeked) -> str | None:
 
 
 def location_document(location: MessageLocation) -> dict[str, Any]:
-    """The state and the places of a message."""
     return {
         "id": location.message_id,
         "state": location.fate.value,
@@ -249,7 +108,6 @@ def location_document(location: MessageLocation) -> dict[str, Any]:
 
 
 def stats_document(queue: str, stats: Stats, last_pass: PassStatus | None, now_us: int) -> dict[str, Any]:
-    """What a queue holds."""
     oldest_us = stats.oldest_due_us
     return {
         "queue": queue,
@@ -273,7 +131,6 @@ def stats_document(queue: str, stats: Stats, last_pass: PassStatus | None, now_u
 
 
 def lane_document(lane: LaneStats) -> dict[str, Any]:
-    """One lane."""
     return {
         "generation": lane.generation,
         "shard": lane.shard,
@@ -314,7 +171,6 @@ def _repair_document(repair: RepairStanding) -> dict[str, Any]:
 
 
 def overview_document(queue: QueueOverview) -> dict[str, Any]:
-    """One queue of `headgate top`."""
     figures = queue.figures
     return {
         "queue": queue.name,
@@ -331,7 +187,6 @@ def overview_document(queue: QueueOverview) -> dict[str, Any]:
 
 
 def applied_document(applied: Applied) -> dict[str, Any]:
-    """What became of one resource."""
     entry = applied.entry
     return {
         "kind": applied.name.kind,
@@ -345,7 +200,6 @@ def applied_document(applied: Applied) -> dict[str, Any]:
 
 
 def redriven_document(queue: str, result: RedriveResult) -> dict[str, Any]:
-    """What a redrive moved, and what it left."""
     return {
         "queue": queue,
         "moved": result.moved,

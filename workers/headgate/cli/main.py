@@ -1,15 +1,15 @@
-"""`headgate`: the entry of the command line. A command is one module of this package with a `command`.
+"""`headgate`: the entry of the command line. The commands are in the modules of this package, by the sections of
+`headgate --help`.
 
-To add one: write the module, and name it in COMMANDS with the first line of its help. It is imported when it is
-called, so that `headgate --help` and a shell's completion are fast and need neither a driver nor a cluster. Other
-packages of the distribution add commands by the entry point group `headgate.commands`: a name, and its click command.
-Every HeadgateError becomes one line on standard error (or one per fault) and an exit code; a traceback is a bug.
+To add one: write it, and name it in COMMANDS with the first line of its help. It is imported when it is called, so
+that `headgate --help` and a shell's completion are fast and need neither a driver nor a cluster. Other packages of
+the distribution add commands by the entry point group `headgate.commands`: a name, and its click command. Every
+HeadgateError becomes one line on standard error (or one per fault) and an exit code; a traceback is a bug.
 """
 
 from __future__ import annotations
 
 import difflib
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -23,6 +23,8 @@ from headgate.process.version import read_version
 
 SUMMARY_CHARACTERS_MAX: Final = 45
 SIMILARITY_MIN: Final = 0.65
+JOINING: Final = "headgate.commands"
+"""The entry point group of commands of other packages. A command of this package keeps its name."""
 
 
 class Listed(NamedTuple):
@@ -31,41 +33,38 @@ class Listed(NamedTuple):
     section: str
     summary: str
     """The first line of its help, at most 45 characters; a test compares the two."""
-    module: str = ""
-    """Empty for a command that another package adds."""
+    place: str = ""
+    """Module and name, in this package; empty for a command that another package adds."""
     hidden: bool = False
 
 
 SECTIONS: Final = ("Messages", "Queues", "Run", "Check", "Counters", "Maintenance", "Spark", "Other")
 COMMANDS: Final = {
-    "put": Listed("Messages", "Put a message into a queue, print its id.", "headgate.cli.put"),
-    "receive": Listed("Messages", "Receive messages and show them.", "headgate.cli.receive"),
-    "peek": Listed("Messages", "Show messages without taking them.", "headgate.cli.peek"),
-    "locate": Listed("Messages", "Show the state and place of a message.", "headgate.cli.locate"),
-    "cancel": Listed("Messages", "Cancel delayed messages before they are due.", "headgate.cli.cancel"),
-    "apply": Listed("Queues", "Create Queues and Counters of files.", "headgate.cli.apply"),
-    "queues": Listed("Queues", "List queues.", "headgate.cli.queues"),
-    "stats": Listed("Queues", "Count the messages of a queue.", "headgate.cli.stats"),
-    "top": Listed("Queues", "Watch all queues, the longest backlog first.", "headgate.cli.top"),
-    "redrive": Listed("Queues", "Move dead letters back to their source.", "headgate.cli.redrive"),
-    "purge": Listed("Queues", "Delete all messages of a queue.", "headgate.cli.purge"),
-    "worker": Listed("Run", "Run a handler for each message.", "headgate.cli.worker"),
-    "dev": Listed("Run", "Run queues on this machine, with a Cassandra.", "headgate.cli.dev"),
-    "init": Listed("Run", "Write a first file for headgate dev.", "headgate.cli.init"),
-    "validate": Listed("Check", "Check Queues and Counters in files.", "headgate.cli.validate"),
-    "check": Listed("Check", "Test a queue, its workers and a counter.", "headgate.cli.check", hidden=True),
-    "counter": Listed("Counters", "Add to counters and read them.", "headgate.cli.counter"),
-    "repair": Listed("Maintenance", "Repair a queue, or those of a namespace.", "headgate.cli.repair"),
-    "gc": Listed("Maintenance", "Compact a counter, or those of a namespace.", "headgate.cli.collect"),
+    "put": Listed("Messages", "Put a message into a queue, print its id.", "messages:put"),
+    "receive": Listed("Messages", "Receive messages and show them.", "messages:receive"),
+    "peek": Listed("Messages", "Show messages without taking them.", "messages:peek"),
+    "locate": Listed("Messages", "Show the state and place of a message.", "messages:locate"),
+    "cancel": Listed("Messages", "Cancel delayed messages before they are due.", "messages:cancel"),
+    "apply": Listed("Queues", "Create Queues and Counters of files.", "apply:apply"),
+    "queues": Listed("Queues", "List queues.", "queues:queues"),
+    "stats": Listed("Queues", "Count the messages of a queue.", "queues:stats"),
+    "top": Listed("Queues", "Watch all queues, the longest backlog first.", "top:top"),
+    "redrive": Listed("Queues", "Move dead letters back to their source.", "queues:redrive"),
+    "purge": Listed("Queues", "Delete all messages of a queue.", "queues:purge"),
+    "worker": Listed("Run", "Run a handler for each message.", "worker:worker"),
+    "dev": Listed("Run", "Run queues on this machine, with a Cassandra.", "dev:dev"),
+    "init": Listed("Run", "Write a first file for headgate dev.", "dev:init"),
+    "validate": Listed("Check", "Check Queues and Counters in files.", "validate:validate"),
+    "check": Listed("Check", "Test a queue, its workers and a counter.", "check:check", hidden=True),
+    "counter": Listed("Counters", "Add to counters and read them.", "counter:counter_group"),
+    "repair": Listed("Maintenance", "Repair a queue, or those of a namespace.", "maintenance:repair"),
+    "gc": Listed("Maintenance", "Compact a counter, or those of a namespace.", "maintenance:collect"),
 }
 ADDED: Final = {
     "headgate_operator.cli.plan:command": Listed("Check", "Show what the operator would do with files."),
     "headgate_spark.bulk_program:command": Listed("Spark", "Work on many messages at once."),
 }
 """Commands that other packages of this distribution add, by their entry point."""
-
-JOINING: Final = "headgate.commands"
-"""The entry point group of commands of other packages. A command of this package keeps its name."""
 
 
 class CommandUnusable(EnvironmentProblem):
@@ -79,13 +78,11 @@ class CommandGroup(click.Group):
         return sorted({*COMMANDS, *_added()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            entry = _added().get(cmd_name)
-            return None if entry is None else _load(entry)
-        module = COMMANDS[cmd_name].module
-        command = import_module(module).command
-        assert isinstance(command, click.Command), f"{module} has no command"  # noqa: S101  ours to keep
-        return command
+        if cmd_name in COMMANDS:
+            command: click.Command = EntryPoint(cmd_name, f"headgate.cli.{COMMANDS[cmd_name].place}", JOINING).load()
+            return command
+        entry = _added().get(cmd_name)
+        return None if entry is None else _load(entry)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -94,9 +91,8 @@ class CommandGroup(click.Group):
         known = self.list_commands(ctx)
         if name in known or name.startswith("-") or not name:
             return super().resolve_command(ctx, args)
-        close = [
-            each for each in difflib.get_close_matches(name, known, cutoff=SIMILARITY_MIN) if not _is_hidden(each)
-        ]
+        hidden = {name for name, each in COMMANDS.items() if each.hidden}
+        close = [each for each in difflib.get_close_matches(name, known, cutoff=SIMILARITY_MIN) if each not in hidden]
         hint = f" Did you mean {' or '.join(close)}?" if close else ""
         raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
 
@@ -105,9 +101,7 @@ class CommandGroup(click.Group):
         name_width = max(len(name) for name in commands)
         for section in SECTIONS:
             rows = [
-                (name.ljust(name_width), listed.summary)
-                for name, listed in commands.items()
-                if listed.section == section
+                (name.ljust(name_width), each.summary) for name, each in commands.items() if each.section == section
             ]
             if rows:
                 with formatter.section(section):
@@ -143,20 +137,15 @@ def _added() -> dict[str, EntryPoint]:
     return {each.name: each for each in entry_points(group=JOINING) if each.name not in COMMANDS}
 
 
-def _is_hidden(name: str) -> bool:
-    return name in COMMANDS and COMMANDS[name].hidden
-
-
 def _load(entry: EntryPoint) -> click.Command:
     """A command of another package. If it cannot be imported, it prints the reason when it is called."""
     try:
         command = entry.load()
+        reason = f"{entry.value} is no command"
     except (ImportError, AttributeError) as error:
-        return _unusable(entry, str(error))
-    return command if isinstance(command, click.Command) else _unusable(entry, f"{entry.value} is no command")
-
-
-def _unusable(entry: EntryPoint, reason: str) -> click.Command:
+        command, reason = None, str(error)
+    if isinstance(command, click.Command):
+        return command
     distribution = entry.dist.name if entry.dist is not None else "headgate"
     remedy = f"install {distribution} again, with the extra for `{entry.name}`"
 

@@ -19,8 +19,7 @@ from headgate.client.model.times import age
 from headgate.client.queue import PATIENCE_S
 from headgate.command_line.arguments import DURATION, define_command, namespace_option
 from headgate.command_line.connection import run_connected
-from headgate.command_line.output import Output, output_option
-from headgate.command_line.showing import table
+from headgate.command_line.output import Output, format_table, output_option
 from headgate.errors import Unavailable
 
 HEADS = ("queue", "backlog", "in flight", "oldest", "rate/s", "workers", "lanes", "blocked", "next due in", "")
@@ -33,7 +32,7 @@ INTERVAL_S_MIN = 0.1
 @click.option("--snapshot", is_flag=True, help="Read once, print, exit.")
 @output_option
 @click.pass_context
-def command(ctx: click.Context, *, namespace: str | None, every: timedelta, snapshot: bool, output: Output) -> None:
+def top(ctx: click.Context, *, namespace: str | None, every: timedelta, snapshot: bool, output: Output) -> None:
     """Watch all queues, the longest backlog first.
 
     On a terminal this is a screen: arrow keys select a queue, enter opens it, b, a, f, r and n sort, q quits.
@@ -94,7 +93,7 @@ def _show(queues: list[QueueOverview], output: Output) -> None:
         "at": iso_time(queues[0].at_us) if queues else None,
         "queues": [overview_document(each) for each in queues],
     }
-    output.show(document, table=lambda: format_table(queues), names=[each.name for each in queues])
+    output.show(document, table=lambda: format_queues(queues), names=[each.name for each in queues])
 
 
 def rank_queues(queues: list[QueueOverview]) -> list[QueueOverview]:
@@ -111,9 +110,9 @@ def rank_queues(queues: list[QueueOverview]) -> list[QueueOverview]:
     )
 
 
-def format_table(queues: list[QueueOverview]) -> list[str]:
+def format_queues(queues: list[QueueOverview]) -> list[str]:
     """For people."""
-    return table(HEADS, [_row(each) for each in queues]) if queues else ["no queues"]
+    return format_table(HEADS, map(_row, queues)) if queues else ["no queues"]
 
 
 def _row(each: QueueOverview) -> tuple[object, ...]:

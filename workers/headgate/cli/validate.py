@@ -11,14 +11,13 @@ import click
 from headgate.api.read.loader import FilesInvalid, LoadedFiles, read_files
 from headgate.command_line.arguments import define_command, files_of, files_option
 from headgate.command_line.exit_codes import ExitCode
-from headgate.command_line.output import Output, output_option
-from headgate.command_line.showing import resource_name
+from headgate.command_line.output import Output, format_resource, output_option
 
 
 @define_command("validate")
 @files_option
 @output_option
-def command(output: Output, **options: tuple[Path, ...]) -> None:
+def validate(output: Output, **options: tuple[Path, ...]) -> None:
     """Check Queues and Counters in files.
 
     FILES are YAML, of several documents each; - is standard input. One line per fault: file and line, document,
@@ -27,7 +26,7 @@ def command(output: Output, **options: tuple[Path, ...]) -> None:
     reading = read_files(files_of(options))
     if reading.faults and output.is_table:
         raise FilesInvalid(reading.faults)
-    names = [resource_name(each.kind, each.metadata.namespace, each.metadata.name) for each in reading.resources]
+    names = [format_resource(each.kind, each.metadata.namespace, each.metadata.name) for each in reading.resources]
     output.show(_document(reading), table=lambda: [_summary(reading)], names=names)
     if reading.faults:
         for fault in reading.faults if output.form == "name" else ():

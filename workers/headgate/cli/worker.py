@@ -76,7 +76,7 @@ def _require_version() -> None:
     "--log", "log_form", type=click.Choice(FORMATS), default="json", show_default=True, help="Format of log lines."
 )
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="Minimum level.")
-def command(queue: str, **options: Any) -> None:
+def worker(queue: str, **options: Any) -> None:
     """Run a handler for each message.
 
     The handler is a Python function (--handler) or an HTTP endpoint in any language (--http). An HTTP request takes
@@ -94,8 +94,8 @@ def command(queue: str, **options: Any) -> None:
     require_extra("worker", component="a worker")
     from headgate.process.http_server import DEFAULT_ADDRESS, read_address
     from headgate.runtime.handler.decide_retry import Backoff
-    from headgate.runtime.process.drain_files import DrainFiles
-    from headgate.runtime.process.worker_process import WorkerOptions, opening_by_client, run_worker
+    from headgate.runtime.startup.drain_files import DrainFiles
+    from headgate.runtime.startup.worker_process import WorkerOptions, opening_by_client, run_worker
     from headgate.runtime.worker.worker import WorkerTerms
     from headgate.telemetry.graphite import read_graphite
 

@@ -39,7 +39,7 @@ from headgate.client.queue import (
 from headgate.client.queues import RETRY_EVERY_S, Queues
 from headgate.engines.contract import Stats
 from headgate.errors import HeadgateError, OperationRefused
-from headgate.process.supervised_loop import SupervisedLoop
+from headgate.process.background_tasks import SupervisedLoop
 from headgate.store.cassandra.settings import (
     ConnectionOptions,
     read_session_settings,

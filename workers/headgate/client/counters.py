@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from headgate.client.catalogued import Catalogued, CatalogueKind
 from headgate.client.counter import Counter
+from headgate.client.lookup_by_name import CatalogueKind, ResourcesByName
 from headgate.counters.counter import CounterHandle
 from headgate.counters.model.settings import CounterSettings, settings_of
 from headgate.counters.types.registry import type_of
@@ -47,7 +47,7 @@ COUNTERS = CatalogueKind(
 CounterRecord = tuple[Entry, CounterSettings]
 
 
-class Counters(Catalogued[CounterRecord, Counter]):
+class Counters(ResourcesByName[CounterRecord, Counter]):
     """All that one connection has open."""
 
     kind = COUNTERS

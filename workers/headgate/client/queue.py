@@ -70,8 +70,7 @@ from headgate.store.catalogue.entry import Entry
 from headgate.store.clock.clock import ClockNotTrusted
 from headgate.store.model.deadline import Deadline
 from headgate.store.store import NotSent
-from headgate.telemetry.spans import SentSpan, producer_spans
-from headgate.telemetry.tracing import is_traced, with_trace
+from headgate.telemetry.tracing import OpenSpan, is_traced, producer_spans, with_trace
 
 T = TypeVar("T")
 
@@ -283,7 +282,7 @@ class Queue:
             return outcomes
 
     @contextmanager
-    def _sending(self, count: int, traced: bool) -> Iterator[SentSpan | None]:
+    def _sending(self, count: int, traced: bool) -> Iterator[OpenSpan | None]:
         """A span around a put, where OpenTelemetry has a current one."""
         spans = producer_spans() if traced else None
         if spans is None:

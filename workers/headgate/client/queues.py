@@ -17,7 +17,7 @@ from headgate.client.catalogue.queue_record import (
     QueueRecreated,
     QueueRetained,
 )
-from headgate.client.catalogued import Catalogued, CatalogueKind
+from headgate.client.lookup_by_name import CatalogueKind, ResourcesByName
 from headgate.client.queue import Queue
 from headgate.engines.context import Opening
 from headgate.engines.registry import engine_record
@@ -35,7 +35,7 @@ class CatalogueUnreadable(Unavailable):
     """The catalogue could not be read for too long: the place of new messages is unknown."""
 
 
-class Queues(Catalogued[QueueRecord, Queue]):
+class Queues(ResourcesByName[QueueRecord, Queue]):
     """All that one connection has open."""
 
     kind = QUEUES

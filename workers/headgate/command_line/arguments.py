@@ -7,6 +7,8 @@ driver and no SDK, so that help and completion stay fast.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -20,12 +22,16 @@ from click.shell_completion import CompletionItem
 
 from headgate.api.values.units import Duration
 from headgate.command_line.connection import OPTIONS as CONNECTION_OPTIONS
+from headgate.errors import HeadgateError
+from headgate.store.connection_variables import variable_names
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 NAME_METAVAR: Final = "NAMESPACE/NAME"
 FALLBACKS: Final = {"queue": "HEADGATE_QUEUE", "counter": "HEADGATE_COUNTER"}
 """The variable that names the queue or the counter where the argument is missing."""
+COMPLETE_WITHIN_S: Final = 1.5
+COMPLETIONS_MAX: Final = 500
 _RATE: Final = re.compile(r"([1-9][0-9]{0,6})/([smh])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
 _FULL_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
@@ -131,8 +137,6 @@ define_command: Final = partial(click.command, cls=Command)
 
 
 class Group(click.Group):
-    """A command with commands below it."""
-
     command_class = Command
 
 
@@ -140,29 +144,42 @@ class Group(click.Group):
 
 
 def queue_argument(command: Decorated) -> Decorated:
-    """The queue that a command works on."""
     return click.argument("queue", metavar=NAME_METAVAR, shell_complete=complete_queue)(command)
 
 
 def counter_argument(command: Decorated) -> Decorated:
-    """The counter that a command works on."""
     return click.argument("counter", metavar=NAME_METAVAR, shell_complete=complete_counter)(command)
 
 
 def complete_queue(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of queues, where the catalogue answers at once."""
-    return _complete("queues", incomplete)
+    return [CompletionItem(name) for name in read_names("queues") if name.startswith(incomplete)]
 
 
 def complete_counter(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of counters, where the catalogue answers at once."""
-    return _complete("counters", incomplete)
+    return [CompletionItem(name) for name in read_names("counters") if name.startswith(incomplete)]
 
 
-def _complete(kind: str, incomplete: str) -> list[CompletionItem]:
-    from headgate.command_line.completion import read_names
+def read_names(kind: str) -> list[str]:
+    """The names of queues or counters, sorted. A completion never prints an error and never blocks the shell: without
+    a connection in the environment, or where Cassandra does not answer in time, there are none."""
+    if "CONTACT_POINTS" not in variable_names(os.environ):
+        return []
+    logging.disable(logging.CRITICAL)
+    try:
+        return sorted(asyncio.run(_read_names(kind)))[:COMPLETIONS_MAX]
+    except (HeadgateError, TimeoutError, OSError):
+        return []
+    finally:
+        logging.disable(logging.NOTSET)
 
-    return [CompletionItem(name) for name in read_names(kind) if name.startswith(incomplete)]
+
+async def _read_names(kind: str) -> list[str]:
+    from headgate.client.connection import connect
+
+    async with asyncio.timeout(COMPLETE_WITHIN_S), connect(dict(os.environ)) as connection:
+        return await (connection.queues() if kind == "queues" else connection.counters())
 
 
 # ---- options that several commands have

@@ -58,12 +58,12 @@ def run_connected(work: Callable[[Headgate], Awaitable[T]]) -> T:
     import asyncio
 
     from headgate.client.connection import connect
-    from headgate.process.event_loop import call_at_end
+    from headgate.process.event_loop import call_on_sigterm
 
     async def run() -> T:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  asyncio.run runs tasks
-        call_at_end(task.cancel)
+        call_on_sigterm(task.cancel)
         async with connect(read_environment()) as connection:
             return await work(connection)
 
@@ -74,8 +74,6 @@ def run_connected(work: Callable[[Headgate], Awaitable[T]]) -> T:
 
 
 def run_on_queue(name: str, work: Callable[[Queue], Awaitable[T]]) -> T:
-    """As `run_connected`, with that queue."""
-
     async def with_queue(connection: Headgate) -> T:
         return await work(await connection.queue(name))
 

@@ -13,7 +13,6 @@ class ExitCode(IntEnum):
     meaning: str
 
     def __new__(cls, value: int, meaning: str) -> ExitCode:
-        """An integer that carries its meaning."""
         code = int.__new__(cls, value)
         code._value_ = value
         code.meaning = meaning
@@ -28,7 +27,6 @@ class ExitCode(IntEnum):
 
 
 def exit_code_of(error: HeadgateError) -> ExitCode:
-    """The exit code for an error that ends a command."""
     if isinstance(error, NotFound):
         return ExitCode.NOT_FOUND
     return ExitCode.INVALID if isinstance(error, InvalidRequest) else ExitCode.FAILED

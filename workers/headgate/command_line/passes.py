@@ -34,7 +34,6 @@ class PassTarget:
     schedule: str | None
 
     def __post_init__(self) -> None:
-        """Refuse a request that is not clear about its target."""
         if (self.name is None) == (self.namespace is None):
             remedy = f"name a {self.kind} as NAMESPACE/NAME, or give --namespace"
             raise InvalidRequest(f"{self.command} needs one target", remedy=remedy)
@@ -58,7 +57,7 @@ def show_pass(kind: str, name: str, output: Output, outcome: PassOutcome) -> Non
     is_refused = outcome.message in outcome.problems
     output.show_item(
         pass_document(kind, name, message=outcome.message, problems=outcome.problems),
-        table=lambda: [] if is_refused else [f"{name}: {outcome.message}"],
+        line=None if is_refused else f"{name}: {outcome.message}",
         name=name,
     )
     for problem in outcome.problems if output.is_table or output.form == "name" else ():

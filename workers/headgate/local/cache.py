@@ -40,20 +40,16 @@ def cached(name: str, version: str, build: Builder, *, needs_mb: int = 64) -> Pa
         partial.mkdir(parents=True)
         try:
             build(partial)
-        except OSError as error:
+        except BaseException as error:
             shutil.rmtree(partial, ignore_errors=True)
-            if error.errno == errno.ENOSPC:
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 raise _disk_full(entry.parent, needs_mb) from None
-            raise
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
             raise
         partial.rename(entry)
     return entry
 
 
 def is_cached(name: str, version: str) -> bool:
-    """Whether the entry exists, so that a caller can announce the wait."""
     return (cache_root() / name / version).is_dir()
 
 

@@ -19,8 +19,6 @@ _BETWEEN_ASKING_S = 0.1
 
 @dataclass(frozen=True)
 class FirstMessage:
-    """A message that is put when the workers run."""
-
     payload: str
     then_end: bool = False
     """Whether the stack ends when it is handled."""

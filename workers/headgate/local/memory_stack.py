@@ -29,7 +29,7 @@ from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.handlers import load_handler
 from headgate.runtime.handler.http_runner import HttpPerformer
 from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
-from headgate.runtime.process.sdk_queue import ClientQueue
+from headgate.runtime.startup.sdk_queue import ClientQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
 from headgate.store.connection_variables import MEMORY

@@ -8,6 +8,7 @@ servers.
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -23,6 +24,8 @@ from headgate.errors import EnvironmentProblem
 GONE = (FileNotFoundError, ProcessLookupError)
 _PROC = Path("/proc")
 """Linux has it; elsewhere `ps` knows the same, at a hundred times the price."""
+PORTS = range(20_000, 32_000)
+"""Below those that the kernel gives to outgoing connections: a stopped server finds its port free again."""
 _ERROR_LINE = re.compile(r"\b(ERROR|FATAL|Exception|Error|error|panic|cannot|failed)\b|^[EF]\d{4} ")
 
 
@@ -49,7 +52,6 @@ class Identity:
         return None if state in "ZX" and threads <= 1 else cls(pid, started)
 
     def alive(self) -> bool:
-        """Whether this very process still runs."""
         return Identity.of(self.pid) == self
 
 
@@ -135,7 +137,6 @@ class Server:
             partial.rename(self.pid_file)
 
     def alive(self) -> bool:
-        """Whether it runs now."""
         if self._child is not None:
             self._child.poll()
         return self.identity is not None and self.identity.alive()
@@ -166,7 +167,6 @@ class Server:
         return "\n".join((errors or lines)[-count:])
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it, if the process runs."""
         if self.alive():
             os.kill(self.pid, number)
 
@@ -188,16 +188,7 @@ def wait_until(holds: Callable[[], bool], *, timeout_s: float, every_s: float = 
     return True
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def port_taken(host: str, port: int) -> bool:
-    """Whether a process listens on it already."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -205,6 +196,35 @@ def port_taken(host: str, port: int) -> bool:
         except OSError:
             return True
     return False
+
+
+def server_ports(count: int, addresses: Sequence[str] = ("127.0.0.1",)) -> list[int]:
+    """`count` different ports, each free on every one of the addresses now."""
+    for address in addresses:
+        require_own_address(address)
+    chosen: list[int] = []
+    for port in random.sample(PORTS, 2_000):
+        if not any(port_taken(address, port) for address in addresses):
+            chosen.append(port)
+        if len(chosen) == count:
+            return chosen
+    raise EnvironmentProblem(
+        "No free port",
+        remedy="stop a program that listens on one",
+        at=" and ".join(addresses),
+        between=f"{PORTS.start}-{PORTS.stop}",
+    )
+
+
+def require_own_address(address: str) -> None:
+    """Refuse, with one line, an address that is not this machine's."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+            probe.bind((address, 0))
+    except OSError as error:
+        raise EnvironmentProblem(
+            "Not an address of this machine", remedy="run `ip address` to list them", address=address, why=error
+        ) from None
 
 
 def require_program(name: str, *, remedy: str) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.process.background_tasks import BackgroundTasks, end_task, start_task
+from headgate.process.pacing import ExponentialPause
 
 AGAIN_S = 1.0
 AGAIN_S_MAX = 30.0
@@ -53,10 +54,12 @@ class Pauses:
     long_s: float = LONG_S
     grace_s: float = GRACE_S
 
-    def next(self, pause_s: float, ran_s: float) -> tuple[float, float]:
-        """The pause now, and the next one: it doubles while the program ends soon after its start."""
-        now_s = self.again_s if ran_s >= self.long_s else pause_s
-        return now_s, min(2 * now_s, self.again_s_max)
+
+def pause_after(pause: ExponentialPause, *, ran_s: float, long_s: float) -> float:
+    """The pause before a restart. It doubles while the program ends soon after its start."""
+    if ran_s >= long_s:
+        pause.reset()
+    return pause.next_s()
 
 
 class Programs:
@@ -79,7 +82,6 @@ class Programs:
                 self._kept[program] = start_task(program.name, self._keep(program))
 
     async def close(self) -> None:
-        """End them in good order."""
         kept, self._kept = list(self._kept.values()), {}
         await end_task(*kept)
         await self._ending.wait()
@@ -91,12 +93,12 @@ class Programs:
                 process.send_signal(signal.SIGTERM)
 
     async def _keep(self, program: Program) -> None:
-        pause_s = self._pauses.again_s
+        pause = ExponentialPause(self._pauses.again_s, self._pauses.again_s_max)
         loop = asyncio.get_running_loop()
         while True:
             began_s = loop.time()
             code = await self.run(program)
-            now_s, pause_s = self._pauses.next(pause_s, loop.time() - began_s)
+            now_s = pause_after(pause, ran_s=loop.time() - began_s, long_s=self._pauses.long_s)
             self._print_line(program.name, f"{ended_how(code)}; restarting in {now_s:g} s")
             await asyncio.sleep(now_s)
 
@@ -160,7 +162,6 @@ async def _pipe() -> tuple[asyncio.StreamReader, int]:
 
 
 def ended_how(code: int) -> str:
-    """An exit code as text."""
     if code >= 0:
         return f"ended with code {code}"
     try:

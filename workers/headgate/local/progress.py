@@ -10,8 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TextIO
 
@@ -32,47 +33,27 @@ def print_progress(text: str, *, to: TextIO | None = None) -> None:
 
 @dataclass(eq=False)
 class _Running:
-    """A step that runs."""
-
     title: str
     expect_s: float | None
     began_s: float
 
 
-@dataclass
-class _Display:
-    """The steps of this process that run now, and the thread that shows that they live."""
-
-    running: list[_Running] = field(default_factory=list)
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    watches: bool = False
-    show_download: ShowDownload | None = None
-
-    def add(self, one: _Running) -> None:
-        with self.changed:
-            self.running.append(one)
-            if not self.watches:
-                self.watches = True
-                threading.Thread(target=self._watch, daemon=True).start()
-
-    def remove(self, one: _Running) -> None:
-        with self.changed:
-            self.running.remove(one)
-            if not self.running:
-                self.changed.notify()
-
-    def _watch(self) -> None:
-        with self.changed:
-            while self.running:
-                ended = self.changed.wait_for(lambda: not self.running, SIGN_OF_LIFE_S)
-                now_s = time.monotonic()
-                old = [one for one in self.running if now_s - one.began_s > SIGN_OF_LIFE_S / 2]
-                if old and not ended:
-                    print_progress(format_signs((one.title, now_s - one.began_s, one.expect_s) for one in old))
-            self.watches = False
+_running: list[_Running] = []
+_hooks: dict[str, ShowDownload] = {}
 
 
-_display = _Display()
+@cache
+def _start_watch() -> None:
+    threading.Thread(target=_watch, daemon=True).start()
+
+
+def _watch() -> None:
+    while True:
+        time.sleep(SIGN_OF_LIFE_S)
+        now_s = time.monotonic()
+        old = [one for one in tuple(_running) if now_s - one.began_s > SIGN_OF_LIFE_S / 2]
+        if old:
+            print_progress(format_signs((one.title, now_s - one.began_s, one.expect_s) for one in old))
 
 
 def format_signs(running: Iterable[tuple[str, float, float | None]]) -> str:
@@ -89,7 +70,8 @@ def step(title: str, *, expect_s: float | None = None) -> Iterator[None]:
     expected = f" (about {duration(expect_s)})" if expect_s is not None else ""
     print_progress(f"  … {title}{expected}")
     one = _Running(title, expect_s, time.monotonic())
-    _display.add(one)
+    _running.append(one)
+    _start_watch()
     try:
         yield
     except BaseException:
@@ -98,22 +80,23 @@ def step(title: str, *, expect_s: float | None = None) -> Iterator[None]:
     else:
         print_progress(f"  ✓ {title}: {duration(time.monotonic() - one.began_s)}")
     finally:
-        _display.remove(one)
+        _running.remove(one)
 
 
 def show_downloads(show: ShowDownload) -> None:
     """Have the downloads of this process shown by `show` from now on."""
-    _display.show_download = show
+    _hooks["download"] = show
 
 
 @contextmanager
 def download(title: str, directory: Path, *, expect_mb: int) -> Iterator[None]:
     """Show how a directory fills, if this process shows downloads."""
-    if _display.show_download is None:
+    show = _hooks.get("download")
+    if show is None:
         yield
         return
     ended = threading.Event()
-    with _display.show_download(title, expect_mb) as advance:
+    with show(title, expect_mb) as advance:
         watch = threading.Thread(target=_measure, args=(directory, advance, ended), daemon=True)
         watch.start()
         try:
@@ -135,10 +118,8 @@ def _measure(directory: Path, advance: Callable[[int], None], ended: threading.E
 def _size_mb(directory: Path) -> int:
     total = 0
     for path in directory.rglob("*"):
-        try:
+        with suppress(OSError):  # renamed or removed meanwhile
             total += path.stat().st_size
-        except OSError:  # renamed or removed meanwhile
-            continue
     return total // 1_000_000
 
 

@@ -3,20 +3,26 @@
 A consumer with a Python handler is one worker process; one with an HTTP handler is a worker that posts to the port on
 this machine, where the user runs the handler. Repair of queues and gc of counters run once for each schedule of a
 namespace, as the CronJobs do.
+
+Of a consumer's pod template, the environment of its worker applies without Kubernetes, and of that only literal
+values: a value from a Secret, or one that refers to another, is known to Kubernetes alone. Everything left out is
+reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from headgate.api.read.parse import Resource
 from headgate.api.resources.counters import CounterResource
 from headgate.api.resources.queues import QueueResource
 from headgate.api.values.cron import is_due
-from headgate.local.pod_template import NOTHING, OfTemplate, of_template
 
+WORKER = "worker"
+REFERENCE = "$("
 TYPES_OF_NUMBERS = frozenset({"sum", "product", "minmax", "moments", "quantiles"})
 """Of counters: their updates are numbers; for the others they are strings."""
 
@@ -36,6 +42,14 @@ class Job:
 
 
 @dataclass(frozen=True)
+class OfTemplate:
+    """The used part of a pod template, and the names of the rest."""
+
+    environment: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class WorkerOf:
     """A consumer of a queue."""
 
@@ -43,11 +57,10 @@ class WorkerOf:
     arguments: tuple[str, ...]
     module: str | None = None
     """Where its handler is, if that is Python."""
-    of_template: OfTemplate = NOTHING
+    of_template: OfTemplate = OfTemplate()
 
 
 def workers_of(resources: Sequence[Resource]) -> list[WorkerOf]:
-    """One worker for each consumer."""
     return [
         WorkerOf(
             f"{resource.metadata.name}/{consumer.name}",
@@ -59,6 +72,37 @@ def workers_of(resources: Sequence[Resource]) -> list[WorkerOf]:
         if isinstance(resource, QueueResource)
         for number, consumer in enumerate(resource.spec.consumers or ())
     ]
+
+
+def of_template(template: PodTemplate | None) -> OfTemplate:
+    """For the worker on this machine."""
+    if template is None:
+        return OfTemplate()
+    environment: list[tuple[str, str]] = []
+    left_out = [] if template.metadata is None else ["metadata"]
+    for key, value in (template.spec or {}).items():
+        if key != "containers" or not isinstance(value, list):
+            left_out.append(key)
+            continue
+        for container in value:
+            if not isinstance(container, Mapping) or container.get("name") != WORKER:
+                left_out.append(f"container {container.get('name') if isinstance(container, Mapping) else None}")
+                continue
+            left_out += [f"{WORKER}.{name}" for name in container if name not in ("name", "env")]
+            entries = container.get("env")
+            for entry in entries if isinstance(entries, list) else ():
+                if _is_literal(entry):
+                    environment.append((str(entry.get("name")), entry.get("value", "")))
+                elif isinstance(entry, Mapping):
+                    left_out.append(f"{WORKER}.env.{entry.get('name')}")
+    return OfTemplate(tuple(environment), tuple(left_out))
+
+
+def _is_literal(entry: Any) -> bool:
+    if not isinstance(entry, Mapping) or "valueFrom" in entry:
+        return False
+    value = entry.get("value", "")
+    return isinstance(value, str) and REFERENCE not in value
 
 
 def _arguments(queue: QueueResource, number: int) -> tuple[str, ...]:
@@ -77,7 +121,6 @@ def _arguments(queue: QueueResource, number: int) -> tuple[str, ...]:
 
 
 def jobs_of(resources: Sequence[Resource]) -> list[Job]:
-    """The jobs of repair and gc, each once."""
     jobs = {
         Job(resource.metadata.namespace, resource.spec.repair.schedule)
         if isinstance(resource, QueueResource)
@@ -88,7 +131,6 @@ def jobs_of(resources: Sequence[Resource]) -> list[Job]:
 
 
 def jobs_due(jobs: Sequence[Job], minute: datetime) -> list[Job]:
-    """Those that are due in this minute."""
     return [job for job in jobs if is_due(job.schedule, minute)]
 
 

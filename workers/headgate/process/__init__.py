@@ -1,1 +1,3 @@
-"""What every process of Headgate needs: its event loop, supervised background work, the health server."""
+"""What every process of Headgate needs: its event loop and its end at SIGTERM, supervised background work, the port
+of its probes and metrics.
+"""

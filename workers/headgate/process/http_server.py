@@ -50,8 +50,6 @@ def probe_routes(registry: Registry, *, why_not_alive: WhyNot, why_not_ready: Wh
 
 
 class HttpServer:
-    """One port."""
-
     def __init__(
         self,
         routes: Sequence[web.RouteDef],
@@ -92,7 +90,6 @@ class HttpServer:
         self.port = int(self._runner.addresses[0][1])
 
     async def close(self) -> None:
-        """Listen no more."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

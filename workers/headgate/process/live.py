@@ -16,5 +16,4 @@ class Live(Generic[T]):
         self.now = value
 
     def set(self, value: T) -> None:
-        """From now on, readers see this value."""
         self.now = value

@@ -40,11 +40,9 @@ class TokenBucket:
 
     @property
     def most(self) -> float:
-        """When it is full."""
         return max(1.0, self.per_s * BURST_S) if self.burst is None else self.burst
 
     def set_rate(self, per_s: float) -> None:
-        """From now on it fills at this rate."""
         self.per_s = per_s
 
     def take(self, wanted: int, now_s: float) -> int:
@@ -78,7 +76,6 @@ class RateLimit:
         self._first = asyncio.Lock()
 
     async def turn(self) -> None:
-        """Wait for one's turn."""
         loop = asyncio.get_running_loop()
         async with self._first:
             while not self._bucket.take(1, loop.time()):  # noqa: ASYNC110  time fills it

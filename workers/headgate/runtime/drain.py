@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from headgate.runtime.process.drain_files import DrainFiles
+from headgate.runtime.startup.drain_files import DrainFiles
 
 MORE_S = 3.0
 """Time beyond the worker's grace, for releasing the lanes. The pod has ten seconds more than the grace."""

@@ -90,7 +90,6 @@ class Graphite:
         ).of()
 
     async def run(self) -> None:
-        """Until cancelled."""
         try:
             while True:
                 await asyncio.sleep(self.settings.every_s)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from itertools import accumulate
+from typing import Any, Generic, TypeVar
 
 CHILDREN_MAX = 200
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -18,21 +19,16 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class CounterMetric:
-    """Only grows."""
-
     __slots__ = ("value",)
 
     def __init__(self) -> None:
         self.value = 0.0
 
     def add(self, amount: float = 1) -> None:
-        """Increase it by this amount."""
         self.value += amount
 
 
 class Gauge:
-    """Goes up and down."""
-
     __slots__ = ("value",)
 
     def __init__(self) -> None:
@@ -56,8 +52,11 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many there were."""
         return sum(self.buckets)
+
+    def cumulated(self) -> tuple[tuple[float, int], ...]:
+        """Each upper bound, and how many were not above it; the last bound is infinity."""
+        return tuple(zip((*self.bounds, float("inf")), accumulate(self.buckets), strict=True))
 
 
 Metric = TypeVar("Metric", CounterMetric, Gauge, Histogram)
@@ -99,7 +98,7 @@ class Sample:
     value: float
     """Of a histogram: the sum."""
     buckets: tuple[tuple[float, int], ...] = ()
-    """Upper bound and how many were not above it; the last bound is infinity."""
+    """As `Histogram.cumulated` gives them."""
 
 
 Reading = Callable[[], Iterable[tuple[tuple[str, ...], float]]]
@@ -110,22 +109,16 @@ class Registry:
     """All metrics of a process."""
 
     def __init__(self) -> None:
-        self._counters: list[Family[CounterMetric]] = []
-        self._gauges: list[Family[Gauge]] = []
-        self._histograms: list[Family[Histogram]] = []
+        self._families: dict[str, list[Family[Any]]] = {"counter": [], "gauge": [], "histogram": []}
         self._readings: list[tuple[str, str, str, tuple[str, ...], Reading]] = []
 
     def counter(self, name: str, description: str, *labels: str) -> Family[CounterMetric]:
         """A counter; its name has no `_total`, which exporters add where it is the custom."""
-        family = Family(name, description, labels, CounterMetric)
-        self._counters.append(family)
-        return family
+        return self._add("counter", Family(name, description, labels, CounterMetric))
 
     def gauge(self, name: str, description: str, *labels: str) -> Family[Gauge]:
         """A gauge that is set."""
-        family = Family(name, description, labels, Gauge)
-        self._gauges.append(family)
-        return family
+        return self._add("gauge", Family(name, description, labels, Gauge))
 
     def reading(
         self, name: str, description: str, labels: Sequence[str], read: Reading, *, kind: str = "gauge"
@@ -136,35 +129,27 @@ class Registry:
     def histogram(
         self, name: str, description: str, *labels: str, bounds: Sequence[float] = SECONDS
     ) -> Family[Histogram]:
-        """A histogram."""
-        family = Family(name, description, labels, lambda: Histogram(bounds))
-        self._histograms.append(family)
+        return self._add("histogram", Family(name, description, labels, lambda: Histogram(bounds)))
+
+    def _add(self, kind: str, family: Family[Metric]) -> Family[Metric]:
+        self._families[kind].append(family)
         return family
 
     def samples(self) -> Iterator[Sample]:
         """Everything, as it is now; the samples of one name lie together."""
-        for counters in self._counters:
-            for values, counter in counters:
-                yield Sample(counters.name, counters.description, "counter", _named(counters, values), counter.value)
-        for gauges in self._gauges:
-            for values, gauge in gauges:
-                yield Sample(gauges.name, gauges.description, "gauge", _named(gauges, values), gauge.value)
+        yield from self._samples_of("counter")
+        yield from self._samples_of("gauge")
         for name, description, kind, labels, read in self._readings:
             for values, value in read():
                 yield Sample(name, description, kind, tuple(zip(labels, values, strict=True)), value)
-        for histograms in self._histograms:
-            for values, histogram in histograms:
-                named = _named(histograms, values)
-                buckets = tuple(_cumulated(histogram))
-                yield Sample(histograms.name, histograms.description, "histogram", named, histogram.total, buckets)
+        yield from self._samples_of("histogram")
 
-
-def _named(family: Family[Metric], values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple(zip(family.labels, values, strict=True))
-
-
-def _cumulated(histogram: Histogram) -> Iterator[tuple[float, int]]:
-    count = 0
-    for bound, more in zip((*histogram.bounds, float("inf")), histogram.buckets, strict=True):
-        count += more
-        yield bound, count
+    def _samples_of(self, kind: str) -> Iterator[Sample]:
+        for family in self._families[kind]:
+            for values, metric in family:
+                labels = tuple(zip(family.labels, values, strict=True))
+                if isinstance(metric, Histogram):
+                    value, buckets = metric.total, metric.cumulated()
+                else:
+                    value, buckets = metric.value, ()
+                yield Sample(family.name, family.description, kind, labels, value, buckets)

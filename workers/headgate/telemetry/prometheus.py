@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import generate_latest
 from prometheus_client.core import (
@@ -16,6 +16,11 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from headgate.telemetry.metrics import Registry, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FAMILIES: dict[str, Callable[..., Metric]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
 
 
 class _Ours(Collector):
@@ -27,7 +32,6 @@ class _Ours(Collector):
 
 
 def exposition(registry: Registry) -> bytes:
-    """The response to a scrape."""
     collectors = CollectorRegistry(auto_describe=False)
     collectors.register(_Ours(registry))
     return bytes(generate_latest(collectors))
@@ -39,19 +43,12 @@ def _families(samples: Iterable[Sample]) -> list[Metric]:
         values = [value for _, value in sample.labels]
         family = families.get(sample.name)
         if family is None:
-            family = families[sample.name] = _family(sample)
+            names = [name for name, _ in sample.labels]
+            family = FAMILIES[sample.kind](sample.name, sample.description, labels=names)
+            families[sample.name] = family
         if isinstance(family, HistogramMetricFamily):
             buckets = [("+Inf" if bound == float("inf") else repr(bound), count) for bound, count in sample.buckets]
             family.add_metric(values, buckets, sample.value)  # type: ignore[no-untyped-call, unused-ignore]
         elif isinstance(family, CounterMetricFamily | GaugeMetricFamily):
             family.add_metric(values, sample.value)
     return list(families.values())
-
-
-def _family(sample: Sample) -> Metric:
-    labels = [name for name, _ in sample.labels]
-    if sample.kind == "counter":
-        return CounterMetricFamily(sample.name, sample.description, labels=labels)
-    if sample.kind == "gauge":
-        return GaugeMetricFamily(sample.name, sample.description, labels=labels)
-    return HistogramMetricFamily(sample.name, sample.description, labels=labels)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NoReturn, TypeVar, cast
+from typing import Any, Literal, NoReturn, TypeVar
 
 from headgate.api.read.parse import Resource
 from headgate.api.resources.queues import QueueResource
@@ -53,11 +53,9 @@ from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Decision, Select, Write
 from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S
 from headgate.store.store import AttemptAnswer
-from headgate.testing.threads import ThreadedLoop
+from headgate.testing.virtual_loop import OWNER, ThreadedLoop
+from headgate.testing.virtual_world import VirtualProcess, VirtualWorld
 from headgate.testing.worker import EnvironmentWorker, HandlerAttempt
-from headgate.testing.world.loop import OWNER
-from headgate.testing.world.process import Process
-from headgate.testing.world.world import World
 
 T = TypeVar("T")
 
@@ -109,14 +107,9 @@ class Environment:
         self, *, start: datetime | None = None, seed: int = 0, engine: Literal["memory"] | None = None
     ) -> None:
         began = start or datetime.now(UTC).replace(microsecond=0)
-        self._world = World(
-            seed,
-            epoch_us=round(began.timestamp() * SECOND_US),
-            loop=ThreadedLoop,
-            history_max=0,
-            until_s=float("inf"),
-        )
-        self._loop = cast("ThreadedLoop", self._world.loop)
+        self._began_us = round(began.timestamp() * SECOND_US)
+        self._loop = ThreadedLoop()
+        self._world = VirtualWorld(self._loop, seed)
         self._replica = MemoryReplica(self._now_us)
         self._engines = MEMORY_ENGINES if engine == "memory" else ENGINE_MODULES
         self._queues: dict[str, QueueResource] = {}
@@ -167,7 +160,7 @@ class Environment:
         return datetime.fromtimestamp(self._now_us() / SECOND_US, UTC)
 
     def _now_us(self) -> int:
-        return self._world.epoch_us + round(self._world.now_s() * SECOND_US)
+        return self._began_us + round(self._world.now_s() * SECOND_US)
 
     async def advance(self, by: Span) -> None:
         """Let this time pass, in seconds or as a timedelta. Messages that fall due meanwhile are handled."""
@@ -250,7 +243,7 @@ class Environment:
             if isinstance(each, QueueResource)
         }
 
-    async def _apply(self, process: Process, resources: tuple[Resource, ...]) -> None:
+    async def _apply(self, process: VirtualProcess, resources: tuple[Resource, ...]) -> None:
         store = _TimedStore(self._replica)
         catalogue = Catalogue(
             store,
@@ -341,7 +334,7 @@ class Environment:
             worker.kill()
             return
         owner = OWNER.get()
-        if not isinstance(owner, Process):
+        if not isinstance(owner, VirtualProcess):
             raise InvalidRequest("Outside a handler, name the worker that crashes")
         own = next((each for each in self._workers if each.is_process(owner)), None)
         if own is None:
@@ -360,15 +353,15 @@ class Environment:
         """Every call of a handler so far, in order; of one queue or of all."""
         return [each for each in self.attempted if queue is None or each.queue == queue]
 
-    def start_process(self, name: str) -> Process:
+    def start_process(self, name: str) -> VirtualProcess:
         """A process of the world, under a name of its own."""
         with suppress(RuntimeError):  # no loop runs: a test that is not async
             if asyncio.get_running_loop() is not self._loop:
                 raise WrongTestLoop
         self._processes += 1
-        return self._world.process(f"{name}-{self._processes}", data_centre=DATA_CENTER)
+        return VirtualProcess(self._world, f"{name}-{self._processes}")
 
-    def connection_of(self, process: Process, *, namespace: str = NAMESPACE) -> Headgate:
+    def connection_of(self, process: VirtualProcess, *, namespace: str = NAMESPACE) -> Headgate:
         """A connection of that process, not open yet."""
 
         store = _TimedStore(self._replica)

@@ -8,20 +8,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from headgate.client.connection import Headgate
 from headgate.engines.contract import DeadLetterDelivery, Delivery, NackDelivery, Settle
 from headgate.process.background_tasks import start_task
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.decide_retry import delay_after
 from headgate.runtime.handler.handlers import Handler
 from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
-from headgate.runtime.process.sdk_queue import ClientQueue
+from headgate.runtime.startup.sdk_queue import ClientQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
 from headgate.telemetry.metrics import Registry
-from headgate.testing.world.process import Process, ProcessState
+from headgate.testing.virtual_world import VirtualProcess
+
+if TYPE_CHECKING:
+    from headgate.testing.environment import Environment
 
 
 class AttemptOutcome(Enum):
@@ -57,37 +59,25 @@ class HandlerAttempt:
         return json.loads(self.payload)
 
 
-class WorkerHost(Protocol):
-    """The environment, as its workers reach it."""
-
-    attempted: list[HandlerAttempt]
-
-    def now(self) -> datetime:
-        """The virtual time."""
-        ...
-
-    def start_process(self, name: str) -> Process:
-        """A process of the world."""
-        ...
-
-    def connection_of(self, process: Process) -> Headgate:
-        """A connection of that process, not open yet."""
-        ...
-
-
 class EnvironmentWorker:
     """A worker process. `Environment.worker` starts it."""
 
     def __init__(
-        self, host: WorkerHost, name: str, queue: str, handler: Handler, terms: WorkerTerms, visibility_us: int | None
+        self,
+        environment: Environment,
+        name: str,
+        queue: str,
+        handler: Handler,
+        terms: WorkerTerms,
+        visibility_us: int | None,
     ) -> None:
         self.queue = queue
-        self._host = host
+        self._environment = environment
         self._name = name
         self._handler = handler
         self._terms = terms
         self._visibility_us = visibility_us
-        self._process: Process | None = None
+        self._process: VirtualProcess | None = None
         self._running: asyncio.Task[None] | None = None
         self._worker: Worker | None = None
         self._opened = asyncio.Event()
@@ -96,10 +86,9 @@ class EnvironmentWorker:
     @property
     def is_running(self) -> bool:
         """Whether its process was started, and neither stopped nor killed."""
-        return self._process is not None and self._process.state is not ProcessState.DEAD
+        return self._process is not None and not self._process.is_dead
 
-    def is_process(self, process: Process) -> bool:
-        """Whether that is its process."""
+    def is_process(self, process: VirtualProcess) -> bool:
         return process is self._process
 
     @property
@@ -108,9 +97,8 @@ class EnvironmentWorker:
         return 0 if self._worker is None or not self.is_running else self._worker.in_flight
 
     def start(self) -> None:
-        """Start its process."""
         self._opened = asyncio.Event()
-        self._process = self._host.start_process(self._name)
+        self._process = self._environment.start_process(self._name)
         self._running = self._process.start(self._run(self._process))
         self._running.add_done_callback(lambda _: self._opened.set())
 
@@ -131,11 +119,11 @@ class EnvironmentWorker:
         self._worker = None
         self._runners = []
 
-    async def _run(self, process: Process) -> None:
-        async with self._host.connection_of(process) as connection:
+    async def _run(self, process: VirtualProcess) -> None:
+        async with self._environment.connection_of(process) as connection:
             queue = await connection.queue(self.queue)
-            runner = _Runner(self._host, self._performer(process), queue.name)
-            suspects = _ChildRunner(self._host, self._performer(process), queue.name, process, self._terms)
+            runner = _Runner(self._environment, self._performer(process), queue.name)
+            suspects = _ChildRunner(self._environment, self._performer(process), queue.name, process, self._terms)
             self._runners = [runner, suspects]
             self._worker = Worker(
                 ClientQueue(connection, queue, visibility_us=self._visibility_us),
@@ -149,29 +137,27 @@ class EnvironmentWorker:
             self._opened.set()
             await self._worker.run()
 
-    def _performer(self, process: Process) -> PythonPerformer:
+    def _performer(self, process: VirtualProcess) -> PythonPerformer:
         return PythonPerformer(self._handler, threads=self._terms.concurrency, rng=process.rng)
 
 
 class _Runner:
     """Calls the handler, and records each call."""
 
-    def __init__(self, host: WorkerHost, performer: HandlerRunner, queue: str) -> None:
+    def __init__(self, environment: Environment, performer: HandlerRunner, queue: str) -> None:
         self.batch = performer.batch
         self.can_stop = performer.can_stop
         self.wants_context = performer.wants_context
-        self._host = host
+        self._environment = environment
         self._performer = performer
         self._queue = queue
         self._open: dict[int, HandlerAttempt] = {}
 
     async def perform(self, attempt: Attempt) -> Settle:
-        """Handle one."""
         (settle,) = await self._recorded([attempt], self._one)
         return settle
 
     async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
-        """Handle these."""
         return await self._recorded(attempts, self._performer.perform_batch)
 
     async def _one(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
@@ -192,10 +178,10 @@ class _Runner:
 
     def _record(self, delivery: Delivery) -> HandlerAttempt:
         record = HandlerAttempt(
-            self._queue, delivery.message_id, delivery.payload, delivery.attempt, self._host.now()
+            self._queue, delivery.message_id, delivery.payload, delivery.attempt, self._environment.now()
         )
         self._open[id(record)] = record
-        self._host.attempted.append(record)
+        self._environment.attempted.append(record)
         return record
 
     def kill(self) -> None:
@@ -205,11 +191,9 @@ class _Runner:
         self._open = {}
 
     def drain(self) -> None:
-        """Running handlers continue."""
         self._performer.drain()
 
     async def close(self) -> None:
-        """Release threads."""
         await self._performer.close()
 
 
@@ -219,19 +203,24 @@ class _ChildRunner(_Runner):
     batch = False
 
     def __init__(
-        self, host: WorkerHost, performer: HandlerRunner, queue: str, parent: Process, terms: WorkerTerms
+        self,
+        environment: Environment,
+        performer: HandlerRunner,
+        queue: str,
+        parent: VirtualProcess,
+        terms: WorkerTerms,
     ) -> None:
-        super().__init__(host, performer, queue)
+        super().__init__(environment, performer, queue)
         self.batch = False
         self.can_stop = True
         self._parent = parent
         self._terms = terms
-        self._children: set[Process] = set()
+        self._children: set[VirtualProcess] = set()
         self._started = 0
 
     async def _one(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
         self._started += 1
-        child = self._host.start_process(f"{self._parent.name}/child-{self._started}")
+        child = self._environment.start_process(f"{self._parent.name}/child-{self._started}")
         self._children.add(child)
         died = asyncio.Event()
         child.when_state_changes(died.set)

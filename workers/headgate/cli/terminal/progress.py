@@ -10,18 +10,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
-from typing import Final, Protocol, TextIO
+from typing import Final, TextIO
 
 LINE_EVERY_S: Final = 10.0
-
-
-class Progress(Protocol):
-    """How far a command is."""
-
-    def advance(self, count: int = 1) -> None:
-        """So much more is done."""
-        ...
 
 
 class LineProgress:
@@ -38,7 +31,6 @@ class LineProgress:
         self._written_s = now_s()
 
     def advance(self, count: int = 1) -> None:
-        """So much more is done."""
         self._done += count
         if self._now_s() - self._written_s >= LINE_EVERY_S:
             self._written_s = self._now_s()
@@ -47,13 +39,23 @@ class LineProgress:
             self._stream.flush()
 
 
+class BarProgress:
+    def __init__(self, advance: Callable[[float], None]) -> None:
+        self._advance = advance
+
+    def advance(self, count: int = 1) -> None:
+        self._advance(count)
+
+
 def has_rich() -> bool:
     """Whether the extra `cli` is installed."""
     return find_spec("rich") is not None
 
 
 @contextmanager
-def show_progress(title: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Progress]:
+def show_progress(
+    title: str, total: int | None = None, *, quiet: bool = False
+) -> Iterator[LineProgress | BarProgress]:
     """Show how far a command is; `total` is None where it is not known. `quiet`: never a bar."""
     stream = sys.stderr
     if quiet or not stream.isatty() or not has_rich():
@@ -75,19 +77,10 @@ def show_progress(title: str, total: int | None = None, *, quiet: bool = False) 
     )
     with bars:
         task = bars.add_task(title, total=total)
-        yield _Bar(lambda count: bars.advance(task, count))
+        yield BarProgress(partial(bars.advance, task))
 
 
 @contextmanager
 def show_download(title: str, expect_mb: int) -> Iterator[Callable[[int], None]]:
-    """Show the megabytes of a download."""
     with show_progress(f"{title}, MB", expect_mb) as progress:
         yield progress.advance
-
-
-class _Bar:
-    def __init__(self, advance: Callable[[int], None]) -> None:
-        self._advance = advance
-
-    def advance(self, count: int = 1) -> None:
-        self._advance(count)

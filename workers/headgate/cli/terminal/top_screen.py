@@ -24,8 +24,6 @@ LANE_KEYS: Final = "↑↓ scroll   esc back   q quit"
 
 
 class Line(NamedTuple):
-    """One line and its style, in rich's words."""
-
     text: str
     style: str = ""
 
@@ -46,8 +44,6 @@ SORTS: Final[Mapping[str, tuple[str, Callable[[Queue], Any]]]] = {
 
 @dataclass(frozen=True)
 class Screen:
-    """What the screen shows."""
-
     queues: Sequence[Queue] = ()
     history: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     """Of each queue: backlog and rate at each reading, the newest last."""
@@ -61,12 +57,10 @@ class Screen:
     is_over: bool = False
 
     def sorted(self) -> list[Queue]:
-        """The queues in their order."""
         return sorted(self.queues, key=lambda queue: (SORTS[self.sort][1](queue), queue["queue"]))
 
 
 def with_queues(screen: Screen, queues: Sequence[Queue]) -> Screen:
-    """A new reading."""
     history = {
         queue["queue"]: (
             *screen.history.get(queue["queue"], ())[-HISTORY_MAX + 1 :],
@@ -83,7 +77,6 @@ def with_queues(screen: Screen, queues: Sequence[Queue]) -> Screen:
 
 
 def press(screen: Screen, key: str, height: int) -> Screen:
-    """The screen after a key."""
     if key == "q":
         return replace(screen, is_over=True)
     if screen.opened is not None:

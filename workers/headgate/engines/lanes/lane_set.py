@@ -33,8 +33,7 @@ from headgate.engines.lanes.poll_schedule import Beat
 from headgate.engines.summary.decide_figures import LaneStand
 from headgate.engines.summary.figures import OwnersFigures
 from headgate.errors import HeadgateError, Unavailable
-from headgate.process.background_tasks import start_task
-from headgate.process.supervised_loop import SupervisedLoop
+from headgate.process.background_tasks import SupervisedLoop, start_task
 from headgate.store.store import STORE_ERRORS
 
 log = logging.getLogger("headgate.lanes")

@@ -31,8 +31,7 @@ from headgate.engines.summary.decide_figures import (
 from headgate.engines.summary.reading import owners_of, read_of_queue
 from headgate.engines.summary.rows import figures_statement, key_of
 from headgate.errors import HeadgateError
-from headgate.process.background_tasks import end_task, start_task
-from headgate.process.supervised_loop import SupervisedLoop
+from headgate.process.background_tasks import SupervisedLoop, end_task, start_task
 from headgate.store.catalogue.tables import SUMMARY
 from headgate.store.model.statements import Delete
 

@@ -16,7 +16,7 @@ from headgate.engines.context import Host
 from headgate.engines.summary.decide_marks import LastPut, LaterPart, Mark, Owed
 from headgate.engines.summary.rows import SECOND_US, mark_statement
 from headgate.errors import HeadgateError
-from headgate.process.supervised_loop import SupervisedLoop
+from headgate.process.background_tasks import SupervisedLoop
 
 log = logging.getLogger("headgate.summary")
 

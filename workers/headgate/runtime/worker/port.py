@@ -1,6 +1,6 @@
 """The interface that the worker runtime needs of a queue: the engines' contract, and a few facts about it.
 
-The client's queue is adapted to it in `process/sdk_queue.py`; tests bring one of their own
+The client's queue is adapted to it in `startup/sdk_queue.py`; tests bring one of their own
 (`tests/kit/worker_queue.py`).
 """
 

@@ -23,8 +23,7 @@ from headgate.runtime.handler.runner import HandlerRunner
 from headgate.runtime.worker.visibility import VisibilityKeeper
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
 from headgate.telemetry.logs import log_fields
-from headgate.telemetry.spans import Spans
-from headgate.telemetry.tracing import TraceContext, current_trace, read_trace
+from headgate.telemetry.tracing import Spans, TraceContext, current_trace, read_trace
 
 log = logging.getLogger("headgate.worker")
 

@@ -34,7 +34,7 @@ from headgate.runtime.worker.settling import Settler
 from headgate.runtime.worker.slots import Slots, SlotTerms
 from headgate.runtime.worker.visibility import VisibilityKeeper
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
-from headgate.telemetry.spans import Spans
+from headgate.telemetry.tracing import Spans
 
 log = logging.getLogger("headgate.worker")
 

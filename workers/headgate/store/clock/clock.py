@@ -22,8 +22,7 @@ from types import TracebackType
 from typing import Protocol
 
 from headgate.errors import Unavailable
-from headgate.process.background_tasks import start_task
-from headgate.process.supervised_loop import SupervisedLoop
+from headgate.process.background_tasks import SupervisedLoop, start_task
 from headgate.store.clock import clock_state as decide
 from headgate.store.clock.clock_state import (
     Bounds,

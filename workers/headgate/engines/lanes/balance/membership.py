@@ -25,7 +25,7 @@ from headgate.engines.lanes.balance.decide_dual_owners import HeldLanes, LaneCla
 from headgate.engines.lanes.balance.decide_shares import GivingBack, Member, decide_shares, watchers
 from headgate.engines.lanes.lane_name import LaneName
 from headgate.errors import Unavailable
-from headgate.process.supervised_loop import SupervisedLoop
+from headgate.process.background_tasks import SupervisedLoop
 from headgate.store.catalogue.tables import MEMBERS
 from headgate.store.model.statements import Delete, Insert, Select
 from headgate.store.model.types import Value

@@ -26,8 +26,7 @@ from headgate.engines.timeline.model.partitions import (
 from headgate.engines.timeline.model.row import RowPartition, StampedRow, index_key_of
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.errors import HeadgateError, Unavailable
-from headgate.process.background_tasks import SharedWork
-from headgate.process.supervised_loop import SupervisedLoop
+from headgate.process.background_tasks import SharedWork, SupervisedLoop
 from headgate.store.model.statements import Insert
 from headgate.store.store import STORE_ERRORS
 

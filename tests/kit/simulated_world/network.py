@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from headgate.testing.world.history import History
-from headgate.testing.world.loop import LoopDelivery, VirtualLoop
+from tests.kit.simulated_world.history import History
+from tests.kit.simulated_world.loop import LoopDelivery, SimulationLoop
 
 if TYPE_CHECKING:
-    from headgate.testing.world.process import Process
+    from tests.kit.simulated_world.process import Process
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class MessageRule:
 class Network:
     """Carries messages in virtual time. `Faults` are switched by name, and noted in the history."""
 
-    def __init__(self, loop: VirtualLoop, history: History, rng: Random, weather: Weather) -> None:
+    def __init__(self, loop: SimulationLoop, history: History, rng: Random, weather: Weather) -> None:
         self._loop = loop
         self._history = history
         self._random = rng.random

@@ -52,7 +52,7 @@ Record = TypeVar("Record")
 Opened = TypeVar("Opened", Queue, Counter)
 
 
-class Catalogued(ABC, Generic[Record, Opened]):
+class ResourcesByName(ABC, Generic[Record, Opened]):
     """The resources of one kind, of one connection."""
 
     kind: ClassVar[CatalogueKind]

@@ -15,27 +15,27 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import gc
-from collections.abc import Callable, Coroutine
-from random import Random
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from headgate.errors import Bug
-from headgate.testing.world.clock import EPOCH_S
-from headgate.testing.world.history import HISTORY_MAX, History
-from headgate.testing.world.loop import OWNER, VirtualLoop
-from headgate.testing.world.network import Network, Weather
-from headgate.testing.world.process import Process, ProcessState, _forget
-
-T = TypeVar("T")
+from headgate.testing.virtual_loop import OWNER
+from headgate.testing.virtual_world import VirtualWorld, stream_of
+from tests.kit.simulated_world.clock import EPOCH_S
+from tests.kit.simulated_world.history import History
+from tests.kit.simulated_world.loop import SimulationLoop
+from tests.kit.simulated_world.network import Network, Weather
+from tests.kit.simulated_world.process import Process, ProcessState
 
 UNTIL_S = 400 * 24 * 3600.0
 """No scenario is longer; one that is does not terminate."""
 
 
-class World:
+class World(VirtualWorld):
     """All that a scenario acts in. Close it, or use it as a context, to give its memory back."""
+
+    loop: SimulationLoop
 
     def __init__(
         self,
@@ -45,67 +45,24 @@ class World:
         shuffled: bool = False,
         until_s: float = UNTIL_S,
         epoch_us: int = EPOCH_S * 1_000_000,
-        loop: Callable[..., VirtualLoop] = VirtualLoop,
-        history_max: int = HISTORY_MAX,
     ) -> None:
-        self.seed = seed
+        rng = stream_of(seed, "loop")
+        super().__init__(SimulationLoop(rng, shuffled=shuffled, until_s=until_s, report=self._report), seed)
         self.epoch_us = epoch_us
         """The reading of a correct wall clock when the world begins."""
-        self.loop = loop(self.rng("loop"), shuffled=shuffled, until_s=until_s, report=self._report)
-        self.loop.set_exception_handler(self._unhandled)
-        self.history = History(self.loop.time, entries_max=history_max)
+        self.history = History(self.loop.time)
         self.network = Network(self.loop, self.history, self.rng("network"), weather or Weather())
         self.processes: dict[str, Process] = {}
-        self._lives: dict[str, int] = {}
-        self._dead: list[Process] = []
-        self._failures: list[BaseException] = []
-        self._failed: list[asyncio.Task[Any]] = []
-
-    def rng(self, purpose: str) -> Random:
-        """A stream of chance of its own, from the seed and the purpose."""
-        return Random(f"{self.seed} {purpose}")  # a text is hashed by SHA-512, not by the process's hash seed
 
     def process(self, name: str, *, data_centre: str = "dc1") -> Process:
         """Start a process. A dead one may be started again under its name, with nothing left of it."""
         before = self.processes.get(name)
         if before is not None and before.state is not ProcessState.DEAD:
             raise Bug("two processes have the same name", name=name)
-        life = self._lives[name] = self._lives.get(name, 0) + 1
         booted_s = round(self.rng(f"boot {name}").uniform(1_000, 1_000_000), 3)
-        process = Process(self, name, data_centre, booted_s=booted_s, life=life)
+        process = Process(self, name, data_centre, booted_s=booted_s)
         self.processes[name] = process
         return process
-
-    def run(self, scenario: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine, outside of all processes, to its end. Raises errors of callbacks that no code handled."""
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            result = self.loop.run_until_complete(scenario)
-        finally:
-            if collecting:
-                gc.enable()
-        self._raise_what_nobody_took()
-        return result
-
-    def ended(self, task: asyncio.Task[Any]) -> None:
-        """Called when a task that was started in a process has ended."""
-        if _is_unheard(task):
-            self._failed.append(task)
-
-    def _raise_what_nobody_took(self) -> None:
-        failed, self._failed = self._failed, []
-        for task in failed:
-            if _is_unheard(task):
-                error = task.exception()
-                if error is not None:
-                    self._failures.append(error)
-        if self._failures:
-            raise self._failures.pop(0)
-
-    def now_s(self) -> float:
-        """True time since the world began."""
-        return self.loop.time()
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass."""
@@ -117,22 +74,6 @@ class World:
         context.run(OWNER.set, None)
         self.loop.call_at(self.loop.time() + after_s, act, context=context)
 
-    def unwind(self, process: Process) -> None:
-        """Keep the remains of a dead process until the world is closed."""
-        self._dead.append(process)
-
-    def close(self) -> None:
-        """Close the world: all waiting tasks are dropped, silently."""
-        if self.loop.is_closed():
-            return
-        for process in [*self._dead, *self.processes.values()]:
-            process.unwind()
-        for task in asyncio.all_tasks(self.loop):
-            _forget(task)
-        self.loop._ready.clear()  # type: ignore[attr-defined]
-        self.loop._timers.clear()
-        self.loop.close()
-
     def __enter__(self) -> World:
         return self
 
@@ -141,10 +82,10 @@ class World:
     ) -> None:
         self.close()
 
-    def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception") or Bug(context.get("message", "the loop failed"))
+    def _note_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        super()._note_unhandled(loop, context)
+        error = self._failures[-1]
         self.history.note("world", "unhandled", type(error).__name__, str(error))
-        self._failures.append(error)
 
     def _report(self) -> str:
         waiting = sorted(asyncio.all_tasks(self.loop), key=_order_of)
@@ -156,10 +97,6 @@ class World:
 def _order_of(task: asyncio.Task[Any]) -> tuple[int, str]:
     number = task.get_name().rpartition("/")[2]  # others have a name of their own
     return int(number) if number.isdecimal() else 0, task.get_name()
-
-
-def _is_unheard(task: asyncio.Task[Any]) -> bool:
-    return not task.cancelled() and bool(task._log_traceback)
 
 
 def _place(task: asyncio.Task[Any]) -> str:

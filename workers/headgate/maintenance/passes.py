@@ -1,20 +1,72 @@
-"""One pass of the collector over a counter, and the counters of a namespace that are due for one."""
+"""One pass of repair over a queue, one pass of the collector over a counter, and those of a namespace that are
+due.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
 from headgate.api.resources.counters import Collect
+from headgate.client.catalogue.queue_record import KIND
 from headgate.client.connection import Headgate
 from headgate.client.counter import Counter
 from headgate.client.model.times import age
 from headgate.client.queue import PATIENCE_S
 from headgate.counters.collect.collector import PassReport
-from headgate.engines.summary.standing import CollectionResult
+from headgate.engines.contract import PassEnd, Repaired
+from headgate.engines.summary.standing import CollectionResult, RepairResult
 from headgate.maintenance.pass_groups import PassGroup, PassOutcome, write_result
 from headgate.store.catalogue.entry import Entry
 
-DEFAULT_SCHEDULE = Collect().schedule
+REPAIR_SCHEDULE = Repair().schedule
+
+
+async def scheduled_queues(
+    connection: Headgate, namespace: str, schedule: str | None, group: PassGroup
+) -> dict[str, Entry]:
+    """The queues with that schedule and of this group, by name, from the catalogue alone."""
+    await connection.process_context.clock.until_trusted(PATIENCE_S)
+    known = await connection.process_context.catalogue().list(namespace, KIND)
+    return group.select([each.entry for each in known], schedule, block="repair", default_schedule=REPAIR_SCHEDULE)
+
+
+async def repair_queue(connection: Headgate, name: str) -> PassOutcome:
+    """One pass over a queue, recorded where the operator reads it."""
+    queue = await connection.queue(name)
+    done = await queue.run_repair()
+    now_us = queue.now_us()
+    outcome = PassOutcome(_format_repaired(done, now_us), done.problems)
+    if done.end is not PassEnd.BUSY:
+        result = RepairResult(
+            ended_us=now_us,
+            message=done.problems[0] if done.problems else outcome.message,
+            problems=len(done.problems),
+            owed_us=done.owed_us or 0,
+            waits_for_all_us=done.waits_for_all_us or 0,
+        )
+        outcome = outcome.add(await write_result(connection, queue.entry.id, result))
+    return outcome
+
+
+def _format_repaired(done: Repaired, now_us: int) -> str:
+    if done.end is PassEnd.BUSY:
+        return str(done.end.value)
+    facts = [f"checked {done.checked} parts", f"{done.put_again} of {done.late} late rows put again"]
+    if done.lanes_retired:
+        facts.append(f"{done.lanes_retired} lanes retired")
+    facts += [f"generation {number} left" for number in done.generations_left]
+    if done.waits_for_all:
+        facts.append("final checks wait until all replicas answer")
+    if done.oldest_owed_us is not None:
+        facts.append(f"overdue for {age(now_us - done.oldest_owed_us)}")
+    if done.end is PassEnd.STOPPED:
+        facts.append("to be continued")
+    return "; ".join(facts)
+
+
+# ---- collection
+
+COLLECT_SCHEDULE = Collect().schedule
 
 MakePass = Callable[[Counter], Awaitable[PassReport]]
 """Makes a pass, or a part of one."""
@@ -26,7 +78,7 @@ async def scheduled_counters(
     """The counters with that schedule and of this group, by name, from the catalogue alone."""
     await connection.process_context.clock.until_trusted(PATIENCE_S)
     entries = await connection.counter_entries(namespace)
-    return group.select(entries, schedule, block="gc", default_schedule=DEFAULT_SCHEDULE)
+    return group.select(entries, schedule, block="gc", default_schedule=COLLECT_SCHEDULE)
 
 
 async def collect_counter(connection: Headgate, name: str, collect: MakePass = Counter.run_collector) -> PassOutcome:

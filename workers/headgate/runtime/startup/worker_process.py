@@ -22,17 +22,16 @@ from random import Random
 from types import FrameType
 
 from headgate.errors import Unavailable
-from headgate.process.event_loop import SIGNALS, run
+from headgate.process.background_tasks import SupervisedLoop
+from headgate.process.event_loop import SIGNALS, LoopWatch, run
 from headgate.process.http_server import HttpServer, probe_routes
-from headgate.process.loop_watch import LoopWatch
-from headgate.process.supervised_loop import SupervisedLoop
 from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.handlers import Handler, load_handler
 from headgate.runtime.handler.http_runner import HttpPerformer, checked_url
 from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
 from headgate.runtime.isolation.suspects import ChildPool, ChildTerms
 from headgate.runtime.policy.decide_health import WorkerStatus, decide_liveness_problem, decide_readiness_problem
-from headgate.runtime.process.drain_files import DrainFiles
+from headgate.runtime.startup.drain_files import DrainFiles
 from headgate.runtime.worker.port import WorkerQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
@@ -40,7 +39,7 @@ from headgate.store.clock.clock_metrics import measure_clocks
 from headgate.telemetry.graphite import Graphite, GraphiteSettings
 from headgate.telemetry.logs import log_to
 from headgate.telemetry.metrics import Registry
-from headgate.telemetry.spans import spans
+from headgate.telemetry.tracing import spans
 
 log = logging.getLogger("headgate.worker")
 
@@ -302,7 +301,7 @@ def opening_by_client(options: WorkerOptions, environment: Mapping[str, str], vi
 
         leave_numpy_out()
         from headgate.client.connection import connect
-        from headgate.runtime.process.sdk_queue import ClientQueue
+        from headgate.runtime.startup.sdk_queue import ClientQueue
 
         connection = connect(environment)
         await connection.open()

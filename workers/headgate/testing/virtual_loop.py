@@ -2,11 +2,15 @@
 
 It knows asyncio and the gate of a process (whether a callback may run now), and nothing else. Invariants:
 - time never goes back, and never moves while a callback is ready;
-- timers of one time run in the order in which they were set; with `shuffled`, callbacks that are ready together run
-  in an order that the seed chooses (asyncio promises theirs, so code that relies on that promise needs it off);
+- timers of one time run in the order in which they were set;
 - no socket, thread, signal or child process is ever touched: an attempt raises an error.
 It survives everything that its callbacks do, except to stand still: `Deadlock` when nothing can ever happen again,
 `TimeUp` when a run exceeds its limit or spins without letting time pass.
+
+`ThreadedLoop` adds handlers in threads: a thread and the loop take turns, so that a run stays reproducible. The loop
+stands still while a thread of it runs. When the thread submits work to the loop and waits for it
+(`asyncio.run_coroutine_threadsafe`, as `Context.extend_blocking` and the SDK without async do), the loop continues
+until that work is done, and then waits for the thread again.
 """
 
 from __future__ import annotations
@@ -15,17 +19,20 @@ import asyncio
 import contextvars
 import gc
 import heapq
+import queue
+import threading
 from asyncio import events
-from collections.abc import Callable, Container, Coroutine
-from random import Random
+from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, Protocol
 
-from headgate.errors import Bug
+from headgate.errors import Bug, OperationRefused
 
 TURNS_AT_ONCE = 256
 SPINS_AT_ONE_TIME_MAX = 400
 COLLECT_EVERY_ROUNDS = 4_000
 _CANCELLED_TIMERS_MIN = 256
+REAL_TIME_MAX_S = 60.0
+"""Of a thread between two waits for the loop."""
 
 
 class Deadlock(Bug):
@@ -54,61 +61,25 @@ OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("headgate_p
 """The process in whose context a callback or a task runs; the loop checks its gate before it runs anything."""
 
 
-class LoopDelivery:
-    """A message on its way: the parts of a handle that the loop needs, and no more. It is never cancelled.
-
-    `cuts` are the links that do not carry anything when it arrives.
-    """
-
-    __slots__ = ("_context", "_scheduled", "args", "cuts", "link", "receive")
-    _cancelled = False
-
-    def __init__(
-        self,
-        context: contextvars.Context,
-        receive: Callable[..., object],
-        args: tuple[Any, ...],
-        link: tuple[str, str],
-        cuts: Container[tuple[str, str]],
-    ) -> None:
-        self._context = context
-        self.receive = receive
-        self.args = args
-        self.link = link
-        self.cuts = cuts
-
-    def _run(self) -> None:
-        if self.cuts and self.link in self.cuts:
-            return
-        self._context.run(self.receive, *self.args)
-
-
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Runs callbacks in virtual time, in an order that only the seed decides."""
+    """Runs callbacks in virtual time."""
 
     reports_refusals = False
     """Whether a use of the real world fails the run, even if the code that tried it handles the error."""
 
-    def __init__(
-        self,
-        rng: Random,
-        *,
-        shuffled: bool = False,
-        until_s: float = float("inf"),
-        report: Callable[[], str] = lambda: "",
-    ) -> None:
+    def __init__(self, *, until_s: float = float("inf"), report: Callable[[], str] = lambda: "") -> None:
         super().__init__()
         self.set_debug(False)
         self._now_s = 0.0
         self._until_s = until_s
-        self._rng = rng
-        self._shuffled = shuffled
         self._timers: list[tuple[float, int, Any]] = []
         self._timers_set = 0
         self._cancelled = 0
         self._tasks_made = 0
         self._spins = 0
         self._rounds = 0
+        self._arrange: Callable[[Any], None] | None = None
+        """Puts callbacks that are ready together into another order."""
         self.report = report
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]
 
@@ -130,13 +101,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (when, self._timers_set, timer))
         return timer
 
+    def close(self) -> None:
+        """Drop everything that still waits."""
+        self._timers.clear()
+        super().close()
+
     def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
         self._cancelled += 1
-
-    def post(self, when: float, delivery: LoopDelivery) -> None:
-        """Set a timer for a message: as call_at, at a third of its cost."""
-        self._timers_set += 1
-        heapq.heappush(self._timers, (when, self._timers_set, delivery))
 
     def _run_once(self) -> None:
         """Many turns at once: asyncio's own loop around this one costs as much as a turn."""
@@ -147,8 +118,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._jump()
             if timers and timers[0][0] <= self._now_s:
                 self._wake_timers(ready)
-            if self._shuffled and len(ready) > 1:
-                self._shuffle(ready)
+            if self._arrange is not None:
+                self._arrange(ready)
             for _ in range(len(ready)):
                 handle = ready.popleft()
                 if handle._cancelled:
@@ -189,12 +160,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
             else:
                 timer._scheduled = False
                 ready.append(timer)
-
-    def _shuffle(self, ready: Any) -> None:
-        waiting = list(ready)
-        self._rng.shuffle(waiting)
-        ready.clear()
-        ready.extend(waiting)
 
     def _count_turns(self) -> None:
         self._spins += 1
@@ -265,3 +230,107 @@ def _refusal(name: str, what: str) -> Callable[..., NoReturn]:
 
 for _name, _what in _REFUSED.items():
     setattr(VirtualLoop, _name, _refusal(_name, _what))
+
+
+class ThreadTooSlow(OperationRefused):
+    """A handler in a thread blocks; replace what it waits for (`time.sleep`, a server) by a double."""
+
+
+class _Thread:
+    """One call in a thread of its own."""
+
+    def __init__(self, call: Callable[[], Any], ended: asyncio.Future[Any], threads: dict[int, _Thread]) -> None:
+        self.ended = ended
+        self.requests: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        """Work for the loop; None when the thread has ended."""
+        self._call = call
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._threads = threads
+        threading.Thread(target=self._run, name="headgate-test-handler", daemon=True).start()
+
+    def _run(self) -> None:
+        self._threads[threading.get_ident()] = self
+        try:
+            self._result = self._call()
+        except BaseException as error:
+            self._error = error
+        del self._threads[threading.get_ident()]
+        self.requests.put(None)
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+
+    def conclude(self) -> None:
+        if self.ended.done():
+            return
+        if self._error is not None:
+            self.ended.set_exception(self._error)
+        else:
+            self.ended.set_result(self._result)
+
+
+class ThreadedLoop(VirtualLoop):
+    """A virtual loop with threads, for the tests of applications. Headgate's own simulations have none."""
+
+    reports_refusals = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._threads: dict[int, _Thread] = {}
+        self._last_task: asyncio.Task[Any] | None = None
+
+    def in_thread(self) -> bool:
+        return threading.get_ident() in self._threads
+
+    def skip(self, seconds: float) -> None:
+        """Let time pass in which nothing runs; timers that fall due meanwhile run late."""
+        self._now_s += seconds
+        self._until_s += seconds
+
+    def limit(self, seconds: float) -> None:
+        """Stop the run when this much time has passed, except for time that was skipped."""
+        self._until_s = self._now_s + seconds
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, function: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Run it in a thread, at once, whichever the executor."""
+        thread = _Thread(lambda: function(*args), self.create_future(), self._threads)
+        self._follow(thread)
+        return thread.ended
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """From a thread: the loop runs it when the thread waits."""
+        thread = self._threads.get(threading.get_ident())
+        if thread is None:
+            return super().call_soon_threadsafe(callback, *args, context=context)
+        handle = asyncio.Handle(callback, args, self, context)
+        thread.requests.put(handle._run)
+        return handle
+
+    def _follow(self, thread: _Thread) -> None:
+        """Wait until the thread has ended or waits for the loop."""
+        while (request := self._next_request(thread)) is not None:
+            self._last_task = None
+            request()
+            if self._last_task is not None:  # our callback is added after the one that wakes the thread
+                self._last_task.add_done_callback(lambda _: self._follow(thread))
+                return
+        thread.conclude()
+
+    def _next_request(self, thread: _Thread) -> Callable[[], None] | None:
+        try:
+            return thread.requests.get(timeout=REAL_TIME_MAX_S)
+        except queue.Empty:
+            error = ThreadTooSlow(seconds=round(REAL_TIME_MAX_S))
+            self.call_exception_handler({"exception": error})
+            thread.fail(error)
+            return None
+
+    def _make_task(self, *args: Any, **options: Any) -> asyncio.Task[Any]:
+        task = super()._make_task(*args, **options)
+        self._last_task = task
+        return task

@@ -1,1 +1,0 @@
-"""The worker as a process: start, drain, stop."""

@@ -1,0 +1,1 @@
+"""Where a worker process starts, drains and stops."""
