@@ -288,7 +288,7 @@ def _reports_success(name: str, work: Callable[[], bool]) -> bool:
 
 def _upkeep(options: dict[str, Any], work: Callable[[Any, Any, Any], ExitCode]) -> None:
     """Connect, open Spark, make the passes; end with their exit code where one failed."""
-    from headgate_spark.worker_connection import WorkerConnection, local_environment, task_environment
+    from headgate_spark.process.worker_connection import WorkerConnection, local_environment, task_environment
 
     _require_spark()
     connection = WorkerConnection(read_environment())
@@ -347,7 +347,7 @@ def _sink(text: str, options: tuple[str, ...]) -> dict[str, Any]:
 
 def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
     """Connect, open Spark, work, disconnect. A mistake in the request is reported before Spark starts."""
-    from headgate_spark.worker_connection import WorkerConnection
+    from headgate_spark.process.worker_connection import WorkerConnection
 
     _require_spark()
     logging.getLogger("py4j").setLevel(logging.ERROR)
@@ -376,7 +376,7 @@ def _require_spark() -> None:
 def _opened(title: str, master: str | None) -> Any:
     """The session; one line where Spark does not start."""
     from headgate_spark.jobs.frames import SparkNotStarted, spark_errors_as
-    from headgate_spark.session import LOCAL, open_session
+    from headgate_spark.process.session import LOCAL, open_session
 
     settings = (
         dict(LOCAL) if (master or "").startswith("local") else {}

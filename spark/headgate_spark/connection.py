@@ -5,7 +5,7 @@ constructor, since readers and writers are pickled.
 from __future__ import annotations
 
 from headgate_spark.options import Subject
-from headgate_spark.worker_connection import WorkerConnection, process_connection
+from headgate_spark.process.worker_connection import WorkerConnection, process_connection
 
 
 def process_of(subject: Subject) -> WorkerConnection:

@@ -21,14 +21,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from headgate_spark.archives import spare_archives
-from headgate_spark.counter_reader import CounterReader
 from headgate_spark.options import Subject, read_options, stream_options, write_options
-from headgate_spark.queue_reader import FilteredReader, QueueReader
+from headgate_spark.process.archives import spare_archives
+from headgate_spark.process.session import FILTER_PUSHDOWN
+from headgate_spark.read.counter_reader import CounterReader
+from headgate_spark.read.queue_reader import FilteredReader, QueueReader
+from headgate_spark.read.stream_reader import QueueStreamReader
 from headgate_spark.schemas import COUNTER, PUT, QUEUE, UPDATE, check_read, check_write, schema_of
-from headgate_spark.session import FILTER_PUSHDOWN
-from headgate_spark.stream_reader import QueueStreamReader
-from headgate_spark.writers import ArrowWriter, StreamWriter
+from headgate_spark.write.writers import ArrowWriter, StreamWriter
 
 
 class HeadgateDataSource(DataSource):

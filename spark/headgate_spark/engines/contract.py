@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from headgate.client.queue import Queue
 from headgate.engines.contract import Settled
-from headgate_spark.decide_range import ReadRange
 from headgate_spark.jobs.decide_batch import BatchPlan, Pick, RangePlan, Spot
+from headgate_spark.read.decide_range import ReadRange
 
 
 @dataclass(frozen=True)

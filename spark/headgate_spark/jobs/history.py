@@ -20,7 +20,7 @@ from headgate.store.catalogue.bulk_log import BulkLog, BulkRow, Stage
 from headgate_spark.engines.contract import HistorySplit
 from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.sinks import BatchName, BatchSink, scope_us_of
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.process.worker_connection import WorkerConnection
 
 PARTS_A_PIECE = 60
 

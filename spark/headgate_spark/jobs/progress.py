@@ -14,7 +14,7 @@ from headgate.engines.summary.standing import BULK_RUNS, BulkResult, write_pass_
 from headgate.errors import HeadgateError
 from headgate.telemetry.graphite import Graphite, read_graphite
 from headgate.telemetry.metrics import Registry
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.process.worker_connection import WorkerConnection
 
 LINE_EVERY_S = 10.0
 BAR = 24

@@ -47,7 +47,7 @@ from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import JobRequest
 from headgate_spark.jobs.sinks import QueueSink
 from headgate_spark.jobs.work import BatchWork, name_of
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.process.worker_connection import WorkerConnection
 
 LANE_BYTES_MAX = 64 * 1024 * 1024
 LANE_ROWS_MAX = 50_000

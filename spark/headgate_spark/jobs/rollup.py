@@ -25,14 +25,14 @@ from headgate.counters.types.contract import plain
 from headgate.engines.summary.standing import BULK_DONE
 from headgate.errors import InvalidRequest
 from headgate_spark.engines.contract import HistorySplit
+from headgate_spark.engines.packed_columns import TIMESTAMP
 from headgate_spark.jobs.history import HistoryContext, HistoryJob
 from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import SinkRequest, parse_time_us
 from headgate_spark.jobs.run import log_of
 from headgate_spark.jobs.sinks import sink_of
 from headgate_spark.jobs.tasks import ArrowTask
-from headgate_spark.packed_columns import TIMESTAMP
-from headgate_spark.worker_connection import WorkerConnection, process_connection, task_environment
+from headgate_spark.process.worker_connection import WorkerConnection, process_connection, task_environment
 
 DDL = "counter string, key string, window_start timestamp, window_end timestamp, value string, state binary"
 SCHEMA = pa.schema(

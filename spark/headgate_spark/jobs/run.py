@@ -17,7 +17,6 @@ from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS
 from headgate.errors import HeadgateError
 from headgate.store.catalogue.bulk_log import BulkLog, JobTakenOver
 from headgate_spark.engines.registry import spark_engine
-from headgate_spark.jobs.executors import await_executor
 from headgate_spark.jobs.frames import Frames, SparkFailed, spark_errors_as
 from headgate_spark.jobs.history import HistoryContext, HistoryJob
 from headgate_spark.jobs.progress import JobProgress
@@ -26,7 +25,8 @@ from headgate_spark.jobs.reserving_job import JobContext, ReservingJob
 from headgate_spark.jobs.sinks import BatchSink, QueueSink, sink_of
 from headgate_spark.jobs.tasks import Puts, QueueSource
 from headgate_spark.jobs.work import BatchWork, HandlerWork, SinkWork
-from headgate_spark.worker_connection import WorkerConnection, local_environment, task_environment
+from headgate_spark.process.executors import await_executor
+from headgate_spark.process.worker_connection import WorkerConnection, local_environment, task_environment
 
 OUTCOME_COLUMNS = ("id", "outcome")
 MESSAGE_COLUMNS = ("id", "payload")

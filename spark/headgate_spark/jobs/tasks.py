@@ -27,13 +27,13 @@ from headgate.client.queue import Queue
 from headgate.client.redriving import DEATH_PREFIX, DEATH_REASON, SOURCE_QUEUE
 from headgate.errors import InvalidRequest, Unavailable
 from headgate.store.model.positions import time_us_of
-from headgate_spark.decide_range import ReadRange
 from headgate_spark.engines.contract import HistorySplit, ScanRequest
 from headgate_spark.engines.registry import spark_engine
 from headgate_spark.jobs.decide_batch import BatchPlan, RangePlan
 from headgate_spark.options import LIVE
+from headgate_spark.process.worker_connection import UnderWay, process_connection
+from headgate_spark.read.decide_range import ReadRange
 from headgate_spark.schemas import OF_JOBS
-from headgate_spark.worker_connection import UnderWay, process_connection
 
 ArrowTask = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 

@@ -23,7 +23,7 @@ from headgate.maintenance.collection_pass import collect_counter
 from headgate.maintenance.pass_groups import PassOutcome, record_failure
 from headgate.maintenance.repair_pass import repair_queue
 from headgate_spark.jobs.tasks import ArrowTask
-from headgate_spark.worker_connection import WorkerConnection, process_connection
+from headgate_spark.process.worker_connection import WorkerConnection, process_connection
 
 TASKS_A_CORE = 2
 COUNTED = ("keys", "shards", "expired", "collected", "skipped", "minutes", "buckets")

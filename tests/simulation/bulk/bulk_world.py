@@ -19,7 +19,6 @@ from headgate.client.queue import Queue
 from headgate.errors import HeadgateError
 from headgate.store.catalogue.bulk_log import BulkLog
 from headgate.testing.world import World
-from headgate_spark.decide_range import ReadRange
 from headgate_spark.engines.contract import HistorySplit, ScanRequest
 from headgate_spark.engines.timeline.entry import ENGINE
 from headgate_spark.engines.timeline.lanes import TimelineHistory, TimelineLending
@@ -32,6 +31,7 @@ from headgate_spark.jobs.sinks import BatchName
 from headgate_spark.jobs.tasks import Puts, _put, _row_and_index
 from headgate_spark.jobs.work import HandlerWork, SinkWork
 from headgate_spark.options import LIVE
+from headgate_spark.read.decide_range import ReadRange
 from headgate_spark.schemas import OF_JOBS
 from tests.simulation.sdk.sdk_world import KEYSPACE, Program, Shop
 

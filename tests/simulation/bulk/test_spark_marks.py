@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate_spark.decide_marks import BatchPassed, BatchTooOld, Mark
-from headgate_spark.marks import BatchMarks
+from headgate_spark.write.decide_marks import BatchPassed, BatchTooOld, Mark
+from headgate_spark.write.marks import BatchMarks
 from tests.simulation.timeline.timeline_puts import QUEUE, SECOND, Queue, simulate
 
 WINDOW_US = 3600 * SECOND

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 import headgate
 from headgate.client.sync.blocking import SyncHeadgate, SyncQueue
-from headgate_spark.decide_marks import Mark
 from headgate_spark.failures import line_of
-from headgate_spark.marks import BatchMarks
+from headgate_spark.write.decide_marks import Mark
+from headgate_spark.write.marks import BatchMarks
 from tests.system.spark.conftest import Applied
 from tests.system.spark.test_batch_read import made
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate_spark.jobs import executors
-from headgate_spark.jobs.executors import REPORTED_AFTER_S, NoExecutor, await_executor
+from headgate_spark.process import executors
+from headgate_spark.process.executors import REPORTED_AFTER_S, NoExecutor, await_executor
 
 
 class Cluster:

@@ -19,7 +19,7 @@ from headgate.errors import InvalidRequest, OperationRefused
 from headgate.store.store import OutcomeUnknown
 from headgate_spark.jobs import tasks
 from headgate_spark.jobs.tasks import PUTS_AHEAD, TRIES, Puts, condense, puts_messages
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.process.worker_connection import WorkerConnection
 
 T = TypeVar("T")
 PUTS = Puts({}, "shop/heir", "job", 1, 1_000)

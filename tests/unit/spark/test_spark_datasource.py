@@ -11,9 +11,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from headgate.errors import HeadgateError
-from headgate_spark.counter_reader import TYPES as COUNTER_TYPES
 from headgate_spark.datasource import HeadgateDataSource
-from headgate_spark.packed_columns import TYPES
+from headgate_spark.engines.packed_columns import TYPES
+from headgate_spark.read.counter_reader import TYPES as COUNTER_TYPES
 from headgate_spark.schemas import COUNTER, QUEUE, schema_of
 
 PAYLOAD = StructType([StructField("payload", StringType())])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate_spark.decide_marks import (
+from headgate_spark.write.decide_marks import (
     ANSWER_US,
     BatchPassed,
     BatchTooOld,
@@ -15,7 +15,7 @@ from headgate_spark.decide_marks import (
     MarkStep,
     decide_next_step,
 )
-from headgate_spark.token_keys import RowKeys, TaskName, token_name
+from headgate_spark.write.token_keys import RowKeys, TaskName, token_name
 
 TASK = TaskName("q", 3, 1)
 WINDOW_US = 3_600_000_000

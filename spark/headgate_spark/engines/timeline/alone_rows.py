@@ -27,7 +27,7 @@ from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
 from headgate.store.model.positions import EPOCH_TICKS, TICKS_IN_US
 from headgate.store.model.table import Column
 from headgate.store.model.wire_rows import WiredRows, row_at
-from headgate_spark.packed_columns import TIMESTAMP, TYPES, no_attributes
+from headgate_spark.engines.packed_columns import TIMESTAMP, TYPES, no_attributes
 
 Numbers = NDArray[np.int64]
 Octets = NDArray[np.uint8]

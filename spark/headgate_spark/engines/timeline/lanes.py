@@ -39,13 +39,13 @@ from headgate.errors import HeadgateError
 from headgate.expiry import Promise
 from headgate.process.live import Live
 from headgate.store.model.positions import first_at, position_order, time_us_of
-from headgate_spark.decide_range import ReadRange
-from headgate_spark.decide_splits import SplitStretch
 from headgate_spark.engines.contract import Budget, HistorySplit, Preview, ScanRequest
+from headgate_spark.engines.timeline.decide_splits import SplitStretch
 from headgate_spark.engines.timeline.rows import read_split
 from headgate_spark.engines.timeline.scan import engine_of
 from headgate_spark.jobs.decide_batch import BatchPlan, Pick, RangePlan, Spot
 from headgate_spark.options import HISTORY
+from headgate_spark.read.decide_range import ReadRange
 
 SLICE_BYTES = 1024 * 1024
 OWNED = Budget(messages_max=20_000, bytes_max=3 * 1024 * 1024, rows_max=4_000)

@@ -45,12 +45,12 @@ from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
 from headgate.store.model.wire_rows import WiredRows
-from headgate_spark.decide_splits import SplitStretch
 from headgate_spark.engines.contract import ScanRequest
+from headgate_spark.engines.packed_columns import About, BatchBuilder, Exceptions, OpenRow
 from headgate_spark.engines.timeline.alone_rows import CutRows, Mask, columns_of
+from headgate_spark.engines.timeline.decide_splits import SplitStretch
 from headgate_spark.jobs.decide_batch import Pick
 from headgate_spark.options import LIVE
-from headgate_spark.packed_columns import About, BatchBuilder, Exceptions, OpenRow
 
 SLICE_BYTES = 2 * 1024 * 1024
 SLICE_ROWS_MIN, SLICE_ROWS_MAX = 16, 8_000

@@ -23,7 +23,8 @@ from headgate.engines.timeline.read.part_list import parts_from
 from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Value
-from headgate_spark.decide_splits import (
+from headgate_spark.engines.contract import ScanRequest
+from headgate_spark.engines.timeline.decide_splits import (
     PROBE_ROWS,
     Probe,
     SplitStretch,
@@ -32,7 +33,6 @@ from headgate_spark.decide_splits import (
     ranges_to_probe,
     weigh,
 )
-from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.timeline.rows import partition_of, read_picked, read_split
 from headgate_spark.jobs.decide_batch import Pick
 from headgate_spark.options import LIVE

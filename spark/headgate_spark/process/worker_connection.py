@@ -21,7 +21,7 @@ from headgate.client.sync.background import BackgroundLoop
 from headgate.process.background_tasks import end_task, start_task
 from headgate.process.event_loop import spare_the_collector
 from headgate.store.connection_variables import PREFIX, connection_variables, prefixed, variable_names
-from headgate_spark.archives import spare_archives
+from headgate_spark.process.archives import spare_archives
 
 T = TypeVar("T")
 

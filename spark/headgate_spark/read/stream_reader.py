@@ -24,13 +24,13 @@ from headgate.engines.contract import Settled
 from headgate.engines.lanes.range_reserver import RangeTaken, ReservationNotGranted
 from headgate.errors import HeadgateError, Unavailable
 from headgate_spark.connection import process_of
-from headgate_spark.decide_range import ReadRange
-from headgate_spark.decide_shares import decide_equal_shares, raised_shares
 from headgate_spark.engines.contract import Budget, LaneReservations, ReservableLane, ScanRequest
 from headgate_spark.engines.registry import spark_engine
 from headgate_spark.jobs.decide_batch import Pick, RangePlan
 from headgate_spark.options import LIVE, StreamOptions
-from headgate_spark.stream_offsets import BatchOffset, pieces, trimmed
+from headgate_spark.read.decide_range import ReadRange
+from headgate_spark.read.decide_shares import decide_equal_shares, raised_shares
+from headgate_spark.read.stream_offsets import BatchOffset, pieces, trimmed
 
 log = logging.getLogger("headgate.spark")
 

@@ -1,7 +1,7 @@
 """The number of messages that a batch of a stream takes of each lane: equal shares, where lanes with less leave their
 rest to others.
 
-Pure: `stream_reader.py` passes in the backlog of the lanes, and calls again after a share was raised.
+Pure: `read/stream_reader.py` passes in the backlog of the lanes, and calls again after a share was raised.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headgate.client.model.outgoing import Put
 from headgate.errors import InvalidRequest
-from headgate_spark.token_keys import RowKey, RowKeys
+from headgate_spark.write.token_keys import RowKey, RowKeys
 
 
 class RowUnfit(InvalidRequest):

@@ -24,11 +24,11 @@ from headgate.client.counter import Counter
 from headgate.client.queue import Queue
 from headgate.errors import Bug, Unavailable
 from headgate_spark.connection import process_of
-from headgate_spark.decide_marks import Mark, require_remembered
-from headgate_spark.marks import BatchMarks
 from headgate_spark.options import OptionInvalid, WriteOptions
-from headgate_spark.rows_to_put import CounterUpdateRow, Keys, pieces, put_of, update_of
-from headgate_spark.token_keys import RowKeys, TaskName, token_name
+from headgate_spark.write.decide_marks import Mark, require_remembered
+from headgate_spark.write.marks import BatchMarks
+from headgate_spark.write.rows_to_put import CounterUpdateRow, Keys, pieces, put_of, update_of
+from headgate_spark.write.token_keys import RowKeys, TaskName, token_name
 
 TRIES = 5
 PAUSE_S = 2.0

@@ -27,10 +27,10 @@ from headgate.client.model.times import time_us_from
 from headgate.client.queue import Queue
 from headgate.store.model.positions import first_at, last_at, position_order
 from headgate_spark.connection import process_of
-from headgate_spark.decide_range import ColumnFilter, ReadRange, decide_range
 from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.registry import spark_engine
 from headgate_spark.options import ReadOptions
+from headgate_spark.read.decide_range import ColumnFilter, ReadRange, decide_range
 
 _OPERATORS: tuple[tuple[type[Filter], str], ...] = (
     (EqualTo, "="),

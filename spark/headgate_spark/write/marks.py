@@ -13,7 +13,7 @@ from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import InsertIfAbsent, Select, UpdateIf, is_
 from headgate.store.model.types import Value
 from headgate.store.store import Store
-from headgate_spark.decide_marks import Mark, MarkStep, decide_next_step
+from headgate_spark.write.decide_marks import Mark, MarkStep, decide_next_step
 
 KEPT_S = 400 * 86_400
 TRIES = 50
