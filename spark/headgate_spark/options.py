@@ -16,10 +16,9 @@ from uuid import UUID
 from headgate.client.model.times import time_us_from
 from headgate.errors import InvalidRequest
 from headgate.store.model.positions import first_at, last_at, position_order
+from headgate_spark.engines.contract import HISTORY, LIVE
 
-LIVE, HISTORY = "live", "history"
 STATES = (LIVE, HISTORY)
-COUNTER_READS = ("value", "state")
 CONNECTION = (
     "CONTACT_POINTS", "DATA_CENTER", "USERNAME", "PASSWORD", "USE_SSL", "KEYSPACE", "CLUSTER_NAME", "SSL_CA",
     "SSL_CERT", "SSL_KEY",
@@ -54,7 +53,6 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """As the user wrote it."""
         return self.queue or self.counter or ""
 
 
@@ -69,7 +67,7 @@ class ReadOptions:
     last: int | None = None
     messages_per_split: int = MESSAGES_PER_SPLIT
     push_filters: bool = False
-    """Whether the DataFrame is filtered once and for all (queue_reader.py: FilteredReader)."""
+    """Whether the DataFrame is filtered once and for all (batch_readers.py: FilteredReader)."""
     since: datetime | None = None
     until: datetime | None = None
 

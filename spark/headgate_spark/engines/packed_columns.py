@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -45,7 +45,7 @@ TYPES: Mapping[str, pa.DataType] = {
     "shard": pa.int32(),
 }
 ATTRIBUTE_COLUMNS = {"attributes": 0, "binary_attributes": 1}
-_OF_MESSAGE = {"due": DUE, "put": PUT}
+_TIMES = {"due": DUE, "put": PUT}
 
 
 class OpenRow:
@@ -195,9 +195,9 @@ class BatchBuilder:
         self._pieces.append(piece)
         self._grow(piece.num_rows, size_bytes)
 
-    def is_full(self) -> bool:
-        """Whether a batch should be taken now."""
-        return self._messages >= self._batch_messages or self._bytes >= BATCH_BYTES
+    def take_full(self) -> Iterable[pa.RecordBatch]:
+        """A batch, if it should be taken now."""
+        return self.take() if self._messages >= self._batch_messages or self._bytes >= BATCH_BYTES else ()
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """The collected messages, as one batch; nothing if there are none."""
@@ -229,8 +229,8 @@ class BatchBuilder:
             return pc.if_else(pc.equal(pc.binary_length(groups), 0), pa.scalar(None, pa.string()), groups)
         if name in ATTRIBUTE_COLUMNS:
             return self._attributes(name, row)
-        if name in ("due", "put"):
-            return row.numbers(_OF_MESSAGE[name]).view(pa.timestamp("us")).cast(TIMESTAMP)
+        if name in _TIMES:
+            return row.numbers(_TIMES[name]).view(pa.timestamp("us")).cast(TIMESTAMP)
         if name == "attempt":
             return _replaced(row.numbers(ATTEMPT).cast(pa.int32()), but.attempts)
         if name == "id":

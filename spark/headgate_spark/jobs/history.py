@@ -27,8 +27,6 @@ PARTS_A_PIECE = 60
 
 @dataclass(frozen=True)
 class HistoryContext:
-    """The parts of a run."""
-
     connection: WorkerConnection
     log: BulkLog
     sink: BatchSink
@@ -45,13 +43,10 @@ class HistoryContext:
 
 
 class HistoryJob:
-    """One run."""
-
     def __init__(self, context: HistoryContext) -> None:
         self._it = context
 
     def run(self) -> None:
-        """All of the range."""
         it = self._it
         row = it.connection.run(it.log.take())
         memo = dict(row.memo)

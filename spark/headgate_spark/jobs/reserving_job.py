@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import functions as f
 
@@ -24,12 +24,11 @@ from headgate.engines.lanes.range_reserver import RangeTaken, ReservationNotGran
 from headgate.errors import HeadgateError, OperationRefused, Unavailable
 from headgate.store.catalogue.bulk_log import BulkLog, BulkRow, JobTakenOver, Stage
 from headgate.store.clock.clock import ClockNotTrusted
-from headgate_spark.engines.contract import Budget, LaneReservations, Preview, ReservableLane
+from headgate_spark.engines.contract import Budget, LaneReservations, RangePlan, ReservableLane
 from headgate_spark.engines.registry import spark_engine
 from headgate_spark.jobs.decide_batch import (
     BatchDecision,
     BatchPlan,
-    RangePlan,
     decide_outcomes,
     masked,
     pause_s,
@@ -48,6 +47,8 @@ from headgate_spark.jobs.request import JobRequest
 from headgate_spark.jobs.sinks import QueueSink
 from headgate_spark.jobs.work import BatchWork, name_of
 from headgate_spark.process.worker_connection import WorkerConnection
+
+T = TypeVar("T")
 
 LANE_BYTES_MAX = 64 * 1024 * 1024
 LANE_ROWS_MAX = 50_000
@@ -75,8 +76,6 @@ class RangeNotSettled(Unavailable):
 
 @dataclass(frozen=True)
 class JobContext:
-    """The parts of a run."""
-
     request: JobRequest
     connection: WorkerConnection
     queue: Queue
@@ -92,8 +91,6 @@ class JobContext:
 
 
 class ReservingJob:
-    """One run."""
-
     def __init__(self, context: JobContext) -> None:
         self._it = context
         self._rests: dict[str, int] = {}
@@ -148,16 +145,13 @@ class ReservingJob:
         """Whether the lane may have more, and the range reserved of it. A lane that another job processes comes
         later, and so does one that this process cannot promise now, because it was paused or its clock needs a new
         comparison."""
-        process_context, skew_us = (
-            self._it.connection.headgate.process_context,
-            self._it.queue.engine.settings.skew_us,
-        )
-        now_us = await process_context.clock.until_trusted(TRUSTED_WITHIN_S, skew_us)
+        clock = self._it.connection.headgate.process_context.clock
+        now_us = await clock.until_trusted(TRUSTED_WITHIN_S, self._it.queue.engine.settings.skew_us)
         if self._rests.get(lane.name, 0) > now_us:
             return True, None
         before = lane.cursor
         try:
-            preview: Preview | None = await lane.preview(budget)
+            preview = await lane.preview(budget)
             if preview is None:
                 return False, None
             plan = await lane.reserve(preview, deadline_us)
@@ -180,7 +174,7 @@ class ReservingJob:
         named = it.frames.picks(plan).where(it.where)
         with spark_errors_as(PredicateFailed, where=it.request.where or ""):
             reported = it.frames.reported(named.select("id", f.lit("done").alias("outcome")))
-        chosen = decide_outcomes(plan, spark_engine(it.queue).rows_by_id(plan), reported)
+        chosen = decide_outcomes(plan, spark_engine(it.queue).ids, reported)
         kept = masked(plan, chosen.done)
         empty = [one for one, less in zip(plan.ranges, kept.ranges, strict=True) if not less.picks]
         self._give_back(BatchPlan(tuple(empty)))
@@ -249,26 +243,23 @@ class ReservingJob:
         """Within the reservation; where that is over, the messages that are still live, by a reservation of its
         own."""
         it = self._it
-        masks = {at: pick.mask for at, pick in enumerate(plan.picks)}
-        if not masks:
+        if not plan.picks:
             return
         for _ in range(SETTLE_TRIES):
             now_us = it.connection.headgate.now_us()
             try:
                 if now_us < plan.deadline_us:
                     lane = it.connection.run(it.lending.lane(plan.lane))
-                    how = it.connection.run(lane.settle(plan, masks))
+                    how = it.connection.run(lane.settle(plan, plan.masks))
                 else:
                     deadline_us = now_us + round(it.request.reservation_s * 1_000_000)
-                    how = it.connection.run(it.lending.settle_again(plan, masks, deadline_us))
+                    how = it.connection.run(it.lending.settle_again(plan, plan.masks, deadline_us))
             except (RangeTaken, ReservationNotGranted, ReservationOver, ClockNotTrusted):
                 how = Settled.UNKNOWN
             if how is Settled.DONE:
                 return
             time.sleep(SETTLE_PAUSE_S)
-        raise RangeNotSettled(
-            lane=plan.lane, messages=sum(pick.messages for pick in plan.picks), remedy="run the job again"
-        )
+        raise RangeNotSettled(lane=plan.lane, messages=plan.messages, remedy="run the job again")
 
     def _give_back(self, plan: BatchPlan) -> None:
         """A range that is not released ends at its deadline."""
@@ -320,17 +311,15 @@ class ReservingJob:
             )
 
 
-LaneReservation = tuple[bool, RangePlan | None]
-"""Whether a lane may have more, and the range reserved of it."""
-
-
-async def _all(works: Sequence[Callable[[], Coroutine[Any, Any, LaneReservation]]]) -> list[LaneReservation]:
+async def _all(works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
     """All of them; the first error when all have ended, so that the reserved ranges are known."""
     ended = await asyncio.gather(*(work() for work in works), return_exceptions=True)
+    results: list[T] = []
     for one in ended:
         if isinstance(one, BaseException):
             raise one
-    return [one for one in ended if not isinstance(one, BaseException)]
+        results.append(one)
+    return results
 
 
 async def _all_over(lending: LaneReservations, lanes: Sequence[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from pyspark.sql import DataFrame
 
@@ -19,36 +18,28 @@ def name_of(plan: BatchPlan, number: int, attempt: str) -> BatchName:
     return BatchName(number, attempt, scope_us_of(plan.messages, plan.span_us, len(plan.ranges)))
 
 
-class BatchWork(Protocol):
-    """The processor of a batch."""
+class BatchWork:
+    """The processor of a batch. The defaults are for one that keeps nothing back."""
 
-    @property
-    def redoes(self) -> bool:
-        """Whether the next run has to finish a started batch."""
-        ...
-
-    @property
-    def handles(self) -> bool:
-        """Whether it passes messages to a handler: then a started batch rests until its reservation is over."""
-        ...
+    redoes = False
+    """Whether the next run has to finish a started batch."""
+    handles = False
+    """Whether it passes messages to a handler: then a started batch rests until its reservation is over."""
 
     def clear(self) -> None:
         """Remove what attempts left that were not committed."""
-        ...
 
     def do(self, plan: BatchPlan, number: int, attempt: str) -> BatchDecision:
         """Process it; returns the outcome of its messages."""
-        ...
+        raise NotImplementedError
 
     def publish(self, number: int, attempt: str) -> None:
         """It is committed."""
-        ...
 
 
-class HandlerWork:
+class HandlerWork(BatchWork):
     """The user's function, from a DataFrame of messages to one of outcomes."""
 
-    redoes = False
     handles = True
 
     def __init__(self, frames: Frames, queue: Queue, handler: Callable[[DataFrame], DataFrame]) -> None:
@@ -56,24 +47,15 @@ class HandlerWork:
         self._queue = queue
         self._handler = handler
 
-    def clear(self) -> None:
-        """It leaves nothing."""
-
     def do(self, plan: BatchPlan, number: int, attempt: str) -> BatchDecision:
         """Nothing is settled before all outcomes are known."""
-        del number, attempt
         with spark_errors_as(HandlerFailed):
             reported = self._frames.reported(self._handler(self._frames.picks(plan)))
-        return decide_outcomes(plan, spark_engine(self._queue).rows_by_id(plan), reported)
-
-    def publish(self, number: int, attempt: str) -> None:
-        """Nothing was kept back."""
+        return decide_outcomes(plan, spark_engine(self._queue).ids, reported)
 
 
-class SinkWork:
+class SinkWork(BatchWork):
     """A sink takes a batch whole."""
-
-    handles = False
 
     def __init__(self, frames: Frames, sink: BatchSink) -> None:
         self._frames = frames
@@ -81,14 +63,11 @@ class SinkWork:
         self.redoes = sink.redoes
 
     def clear(self) -> None:
-        """The uncommitted parts."""
         self._sink.clear()
 
+    def publish(self, number: int, attempt: str) -> None:
+        self._sink.publish(number, attempt)
+
     def do(self, plan: BatchPlan, number: int, attempt: str) -> BatchDecision:
-        """All of it is done, or it raises."""
         self._sink.write(self._frames.picks(plan), name_of(plan, number, attempt))
         return all_done(plan)
-
-    def publish(self, number: int, attempt: str) -> None:
-        """Files are moved into place."""
-        self._sink.publish(number, attempt)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from headgate_spark.engines.contract import ReadRange
+
 LOWER_BY = ("at", "due", "put")
 EARLIER, LATER = (">", ">=", "="), ("<", "<=", "=")
 
@@ -20,22 +22,6 @@ class ColumnFilter:
     column: str
     operator: str
     value: object
-
-
-@dataclass(frozen=True)
-class ReadRange:
-    """Where to read: both orders belong to the range; None is no bound."""
-
-    first: int | None = None
-    last: int | None = None
-    generations: frozenset[int] | None = None
-    shards: frozenset[int] | None = None
-
-    def has_lane(self, generation: int, shard: int) -> bool:
-        """Whether a lane is read at all."""
-        return (self.generations is None or generation in self.generations) and (
-            self.shards is None or shard in self.shards
-        )
 
 
 def decide_range(

@@ -19,7 +19,7 @@ from headgate.client.queue import Queue
 from headgate.errors import HeadgateError
 from headgate.store.catalogue.bulk_log import BulkLog
 from headgate.testing.world import World
-from headgate_spark.engines.contract import HistorySplit, ScanRequest
+from headgate_spark.engines.contract import LIVE, HistorySplit, ReadRange, ScanRequest
 from headgate_spark.engines.timeline.entry import ENGINE
 from headgate_spark.engines.timeline.lanes import TimelineHistory, TimelineLending
 from headgate_spark.jobs import reserving_job
@@ -28,10 +28,8 @@ from headgate_spark.jobs.history import HistoryContext, HistoryJob
 from headgate_spark.jobs.request import JobRequest
 from headgate_spark.jobs.reserving_job import JobContext, ReservingJob
 from headgate_spark.jobs.sinks import BatchName
-from headgate_spark.jobs.tasks import Puts, _put, _row_and_index
+from headgate_spark.jobs.tasks import Puts, put_of
 from headgate_spark.jobs.work import HandlerWork, SinkWork
-from headgate_spark.options import LIVE
-from headgate_spark.read.decide_range import ReadRange
 from headgate_spark.schemas import OF_JOBS
 from tests.simulation.sdk.sdk_world import KEYSPACE, Program, Shop
 
@@ -109,15 +107,13 @@ class MemoryFrames:
         """Outcomes as the driver gets them."""
         message = []
         for id_, outcome, reason in outcomes:
-            row, index = _row_and_index(id_)
+            row, index = ENGINE.ids.split(id_)
             message.append(Reported(row, outcome, 1 << index, reason))
         return message
 
     def reasons(self, reasons: Mapping[bytes, str]) -> dict[str, str]:
         """By id, as texts."""
-        from headgate.engines.timeline.model.layout import id_text
-
-        return {id_text(id_): reason for id_, reason in reasons.items()}
+        return {ENGINE.ids.text_of(id_): reason for id_, reason in reasons.items()}
 
 
 async def read_history(queue: Queue, splits: Sequence[HistorySplit]) -> Messages:
@@ -181,7 +177,7 @@ class MemoryPuts:
     def write(self, messages: Messages, batch: BatchName) -> int:
         """Some at a time."""
         puts = replace(self._puts, number=batch.number, scope_us=batch.scope_us)
-        rows: list[Put] = [_put(puts, row) for row in messages]
+        rows: list[Put] = [put_of(puts, row) for row in messages]
         for first in range(0, len(rows), PUT_AT_ONCE):
             self._local.run(self._target.put_many(rows[first : first + PUT_AT_ONCE]))
         return len(rows)
@@ -235,7 +231,7 @@ def job_of(
     frames = MemoryFrames(job_driver, queue)
     counts = Counts()
     wanted = JobRequest("shop/emails", "job", "drain", batch_messages=25, **request)
-    dead = MemoryPuts(job_driver, Puts({}, "shop/dead", JOB.hex, 0, 0, dead_of="shop/emails"))
+    dead = MemoryPuts(job_driver, Puts({}, "timeline", "shop/dead", JOB.hex, 0, 0, dead_of="shop/emails"))
     context = job_driver.headgate.process_context
     log = BulkLog(context.store_in(KEYSPACE), JOB, context.new_uuid)
     stands_on: dict[str, Any] = {
@@ -292,7 +288,8 @@ def queue_work(target: str) -> Callable[[Driver, MemoryFrames, Queue], SinkWork]
     """Into this queue."""
 
     def make(job_driver: Driver, frames: MemoryFrames, _queue: Queue) -> SinkWork:
-        return SinkWork(cast("Any", frames), cast("Any", MemoryPuts(job_driver, Puts({}, target, JOB.hex, 0, 0))))
+        puts = Puts({}, "timeline", target, JOB.hex, 0, 0)
+        return SinkWork(cast("Any", frames), cast("Any", MemoryPuts(job_driver, puts)))
 
     return make
 

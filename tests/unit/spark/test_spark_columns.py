@@ -29,8 +29,7 @@ def built(cells: list[bytes], columns: tuple[str, ...] = tuple(TYPES), **options
             builder.add_alone(unpack(cell), ABOUT)
         else:
             builder.add(row, ABOUT)
-        if builder.is_full():
-            matches += [each for batch in builder.take() for each in batch.to_pylist()]
+        matches += [each for batch in builder.take_full() for each in batch.to_pylist()]
     return matches + [each for batch in builder.take() for each in batch.to_pylist()]
 
 

@@ -15,16 +15,21 @@ from headgate_spark.write.decide_marks import (
     MarkStep,
     decide_next_step,
 )
-from headgate_spark.write.token_keys import RowKeys, TaskName, token_name
+from headgate_spark.write.rows_to_put import RowKeys, TaskName, token_name
 
 TASK = TaskName("q", 3, 1)
 WINDOW_US = 3_600_000_000
 
 
+def row_of(values: tuple[object, ...]) -> dict[str, object]:
+    """The values by column."""
+    return {f"column {at}": value for at, value in enumerate(values)}
+
+
 def keys(rows: list[tuple[object, ...]], task: TaskName = TASK) -> list[tuple[str, str | None]]:
     """Of rows in this order."""
     made = RowKeys(task)
-    return [(key.text, key.scope) for key in map(made.key_of, rows)]
+    return [(key.text, key.scope) for key in map(made.key_of, map(row_of, rows))]
 
 
 @settings(deadline=None)
@@ -52,7 +57,7 @@ def test_a_bytes_value_is_not_the_text_that_resembles_it() -> None:
 
 def test_the_name_of_a_token_is_short_and_reports_keys_apart() -> None:
     made = RowKeys(TASK)
-    names = {token_name("q", made.key_of(("x" * 1000,))) for _ in range(3)}
+    names = {token_name("q", made.key_of({"text": "x" * 1000})) for _ in range(3)}
     assert (3, {32}) == (len(names), set(map(len, names)))
 
 

@@ -8,6 +8,7 @@ inspected first, so that a reservation is short, and then reserved. `ReservedRan
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import astuple, replace
 from typing import Any
 from uuid import UUID
 
@@ -29,7 +30,6 @@ from headgate.engines.lanes.rows import LaneRow
 from headgate.engines.lanes.settle_log_format import Facts, RowFacts
 from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.timeline.lanes.timeline_lanes import lane_of
-from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.reading import RowContent
@@ -39,13 +39,19 @@ from headgate.errors import HeadgateError
 from headgate.expiry import Promise
 from headgate.process.live import Live
 from headgate.store.model.positions import first_at, position_order, time_us_of
-from headgate_spark.engines.contract import Budget, HistorySplit, Preview, ScanRequest
+from headgate_spark.engines.contract import (
+    HISTORY,
+    Budget,
+    HistorySplit,
+    Pick,
+    Preview,
+    RangePlan,
+    ReadRange,
+    ScanRequest,
+)
 from headgate_spark.engines.timeline.decide_splits import SplitStretch
 from headgate_spark.engines.timeline.rows import read_split
 from headgate_spark.engines.timeline.scan import engine_of
-from headgate_spark.jobs.decide_batch import BatchPlan, Pick, RangePlan, Spot
-from headgate_spark.options import HISTORY
-from headgate_spark.read.decide_range import ReadRange
 
 SLICE_BYTES = 1024 * 1024
 OWNED = Budget(messages_max=20_000, bytes_max=3 * 1024 * 1024, rows_max=4_000)
@@ -76,7 +82,6 @@ class TimelineLending:
         return lanes
 
     async def lane(self, name: str) -> TimelineLane:
-        """One of them."""
         return TimelineLane(self._queue, self._job, parse_lane(name))
 
     async def settle_again(self, plan: RangePlan, masks: Mapping[int, int], deadline_us: int) -> Settled:
@@ -86,10 +91,8 @@ class TimelineLending:
         plan_again = await lane.reserve(Preview(min(orders), max(orders), 0), deadline_us)
         live = {pick.key: pick.mask for pick in plan_again.picks}
         left = {at: mask & live.get(plan.picks[at].key, 0) for at, mask in masks.items()}
-        how = await lane.settle(
-            RangePlan(plan.lane, plan_again.reservation, plan_again.epoch, plan_again.deadline_us, plan.picks),
-            {at: mask for at, mask in left.items() if mask},
-        )
+        masks_left = {at: mask for at, mask in left.items() if mask}
+        how = await lane.settle(replace(plan_again, picks=plan.picks), masks_left)
         await lane.give_back(plan_again)
         return how
 
@@ -130,7 +133,7 @@ class TimelineLane:
         if state is None or state.is_retired or self.cursor >= self.until:
             return None
         if state.lock is not None:
-            budget = _smaller(budget, OWNED)
+            budget = Budget(*map(min, astuple(budget), astuple(OWNED)))
         source = self.source()
         source.purge(state.purged_before_us)
         reached, messages = await self._reach(source, budget)
@@ -203,7 +206,6 @@ class TimelineLane:
         )
 
     async def give_back(self, plan: RangePlan) -> None:
-        """The owner's again."""
         await self.lane.end_reservation(plan.reservation)
 
     async def pass_over(self) -> None:
@@ -225,33 +227,12 @@ def _live(row: LaneRow, facts: RowFacts | None, now_us: int) -> int:
     return row.count - gone.bit_count()
 
 
-def _smaller(one: Budget, other: Budget) -> Budget:
-    return Budget(
-        min(one.messages_max, other.messages_max),
-        min(one.bytes_max, other.bytes_max),
-        min(one.rows_max, other.rows_max),
-    )
-
-
-def _row_place(lane: LaneName, key: bytes) -> RowPlace:
-    return RowPlace(lane[0], int.from_bytes(key[:2], "big"), lane[1], _due_of(key))
-
-
 def _due_of(key: bytes) -> UUID:
     return UUID(bytes=key[2:18])
 
 
 def _order_of(key: bytes) -> int:
     return position_order(_due_of(key))
-
-
-def rows_by_id(plan: BatchPlan) -> dict[bytes, Spot]:
-    """An id begins with the place of the row that it was first put into."""
-    return {
-        MessagePlace(_row_place(parse_lane(one.lane), pick.key), 0).to_bytes()[:-2]: (r, p)
-        for r, one in enumerate(plan.ranges)
-        for p, pick in enumerate(one.picks)
-    }
 
 
 class TimelineHistory:
@@ -276,7 +257,6 @@ class TimelineHistory:
         return sorted(history_splits, key=lambda split: (split.where, split.lane))
 
     def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
-        """All messages put there and not cancelled."""
         after, up_to = (position_order(first_at(time_us)) - 1 for time_us in (split.from_us, split.until_us))
         engine = engine_of(self._queue)
         generation, shard = parse_lane(split.lane)

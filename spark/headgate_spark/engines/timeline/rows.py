@@ -45,12 +45,10 @@ from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
 from headgate.store.model.wire_rows import WiredRows
-from headgate_spark.engines.contract import ScanRequest
+from headgate_spark.engines.contract import LIVE, Pick, ScanRequest
 from headgate_spark.engines.packed_columns import About, BatchBuilder, Exceptions, OpenRow
 from headgate_spark.engines.timeline.alone_rows import CutRows, Mask, columns_of
 from headgate_spark.engines.timeline.decide_splits import SplitStretch
-from headgate_spark.jobs.decide_batch import Pick
-from headgate_spark.options import LIVE
 
 SLICE_BYTES = 2 * 1024 * 1024
 SLICE_ROWS_MIN, SLICE_ROWS_MAX = 16, 8_000
@@ -98,9 +96,8 @@ async def read_split(
                     special = reader.add(stretch, piece)
                     if special is not None:
                         await special
-                if builder.is_full():
-                    for batch in builder.take():
-                        yield batch
+                for batch in builder.take_full():
+                    yield batch
     for batch in builder.take():
         yield batch
 
@@ -125,9 +122,8 @@ async def read_picked(
                     rows_of.add_together(stretch, cut, piece)
                 elif piece.run is not None and piece.cancelled is None:
                     rows_of.add_picked(stretch, piece, of_partition.get(piece.due.bytes, 0))
-                if builder.is_full():
-                    for batch in builder.take():
-                        yield batch
+                for batch in builder.take_full():
+                    yield batch
     for batch in builder.take():
         yield batch
 
@@ -141,7 +137,6 @@ class Slices:
         self._row_bytes = FIRST_ROW_BYTES
 
     async def read(self, stretch: SplitStretch, after: int) -> AsyncIterator[CutRows]:
-        """Its rows above an order."""
         reading: asyncio.Task[tuple[WiredRows, int]] | None = start_task("next slice", self._slice(stretch, after))
         columns = [partition_of(self.settings, stretch)[0].by_name[name] for name in COLUMNS]
         try:
@@ -229,12 +224,12 @@ class _Rows:
         ids = {index: id_text(own) for index, own in enumerate(run.message_id or ()) if own}
         self._add_some(row.run, about, wanted & bits_of(0, len(run)), Exceptions(ids, {}, {}))
 
-    async def _is_there(self, place: RowPlace) -> bool:
-        """Whether the row at a place holds anything."""
+    async def _row_at(self, place: RowPlace) -> Any:
+        """The row at a place; None where it holds nothing."""
         part = place.part(self._settings.part_us)
         table, key = _partition(self._settings, place.generation, part, place.sub, place.shard)
         rows = await self._host.store.read(Select(table, {**key, "due": place.due}, ("run", "cancelled")))
-        return any(row.run is not None and row.cancelled is None for row in rows)
+        return next((row for row in rows if row.run is not None), None)
 
 
 class _Live(_Rows):
@@ -332,7 +327,8 @@ class _Live(_Rows):
         """Of a restamped row: whether its original is above the position, so that the original is shown."""
         if content.run is None or content.run.replaces is None or position_order(content.first) <= view.position:
             return False
-        return await self._is_there(MessagePlace.from_bytes(content.run.replaces).row)
+        original = await self._row_at(MessagePlace.from_bytes(content.run.replaces).row)
+        return original is not None and original.cancelled is None
 
 
 class _History(_Rows):
@@ -343,7 +339,6 @@ class _History(_Rows):
         self._there: dict[RowPlace, bool] = {}
 
     async def slices(self, stretch: SplitStretch) -> AsyncIterator[CutRows]:
-        """All its rows."""
         async for cut in self.slices_of(stretch, stretch.after):
             yield cut
 
@@ -352,7 +347,6 @@ class _History(_Rows):
         return np.ones(len(cut), np.bool_)
 
     def standing_of(self, cut: CutRows, rows: slice) -> pa.Array | str:
-        """None of them was cancelled."""
         return KEPT
 
     def add(self, stretch: SplitStretch, row: Any) -> Any:
@@ -387,14 +381,8 @@ class _History(_Rows):
         if first == row_place:
             return True
         if first not in self._there:
-            self._there[first] = await self._was_there(first)
+            self._there[first] = await self._row_at(first) is not None
         return not self._there[first]
-
-    async def _was_there(self, place: RowPlace) -> bool:
-        part = place.part(self._settings.part_us)
-        table, key = _partition(self._settings, place.generation, part, place.sub, place.shard)
-        rows = await self._host.store.read(Select(table, {**key, "due": place.due}, ("run",)))
-        return any(row.run is not None for row in rows)
 
 
 def _is_alone(cell: bytes) -> bool:

@@ -1,5 +1,5 @@
 """Reads queues of engine timeline in bulk: plans splits by the index of parts and by put counts, and probes large
-partitions ("Source: a batch" in docs/internals/protocols/spark.md). timeline_rows.py handles the rows.
+partitions ("Source: a batch" in docs/internals/protocols/spark.md). rows.py reads them.
 
 It takes nothing: plain reads, no lease.
 """
@@ -23,7 +23,7 @@ from headgate.engines.timeline.read.part_list import parts_from
 from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Value
-from headgate_spark.engines.contract import ScanRequest
+from headgate_spark.engines.contract import LIVE, Pick, ScanRequest
 from headgate_spark.engines.timeline.decide_splits import (
     PROBE_ROWS,
     Probe,
@@ -34,8 +34,6 @@ from headgate_spark.engines.timeline.decide_splits import (
     weigh,
 )
 from headgate_spark.engines.timeline.rows import partition_of, read_picked, read_split
-from headgate_spark.jobs.decide_batch import Pick
-from headgate_spark.options import LIVE
 
 T = TypeVar("T")
 
@@ -61,10 +59,8 @@ class TimelineScan:
     """`EngineScan` for timeline."""
 
     async def plan(self, queue: Queue, request: ScanRequest) -> Sequence[Any]:
-        """Splits of stretches."""
         engine = engine_of(queue)
-        planning = _Planning(engine.host, engine.settings, request)
-        return await planning.plan()
+        return await _Planning(engine.host, engine.settings, request).plan()
 
     def read(self, queue: Queue, request: ScanRequest, split: Any) -> AsyncIterator[pa.RecordBatch]:
         """The messages of one split, in the order of each part's subs."""
@@ -74,7 +70,6 @@ class TimelineScan:
     def read_picked(
         self, queue: Queue, request: ScanRequest, lane: str, picks: Sequence[Pick]
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Rows by their keys."""
         engine = engine_of(queue)
         return read_picked(engine.host, engine.settings, request, parse_lane(lane), picks)
 
@@ -85,8 +80,6 @@ def engine_of(queue: Queue) -> TimelineQueue:
 
 
 class _Planning:
-    """One plan."""
-
     def __init__(self, host: Host, settings: TimelineSettings, request: ScanRequest) -> None:
         self._host = host
         self._settings = settings
@@ -192,10 +185,8 @@ class _Planning:
             Probe(low, high, len(keys), keys[-1] if keys else high)
             for (low, high), keys in zip(ranges, key_lists, strict=True)
         ]
-        return [
-            *probes,
-            Probe(last[0], stretch.up_to, 1, stretch.up_to),
-        ]  # what lands behind it meanwhile is read too
+        behind = Probe(last[0], stretch.up_to, 1, stretch.up_to)  # rows that arrive behind it meanwhile are read too
+        return [*probes, behind]
 
     async def _keys(
         self, stretch: SplitStretch, after: int, up_to: int, limit: int, *, backwards: bool = False
