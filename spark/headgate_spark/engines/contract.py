@@ -27,7 +27,6 @@ class SparkEngine:
     scan: EngineScan
     reservations: Callable[[Queue, UUID], LaneReservations]
     """The lanes of a queue, for the driver of a job."""
-    history: Callable[[Queue], LaneHistory]
     ids: MessageIds
 
 
@@ -59,6 +58,17 @@ class ScanRequest:
     messages_per_split: int
 
 
+@dataclass(frozen=True)
+class HistorySplit:
+    """A piece of history: one lane in one part."""
+
+    lane: str
+    where: int
+    subs: tuple[int, ...]
+    from_us: int
+    until_us: int
+
+
 class EngineScan(Protocol):
     """Reads a queue in bulk, and takes nothing."""
 
@@ -72,6 +82,14 @@ class EngineScan(Protocol):
         self, queue: Queue, request: ScanRequest, lane: str, picks: Sequence[Pick]
     ) -> AsyncIterator[pa.RecordBatch]:
         """Exactly these messages of a lane, whatever their state now: a task's part of a reserved range."""
+
+    async def history(self, queue: Queue, from_us: int, until_us: int) -> Sequence[HistorySplit]:
+        """Pieces of a range of due times, oldest first: found by the index of parts alone."""
+
+    def read_history(
+        self, queue: Queue, split: HistorySplit, columns: Sequence[str]
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """The messages of one, settled or not, but those that were cancelled."""
 
 
 # ---- ids
@@ -195,27 +213,3 @@ class LaneReservations(Protocol):
     async def settle_again(self, plan: RangePlan, masks: Mapping[int, int], deadline_us: int) -> Settled:
         """Settle the result of the job's earlier run, though its reservation is over: the messages that are still
         live."""
-
-
-# ---- the history
-
-
-@dataclass(frozen=True)
-class HistorySplit:
-    """A piece of history: one lane in one part."""
-
-    lane: str
-    where: int
-    subs: tuple[int, ...]
-    from_us: int
-    until_us: int
-
-
-class LaneHistory(Protocol):
-    """The history of a queue, settled or not."""
-
-    async def splits(self, from_us: int, until_us: int) -> Sequence[HistorySplit]:
-        """Pieces of a range of due times, oldest first: found by the index of parts alone."""
-
-    def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
-        """The messages of one, but those that were cancelled."""

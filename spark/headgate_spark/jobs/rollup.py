@@ -26,7 +26,7 @@ from headgate.engines.summary.standing import BULK_DONE
 from headgate.errors import InvalidRequest
 from headgate_spark.engines.contract import HistorySplit
 from headgate_spark.engines.packed_columns import TIMESTAMP
-from headgate_spark.jobs.history import HistoryContext, HistoryJob
+from headgate_spark.jobs.history import HistoryJob
 from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import SinkRequest, parse_time_us
 from headgate_spark.jobs.run import log_of
@@ -83,7 +83,7 @@ def run_rollup(spark: SparkSession, connection: WorkerConnection, request: Rollu
     sink = sink_of(spark, request.sink, job.hex[:8], partition_by="day")
     sink.check()
     progress = JobProgress(connection, job, f"rollup {request.counter}")
-    context = HistoryContext(
+    history = HistoryJob(
         connection,
         log_of(connection, job),
         sink,
@@ -95,7 +95,7 @@ def run_rollup(spark: SparkSession, connection: WorkerConnection, request: Rollu
         goes_on=True,
         parts_a_piece=max(1, SPLITS_A_PIECE // settings.buckets),
     )
-    HistoryJob(context).run()
+    history.run()
     progress.show(last=True)
     progress.report(BULK_DONE)
     return progress

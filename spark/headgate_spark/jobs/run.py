@@ -20,15 +20,14 @@ from headgate.store.catalogue.bulk_log import BulkLog, JobTakenOver
 from headgate_spark.engines.contract import HistorySplit
 from headgate_spark.engines.registry import spark_engine
 from headgate_spark.jobs.frames import Frames, SparkFailed, spark_errors_as
-from headgate_spark.jobs.history import HistoryContext, HistoryJob
+from headgate_spark.jobs.history import HistoryJob
 from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import JobRequest, JobWrong, parse_time_us
-from headgate_spark.jobs.reserving_job import JobContext, ReservingJob
-from headgate_spark.jobs.sinks import BatchSink, QueueSink, sink_of
+from headgate_spark.jobs.reserving_job import ReservingJob
+from headgate_spark.jobs.sinks import BatchSink, HandlerSink, QueueSink, sink_of
 from headgate_spark.jobs.tasks import Puts, QueueSource
-from headgate_spark.jobs.work import BatchWork, HandlerWork, SinkWork
 from headgate_spark.process.session import await_executor
-from headgate_spark.process.worker_connection import WorkerConnection, local_environment, task_environment
+from headgate_spark.process.worker_connection import WorkerConnection, share_environment, task_environment
 
 OUTCOME_COLUMNS = ("id", "outcome")
 MESSAGE_COLUMNS = ("id", "payload")
@@ -37,9 +36,7 @@ MESSAGE_COLUMNS = ("id", "payload")
 def run_job(spark: SparkSession, connection: WorkerConnection, request: JobRequest, job: UUID) -> JobProgress:
     """From its checks to its end; returns the result."""
     queue = connection.queue(request.queue)
-    if str(spark.sparkContext.master).startswith("local"):
-        spark.sparkContext.environment.update(local_environment(connection.environment))
-    source = QueueSource(task_environment(connection.environment), request.queue, engine_of_entry(queue.entry))
+    source = QueueSource(share_environment(spark, connection), request.queue, engine_of_entry(queue.entry))
     progress = JobProgress(connection, job, f"{request.mode} {request.queue}")
     run = _Run(spark, connection, queue, Frames(spark, source), progress, request, job)
     progress.report(BULK_RUNS)  # an earlier run's report is not this one's
@@ -76,32 +73,29 @@ class _Run:
         where = self._predicate()
         self.frames.where(where)
         dead_name = queue.entry.spec.get("deadLetter")
-        work: BatchWork
         dead: QueueSink | None = None
         if request.handler is not None:
-            work = HandlerWork(self.frames, queue, self.frames.handler(request.handler, OUTCOME_COLUMNS))
+            sink: BatchSink = HandlerSink(queue, self.frames.handler(request.handler, OUTCOME_COLUMNS))
             if dead_name is not None:
                 target = self.connection.queue(f"{queue.name.partition('/')[0]}/{dead_name}").name
                 dead = QueueSink(self.spark, self._puts(target, dead_of=queue.name))
         else:
-            work = SinkWork(self.frames, self._sink())
+            sink = self._sink()
         from_us, until_us = self._range()
         self.progress.begin(self.connection.run(queue.stats()).backlog)
         return ReservingJob(
-            JobContext(
-                request,
-                self.connection,
-                queue,
-                spark_engine(queue).reservations(queue, self.job),
-                log_of(self.connection, self.job),
-                self.frames,
-                work,
-                dead,
-                self.progress,
-                where,
-                from_us,
-                until_us,
-            )
+            request,
+            self.connection,
+            queue,
+            spark_engine(queue).reservations(queue, self.job),
+            log_of(self.connection, self.job),
+            self.frames,
+            sink,
+            dead,
+            self.progress,
+            where,
+            from_us,
+            until_us,
         )
 
     def _predicate(self) -> str | None:
@@ -125,24 +119,25 @@ class _Run:
         from_us = max(from_us or 0, kept_us)
         if from_us >= until_us:
             raise JobWrong("The range is empty, or older than the retention", begins=request.from_, ends=request.to)
-        history = spark_engine(self.queue).history(self.queue)
+        scan = spark_engine(self.queue).scan
 
         def messages(splits: Sequence[HistorySplit]) -> DataFrame:
             wanted = chosen(frames.history(splits))
             return wanted if handler is None else handler(wanted)
 
+        def splits(begin_us: int, end_us: int) -> Sequence[HistorySplit]:
+            return self.connection.run(scan.history(self.queue, begin_us, end_us))
+
         return HistoryJob(
-            HistoryContext(
-                self.connection,
-                log_of(self.connection, self.job),
-                sink,
-                self.progress,
-                splits=lambda begin_us, end_us: list(self.connection.run(history.splits(begin_us, end_us))),
-                messages=messages,
-                from_us=from_us,
-                until_us=until_us,
-                goes_on=request.mode == "export",
-            )
+            self.connection,
+            log_of(self.connection, self.job),
+            sink,
+            self.progress,
+            splits,
+            messages,
+            from_us,
+            until_us,
+            goes_on=request.mode == "export",
         )
 
     def _range(self) -> tuple[int | None, int]:

@@ -12,6 +12,7 @@ A sink gets a batch with its number, which distinguishes it from all other batch
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,10 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from headgate_spark.jobs.frames import SinkFailed, spark_errors_as
+from headgate.client.queue import Queue
+from headgate_spark.engines.registry import spark_engine
+from headgate_spark.jobs.decide_batch import BatchDecision, BatchPlan, all_done, decide_outcomes
+from headgate_spark.jobs.frames import Frames, HandlerFailed, SinkFailed, spark_errors_as
 from headgate_spark.jobs.request import FILES, SinkRequest
 from headgate_spark.jobs.tasks import PUTS_DONE, Puts, puts_messages, transform
 from headgate_spark.schemas import MESSAGES
@@ -46,11 +50,23 @@ def scope_us_of(messages: int, span_us: int, lanes: int) -> int:
     return max(SCOPE_US_MIN, min(SCOPE_US_MAX, wanted))
 
 
+def name_of(plan: BatchPlan, number: int, attempt: str) -> BatchName:
+    """The name of this batch: all of it but the attempt follows from the plan."""
+    return BatchName(number, attempt, scope_us_of(plan.messages, plan.span_us, len(plan.ranges)))
+
+
 class BatchSink:
     """Where batches go. The defaults are for a sink whose rows are visible once they are written."""
 
     redoes = False
     """Whether a started batch has to be finished: parts of it may be written already, under its number."""
+    handles = False
+    """Whether it passes messages to a handler: then a started batch rests until its reservation is over."""
+
+    def do(self, frames: Frames, plan: BatchPlan, batch: BatchName) -> BatchDecision:
+        """Process pending messages; returns their outcome. A sink takes a batch whole, or raises."""
+        self.write(frames.picks(plan), batch)
+        return all_done(plan)
 
     def check(self) -> None:
         """Raise where it cannot be written to at all."""
@@ -64,6 +80,22 @@ class BatchSink:
 
     def clear(self) -> None:
         """Remove the remains of uncommitted attempts. Called when no committed one is unpublished."""
+
+
+class HandlerSink(BatchSink):
+    """The user's function, from a DataFrame of messages to one of outcomes."""
+
+    handles = True
+
+    def __init__(self, queue: Queue, handler: Callable[[DataFrame], DataFrame]) -> None:
+        self._queue = queue
+        self._handler = handler
+
+    def do(self, frames: Frames, plan: BatchPlan, batch: BatchName) -> BatchDecision:
+        """Nothing is settled before all outcomes are known."""
+        with spark_errors_as(HandlerFailed):
+            reported = frames.reported(self._handler(frames.picks(plan)))
+        return decide_outcomes(plan, spark_engine(self._queue).ids, reported)
 
 
 class QueueSink(BatchSink):

@@ -104,9 +104,9 @@ def read_history(
     queue_name: str, connection: WorkerConnection, splits: Sequence[HistorySplit]
 ) -> Iterator[pa.RecordBatch]:
     queue = connection.queue(queue_name)
-    history = spark_engine(queue).history(queue)
+    scan = spark_engine(queue).scan
     for split in splits:
-        yield from connection.each(history.read(split, OF_JOBS))
+        yield from connection.each(scan.read_history(queue, split, OF_JOBS))
 
 
 # ---- outcomes

@@ -23,6 +23,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 from zipimport import zipimporter
 
+from pyspark.sql import SparkSession
+
 from headgate.client.connection import Headgate, connect
 from headgate.client.queue import Queue
 from headgate.client.sync.background import BackgroundLoop
@@ -53,6 +55,13 @@ def task_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def local_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment of Python workers on this machine: they are children of a JVM that may be older than it."""
     return _variables(environment, (*NAMES, *SECRETS))
+
+
+def share_environment(spark: SparkSession, connection: WorkerConnection) -> dict[str, str]:
+    """The environment of tasks, by which they connect."""
+    if str(spark.sparkContext.master).startswith("local"):
+        spark.sparkContext.environment.update(local_environment(connection.environment))
+    return task_environment(connection.environment)
 
 
 def _variables(environment: Mapping[str, str], settings: Sequence[str]) -> dict[str, str]:

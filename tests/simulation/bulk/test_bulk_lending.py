@@ -15,7 +15,7 @@ from headgate.engines.contract import Settled
 from headgate.engines.lanes.range_reserver import RangeTaken
 from headgate_spark.engines.contract import Budget, RangePlan
 from headgate_spark.engines.timeline.entry import ENGINE
-from headgate_spark.engines.timeline.lanes import TimelineHistory, TimelineLane, TimelineLending
+from headgate_spark.engines.timeline.lanes import TimelineLane, TimelineLending
 from headgate_spark.jobs.decide_batch import BatchDecision, BatchPlan, Reported, decide_outcomes
 from headgate_spark.schemas import OF_JOBS
 from tests.simulation.bulk.bulk_world import AS_TASKS
@@ -258,10 +258,9 @@ async def _settled_and_returned(queue: Queue, count: int) -> None:
 
 
 async def _history(queue: Queue) -> dict[str, bytes]:
-    history = TimelineHistory(queue)
     entries: dict[str, bytes] = {}
-    for split in await history.splits(0, queue.now_us()):
-        async for batch in history.read(split, OF_JOBS):
+    for split in await ENGINE.scan.history(queue, 0, queue.now_us()):
+        async for batch in ENGINE.scan.read_history(queue, split, OF_JOBS):
             for row in batch.to_pylist():
                 assert row["id"] not in entries
                 entries[row["id"]] = row["payload"]

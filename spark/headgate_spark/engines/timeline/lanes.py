@@ -1,5 +1,4 @@
-"""Lanes of timeline queues for bulk jobs: `contract.py` on `headgate.engines.lanes.range_reserver`, and history by
-parts.
+"""Lanes of timeline queues for bulk jobs: `contract.py` on `headgate.engines.lanes.range_reserver`.
 
 A lane is named `generation/shard`. A job reads a lane from its position on, one range after the other. The range is
 inspected first, so that a reservation is short, and then reserved. `ReservedRange` determines the job's part of it.
@@ -7,12 +6,10 @@ inspected first, so that a reservation is short, and then reserved. `ReservedRan
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 from uuid import UUID
-
-import pyarrow as pa
 
 from headgate.client.queue import Queue
 from headgate.engines.context import Host
@@ -31,7 +28,6 @@ from headgate.engines.lanes.settle_log_format import Facts, RowFacts
 from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.model.settings import TimelineSettings
-from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.reading import RowContent
 from headgate.engines.timeline.read.source import TimelineSource, unpack_reservation
 from headgate.engines.timeline.repair.skip_settled import pass_over_settled
@@ -40,17 +36,11 @@ from headgate.expiry import Promise
 from headgate.process.live import Live
 from headgate.store.model.positions import first_at, position_order, time_us_of
 from headgate_spark.engines.contract import (
-    HISTORY,
     Budget,
-    HistorySplit,
     Pick,
     Preview,
     RangePlan,
-    ReadRange,
-    ScanRequest,
 )
-from headgate_spark.engines.timeline.decide_splits import SplitStretch
-from headgate_spark.engines.timeline.rows import read_split
 from headgate_spark.engines.timeline.scan import engine_of
 
 SLICE_BYTES = 1024 * 1024
@@ -233,34 +223,3 @@ def _due_of(key: bytes) -> UUID:
 
 def _order_of(key: bytes) -> int:
     return position_order(_due_of(key))
-
-
-class TimelineHistory:
-    """Messages by due time, whatever their state, each once, at its first place: as in the source."""
-
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-
-    async def splits(self, from_us: int, until_us: int) -> Sequence[HistorySplit]:
-        """One for each lane and part that holds something: planning reads the index of the range's days alone."""
-        engine = engine_of(self._queue)
-        settings, host = engine.settings, engine.host
-        history_splits = []
-        for generation in settings.generations:
-            async for part, subs in parts_from(host, settings, generation.number, from_us // settings.part_us):
-                if part * settings.part_us >= until_us:
-                    break
-                begin, end = max(part * settings.part_us, from_us), min((part + 1) * settings.part_us, until_us)
-                if begin < end:
-                    lanes = [f"{generation.number}/{shard}" for shard in range(generation.shards)]
-                    history_splits += [HistorySplit(lane, part, subs, begin, end) for lane in lanes]
-        return sorted(history_splits, key=lambda split: (split.where, split.lane))
-
-    def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
-        after, up_to = (position_order(first_at(time_us)) - 1 for time_us in (split.from_us, split.until_us))
-        engine = engine_of(self._queue)
-        generation, shard = parse_lane(split.lane)
-        stretches = [SplitStretch(generation, shard, split.where, sub, after, up_to, 0.0) for sub in split.subs]
-        request = ScanRequest(HISTORY, ReadRange(), tuple(columns), 0)
-        now_us = self._queue.now_us()
-        return read_split(engine.host, engine.settings, request, stretches, now_us=now_us, cancelled_too=False)

@@ -23,7 +23,7 @@ from headgate.engines.timeline.read.part_list import parts_from
 from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Value
-from headgate_spark.engines.contract import LIVE, Pick, ScanRequest
+from headgate_spark.engines.contract import HISTORY, LIVE, HistorySplit, Pick, ReadRange, ScanRequest
 from headgate_spark.engines.timeline.decide_splits import (
     PROBE_ROWS,
     Probe,
@@ -72,6 +72,33 @@ class TimelineScan:
     ) -> AsyncIterator[pa.RecordBatch]:
         engine = engine_of(queue)
         return read_picked(engine.host, engine.settings, request, parse_lane(lane), picks)
+
+    async def history(self, queue: Queue, from_us: int, until_us: int) -> Sequence[HistorySplit]:
+        """One for each lane and part that holds something: planning reads the index of the range's days alone."""
+        engine = engine_of(queue)
+        part_us, host = engine.settings.part_us, engine.host
+        splits = []
+        for generation in engine.settings.generations:
+            async for part, subs in parts_from(host, engine.settings, generation.number, from_us // part_us):
+                if part * part_us >= until_us:
+                    break
+                begin, end = max(part * part_us, from_us), min((part + 1) * part_us, until_us)
+                if begin < end:
+                    lanes = [f"{generation.number}/{shard}" for shard in range(generation.shards)]
+                    splits += [HistorySplit(lane, part, subs, begin, end) for lane in lanes]
+        return sorted(splits, key=lambda split: (split.where, split.lane))
+
+    def read_history(
+        self, queue: Queue, split: HistorySplit, columns: Sequence[str]
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Each message at its first place, as in `read`."""
+        after, up_to = (position_order(first_at(time_us)) - 1 for time_us in (split.from_us, split.until_us))
+        engine = engine_of(queue)
+        generation, shard = parse_lane(split.lane)
+        stretches = [SplitStretch(generation, shard, split.where, sub, after, up_to, 0.0) for sub in split.subs]
+        request = ScanRequest(HISTORY, ReadRange(), tuple(columns), 0)
+        now_us = queue.now_us()
+        return read_split(engine.host, engine.settings, request, stretches, now_us=now_us, cancelled_too=False)
 
 
 def engine_of(queue: Queue) -> TimelineQueue:
