@@ -300,7 +300,7 @@ def _upkeep(options: dict[str, Any], work: Callable[[Any, Any, Any], ExitCode]) 
     with _connected() as connection:
         spark = _opened("headgate upkeep", options["master"])
         from headgate_spark.jobs.frames import SparkFailed, spark_errors_as
-        from headgate_spark.process.worker_connection import share_environment
+        from headgate_spark.process.session import share_environment
 
         try:
             with spark_errors_as(SparkFailed):

@@ -173,8 +173,6 @@ class BatchBuilder:
         self._alone_count = 0
         self._messages = 0
         self._bytes = 0
-        self.messages = 0
-        """Of all batches."""
 
     def add(self, row: OpenRow, about: About, wanted: int | None = None, but: Exceptions = NONE) -> None:
         """The messages of a row whose bits are set; None: all."""
@@ -215,7 +213,6 @@ class BatchBuilder:
 
     def _grow(self, messages: int, size_bytes: int) -> None:
         self._messages += messages
-        self.messages += messages
         self._bytes += size_bytes
 
     # ---- rows of many messages
@@ -257,7 +254,6 @@ class BatchBuilder:
     # ---- rows of one message
 
     def add_alone(self, run: PackedRun, about: About, but: Exceptions = NONE) -> None:
-        """The one message of a row."""
         for append, value_of in self._appenders:
             append(value_of(run, about))
         if but is not NONE:
@@ -282,7 +278,6 @@ class BatchBuilder:
 
 
 def no_attributes(name: str, count: int) -> pa.Array:
-    """The column of attributes of messages that have none."""
     kind = TYPES[name]
     nothing = pa.array(np.zeros(count + 1, np.int32))
     return pa.MapArray.from_arrays(nothing, pa.array([], kind.key_type), pa.array([], kind.item_type))
@@ -293,7 +288,6 @@ def _indexes(wanted: int) -> list[int]:
 
 
 def _replaced(array: pa.Array, values: Mapping[int, Any]) -> pa.Array:
-    """The same with some values set, by index."""
     if not values:
         return array
     plain = array.to_pylist()

@@ -39,8 +39,6 @@ class RowOutcome(Enum):
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """All of a batch."""
-
     ranges: tuple[RangePlan, ...]
     planned_us: int = 0
     """When it was fixed."""
@@ -183,23 +181,27 @@ def masked(plan: BatchPlan, masks: Mapping[Spot, int]) -> BatchPlan:
     return BatchPlan(tuple(ranges), plan.planned_us)
 
 
-def shares_of(plan: BatchPlan, tasks: int) -> list[list[tuple[int, int, int]]]:
-    """Divides a batch among tasks: slices (range, first pick, end), each task about as many messages. A lane that
-    holds all of it is divided too; a slice never crosses ranges, and its picks stay in order."""
+Share = list[tuple[str, tuple[Pick, ...]]]
+"""The input of one task: the names of lanes, and picks of each."""
+
+
+def shares_of(plan: BatchPlan, tasks: int) -> list[Share]:
+    """Divides a batch among tasks, each about as many messages. A lane that holds all of it is divided too, and its
+    picks stay in order."""
     wanted = max(1, -(-plan.messages // max(1, tasks)))
-    shares: list[list[tuple[int, int, int]]] = [[]]
+    shares: list[Share] = [[]]
     messages_left = wanted
-    for r, one in enumerate(plan.ranges):
+    for one in plan.ranges:
         start = 0
         for p, pick in enumerate(one.picks):
             if messages_left <= 0:
                 if p > start:
-                    shares[-1].append((r, start, p))
+                    shares[-1].append((one.lane, one.picks[start:p]))
                 start, messages_left = p, wanted
                 shares.append([])
             messages_left -= pick.messages
         if len(one.picks) > start:
-            shares[-1].append((r, start, len(one.picks)))
+            shares[-1].append((one.lane, one.picks[start:]))
     return [share for share in shares if share]
 
 

@@ -25,7 +25,6 @@ from headgate_spark.jobs.tasks import (
     read_history,
     read_picks,
     share_out,
-    share_picks,
     transform,
 )
 from headgate_spark.schemas import MESSAGES
@@ -71,15 +70,13 @@ class Frames:
         self.tasks = max(1, spark.sparkContext.defaultParallelism * TASKS_A_CORE)
 
     def empty(self) -> DataFrame:
-        """None at all, with all columns."""
         return self.spark.createDataFrame([], from_arrow_schema(MESSAGES))
 
     def picks(self, plan: BatchPlan) -> DataFrame:
         """The messages of a batch; every read of them returns the same."""
-        return self._shared_out(share_picks(plan, shares_of(plan, self.tasks)), read_picks)
+        return self._shared_out(shares_of(plan, self.tasks), read_picks)
 
     def history(self, splits: Sequence[HistorySplit]) -> DataFrame:
-        """The history of some parts."""
         count = min(len(splits), self.tasks * 4)
         return self._shared_out([splits[number::count] for number in range(count)], read_history)
 
@@ -132,7 +129,6 @@ class Frames:
         ]
 
     def reasons(self, reasons: dict[bytes, str]) -> DataFrame:
-        """The reasons of dead letters, by id."""
         ids = named_engine(self._source.engine).ids
         rows = [(ids.text_of(id_), reason) for id_, reason in reasons.items()]
         return self.spark.createDataFrame(rows, "id string, reason string")

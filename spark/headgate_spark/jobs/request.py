@@ -37,8 +37,6 @@ class JobUnknown(InvalidRequest):
 
 @dataclass(frozen=True)
 class SinkRequest:
-    """Where to write."""
-
     format: str
     path: str
     options: Mapping[str, str]
@@ -46,8 +44,6 @@ class SinkRequest:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """One run of one job."""
-
     queue: str
     name: str
     mode: str
@@ -66,7 +62,6 @@ class JobRequest:
 
     @property
     def takes_reservations(self) -> bool:
-        """Whether it takes the backlog."""
         return self.mode in RESERVING_MODES
 
 

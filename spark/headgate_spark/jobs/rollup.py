@@ -7,7 +7,7 @@ is final: its mutators are silent, and all updates with tokens that it may conta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -56,8 +56,6 @@ class NoSuchWindows(InvalidRequest):
 
 @dataclass(frozen=True)
 class RollupRequest:
-    """The rolled-up range."""
-
     counter: str
     grain_us: int
     sink: SinkRequest
@@ -127,13 +125,17 @@ def _read_windows(
 ) -> Iterator[pa.RecordBatch]:
     """The values in these windows and buckets."""
     counter = connection.run(connection.headgate.counter(name))
+    return connection.each(_windows(counter, grain_us, splits))
+
+
+async def _windows(counter: Counter, grain_us: int, splits: Sequence[HistorySplit]) -> AsyncIterator[pa.RecordBatch]:
     reader = WindowReader(counter.handle.host, counter.handle.settings, counter.kind)
     rows: list[dict[str, Any]] = []
     for split in splits:
         window = window_at(split.from_us, grain_us)
         begin, end = (datetime.fromtimestamp(us / 1e6, UTC) for us in (window.start_us, window.end_us))
-        for some in connection.iterate(reader.keys(int(split.lane), window)):
-            rows += [_row(counter, key, begin, end, state) for key, state in some]
+        async for key, state in reader.keys(int(split.lane), window):
+            rows.append(_row(counter, key, begin, end, state))
             if len(rows) >= ROWS_A_BATCH:
                 yield pa.RecordBatch.from_pylist(rows, SCHEMA)
                 rows = []

@@ -26,8 +26,8 @@ from headgate_spark.jobs.request import JobRequest, JobWrong, parse_time_us
 from headgate_spark.jobs.reserving_job import ReservingJob
 from headgate_spark.jobs.sinks import BatchSink, HandlerSink, QueueSink, sink_of
 from headgate_spark.jobs.tasks import Puts, QueueSource
-from headgate_spark.process.session import await_executor
-from headgate_spark.process.worker_connection import WorkerConnection, share_environment, task_environment
+from headgate_spark.process.session import await_executor, share_environment
+from headgate_spark.process.worker_connection import WorkerConnection, task_environment
 
 OUTCOME_COLUMNS = ("id", "outcome")
 MESSAGE_COLUMNS = ("id", "payload")

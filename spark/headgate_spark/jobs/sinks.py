@@ -146,7 +146,6 @@ class FileSink(BatchSink):
         return int(observation.get["messages"])
 
     def publish(self, number: int, attempt: str) -> None:
-        """Moves the files that are still aside."""
         with spark_errors_as(SinkFailed, path=self._request.path):
             fs, aside = self._file(self._aside(attempt))
             if not fs.exists(aside):
@@ -167,7 +166,6 @@ class FileSink(BatchSink):
             fs.delete(aside, True)
 
     def clear(self) -> None:
-        """The remains of this job's attempts aside."""
         with spark_errors_as(SinkFailed, path=self._request.path):
             fs, aside = self._file(f"{ASIDE}/{self._job}")
             if fs.exists(aside):
@@ -223,7 +221,6 @@ def shaped(messages: DataFrame, form: str, partition_by: str | None) -> DataFram
 
 
 def sink_of(spark: SparkSession, request: SinkRequest, job: str, *, partition_by: str | None = None) -> BatchSink:
-    """The sink for a form."""
     if request.format in FILES:
         return FileSink(spark, request, job, partition_by=partition_by)
     return JdbcSink(spark, request)

@@ -25,9 +25,9 @@ from headgate.client.model.outgoing import Put
 from headgate.client.queue import Queue
 from headgate.client.redriving import DEATH_PREFIX, DEATH_REASON, SOURCE_QUEUE
 from headgate.errors import InvalidRequest
-from headgate_spark.engines.contract import LIVE, HistorySplit, Pick, ReadRange, ScanRequest
+from headgate_spark.engines.contract import LIVE, HistorySplit, ReadRange, ScanRequest
 from headgate_spark.engines.registry import named_engine, spark_engine
-from headgate_spark.jobs.decide_batch import BatchPlan
+from headgate_spark.jobs.decide_batch import Share
 from headgate_spark.process.worker_connection import (
     UnderWay,
     WorkerConnection,
@@ -80,17 +80,6 @@ class QueueSource:
     environment: Mapping[str, str]
     queue: str
     engine: str
-
-
-Share = Sequence[tuple[str, Sequence[Pick]]]
-"""The input of one task: the name of a lane, and picks of it."""
-
-
-def share_picks(plan: BatchPlan, slices: Sequence[Sequence[tuple[int, int, int]]]) -> list[Share]:
-    """The parts of a plan that tasks get: the picks and nothing else."""
-    return [
-        [(plan.ranges[r].lane, plan.ranges[r].picks[start:end]) for r, start, end in of_task] for of_task in slices
-    ]
 
 
 def read_picks(queue_name: str, connection: WorkerConnection, share: Share) -> Iterator[pa.RecordBatch]:

@@ -18,6 +18,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from headgate.errors import Unavailable
+from headgate_spark.process.worker_connection import WorkerConnection, local_environment, task_environment
 
 FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 """Without it Spark refuses every read of a Python source that takes filters, as ours does with `pushFilters`."""
@@ -52,6 +53,14 @@ def open_session(name: str, *, master: str | None = None, settings: Mapping[str,
     for key, value in {**NEEDED, **(settings or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def share_environment(spark: SparkSession, connection: WorkerConnection) -> dict[str, str]:
+    """The environment of tasks, by which they connect. Python workers on this machine are children of a JVM, and that
+    may be older than the environment."""
+    if str(spark.sparkContext.master).startswith("local"):
+        spark.sparkContext.environment.update(local_environment(connection.environment))
+    return task_environment(connection.environment)
 
 
 class NoExecutor(Unavailable):

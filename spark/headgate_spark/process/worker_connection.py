@@ -23,8 +23,6 @@ from types import TracebackType
 from typing import Any, TypeVar
 from zipimport import zipimporter
 
-from pyspark.sql import SparkSession
-
 from headgate.client.connection import Headgate, connect
 from headgate.client.queue import Queue
 from headgate.client.sync.background import BackgroundLoop
@@ -36,9 +34,6 @@ from headgate.store.connection_variables import PREFIX, connection_variables, pr
 T = TypeVar("T")
 
 _END = object()
-
-TAKEN_AT_ONCE = 64
-"""The number of items of an async iterator that are transferred from the loop's thread at once."""
 
 NAMES = ("CONTACT_POINTS", "DATA_CENTER", "USERNAME", "USE_SSL", "KEYSPACE", "CLUSTER_NAME")
 """The address of Cassandra that a driver passes to its tasks, if their own environment lacks it: never the
@@ -53,15 +48,8 @@ def task_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def local_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of Python workers on this machine: they are children of a JVM that may be older than it."""
+    """The same for tasks on the driver's own machine."""
     return _variables(environment, (*NAMES, *SECRETS))
-
-
-def share_environment(spark: SparkSession, connection: WorkerConnection) -> dict[str, str]:
-    """The environment of tasks, by which they connect."""
-    if str(spark.sparkContext.master).startswith("local"):
-        spark.sparkContext.environment.update(local_environment(connection.environment))
-    return task_environment(connection.environment)
 
 
 def _variables(environment: Mapping[str, str], settings: Sequence[str]) -> dict[str, str]:
@@ -84,7 +72,6 @@ class WorkerConnection:
             raise
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of something async."""
         return self._background.run(work)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -92,13 +79,7 @@ class WorkerConnection:
         return self._background.begin(work)
 
     def queue(self, name: str) -> Queue:
-        """A queue, opened once."""
         return self.run(self.headgate.queue(name))
-
-    def iterate(self, source: AsyncIterator[T]) -> Iterator[list[T]]:
-        """The items of an async iterator, in lists."""
-        while some := self.run(_take(source)):
-            yield some
 
     def each(self, source: AsyncIterator[T]) -> Iterator[T]:
         """The items of an async iterator, one by one; the next is computed while the last is used."""
@@ -124,7 +105,6 @@ class WorkerConnection:
             self.run(end())
 
     def close(self) -> None:
-        """Disconnect."""
         try:
             self.run(self.headgate.close())
         finally:
@@ -162,15 +142,6 @@ class UnderWay:
     def _end(self, left: int) -> None:
         while len(self._begun) > left:
             self._begun.popleft().result()
-
-
-async def _take(source: AsyncIterator[T]) -> list[T]:
-    some: list[T] = []
-    async for item in source:
-        some.append(item)
-        if len(some) >= TAKEN_AT_ONCE:
-            break
-    return some
 
 
 async def until_available(work: Callable[[], Awaitable[T]], tries: int, pause_s: float) -> T:

@@ -59,13 +59,7 @@ def _by_time(
 
 
 def _numbers(column_filter: ColumnFilter) -> frozenset[int] | None:
-    values = (
-        column_filter.value
-        if column_filter.operator == "in"
-        else (column_filter.value,)
-        if column_filter.operator == "="
-        else None
-    )
+    values = {"in": column_filter.value, "=": (column_filter.value,)}.get(column_filter.operator)
     if not isinstance(values, tuple | list | frozenset | set):
         return None
     return frozenset(value for value in values if isinstance(value, int))

@@ -67,8 +67,6 @@ class Picked(InputPartition):
 
 
 class QueueStreamReader(DataSourceStreamReader):
-    """One queue, as a stream."""
-
     def __init__(self, options: StreamOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
@@ -112,7 +110,6 @@ class QueueStreamReader(DataSourceStreamReader):
     # ---- the calls of a task
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Exactly these rows."""
         assert isinstance(partition, Picked)  # noqa: S101 - Spark returns the result of `partitions`
         process = self._process()
         queue = process.run(self._queue())

@@ -37,8 +37,6 @@ class Mark:
 
 
 class MarkStep(Enum):
-    """The next step."""
-
     SET = "set"
     WRITE = "write"
 

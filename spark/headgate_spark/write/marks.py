@@ -25,12 +25,9 @@ class MarkContended(Conflict):
 
 @dataclass(frozen=True)
 class BatchMarks:
-    """The marks of one queue or counter."""
-
     store: Store
     """Of the catalogue's keyspace."""
     subject: UUID
-    now_us: Callable[[], int]
     new_uuid: Callable[[], UUID]
 
     async def begin(self, query: str, mine: Mark, *, remembered_us: int, skew_us: int) -> Mark:

@@ -45,8 +45,6 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 @dataclass
 class WriteReceipt(WriterCommitMessage):
-    """How many rows a task wrote."""
-
     rows: int
 
 
@@ -66,7 +64,7 @@ class _Target:
         await process_context.clock.until_trusted(TRIES * PAUSE_S)
         self._now_us = process_context.clock.require
         store = process_context.store_in(process_context.keyspace)
-        marks = BatchMarks(store, self._creation, self._now_us, process_context.new_uuid)
+        marks = BatchMarks(store, self._creation, process_context.new_uuid)
         mine = Mark(self._task.batch, self._now_us(), key_column or "")
         self._mark = await marks.begin(self._task.query, mine, **self._bounds)
 

@@ -17,7 +17,7 @@ WINDOW_US = 3600 * SECOND
 def marks_of(queue: Queue, name: str) -> tuple[Any, BatchMarks]:
     """A task's process."""
     client = queue.client(name)
-    return client.process, BatchMarks(client.store, QUEUE, client.process.clock.wall_us, client.process.uuid)
+    return client.process, BatchMarks(client.store, QUEUE, client.process.uuid)
 
 
 async def begin(queue: Queue, name: str, batch: int, *, age_us: int = 0) -> Mark:

@@ -118,9 +118,7 @@ def set_mark(connection_variables: dict[str, str], queue: str, query: str, *, ba
         async with headgate.connect(connection_variables) as opened:
             context = opened.process_context
             result = await opened.queue(f"shop/{queue}")
-            marks = BatchMarks(
-                context.store_in(context.keyspace), result.entry.id, context.clock.require, context.new_uuid
-            )
+            marks = BatchMarks(context.store_in(context.keyspace), result.entry.id, context.new_uuid)
             mine = Mark(batch, context.clock.require() - age_us)
             await marks.begin(query, mine, remembered_us=2 * WINDOW_US, skew_us=0)
 

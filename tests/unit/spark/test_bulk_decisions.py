@@ -136,14 +136,14 @@ def test_a_plan_that_cannot_be_read_is_refused(stored: bytes) -> None:
 
 @given(st.lists(MASKS, max_size=4), st.integers(1, 12))
 def test_tasks_get_every_pick_once_in_order_and_about_as_much_each(lanes: list[list[int]], tasks: int) -> None:
-    plan = BatchPlan(tuple(plan_of(*masks).ranges[0] for masks in lanes))
+    plan = BatchPlan(tuple(replace(plan_of(*masks).ranges[0], lane=f"1/{lane}") for lane, masks in enumerate(lanes)))
     shares = shares_of(plan, tasks)
-    given_out = [(r, p) for share in shares for r, start, end in share for p in range(start, end)]
-    assert given_out == [(r, p) for r, one in enumerate(plan.ranges) for p in range(len(one.picks))]
+    given_out = [(lane, pick) for share in shares for lane, picks in share for pick in picks]
+    assert given_out == [(one.lane, pick) for one in plan.ranges for pick in one.picks]
     largest = max((pick.messages for one in plan.ranges for pick in one.picks), default=0)
     wanted = -(-plan.messages // tasks)
     for share in shares:
-        messages = sum(plan.ranges[r].picks[p].messages for r, start, end in share for p in range(start, end))
+        messages = sum(pick.messages for _, picks in share for pick in picks)
         assert messages < wanted + largest
     assert len(shares) <= tasks
 

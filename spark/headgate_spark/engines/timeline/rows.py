@@ -96,10 +96,11 @@ def read_picked(
     masks: dict[tuple[int, int], dict[bytes, int]] = {}
     for pick in picks:
         masks.setdefault((pick.where, int.from_bytes(pick.key[:2], "big")), {})[pick.key[2:18]] = pick.mask
+    generation, shard = lane
     stretches = []
     for (part, sub), of_partition in masks.items():
         orders = sorted(position_order(UUID(bytes=due)) for due in of_partition)
-        stretches.append(SplitStretch(*lane, part, sub, orders[0] - 1, orders[-1], 0.0))
+        stretches.append(SplitStretch(generation, shard, part, sub, orders[0] - 1, orders[-1], 0.0))
     return _Picked(host, settings, request.columns, masks).read(stretches)
 
 

@@ -113,7 +113,6 @@ class _Planning:
         self._request = request
 
     async def plan(self) -> list[list[SplitStretch]]:
-        """Splits of about equal weight."""
         lanes = await self._lanes()
         stretches: list[SplitStretch] = []
         for generation in self._settings.generations:
