@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 from headgate.client.queue import Queue
-from headgate.engines.context import Host
 from headgate.engines.contract import Settled
 from headgate.engines.lanes.decide_lease import LeaseTerm
 from headgate.engines.lanes.lane_name import LaneName, format_lane, parse_lane
@@ -27,7 +26,6 @@ from headgate.engines.lanes.rows import LaneRow
 from headgate.engines.lanes.settle_log_format import Facts, RowFacts
 from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.timeline.lanes.timeline_lanes import lane_of
-from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.reading import RowContent
 from headgate.engines.timeline.read.source import TimelineSource, unpack_reservation
 from headgate.engines.timeline.repair.skip_settled import pass_over_settled
@@ -95,24 +93,17 @@ class TimelineLane:
         self.cursor = 0
         """This run has inspected everything up to this order."""
         self.until = 0
-        self._queue = queue
+        self._engine = engine_of(queue)
+        self._host = self._engine.host
         self._job = job
         self._at = lane
-        self.lane: Lane = lane_of(self._host, self._settings, lane)
-
-    @property
-    def _host(self) -> Host:
-        return engine_of(self._queue).host
-
-    @property
-    def _settings(self) -> TimelineSettings:
-        return engine_of(self._queue).settings
+        self.lane: Lane = lane_of(self._host, self._engine.settings, lane)
 
     def source(self) -> TimelineSource:
         """A source with a writer of its own: two that settle never share one."""
         generation, shard = self._at
         lease_term = LeaseTerm(self._host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0)
-        sender = engine_of(self._queue).producer.sender
+        sender = self._engine.producer.sender
         return TimelineSource(
             self._host, sender, Live(None), generation=generation, shard=shard, lease_term=lease_term
         )
@@ -200,7 +191,7 @@ class TimelineLane:
 
     async def pass_over(self) -> None:
         """A short lease term, where nobody has one."""
-        await pass_over_settled(self._host, engine_of(self._queue).producer.sender, self._at)
+        await pass_over_settled(self._host, self._engine.producer.sender, self._at)
 
 
 def _reserved_row(pick: Pick, mask: int) -> ReservedRow:

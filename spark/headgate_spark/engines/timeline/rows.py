@@ -13,7 +13,7 @@ there, and nowhere else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.engines.context import Host
 from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.settle_log_format import Facts, RowFacts, bits_of
 from headgate.engines.packed_row import unpack
+from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.lane_snapshot import LaneRows, LaneView, read_lane_view
 from headgate.engines.timeline.model.layout import (
     LATER_SUBS_FROM,
@@ -45,7 +45,7 @@ from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
 from headgate.store.model.wire_rows import WiredRows
-from headgate_spark.engines.contract import LIVE, Pick, ScanRequest
+from headgate_spark.engines.contract import Pick
 from headgate_spark.engines.packed_columns import About, BatchBuilder, Exceptions, OpenRow
 from headgate_spark.engines.timeline.alone_rows import CutRows, Mask, columns_of
 from headgate_spark.engines.timeline.decide_splits import SplitStretch
@@ -73,53 +73,22 @@ def _partition(
     return table, {"queue": settings.queue, "generation": generation, "part": part, "sub": sub, "shard": shard}
 
 
-def read_split(
-    host: Host,
-    settings: TimelineSettings,
-    request: ScanRequest,
-    split: Sequence[SplitStretch],
-    *,
-    now_us: int,
-    cancelled_too: bool = True,
-) -> AsyncIterator[pa.RecordBatch]:
-    """The messages of a split, batch by batch. `now_us` separates delayed messages; nothing else depends on it.
-    Cancelled messages can be left out of history; live reads always leave them out."""
-    if request.state == LIVE:
-        return _Live(host, settings, request.columns, now_us).read(split)
-    return _History(host, settings, request.columns, cancelled_too).read(split)
-
-
-def read_picked(
-    host: Host, settings: TimelineSettings, request: ScanRequest, lane: LaneName, picks: Sequence[Pick]
-) -> AsyncIterator[pa.RecordBatch]:
-    """Messages given by the keys of their rows and bits, whatever their state now."""
-    masks: dict[tuple[int, int], dict[bytes, int]] = {}
-    for pick in picks:
-        masks.setdefault((pick.where, int.from_bytes(pick.key[:2], "big")), {})[pick.key[2:18]] = pick.mask
-    generation, shard = lane
-    stretches = []
-    for (part, sub), of_partition in masks.items():
-        orders = sorted(position_order(UUID(bytes=due)) for due in of_partition)
-        stretches.append(SplitStretch(generation, shard, part, sub, orders[0] - 1, orders[-1], 0.0))
-    return _Picked(host, settings, request.columns, masks).read(stretches)
-
-
-class _Rows:
+class TimelineRows:
     """Reads the rows of stretches slice by slice; the next slice is on its way while one is worked through."""
 
     standing = READY
     """Of rows that are alone and plain."""
 
-    def __init__(self, host: Host, settings: TimelineSettings, columns: Sequence[str]) -> None:
-        self._host = host
-        self._settings = settings
+    def __init__(self, engine: TimelineQueue, columns: Sequence[str]) -> None:
+        self._host = engine.host
+        self._settings = engine.settings
         self._builder = BatchBuilder(columns, SUFFIXES)
         self._wants_id = "id" in columns
         self._wants_position = "position" in columns
         self._wants_at = "at" in columns
         self._row_bytes = FIRST_ROW_BYTES
 
-    async def read(self, stretches: Sequence[SplitStretch]) -> AsyncIterator[pa.RecordBatch]:
+    async def read(self, stretches: Iterable[SplitStretch]) -> AsyncIterator[pa.RecordBatch]:
         for stretch in stretches:
             async for cut in self.slices(stretch):
                 for piece in self.pieces(stretch, cut):
@@ -216,18 +185,24 @@ class _Rows:
         return next((row for row in rows if row.run is not None), None)
 
 
-class _Picked(_Rows):
-    """Some messages of some rows, by the due ids of each partition."""
+class PickedRows(TimelineRows):
+    """Some messages of a lane, by the keys of their rows and bits, whatever their state now."""
 
-    def __init__(
-        self,
-        host: Host,
-        settings: TimelineSettings,
-        columns: Sequence[str],
-        masks: Mapping[tuple[int, int], Mapping[bytes, int]],
-    ) -> None:
-        super().__init__(host, settings, columns)
-        self._masks = masks
+    def __init__(self, engine: TimelineQueue, columns: Sequence[str], lane: LaneName, picks: Sequence[Pick]) -> None:
+        super().__init__(engine, columns)
+        self._lane = lane
+        self._masks: dict[tuple[int, int], dict[bytes, int]] = {}
+        """By part and sub, and by due id."""
+        for pick in picks:
+            of_partition = self._masks.setdefault((pick.where, int.from_bytes(pick.key[:2], "big")), {})
+            of_partition[pick.key[2:18]] = pick.mask
+
+    def stretches(self) -> Iterator[SplitStretch]:
+        """From the first to the last row of each partition."""
+        generation, shard = self._lane
+        for (part, sub), masks in self._masks.items():
+            orders = sorted(position_order(UUID(bytes=due)) for due in masks)
+            yield SplitStretch(generation, shard, part, sub, orders[0] - 1, orders[-1], 0.0)
 
     def pieces(self, stretch: SplitStretch, cut: CutRows) -> Iterator[Any]:
         masks = self._masks[stretch.part, stretch.sub]
@@ -243,11 +218,12 @@ class _Picked(_Rows):
         self._add_some(row.run, self._about(stretch, row.due, READY), wanted, Exceptions(ids, {}, {}))
 
 
-class _Live(_Rows):
+class LiveRows(TimelineRows):
     """Unsettled messages, as peek shows them."""
 
-    def __init__(self, host: Host, settings: TimelineSettings, columns: Sequence[str], now_us: int) -> None:
-        super().__init__(host, settings, columns)
+    def __init__(self, engine: TimelineQueue, columns: Sequence[str], now_us: int) -> None:
+        """`now_us` separates delayed messages; nothing else depends on it."""
+        super().__init__(engine, columns)
         self._lanes: dict[tuple[int, int], tuple[LaneView, LaneRows]] = {}
         self._facts: Facts = {}
         self._replaced: set[bytes] = set()
@@ -339,13 +315,13 @@ class _Live(_Rows):
         return original is not None and original.cancelled is None
 
 
-class _History(_Rows):
+class HistoryRows(TimelineRows):
     """Every message that is kept, once."""
 
     standing = KEPT
 
-    def __init__(self, host: Host, settings: TimelineSettings, columns: Sequence[str], cancelled_too: bool) -> None:
-        super().__init__(host, settings, columns)
+    def __init__(self, engine: TimelineQueue, columns: Sequence[str], *, cancelled_too: bool = True) -> None:
+        super().__init__(engine, columns)
         self._cancelled_too = cancelled_too
         self._there: dict[RowPlace, bool] = {}
 

@@ -14,16 +14,15 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 
 from headgate.client.queue import Queue
-from headgate.engines.context import Host
 from headgate.engines.lanes.lane_name import parse_lane
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.lane_snapshot import list_lane_views
-from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
+from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Value
-from headgate_spark.engines.contract import HISTORY, LIVE, HistorySplit, Pick, ReadRange, ScanRequest
+from headgate_spark.engines.contract import LIVE, HistorySplit, Pick, ScanRequest
 from headgate_spark.engines.timeline.decide_splits import (
     PROBE_ROWS,
     Probe,
@@ -33,7 +32,7 @@ from headgate_spark.engines.timeline.decide_splits import (
     ranges_to_probe,
     weigh,
 )
-from headgate_spark.engines.timeline.rows import partition_of, read_picked, read_split
+from headgate_spark.engines.timeline.rows import HistoryRows, LiveRows, PickedRows, partition_of
 
 T = TypeVar("T")
 
@@ -59,19 +58,20 @@ class TimelineScan:
     """`EngineScan` for timeline."""
 
     async def plan(self, queue: Queue, request: ScanRequest) -> Sequence[Any]:
-        engine = engine_of(queue)
-        return await _Planning(engine.host, engine.settings, request).plan()
+        return await _Planning(engine_of(queue), request).plan()
 
     def read(self, queue: Queue, request: ScanRequest, split: Any) -> AsyncIterator[pa.RecordBatch]:
         """The messages of one split, in the order of each part's subs."""
-        engine = engine_of(queue)
-        return read_split(engine.host, engine.settings, request, split, now_us=queue.now_us())
+        engine, now_us = engine_of(queue), queue.now_us()
+        is_live = request.state == LIVE
+        rows = LiveRows(engine, request.columns, now_us) if is_live else HistoryRows(engine, request.columns)
+        return rows.read(split)
 
     def read_picked(
         self, queue: Queue, request: ScanRequest, lane: str, picks: Sequence[Pick]
     ) -> AsyncIterator[pa.RecordBatch]:
-        engine = engine_of(queue)
-        return read_picked(engine.host, engine.settings, request, parse_lane(lane), picks)
+        rows = PickedRows(engine_of(queue), request.columns, parse_lane(lane), picks)
+        return rows.read(rows.stretches())
 
     async def history(self, queue: Queue, from_us: int, until_us: int) -> Sequence[HistorySplit]:
         """One for each lane and part that holds something: planning reads the index of the range's days alone."""
@@ -93,12 +93,9 @@ class TimelineScan:
     ) -> AsyncIterator[pa.RecordBatch]:
         """Each message at its first place, as in `read`."""
         after, up_to = (position_order(first_at(time_us)) - 1 for time_us in (split.from_us, split.until_us))
-        engine = engine_of(queue)
         generation, shard = parse_lane(split.lane)
         stretches = [SplitStretch(generation, shard, split.where, sub, after, up_to, 0.0) for sub in split.subs]
-        request = ScanRequest(HISTORY, ReadRange(), tuple(columns), 0)
-        now_us = queue.now_us()
-        return read_split(engine.host, engine.settings, request, stretches, now_us=now_us, cancelled_too=False)
+        return HistoryRows(engine_of(queue), columns, cancelled_too=False).read(stretches)
 
 
 def engine_of(queue: Queue) -> TimelineQueue:
@@ -107,9 +104,9 @@ def engine_of(queue: Queue) -> TimelineQueue:
 
 
 class _Planning:
-    def __init__(self, host: Host, settings: TimelineSettings, request: ScanRequest) -> None:
-        self._host = host
-        self._settings = settings
+    def __init__(self, engine: TimelineQueue, request: ScanRequest) -> None:
+        self._host = engine.host
+        self._settings = engine.settings
         self._request = request
 
     async def plan(self) -> list[list[SplitStretch]]:
