@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial, reduce
+from functools import reduce
 from importlib.util import find_spec
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -41,6 +41,7 @@ from headgate_spark.jobs.request import (
     bulk_of_entry,
     job_id,
     request_of,
+    sink_request_of,
 )
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -196,8 +197,6 @@ def rollup(counter: str, window: Any, name: str, output: Output, **options: Any)
 
     Each run writes the windows that became final since the last.
     """
-    from headgate_spark.jobs.request import sink_request_of
-
     sink = sink_request_of(_sink(options["sink"], options["sink_options"]))
 
     def work(connection: Any, spark: Any, _: Any) -> ExitCode:
@@ -232,17 +231,17 @@ def gc(counter: str | None, namespace: str | None, schedule: str | None, output:
     def work(connection: Any, spark: Any, environment: Any) -> ExitCode:
         from headgate_spark.jobs.upkeep import collect
 
-        names = (
-            [counter] if counter else list(connection.run(target.entries(connection.headgate, scheduled_counters)))
-        )
-
-        def one(name: str) -> bool:
-            outcome = collect(spark, connection, environment, name)
-            show_pass("counter", name, output, outcome)
-            return not outcome.problems
-
-        ended = [_reports_success(name, partial(one, name)) for name in names]
-        return exit_code_for(sum(ended), len(ended) - sum(ended))
+        entries = () if counter else connection.run(target.entries(connection.headgate, scheduled_counters))
+        names, failed = [counter] if counter else list(entries), 0
+        for name in names:
+            try:
+                outcome = collect(spark, connection, environment, name)
+                show_pass("counter", name, output, outcome)
+                failed += bool(outcome.problems)
+            except HeadgateError as error:  # the others are collected all the same
+                click.echo(f"{name}: {error}", err=True)
+                failed += 1
+        return exit_code_for(len(names) - failed, failed)
 
     _upkeep(options, work)
 
@@ -270,15 +269,6 @@ def repair(queue: str | None, namespace: str | None, schedule: str | None, outpu
         return exit_code_for(len(done) - failed, failed)
 
     _upkeep(options, work)
-
-
-def _reports_success(name: str, work: Callable[[], bool]) -> bool:
-    """One that fails does not stop the others."""
-    try:
-        return work()
-    except HeadgateError as error:
-        click.echo(f"{name}: {error}", err=True)
-        return False
 
 
 @contextmanager
