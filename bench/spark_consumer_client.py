@@ -13,7 +13,7 @@ from bench.spark_jobs_work import DRAINED, NAMESPACE
 from headgate.client.queue import Queue
 from headgate.engines.contract import Settled
 from headgate.errors import Bug
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.process.worker_connection import WorkerConnection
 
 QUIET_S = 3.0
 REST_AT_ONCE = 1_000

@@ -20,8 +20,8 @@ from headgate.client.redriving import redrive
 from headgate.errors import Bug
 from headgate_spark.jobs.request import JobRequest, job_id
 from headgate_spark.jobs.run import run_job
-from headgate_spark.session import LOCAL, open_session
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.process.session import LOCAL, open_session
+from headgate_spark.process.worker_connection import WorkerConnection
 
 HANDLER = "bench.spark_jobs_work:everything_is_done"
 DUE_S = 1.5

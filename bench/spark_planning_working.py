@@ -13,13 +13,12 @@ from bench.spark_planning_work import NAMESPACE, PART_S, PUT_A_PART, WAITING, Pl
 from bench.timeline_work import PAYLOADS
 from headgate.client.queue import Queue
 from headgate.errors import Bug
-from headgate_spark.decide_range import ReadRange
-from headgate_spark.engines.contract import Budget, LaneReservations, ScanRequest
+from headgate_spark.engines.contract import LIVE, Budget, LaneReservations, ReadRange, ScanRequest
 from headgate_spark.engines.registry import spark_engine
 from headgate_spark.jobs.request import BATCH_MESSAGES
 from headgate_spark.jobs.reserving_job import LANE_BYTES_MAX, LANE_ROWS_MAX
-from headgate_spark.options import LIVE, MESSAGES_PER_SPLIT
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.options import MESSAGES_PER_SPLIT
+from headgate_spark.process.worker_connection import WorkerConnection
 
 DUE_S = 1.5
 QUIET_S = 3.0

@@ -15,7 +15,7 @@ from bench.spark_connector import FORMAT, connector_jars
 from bench.spark_work import PACKED, ROWS, SCHEDULED, Read, Work, fill, work_of
 from headgate.errors import Bug
 from headgate_spark.datasource import register
-from headgate_spark.session import LOCAL, open_session
+from headgate_spark.process.session import LOCAL, open_session
 
 COLUMNS = "payload binary, due timestamp"
 

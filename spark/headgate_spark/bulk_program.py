@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import reduce
 from importlib.util import find_spec
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -40,6 +41,7 @@ from headgate_spark.jobs.request import (
     bulk_of_entry,
     job_id,
     request_of,
+    sink_request_of,
 )
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -66,57 +68,51 @@ def command() -> None:
     """
 
 
-def _shared(function: Command) -> Command:
-    options = (
-        queue_argument,
-        name_option,
-        master_option,
-        click.option("--where", metavar="SQL", help="Only messages that match."),
-        since_option,
-        until_option,
-        click.option("--rate", metavar="RATE", help="Maximum rate, such as 500/s."),
-        output_option,
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+def _options(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """All of them, in the order of the help."""
+
+    def decorate(function: Command) -> Command:
+        return reduce(lambda decorated, decorator: decorator(decorated), reversed(decorators), function)
+
+    return decorate
 
 
-def _reserving_options(function: Command) -> Command:
-    options = (
-        click.option(
-            "--visibility",
-            type=DURATION,
-            default=f"{RESERVATION_S:.0f}s",
-            show_default=True,
-            help="Maximum time per batch.",
-        ),
-        click.option(
-            "--batch-size",
-            type=click.IntRange(1, 5_000_000),
-            metavar="N",
-            default=BATCH_MESSAGES,
-            show_default=True,
-            help="Messages per batch.",
-        ),
-        click.option("--resume-at-once", is_flag=True, help="No wait for a killed run's messages."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-def _writes(function: Command) -> Command:
-    return sink_option(sink_options_option(function))
-
-
+_shared = _options(
+    queue_argument,
+    name_option,
+    master_option,
+    click.option("--where", metavar="SQL", help="Only messages that match."),
+    since_option,
+    until_option,
+    click.option("--rate", metavar="RATE", help="Maximum rate, such as 500/s."),
+    output_option,
+)
+_reserving = _options(
+    click.option(
+        "--visibility",
+        type=DURATION,
+        default=f"{RESERVATION_S:.0f}s",
+        show_default=True,
+        help="Maximum time per batch.",
+    ),
+    click.option(
+        "--batch-size",
+        type=click.IntRange(1, 5_000_000),
+        metavar="N",
+        default=BATCH_MESSAGES,
+        show_default=True,
+        help="Messages per batch.",
+    ),
+    click.option("--resume-at-once", is_flag=True, help="No wait for a killed run's messages."),
+)
+_writes = _options(sink_option, sink_options_option)
 _target = click.option("--to", metavar=NAME_METAVAR, shell_complete=complete_queue, help="Target queue.")
 _handler = click.option("--handler", metavar="MODULE:FUNCTION", help="Function on a DataFrame.")
 
 
 @command.command("drain")
 @_shared
-@_reserving_options
+@_reserving
 @_writes
 @_target
 @_handler
@@ -131,7 +127,7 @@ def drain(**options: Any) -> None:
 
 @command.command("move")
 @_shared
-@_reserving_options
+@_reserving
 @_target
 def move(**options: Any) -> None:
     """Move messages into another queue."""
@@ -140,7 +136,7 @@ def move(**options: Any) -> None:
 
 @command.command("redrive")
 @_shared
-@_reserving_options
+@_reserving
 @target_option
 def redrive(**options: Any) -> None:
     """Move dead letters back to their source."""
@@ -201,8 +197,6 @@ def rollup(counter: str, window: Any, name: str, output: Output, **options: Any)
 
     Each run writes the windows that became final since the last.
     """
-    from headgate_spark.jobs.request import sink_request_of
-
     sink = sink_request_of(_sink(options["sink"], options["sink_options"]))
 
     def work(connection: Any, spark: Any, _: Any) -> ExitCode:
@@ -237,17 +231,17 @@ def gc(counter: str | None, namespace: str | None, schedule: str | None, output:
     def work(connection: Any, spark: Any, environment: Any) -> ExitCode:
         from headgate_spark.jobs.upkeep import collect
 
-        names = (
-            [counter] if counter else list(connection.run(target.entries(connection.headgate, scheduled_counters)))
-        )
-
-        def one(name: str) -> bool:
-            outcome = collect(spark, connection, environment, name)
-            show_pass("counter", name, output, outcome)
-            return not outcome.problems
-
-        ended = [_reports_success(name, partial(one, name)) for name in names]
-        return exit_code_for(sum(ended), len(ended) - sum(ended))
+        entries = () if counter else connection.run(target.entries(connection.headgate, scheduled_counters))
+        names, failed = [counter] if counter else list(entries), 0
+        for name in names:
+            try:
+                outcome = collect(spark, connection, environment, name)
+                show_pass("counter", name, output, outcome)
+                failed += bool(outcome.problems)
+            except HeadgateError as error:  # the others are collected all the same
+                click.echo(f"{name}: {error}", err=True)
+                failed += 1
+        return exit_code_for(len(names) - failed, failed)
 
     _upkeep(options, work)
 
@@ -277,35 +271,33 @@ def repair(queue: str | None, namespace: str | None, schedule: str | None, outpu
     _upkeep(options, work)
 
 
-def _reports_success(name: str, work: Callable[[], bool]) -> bool:
-    """One that fails does not stop the others."""
+@contextmanager
+def _connected() -> Iterator[Any]:
+    """The connection of the driver; a missing installation is reported before anything starts."""
+    if find_spec("pyspark") is None:
+        raise EnvironmentProblem("Spark is not installed", remedy="pip install 'headgate[spark]'")
+    from headgate_spark.process.worker_connection import WorkerConnection
+
+    connection = WorkerConnection(read_environment())
     try:
-        return work()
-    except HeadgateError as error:
-        click.echo(f"{name}: {error}", err=True)
-        return False
+        yield connection
+    finally:
+        connection.close()
 
 
 def _upkeep(options: dict[str, Any], work: Callable[[Any, Any, Any], ExitCode]) -> None:
     """Connect, open Spark, make the passes; end with their exit code where one failed."""
-    from headgate_spark.worker_connection import WorkerConnection, local_environment, task_environment
-
-    _require_spark()
-    connection = WorkerConnection(read_environment())
-    try:
+    with _connected() as connection:
         spark = _opened("headgate upkeep", options["master"])
         from headgate_spark.jobs.frames import SparkFailed, spark_errors_as
+        from headgate_spark.process.session import share_environment
 
-        if str(spark.sparkContext.master).startswith("local"):
-            spark.sparkContext.environment.update(local_environment(connection.environment))
         try:
             with spark_errors_as(SparkFailed):
-                if code := work(connection, spark, task_environment(connection.environment)):
+                if code := work(connection, spark, share_environment(spark, connection)):
                     sys.exit(code)
         finally:
             spark.stop()
-    finally:
-        connection.close()
 
 
 def _go(mode: str, options: dict[str, Any]) -> None:
@@ -347,50 +339,32 @@ def _sink(text: str, options: tuple[str, ...]) -> dict[str, Any]:
 
 def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
     """Connect, open Spark, work, disconnect. A mistake in the request is reported before Spark starts."""
-    from headgate_spark.worker_connection import WorkerConnection
-
-    _require_spark()
     logging.getLogger("py4j").setLevel(logging.ERROR)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.INTERRUPTED))
-    connection = WorkerConnection(read_environment())
-    try:
+    with _connected() as connection:
         entry = connection.queue(options["queue"]).entry
         job = job_id(entry, options["job"])
         try:
             wanted = request(entry)
             spark = _opened(f"headgate {wanted.mode} {wanted.queue}", options["master"])
         except HeadgateError as error:
-            _report_failure(connection, job, options, error)
+            from headgate_spark.jobs.progress import JobProgress
+
+            # where the operator reads it, over the report of an earlier run
+            JobProgress(connection, job, f"{options['job']} {options['queue']}").report(str(error))
             raise
         _with_spark(spark, connection, wanted, job, options["output"])
-    finally:
-        connection.close()
-
-
-def _require_spark() -> None:
-    """Report a missing installation before anything starts."""
-    if find_spec("pyspark") is None:
-        raise EnvironmentProblem("Spark is not installed", remedy="pip install 'headgate[spark]'")
 
 
 def _opened(title: str, master: str | None) -> Any:
     """The session; one line where Spark does not start."""
     from headgate_spark.jobs.frames import SparkNotStarted, spark_errors_as
-    from headgate_spark.session import LOCAL, open_session
+    from headgate_spark.process.session import LOCAL, open_session
 
-    settings = (
-        dict(LOCAL) if (master or "").startswith("local") else {}
-    )  # the environment of a submission is complete
+    is_local = (master or "").startswith("local")  # the environment of a submission is complete
     remedy = "check that Java 17 is installed (JAVA_HOME), and that Spark supports the master"
     with spark_errors_as(SparkNotStarted, remedy=remedy, master=master or "that of the submission"):
-        return open_session(title, master=master, settings=settings)
-
-
-def _report_failure(connection: Any, job: Any, options: dict[str, Any], error: HeadgateError) -> None:
-    """Write why a job did not start where the operator reads it, over the report of an earlier run."""
-    from headgate_spark.jobs.progress import JobProgress
-
-    JobProgress(connection, job, f"{options['job']} {options['queue']}").report(str(error))
+        return open_session(title, master=master, settings=LOCAL if is_local else {})
 
 
 def _with_spark(spark: Any, connection: Any, wanted: JobRequest, job: Any, output: Output) -> None:
@@ -402,14 +376,8 @@ def _with_spark(spark: Any, connection: Any, wanted: JobRequest, job: Any, outpu
     finally:
         spark.stop()
     line = f"{wanted.mode} {wanted.queue}: {done.done} done, {done.dead} of them dead letters, {done.returned} left"
-    document = {
-        "queue": wanted.queue,
-        "mode": wanted.mode,
-        "done": done.done,
-        "dead_letters": done.dead,
-        "left": done.returned,
-    }
-    output.show(document, table=lambda: [line], names=[wanted.queue])
+    counts = {"done": done.done, "dead_letters": done.dead, "left": done.returned}
+    output.show({"queue": wanted.queue, "mode": wanted.mode, **counts}, table=lambda: [line], names=[wanted.queue])
 
 
 @click.group("bulk_program", commands=command.commands, context_settings=HELP)

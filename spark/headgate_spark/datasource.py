@@ -21,14 +21,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from headgate_spark.archives import spare_archives
-from headgate_spark.counter_reader import CounterReader
-from headgate_spark.options import Subject, read_options, stream_options, write_options
-from headgate_spark.queue_reader import FilteredReader, QueueReader
+from headgate_spark.options import Subject, WriteOptions, read_options, stream_options, write_options
+from headgate_spark.process.session import FILTER_PUSHDOWN
+from headgate_spark.process.worker_connection import spare_archives
+from headgate_spark.read.batch_readers import CounterReader, FilteredReader, QueueReader
+from headgate_spark.read.stream_reader import QueueStreamReader
 from headgate_spark.schemas import COUNTER, PUT, QUEUE, UPDATE, check_read, check_write, schema_of
-from headgate_spark.session import FILTER_PUSHDOWN
-from headgate_spark.stream_reader import QueueStreamReader
-from headgate_spark.writers import ArrowWriter, StreamWriter
+from headgate_spark.write.writers import ArrowWriter, StreamWriter
 
 
 class HeadgateDataSource(DataSource):
@@ -40,7 +39,6 @@ class HeadgateDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """As in `.format("headgate")`."""
         return "headgate"
 
     def schema(self) -> StructType:
@@ -56,7 +54,6 @@ class HeadgateDataSource(DataSource):
         return read_options(self.options).subject
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Of a batch."""
         options = read_options(self.options)
         if options.subject.counter is not None:
             check_read(schema, COUNTER)
@@ -72,24 +69,18 @@ class HeadgateDataSource(DataSource):
         return QueueStreamReader(options, tuple(schema.fieldNames()))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Of a batch."""
-        options = write_options(self.options)
-        self._check_write(schema, options.key_column)
-        return ArrowWriter(options, overwrite=overwrite)
+        return ArrowWriter(self._write_options(schema), overwrite=overwrite)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
-        """Of a stream."""
-        options = write_options(self.options)
-        self._check_write(schema, options.key_column)
-        return StreamWriter(options, overwrite=overwrite)
+        return StreamWriter(self._write_options(schema), overwrite=overwrite)
 
-    def _check_write(self, schema: StructType, key_column: str | None) -> None:
-        if write_options(self.options).subject.counter is not None:
-            check_write(schema, UPDATE, needed="key", key_column=key_column)
-        else:
-            check_write(schema, PUT, needed="payload", key_column=key_column)
+    def _write_options(self, schema: StructType) -> WriteOptions:
+        options = write_options(self.options)
+        columns, needed = (PUT, "payload") if options.subject.counter is None else (UPDATE, "key")
+        check_write(schema, columns, needed=needed, key_column=options.key_column)
+        return options
 
 
 def register(spark: SparkSession) -> SparkSession:

@@ -48,7 +48,6 @@ class Names:
 
 
 def build_command(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """The program to run."""
     match list(words):
         case ["driver", *rest]:
             return _driver(rest, environment)
@@ -154,7 +153,6 @@ def _has_a_name(uid: int) -> bool:
 
 
 def main() -> None:
-    """Become it."""
     try:
         command = build_command(sys.argv[1:], os.environ)
         directory = Path(os.environ.get("TMPDIR", "/tmp")) / f"names-{os.getuid()}"  # noqa: S108 - as above

@@ -16,10 +16,9 @@ from uuid import UUID
 from headgate.client.model.times import time_us_from
 from headgate.errors import InvalidRequest
 from headgate.store.model.positions import first_at, last_at, position_order
+from headgate_spark.engines.contract import HISTORY, LIVE
 
-LIVE, HISTORY = "live", "history"
 STATES = (LIVE, HISTORY)
-COUNTER_READS = ("value", "state")
 CONNECTION = (
     "CONTACT_POINTS", "DATA_CENTER", "USERNAME", "PASSWORD", "USE_SSL", "KEYSPACE", "CLUSTER_NAME", "SSL_CA",
     "SSL_CERT", "SSL_KEY",
@@ -54,30 +53,26 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """As the user wrote it."""
         return self.queue or self.counter or ""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Of a batch."""
+    """Of a batch. Positions are orders, and both belong to the range."""
 
     subject: Subject
     state: str = LIVE
     first: int | None = None
-    """Of the range of positions, as an order; it belongs to the range."""
     last: int | None = None
     messages_per_split: int = MESSAGES_PER_SPLIT
     push_filters: bool = False
-    """Whether the DataFrame is filtered once and for all (queue_reader.py: FilteredReader)."""
+    """Whether the DataFrame is filtered once and for all (batch_readers.py: FilteredReader)."""
     since: datetime | None = None
     until: datetime | None = None
 
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Of a streaming read."""
-
     subject: Subject
     messages_per_trigger: int = MESSAGES_PER_TRIGGER
     visibility_us: int = round(VISIBILITY_S * 1_000_000)
@@ -86,8 +81,6 @@ class StreamOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Of a batch or streaming write."""
-
     subject: Subject
     key_column: str | None = None
     query: str | None = None
@@ -99,18 +92,19 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     """Of `spark.read`."""
     options = _Given(given, READ)
     state = options.one_of("state", STATES, LIVE)
-    if ("from" in options and "fromposition" in options) or ("to" in options and "toposition" in options):
+    if ("from" in options and "fromPosition" in options) or ("to" in options and "toPosition" in options):
         raise OptionInvalid("A range has two starts, or two ends", remedy="pass a time or a position, not both")
-    first = options.time_us("from")
-    last = options.time_us("to")
-    first_order = None if first is None else position_order(first_at(first))
-    last_order = None if last is None else position_order(last_at(last - 1))
+    first, last = options.position("fromPosition"), options.position("toPosition")
+    if (time := options.time("from")) is not None:
+        first = position_order(first_at(time_us_from(time, "from")))
+    if (time := options.time("to")) is not None:
+        last = position_order(last_at(time_us_from(time, "to") - 1))
     return ReadOptions(
         options.subject(),
         state,
-        options.position("fromPosition") if first_order is None else first_order,
-        options.position("toPosition") if last_order is None else last_order,
-        options.number("messagesPerSplit", MESSAGES_PER_SPLIT, least=1),
+        first,
+        last,
+        options.number("messagesPerSplit", MESSAGES_PER_SPLIT),
         options.one_of("pushFilters", ("true", "false"), "false") == "true",
         options.time("since"),
         options.time("until"),
@@ -127,9 +121,9 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
         )
     return StreamOptions(
         subject,
-        options.number("maxMessagesPerTrigger", MESSAGES_PER_TRIGGER, least=1, most=MESSAGES_PER_TRIGGER_MAX),
+        options.number("maxMessagesPerTrigger", MESSAGES_PER_TRIGGER, most=MESSAGES_PER_TRIGGER_MAX),
         round(options.seconds("visibility", VISIBILITY_S, least=30.0) * 1_000_000),
-        options.number("messagesPerSplit", MESSAGES_PER_SPLIT, least=1),
+        options.number("messagesPerSplit", MESSAGES_PER_SPLIT),
     )
 
 
@@ -138,10 +132,10 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     options = _Given(given, WRITE)
     return WriteOptions(
         options.subject(),
-        options.text("keyColumn"),
-        options.text("query"),
+        options.get("keyColumn") or None,
+        options.get("query") or None,
         options.one_of("exactlyOnce", ("true", "false"), "true") == "true",
-        options.number("putsAtOnce", PUTS_AT_ONCE, least=1, most=100_000),
+        options.number("putsAtOnce", PUTS_AT_ONCE, most=100_000),
     )
 
 
@@ -160,6 +154,9 @@ class _Given:
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
 
+    def get(self, name: str) -> str | None:
+        return self._values.get(name.lower())
+
     def subject(self) -> Subject:
         """The target; `load("shop/emails")` means a queue."""
         named = {kind: self._values[kind] for kind in SUBJECT if self._values.get(kind)}
@@ -169,34 +166,24 @@ class _Given:
                 remedy='give .option("queue", "shop/emails") or .option("counter", "shop/page-views")',
                 given=", ".join(named) or "none",
             )
-        connection = tuple((name, self._values[name.lower()]) for name in CONNECTION if name.lower() in self._values)
+        connection = tuple((name, self._values[name.lower()]) for name in CONNECTION if name in self)
         return Subject(named.get("queue") or named.get("path"), named.get("counter"), connection)
 
-    def text(self, name: str) -> str | None:
-        """As it is; an empty one is none."""
-        return self._values.get(name.lower()) or None
-
-    def one_of(self, name: str, allowed: Sequence[str], unset: str) -> str:
-        """One of some words."""
-        value = self._values.get(name.lower(), unset).lower()
+    def one_of(self, name: str, allowed: Sequence[str], default: str) -> str:
+        value = self._values.get(name.lower(), default).lower()
         if value not in allowed:
             raise OptionInvalid(f"{name} must be one of {', '.join(allowed)}", given=value)
         return value
 
-    def number(self, name: str, unset: int, *, least: int, most: int = 2**31 - 1) -> int:
-        """A whole number within bounds."""
-        value = self._values.get(name.lower())
-        if value is None:
-            return unset
-        if not value.strip().isdigit() or not least <= int(value) <= most:
-            raise OptionInvalid(f"{name} must be a whole number from {least} to {most}", given=value)
+    def number(self, name: str, default: int, *, most: int = 2**31 - 1) -> int:
+        value = self._values.get(name.lower(), str(default))
+        if not value.strip().isdigit() or not 1 <= int(value) <= most:
+            raise OptionInvalid(f"{name} must be a whole number from 1 to {most}", given=value)
         return int(value)
 
-    def seconds(self, name: str, unset: float, *, least: float) -> float:
+    def seconds(self, name: str, default: float, *, least: float) -> float:
         """A length of time: a number of seconds, or with a unit, as in resources."""
-        value = self._values.get(name.lower())
-        if value is None:
-            return unset
+        value = self._values.get(name.lower(), str(default))
         units = {"s": 1, "m": 60, "h": 3600}
         text = value.strip()
         number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
@@ -210,7 +197,7 @@ class _Given:
 
     def time(self, name: str) -> datetime | None:
         """A time in ISO 8601, with its zone."""
-        value = self._values.get(name.lower())
+        value = self.get(name)
         if value is None:
             return None
         try:
@@ -223,14 +210,9 @@ class _Given:
             raise OptionInvalid(f"{name} has no time zone", given=value, remedy="add +00:00, or Z")
         return parsed
 
-    def time_us(self, name: str) -> int | None:
-        """The same in microseconds since 1970."""
-        parsed = self.time(name)
-        return None if parsed is None else time_us_from(parsed, name)
-
     def position(self, name: str) -> int | None:
         """A position as the column `position` shows it, as an order."""
-        value = self._values.get(name.lower())
+        value = self.get(name)
         if value is None:
             return None
         parsed: UUID | None = None

@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -22,30 +24,16 @@ from pyspark.sql.types import (
 )
 
 from headgate.errors import InvalidRequest
+from headgate_spark.engines.packed_columns import TYPES
 
-QUEUE: Mapping[str, DataType] = {
-    "id": StringType(),
-    "payload": BinaryType(),
-    "attributes": MapType(StringType(), StringType()),
-    "binary_attributes": MapType(StringType(), BinaryType()),
-    "group": StringType(),
-    "due": TimestampType(),
-    "put": TimestampType(),
-    "at": TimestampType(),
-    "attempt": IntegerType(),
-    "standing": StringType(),
-    "hidden_until": TimestampType(),
-    "position": StringType(),
-    "generation": IntegerType(),
-    "shard": IntegerType(),
-}
+QUEUE: Mapping[str, DataType] = {name: from_arrow_type(kind) for name, kind in TYPES.items()}
 """Of a message."""
-
 OF_JOBS = ("id", "payload", "attributes", "binary_attributes", "group", "attempt", "due", "put")
 """The columns of a message for handlers and sinks of bulk jobs, in this order."""
-DDL_OF_JOBS = ", ".join(f"`{name}` {QUEUE[name].simpleString()}" for name in OF_JOBS)
+MESSAGES = pa.schema([(name, TYPES[name]) for name in OF_JOBS])
 
-COUNTER: Mapping[str, DataType] = {"key": StringType(), "value": StringType(), "state": BinaryType()}
+COUNTER_TYPES: Mapping[str, pa.DataType] = {"key": pa.string(), "value": pa.string(), "state": pa.binary()}
+COUNTER: Mapping[str, DataType] = {name: from_arrow_type(kind) for name, kind in COUNTER_TYPES.items()}
 """Of a key of a counter."""
 
 PUT: Mapping[str, tuple[DataType, ...]] = {
@@ -71,7 +59,6 @@ class SchemaUnfit(InvalidRequest):
 
 
 def schema_of(columns: Mapping[str, DataType]) -> StructType:
-    """All columns of something."""
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 

@@ -3,6 +3,7 @@ with its `ENGINE`. The names are those of headgate/engines/registry.py."""
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -21,6 +22,12 @@ def spark_engine(queue: Queue) -> SparkEngine:
     name = engine_of_entry(queue.entry)
     if name not in ENGINE_MODULES or not _is_read(name):
         raise EngineNotRead(queue=queue.name, engine=name, read=", ".join(filter(_is_read, ENGINE_MODULES)))
+    return named_engine(name)
+
+
+@cache
+def named_engine(name: str) -> SparkEngine:
+    """The same in a task, where the driver has opened the queue."""
     engine: SparkEngine = import_module(f"{__package__}.{name}.entry").ENGINE
     return engine
 

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from headgate.errors import EnvironmentProblem, HeadgateError, InvalidRequest
 from headgate_spark.engines.contract import HistorySplit
+from headgate_spark.engines.registry import named_engine
 from headgate_spark.jobs.decide_batch import BatchPlan, Reported, shares_of
 from headgate_spark.jobs.tasks import (
-    OUTCOME_DDL,
+    OUTCOMES,
     QueueSource,
-    condense,
+    condenses,
     load,
-    reads_history,
-    reads_picks,
-    share_plans,
+    read_history,
+    read_picks,
+    share_out,
+    transform,
 )
-from headgate_spark.schemas import DDL_OF_JOBS
+from headgate_spark.schemas import MESSAGES
 
 TASKS_A_CORE = 2
 LINE_CHARACTERS_MAX = 400
@@ -67,22 +70,19 @@ class Frames:
         self.tasks = max(1, spark.sparkContext.defaultParallelism * TASKS_A_CORE)
 
     def empty(self) -> DataFrame:
-        """None at all, with all columns."""
-        return self.spark.createDataFrame([], DDL_OF_JOBS)
+        return self.spark.createDataFrame([], from_arrow_schema(MESSAGES))
 
     def picks(self, plan: BatchPlan) -> DataFrame:
         """The messages of a batch; every read of them returns the same."""
-        shares = share_plans(plan, shares_of(plan, self.tasks))
-        return self._numbered(len(shares)).mapInArrow(reads_picks(self._source, shares), DDL_OF_JOBS)
+        return self._shared_out(shares_of(plan, self.tasks), read_picks)
 
     def history(self, splits: Sequence[HistorySplit]) -> DataFrame:
-        """The history of some parts."""
         count = min(len(splits), self.tasks * 4)
-        shares = [splits[number::count] for number in range(count)]
-        return self._numbered(count).mapInArrow(reads_history(self._source, shares), DDL_OF_JOBS)
+        return self._shared_out([splits[number::count] for number in range(count)], read_history)
 
-    def _numbered(self, count: int) -> DataFrame:
-        return self.spark.range(0, max(1, count), 1, max(1, count))
+    def _shared_out(self, shares: Sequence[Any], read: Callable[..., Any]) -> DataFrame:
+        source = self._source
+        return share_out(self.spark, source.environment, shares, partial(read, source.queue), MESSAGES)
 
     def where(self, predicate: str | None) -> Callable[[DataFrame], DataFrame]:
         """A filter that was tried on nothing before it is relied on."""
@@ -122,15 +122,15 @@ class Frames:
             f.col("outcome").cast("string").alias("outcome"),
             reason.alias("reason"),
         )
-        rows = plain.mapInArrow(condense, OUTCOME_DDL).collect()
+        rows = transform(plain, condenses(self._source.engine), OUTCOMES).collect()
         return [
             Reported(bytes(row["row"]), row["outcome"], int.from_bytes(row["mask"], "little"), row["reason"] or "")
             for row in rows
         ]
 
     def reasons(self, reasons: dict[bytes, str]) -> DataFrame:
-        """The reasons of dead letters, by id."""
-        rows = [(base64.b32encode(id_).decode().rstrip("=").lower(), reason) for id_, reason in reasons.items()]
+        ids = named_engine(self._source.engine).ids
+        rows = [(ids.text_of(id_), reason) for id_, reason in reasons.items()]
         return self.spark.createDataFrame(rows, "id string, reason string")
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headgate.errors import HeadgateError
-from headgate_spark.jobs.decide_batch import BatchPlan, Pick, RangePlan
+from headgate_spark.engines.contract import Pick, RangePlan
+from headgate_spark.jobs.decide_batch import BatchPlan
 
 VERSION = 1
 
@@ -21,7 +22,6 @@ class PlanBroken(HeadgateError):
 
 
 def encode_plan(plan: BatchPlan) -> bytes:
-    """The whole plan."""
     into = bytearray()
     _number(into, plan.planned_us)
     _number(into, len(plan.ranges))
@@ -45,7 +45,6 @@ def encode_plan(plan: BatchPlan) -> bytes:
 
 
 def decode_plan(stored: bytes) -> BatchPlan:
-    """The plan in these bytes."""
     if not stored or stored[0] != VERSION:
         raise PlanBroken(remedy="upgrade this process", version=stored[:1].hex())
     try:
@@ -69,7 +68,6 @@ class Committed:
 
 
 def encode_committed(committed: Committed) -> bytes:
-    """All of it."""
     into = bytearray()
     _bytes(into, encode_plan(committed.settled))
     _bytes(into, encode_plan(committed.dead))
@@ -82,7 +80,6 @@ def encode_committed(committed: Committed) -> bytes:
 
 
 def decode_committed(stored: bytes) -> Committed:
-    """The batch in these bytes."""
     try:
         source = _Source(stored)
         settled, dead = decode_plan(source.bytes_()), decode_plan(source.bytes_())

@@ -14,7 +14,7 @@ from headgate.engines.summary.standing import BULK_RUNS, BulkResult, write_pass_
 from headgate.errors import HeadgateError
 from headgate.telemetry.graphite import Graphite, read_graphite
 from headgate.telemetry.metrics import Registry
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.process.worker_connection import WorkerConnection
 
 LINE_EVERY_S = 10.0
 BAR = 24
@@ -28,7 +28,6 @@ class JobProgress:
         """Settled: messages that succeeded, and messages that went to the dead-letter queue."""
         self.dead = 0
         self.returned = 0
-        self.batches = 0
         self.registry = Registry()
         self._connection = connection
         self._job = job
@@ -45,15 +44,12 @@ class JobProgress:
         self._graphite = None if wanted is None else Graphite(wanted, self.registry)
 
     def begin(self, total: int) -> None:
-        """The estimated total."""
         self._total = total
 
     def batch(self, done: int, dead: int, returned: int, took_s: float) -> None:
-        """One more batch is settled."""
         self.done += done + dead
         self.dead += dead
         self.returned += returned
-        self.batches += 1
         for outcome, count in (("done", done), ("dead", dead), ("returned", returned)):
             self._messages.of(self._title, outcome).add(count)
         self._batch_s.of(self._title).observe(took_s)
@@ -73,7 +69,6 @@ class JobProgress:
         self._stream.flush()
 
     def line(self) -> str:
-        """In readable form."""
         taken = self.done + self.returned
         rate = taken / max(0.001, time.monotonic() - self._began_s)
         bar = ""

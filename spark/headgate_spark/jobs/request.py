@@ -37,8 +37,6 @@ class JobUnknown(InvalidRequest):
 
 @dataclass(frozen=True)
 class SinkRequest:
-    """Where to write."""
-
     format: str
     path: str
     options: Mapping[str, str]
@@ -46,8 +44,6 @@ class SinkRequest:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """One run of one job."""
-
     queue: str
     name: str
     mode: str
@@ -66,7 +62,6 @@ class JobRequest:
 
     @property
     def takes_reservations(self) -> bool:
-        """Whether it takes the backlog."""
         return self.mode in RESERVING_MODES
 
 
@@ -156,21 +151,14 @@ def parse_time_us(text: str | None, now_us: int) -> int | None:
 
 def _check(bulk: Bulk) -> None:
     has = {name for name in ("handler", "sink", "target") if getattr(bulk, name) is not None}
-    wrong = {
-        "drain": len(has) != 1,
-        "replay": len(has & {"sink", "target"}) != 1,
-        "redrive": bool(has & {"handler", "sink"}),
-        "move": has != {"target"},
-        "export": has != {"sink"},
+    is_valid, needs = {
+        "drain": (len(has) == 1, "one of a handler, a sink and a target"),
+        "replay": (len(has & {"sink", "target"}) == 1, "a target or a sink; a handler transforms"),
+        "redrive": (not has & {"handler", "sink"}, "neither handler nor sink; a target is optional"),
+        "move": (has == {"target"}, "a target, and neither handler nor sink"),
+        "export": (has == {"sink"}, "a sink, and neither handler nor target"),
     }[bulk.mode]
-    if wrong:
-        needs = {
-            "drain": "one of a handler, a sink and a target",
-            "replay": "a target or a sink; a handler transforms",
-            "redrive": "neither handler nor sink; a target is optional",
-            "move": "a target, and neither handler nor sink",
-            "export": "a sink, and neither handler nor target",
-        }[bulk.mode]
+    if not is_valid:
         raise JobWrong(
             "The bulk job has invalid sources or targets", mode=bulk.mode, remedy=f"{bulk.mode} needs {needs}"
         )

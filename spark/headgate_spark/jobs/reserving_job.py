@@ -4,7 +4,7 @@
         -> dead letters -> settle -> release -> record the end (idle)
 
 docs/internals/protocols/spark.md, "A batch", argues why a driver that is killed between two of these loses nothing,
-and which steps may run twice. This file is the driver's loop; a `BatchWork` processes a batch.
+and which steps may run twice. This file is the driver's loop; a `BatchSink` processes a batch.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import functions as f
 
@@ -24,12 +24,11 @@ from headgate.engines.lanes.range_reserver import RangeTaken, ReservationNotGran
 from headgate.errors import HeadgateError, OperationRefused, Unavailable
 from headgate.store.catalogue.bulk_log import BulkLog, BulkRow, JobTakenOver, Stage
 from headgate.store.clock.clock import ClockNotTrusted
-from headgate_spark.engines.contract import Budget, LaneReservations, Preview, ReservableLane
+from headgate_spark.engines.contract import Budget, LaneReservations, RangePlan, ReservableLane
 from headgate_spark.engines.registry import spark_engine
 from headgate_spark.jobs.decide_batch import (
     BatchDecision,
     BatchPlan,
-    RangePlan,
     decide_outcomes,
     masked,
     pause_s,
@@ -45,9 +44,10 @@ from headgate_spark.jobs.plan_bytes import (
 )
 from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import JobRequest
-from headgate_spark.jobs.sinks import QueueSink
-from headgate_spark.jobs.work import BatchWork, name_of
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.jobs.sinks import BatchSink, QueueSink, name_of
+from headgate_spark.process.worker_connection import WorkerConnection
+
+T = TypeVar("T")
 
 LANE_BYTES_MAX = 64 * 1024 * 1024
 LANE_ROWS_MAX = 50_000
@@ -70,12 +70,12 @@ class WindowOver(OperationRefused):
 
 
 class RangeNotSettled(Unavailable):
-    """The result of a batch could not be settled; the next run resumes it."""
+    """The result of a batch could not be settled; the next run resumes self."""
 
 
-@dataclass(frozen=True)
-class JobContext:
-    """The parts of a run."""
+@dataclass
+class ReservingJob:
+    """One run, on the resources that run.py opens."""
 
     request: JobRequest
     connection: WorkerConnection
@@ -83,23 +83,16 @@ class JobContext:
     lending: LaneReservations
     log: BulkLog
     frames: Frames
-    work: BatchWork
+    sink: BatchSink
     dead: QueueSink | None
     progress: JobProgress
     where: str | None
     from_us: int | None
     until_us: int
-
-
-class ReservingJob:
-    """One run."""
-
-    def __init__(self, context: JobContext) -> None:
-        self._it = context
-        self._rests: dict[str, int] = {}
-        """Lanes that are left alone, and until when."""
-        self._held: dict[str, RangePlan] = {}
-        """The reserved ranges outside any batch that the next run would finish."""
+    _rests: dict[str, int] = field(init=False, default_factory=dict)
+    """Lanes that are left alone, and until when."""
+    _held: dict[str, RangePlan] = field(init=False, default_factory=dict)
+    """The reserved ranges outside any batch that the next run would finish."""
 
     def run(self) -> None:
         """Finish a batch that was started, then drain the snapshot. Any end releases the held ranges."""
@@ -112,10 +105,9 @@ class ReservingJob:
             raise
 
     def _run(self) -> None:
-        it = self._it
-        row = it.connection.run(it.log.take())
+        row = self.connection.run(self.log.take())
         row = self._resumed(row)
-        lanes = list(it.connection.run(it.lending.lanes(from_us=it.from_us, until_us=it.until_us)))
+        lanes = list(self.connection.run(self.lending.lanes(from_us=self.from_us, until_us=self.until_us)))
         began_s, taken = time.monotonic(), 0
         while lanes:
             batch_s = time.monotonic()
@@ -125,39 +117,35 @@ class ReservingJob:
                     time.sleep(1.0)
                 continue
             row, decided = self._batch(row, plan)
-            it.progress.batch(*decided.counts, time.monotonic() - batch_s)
+            self.progress.batch(*decided.counts, time.monotonic() - batch_s)
             taken += plan.messages
-            time.sleep(pause_s(taken, it.request.rate, time.monotonic() - began_s))
+            time.sleep(pause_s(taken, self.request.rate, time.monotonic() - began_s))
 
     # ---- reserving
 
     def _reserve_batch(self, lanes: Sequence[ReservableLane]) -> tuple[BatchPlan, list[ReservableLane]]:
         """The next batch, and the lanes that may have more."""
-        it = self._it
-        wanted = it.request.batch_messages
-        if it.request.rate is not None:
-            wanted = min(wanted, max(1, int(it.request.rate * PACED_S)))
+        wanted = self.request.batch_messages
+        if self.request.rate is not None:
+            wanted = min(wanted, max(1, int(self.request.rate * PACED_S)))
         budget = Budget(max(1, wanted // len(lanes)), LANE_BYTES_MAX, LANE_ROWS_MAX)
-        deadline_us = it.connection.headgate.now_us() + round(it.request.reservation_s * 1_000_000)
-        reservations = it.connection.run(_all([partial(self._next, lane, budget, deadline_us) for lane in lanes]))
+        deadline_us = self.connection.headgate.now_us() + round(self.request.reservation_s * 1_000_000)
+        reservations = self.connection.run(_all([partial(self._next, lane, budget, deadline_us) for lane in lanes]))
         left = [lane for lane, (more, _) in zip(lanes, reservations, strict=True) if more]
         ranges = tuple(one for _, one in reservations if one is not None)
-        return self._chosen(BatchPlan(ranges, it.connection.headgate.now_us())), left
+        return self._chosen(BatchPlan(ranges, self.connection.headgate.now_us())), left
 
     async def _next(self, lane: ReservableLane, budget: Budget, deadline_us: int) -> tuple[bool, RangePlan | None]:
-        """Whether the lane may have more, and the range reserved of it. A lane that another job processes comes
+        """Whether the lane may have more, and the range reserved of self. A lane that another job processes comes
         later, and so does one that this process cannot promise now, because it was paused or its clock needs a new
         comparison."""
-        process_context, skew_us = (
-            self._it.connection.headgate.process_context,
-            self._it.queue.engine.settings.skew_us,
-        )
-        now_us = await process_context.clock.until_trusted(TRUSTED_WITHIN_S, skew_us)
+        clock = self.connection.headgate.process_context.clock
+        now_us = await clock.until_trusted(TRUSTED_WITHIN_S, self.queue.engine.settings.skew_us)
         if self._rests.get(lane.name, 0) > now_us:
             return True, None
         before = lane.cursor
         try:
-            preview: Preview | None = await lane.preview(budget)
+            preview = await lane.preview(budget)
             if preview is None:
                 return False, None
             plan = await lane.reserve(preview, deadline_us)
@@ -174,13 +162,12 @@ class ReservingJob:
     def _chosen(self, plan: BatchPlan) -> BatchPlan:
         """Those for which the predicate is true; it is evaluated once, so that a batch is the same at every
         attempt."""
-        it = self._it
-        if it.where is None or not plan.messages:
+        if self.where is None or not plan.messages:
             return plan
-        named = it.frames.picks(plan).where(it.where)
-        with spark_errors_as(PredicateFailed, where=it.request.where or ""):
-            reported = it.frames.reported(named.select("id", f.lit("done").alias("outcome")))
-        chosen = decide_outcomes(plan, spark_engine(it.queue).rows_by_id(plan), reported)
+        named = self.frames.picks(plan).where(self.where)
+        with spark_errors_as(PredicateFailed, where=self.request.where or ""):
+            reported = self.frames.reported(named.select("id", f.lit("done").alias("outcome")))
+        chosen = decide_outcomes(plan, spark_engine(self.queue).ids, reported)
         kept = masked(plan, chosen.done)
         empty = [one for one, less in zip(plan.ranges, kept.ranges, strict=True) if not less.picks]
         self._give_back(BatchPlan(tuple(empty)))
@@ -189,51 +176,48 @@ class ReservingJob:
     # ---- a batch
 
     def _batch(self, row: BulkRow, plan: BatchPlan) -> tuple[BulkRow, BatchDecision]:
-        it = self._it
-        row = it.connection.run(it.log.plan(row, encode_plan(plan)))
-        if it.work.redoes:
+        row = self.connection.run(self.log.plan(row, encode_plan(plan)))
+        if self.sink.redoes:
             self._held.clear()
         return self._worked(row, plan)
 
     def _worked(self, row: BulkRow, plan: BatchPlan) -> tuple[BulkRow, BatchDecision]:
-        it = self._it
         attempt = f"{row.number}-{row.driver}"
         try:
-            decided = it.work.do(plan, row.number, attempt)
+            decided = self.sink.do(self.frames, plan, name_of(plan, row.number, attempt))
         except BaseException:
             self._drop(row)
             raise
-        if it.dead is None and decided.dead:
+        if self.dead is None and decided.dead:
             decided = without_dead(decided)
         settled = {
             spot: decided.done.get(spot, 0) | decided.dead.get(spot, 0) for spot in {*decided.done, *decided.dead}
         }
         committed = Committed(masked(plan, settled), masked(plan, decided.dead), decided.reasons, attempt)
-        row = it.connection.run(it.log.commit(row, encode_committed(committed)))
+        row = self.connection.run(self.log.commit(row, encode_committed(committed)))
         self._held.clear()
         return self._finished(row, committed), decided
 
     def _drop(self, row: BulkRow) -> None:
         """It failed: the consumers get it again at once; if parts may be in a sink already, the next run finishes
-        it."""
-        if self._it.work.redoes:
+        self."""
+        if self.sink.redoes:
             return
         try:
-            self._it.connection.run(self._it.log.finish(row, row.memo))
+            self.connection.run(self.log.finish(row, row.memo))
         except HeadgateError:
             return  # the next run finds it planned, and drops it
 
     def _finished(self, row: BulkRow, committed: Committed) -> BulkRow:
-        it = self._it
-        it.work.publish(row.number, committed.attempt)
-        if committed.dead.messages and it.dead is not None:
-            dead = it.frames.picks(committed.dead)
-            reasons = it.frames.reasons(dict(committed.reasons))
-            it.dead.write(dead.join(reasons, "id", "left"), name_of(committed.dead, row.number, committed.attempt))
+        self.sink.publish(row.number, committed.attempt)
+        if committed.dead.messages and self.dead is not None:
+            dead = self.frames.picks(committed.dead)
+            reasons = self.frames.reasons(dict(committed.reasons))
+            self.dead.write(dead.join(reasons, "id", "left"), name_of(committed.dead, row.number, committed.attempt))
         for one in committed.settled.ranges:
             self._settle(one)
         self._give_back(committed.settled)
-        row = it.connection.run(it.log.finish(row, row.memo))
+        row = self.connection.run(self.log.finish(row, row.memo))
         self._pass_over(committed.settled)
         return row
 
@@ -241,77 +225,71 @@ class ReservingJob:
         """Otherwise each batch would read lanes without an owner from the same position again. A failure of this step
         does no harm."""
         try:
-            self._it.connection.run(_all_over(self._it.lending, [one.lane for one in plan.ranges]))
+            self.connection.run(_all_over(self.lending, [one.lane for one in plan.ranges]))
         except Unavailable:
             return
 
     def _settle(self, plan: RangePlan) -> None:
         """Within the reservation; where that is over, the messages that are still live, by a reservation of its
         own."""
-        it = self._it
-        masks = {at: pick.mask for at, pick in enumerate(plan.picks)}
-        if not masks:
+        if not plan.picks:
             return
         for _ in range(SETTLE_TRIES):
-            now_us = it.connection.headgate.now_us()
+            now_us = self.connection.headgate.now_us()
             try:
                 if now_us < plan.deadline_us:
-                    lane = it.connection.run(it.lending.lane(plan.lane))
-                    how = it.connection.run(lane.settle(plan, masks))
+                    lane = self.connection.run(self.lending.lane(plan.lane))
+                    how = self.connection.run(lane.settle(plan, plan.masks))
                 else:
-                    deadline_us = now_us + round(it.request.reservation_s * 1_000_000)
-                    how = it.connection.run(it.lending.settle_again(plan, masks, deadline_us))
+                    deadline_us = now_us + round(self.request.reservation_s * 1_000_000)
+                    how = self.connection.run(self.lending.settle_again(plan, plan.masks, deadline_us))
             except (RangeTaken, ReservationNotGranted, ReservationOver, ClockNotTrusted):
                 how = Settled.UNKNOWN
             if how is Settled.DONE:
                 return
             time.sleep(SETTLE_PAUSE_S)
-        raise RangeNotSettled(
-            lane=plan.lane, messages=sum(pick.messages for pick in plan.picks), remedy="run the job again"
-        )
+        raise RangeNotSettled(lane=plan.lane, messages=plan.messages, remedy="run the job again")
 
     def _give_back(self, plan: BatchPlan) -> None:
         """A range that is not released ends at its deadline."""
         for one in plan.ranges:
             self._held.pop(one.lane, None)
             try:
-                lane = self._it.connection.run(self._it.lending.lane(one.lane))
-                self._it.connection.run(lane.give_back(one))
+                lane = self.connection.run(self.lending.lane(one.lane))
+                self.connection.run(lane.give_back(one))
             except Unavailable:
                 continue
 
     # ---- resuming an earlier run
 
     def _resumed(self, row: BulkRow) -> BulkRow:
-        it = self._it
         if row.stage is Stage.COMMITTED:
             return self._finished_of_earlier(row)
-        it.work.clear()
-        now_us = it.connection.headgate.now_us()
+        self.sink.clear()
+        now_us = self.connection.headgate.now_us()
         self._rests = {lane: until_us for lane, until_us in row.memo.get(RESTS, {}).items() if until_us > now_us}
         if row.stage is Stage.IDLE:
             return row
         plan = decode_plan(row.plan)
-        if it.work.redoes:
+        if self.sink.redoes:
             self._require_window(plan, now_us)
             return self._worked(row, plan)[0]
-        if it.work.handles and not it.request.resume_at_once:
+        if self.sink.handles and not self.request.resume_at_once:
             self._rests |= {one.lane: one.deadline_us for one in plan.ranges}
-        elif plan.deadline_us - now_us > REDO_LEFT_US and not it.work.handles:
+        elif plan.deadline_us - now_us > REDO_LEFT_US and not self.sink.handles:
             return self._worked(row, plan)[0]
-        return it.connection.run(it.log.finish(row, {**row.memo, RESTS: self._rests}))
+        return self.connection.run(self.log.finish(row, {**row.memo, RESTS: self._rests}))
 
     def _finished_of_earlier(self, row: BulkRow) -> BulkRow:
-        it = self._it
         committed = decode_committed(row.plan)
         row = self._finished(row, committed)
-        it.work.clear()
+        self.sink.clear()
         counts = (committed.settled.messages - committed.dead.messages, committed.dead.messages, 0)
-        it.progress.batch(*counts, 0.0)
+        self.progress.batch(*counts, 0.0)
         return row
 
     def _require_window(self, plan: BatchPlan, now_us: int) -> None:
-        window_us = self._it.queue.engine.settings.once_window_us
+        window_us = self.queue.engine.settings.once_window_us
         if now_us - plan.planned_us >= window_us:
             raise WindowOver(
                 begun_us=plan.planned_us,
@@ -320,17 +298,15 @@ class ReservingJob:
             )
 
 
-LaneReservation = tuple[bool, RangePlan | None]
-"""Whether a lane may have more, and the range reserved of it."""
-
-
-async def _all(works: Sequence[Callable[[], Coroutine[Any, Any, LaneReservation]]]) -> list[LaneReservation]:
+async def _all(works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
     """All of them; the first error when all have ended, so that the reserved ranges are known."""
     ended = await asyncio.gather(*(work() for work in works), return_exceptions=True)
+    results: list[T] = []
     for one in ended:
         if isinstance(one, BaseException):
             raise one
-    return [one for one in ended if not isinstance(one, BaseException)]
+        results.append(one)
+    return results
 
 
 async def _all_over(lending: LaneReservations, lanes: Sequence[str]) -> None:

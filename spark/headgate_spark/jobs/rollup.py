@@ -7,7 +7,7 @@ is final: its mutators are silent, and all updates with tokens that it may conta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -25,16 +25,15 @@ from headgate.counters.types.contract import plain
 from headgate.engines.summary.standing import BULK_DONE
 from headgate.errors import InvalidRequest
 from headgate_spark.engines.contract import HistorySplit
-from headgate_spark.jobs.history import HistoryContext, HistoryJob
+from headgate_spark.engines.packed_columns import TIMESTAMP
+from headgate_spark.jobs.history import HistoryJob
 from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import SinkRequest, parse_time_us
 from headgate_spark.jobs.run import log_of
 from headgate_spark.jobs.sinks import sink_of
-from headgate_spark.jobs.tasks import ArrowTask
-from headgate_spark.packed_columns import TIMESTAMP
-from headgate_spark.worker_connection import WorkerConnection, process_connection, task_environment
+from headgate_spark.jobs.tasks import share_out
+from headgate_spark.process.worker_connection import WorkerConnection, task_environment
 
-DDL = "counter string, key string, window_start timestamp, window_end timestamp, value string, state binary"
 SCHEMA = pa.schema(
     [
         ("counter", pa.string()),
@@ -57,8 +56,6 @@ class NoSuchWindows(InvalidRequest):
 
 @dataclass(frozen=True)
 class RollupRequest:
-    """The rolled-up range."""
-
     counter: str
     grain_us: int
     sink: SinkRequest
@@ -84,7 +81,7 @@ def run_rollup(spark: SparkSession, connection: WorkerConnection, request: Rollu
     sink = sink_of(spark, request.sink, job.hex[:8], partition_by="day")
     sink.check()
     progress = JobProgress(connection, job, f"rollup {request.counter}")
-    context = HistoryContext(
+    history = HistoryJob(
         connection,
         log_of(connection, job),
         sink,
@@ -96,7 +93,7 @@ def run_rollup(spark: SparkSession, connection: WorkerConnection, request: Rollu
         goes_on=True,
         parts_a_piece=max(1, SPLITS_A_PIECE // settings.buckets),
     )
-    HistoryJob(context).run()
+    history.run()
     progress.show(last=True)
     progress.report(BULK_DONE)
     return progress
@@ -120,43 +117,38 @@ def _values(
 ) -> DataFrame:
     count = min(len(splits), max(1, spark.sparkContext.defaultParallelism) * TASKS_A_CORE)
     shares = [splits[number::count] for number in range(count)]
-    return spark.range(0, count, 1, count).mapInArrow(_reads(environment, counter.name, grain_us, shares), DDL)
+    return share_out(spark, environment, shares, partial(_read_windows, counter.name, grain_us), SCHEMA)
 
 
-def _reads(
-    environment: Mapping[str, str], name: str, grain_us: int, shares: Sequence[Sequence[HistorySplit]]
-) -> ArrowTask:
-    """Task n reads the windows and buckets of share n."""
+def _read_windows(
+    name: str, grain_us: int, connection: WorkerConnection, splits: Sequence[HistorySplit]
+) -> Iterator[pa.RecordBatch]:
+    """The values in these windows and buckets."""
+    counter = connection.run(connection.headgate.counter(name))
+    return connection.each(_windows(counter, grain_us, splits))
 
-    def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        connection = process_connection(environment)
-        counter = connection.run(connection.headgate.counter(name))
-        reader = WindowReader(counter.handle.host, counter.handle.settings, counter.kind)
-        rows: list[dict[str, Any]] = []
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                for split in shares[number]:
-                    window = window_at(split.from_us, grain_us)
-                    begin, end = (datetime.fromtimestamp(us / 1e6, UTC) for us in (window.start_us, window.end_us))
-                    for some in connection.iterate(reader.keys(int(split.lane), window)):
-                        rows += [_row(counter, key, begin, end, state) for key, state in some]
-                        if len(rows) >= ROWS_A_BATCH:
-                            yield pa.RecordBatch.from_pylist(rows, SCHEMA)
-                            rows = []
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, SCHEMA)
 
-    return task
+async def _windows(counter: Counter, grain_us: int, splits: Sequence[HistorySplit]) -> AsyncIterator[pa.RecordBatch]:
+    reader = WindowReader(counter.handle.host, counter.handle.settings, counter.kind)
+    rows: list[dict[str, Any]] = []
+    for split in splits:
+        window = window_at(split.from_us, grain_us)
+        begin, end = (datetime.fromtimestamp(us / 1e6, UTC) for us in (window.start_us, window.end_us))
+        async for key, state in reader.keys(int(split.lane), window):
+            rows.append(_row(counter, key, begin, end, state))
+            if len(rows) >= ROWS_A_BATCH:
+                yield pa.RecordBatch.from_pylist(rows, SCHEMA)
+                rows = []
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, SCHEMA)
 
 
 def _row(counter: Counter, key: str, begin: datetime, end: datetime, state: Any) -> dict[str, Any]:
-    value = json.dumps(plain(counter.kind.value(state, {})), ensure_ascii=False)
-    dumped = counter.kind.dump(state)
     return {
         "counter": counter.name,
         "key": key,
         "window_start": begin,
         "window_end": end,
-        "value": value,
-        "state": dumped,
+        "value": json.dumps(plain(counter.kind.value(state, {})), ensure_ascii=False),
+        "state": counter.kind.dump(state),
     }

@@ -12,16 +12,21 @@ A sink gets a batch with its number, which distinguishes it from all other batch
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from headgate_spark.jobs.frames import SinkFailed, spark_errors_as
+from headgate.client.queue import Queue
+from headgate_spark.engines.registry import spark_engine
+from headgate_spark.jobs.decide_batch import BatchDecision, BatchPlan, all_done, decide_outcomes
+from headgate_spark.jobs.frames import Frames, HandlerFailed, SinkFailed, spark_errors_as
 from headgate_spark.jobs.request import FILES, SinkRequest
-from headgate_spark.jobs.tasks import PUT_DDL, Puts, puts_messages
-from headgate_spark.schemas import DDL_OF_JOBS
+from headgate_spark.jobs.tasks import PUTS_DONE, Puts, puts_messages, transform
+from headgate_spark.schemas import MESSAGES
 
 ASIDE = "_headgate"
 """Uncommitted files are in this folder; readers of a folder ignore names with this prefix."""
@@ -45,30 +50,55 @@ def scope_us_of(messages: int, span_us: int, lanes: int) -> int:
     return max(SCOPE_US_MIN, min(SCOPE_US_MAX, wanted))
 
 
-class BatchSink(Protocol):
-    """Where batches go."""
+def name_of(plan: BatchPlan, number: int, attempt: str) -> BatchName:
+    """The name of this batch: all of it but the attempt follows from the plan."""
+    return BatchName(number, attempt, scope_us_of(plan.messages, plan.span_us, len(plan.ranges)))
 
-    redoes: bool
+
+class BatchSink:
+    """Where batches go. The defaults are for a sink whose rows are visible once they are written."""
+
+    redoes = False
     """Whether a started batch has to be finished: parts of it may be written already, under its number."""
+    handles = False
+    """Whether it passes messages to a handler: then a started batch rests until its reservation is over."""
+
+    def do(self, frames: Frames, plan: BatchPlan, batch: BatchName) -> BatchDecision:
+        """Process pending messages; returns their outcome. A sink takes a batch whole, or raises."""
+        self.write(frames.picks(plan), batch)
+        return all_done(plan)
 
     def check(self) -> None:
         """Raise where it cannot be written to at all."""
-        ...
 
     def write(self, messages: DataFrame, batch: BatchName) -> int:
         """Write a batch; how many messages."""
-        ...
+        raise NotImplementedError
 
     def publish(self, number: int, attempt: str) -> None:
         """The batch is committed: make it visible. Harmless twice."""
-        ...
 
     def clear(self) -> None:
         """Remove the remains of uncommitted attempts. Called when no committed one is unpublished."""
-        ...
 
 
-class QueueSink:
+class HandlerSink(BatchSink):
+    """The user's function, from a DataFrame of messages to one of outcomes."""
+
+    handles = True
+
+    def __init__(self, queue: Queue, handler: Callable[[DataFrame], DataFrame]) -> None:
+        self._queue = queue
+        self._handler = handler
+
+    def do(self, frames: Frames, plan: BatchPlan, batch: BatchName) -> BatchDecision:
+        """Nothing is settled before all outcomes are known."""
+        with spark_errors_as(HandlerFailed):
+            reported = frames.reported(self._handler(frames.picks(plan)))
+        return decide_outcomes(plan, spark_engine(self._queue).ids, reported)
+
+
+class QueueSink(BatchSink):
     """Another queue, or the source queues of dead letters."""
 
     redoes = True
@@ -77,30 +107,19 @@ class QueueSink:
         self._puts = puts
         self._at_once = max(1, spark.sparkContext.defaultParallelism)
 
-    def check(self) -> None:
-        """The driver has opened the queue."""
-
     def write(self, messages: DataFrame, batch: BatchName) -> int:
         """By once keys, so attempts need no names."""
         template = self._puts
         rate = None if template.rate is None else template.rate / self._at_once
         puts = replace(template, number=batch.number, scope_us=batch.scope_us, rate=rate)
         with spark_errors_as(SinkFailed, target=template.target or "their source queues"):
-            rows = messages.mapInArrow(puts_messages(puts), PUT_DDL).collect()
+            rows = transform(messages, puts_messages(puts), PUTS_DONE).collect()
         return sum(row["messages"] for row in rows)
 
-    def publish(self, number: int, attempt: str) -> None:
-        """Put messages are visible."""
 
-    def clear(self) -> None:
-        """Nothing is stored aside."""
-
-
-class FileSink:
+class FileSink(BatchSink):
     """Files of one folder. Each attempt writes into a folder of its own aside. A committed one is moved, file by
     file, to names that contain job and batch, so that moving it twice is moving it once."""
-
-    redoes = False
 
     def __init__(self, spark: SparkSession, request: SinkRequest, job: str, *, partition_by: str | None) -> None:
         self._spark = spark
@@ -116,7 +135,6 @@ class FileSink:
             fs.delete(probe, False)
 
     def write(self, messages: DataFrame, batch: BatchName) -> int:
-        """Aside."""
         observation = Observation()
         rows = messages.observe(observation, f.count(f.lit(1)).alias("messages"))
         writer = shaped(rows, self._request.format, self._partition_by).write.format(self._request.format)
@@ -128,7 +146,6 @@ class FileSink:
         return int(observation.get["messages"])
 
     def publish(self, number: int, attempt: str) -> None:
-        """Moves the files that are still aside."""
         with spark_errors_as(SinkFailed, path=self._request.path):
             fs, aside = self._file(self._aside(attempt))
             if not fs.exists(aside):
@@ -149,7 +166,6 @@ class FileSink:
             fs.delete(aside, True)
 
     def clear(self) -> None:
-        """The remains of this job's attempts aside."""
         with spark_errors_as(SinkFailed, path=self._request.path):
             fs, aside = self._file(f"{ASIDE}/{self._job}")
             if fs.exists(aside):
@@ -166,10 +182,8 @@ class FileSink:
         return path.getFileSystem(context.hadoopConfiguration()), path
 
 
-class JdbcSink:
+class JdbcSink(BatchSink):
     """A table behind JDBC. `path` is its URL, the option `dbtable` its name."""
-
-    redoes = False
 
     def __init__(self, spark: SparkSession, request: SinkRequest) -> None:
         self._spark = spark
@@ -177,20 +191,12 @@ class JdbcSink:
 
     def check(self) -> None:
         """Writing nothing creates the table, or raises the reason."""
-        self._write(self._spark.createDataFrame([], DDL_OF_JOBS))
+        self._write(self._spark.createDataFrame([], from_arrow_schema(MESSAGES)))
 
     def write(self, messages: DataFrame, batch: BatchName) -> int:
-        """Appends."""
-        del batch
         observation = Observation()
         self._write(messages.observe(observation, f.count(f.lit(1)).alias("messages")))
         return int(observation.get["messages"])
-
-    def publish(self, number: int, attempt: str) -> None:
-        """Written rows are visible."""
-
-    def clear(self) -> None:
-        """Nothing is stored aside."""
 
     def _write(self, messages: DataFrame) -> None:
         with spark_errors_as(SinkFailed, url=self._request.path):
@@ -215,7 +221,6 @@ def shaped(messages: DataFrame, form: str, partition_by: str | None) -> DataFram
 
 
 def sink_of(spark: SparkSession, request: SinkRequest, job: str, *, partition_by: str | None = None) -> BatchSink:
-    """The sink for a form."""
     if request.format in FILES:
         return FileSink(spark, request, job, partition_by=partition_by)
     return JdbcSink(spark, request)

@@ -1,41 +1,43 @@
 """The functions of a job's tasks on executors: read the messages of a batch or of history, put messages, condense
 outcomes.
 
-Each function in this module creates one that Spark sends to its Python workers: its inputs go along, and its module
-is imported there. It decides nothing; a task gets the same inputs at every attempt.
+Spark sends each to its Python workers: its inputs go along, and its module is imported there. It decides nothing; a
+task gets the same inputs at every attempt.
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
-from uuid import UUID
+from typing import Any, TypeVar
 from zlib import crc32
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from headgate.client.model.outgoing import Put
 from headgate.client.queue import Queue
 from headgate.client.redriving import DEATH_PREFIX, DEATH_REASON, SOURCE_QUEUE
-from headgate.errors import InvalidRequest, Unavailable
-from headgate.store.model.positions import time_us_of
-from headgate_spark.decide_range import ReadRange
-from headgate_spark.engines.contract import HistorySplit, ScanRequest
-from headgate_spark.engines.registry import spark_engine
-from headgate_spark.jobs.decide_batch import BatchPlan, RangePlan
-from headgate_spark.options import LIVE
+from headgate.errors import InvalidRequest
+from headgate_spark.engines.contract import LIVE, HistorySplit, ReadRange, ScanRequest
+from headgate_spark.engines.registry import named_engine, spark_engine
+from headgate_spark.jobs.decide_batch import Share
+from headgate_spark.process.worker_connection import (
+    UnderWay,
+    WorkerConnection,
+    process_connection,
+    until_available,
+)
 from headgate_spark.schemas import OF_JOBS
-from headgate_spark.worker_connection import UnderWay, process_connection
 
 ArrowTask = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+T = TypeVar("T")
 
 PUT_AT_ONCE = 1_000
 """Their keys, rows and bytes are made in one turn of the loop, which may take no second (clocks.md), also where four
@@ -43,15 +45,32 @@ tasks share a core."""
 PUTS_AHEAD = 2
 """This many of those may be under way while a task creates the next: each waits for Cassandra three times."""
 TRIES, PAUSE_S = 5, 2.0
-LANE_CHARACTERS, ROW_CHARACTERS, INDEX_CHARACTERS = 14, 40, 4
-"""An id begins with engine, generation, shard and sub, then comes the row's time, at last the index in the row."""
 OTHER_SCOPES = 64
-OUTCOME_DDL = "row binary, outcome string, mask binary, reason string"
-OUTCOME_SCHEMA = pa.schema(
-    [("row", pa.binary()), ("outcome", pa.string()), ("mask", pa.binary()), ("reason", pa.string())]
-)
-PUT_DDL = "messages bigint"
-PUT_SCHEMA = pa.schema([("messages", pa.int64())])
+OUTCOMES = pa.schema([("row", pa.binary()), ("outcome", pa.string()), ("mask", pa.binary()), ("reason", pa.string())])
+PUTS_DONE = pa.schema([("messages", pa.int64())])
+
+
+def transform(rows: DataFrame, task: ArrowTask, schema: pa.Schema) -> DataFrame:
+    """The rows that tasks make of these."""
+    return rows.mapInArrow(task, from_arrow_schema(schema))
+
+
+def share_out(
+    spark: SparkSession,
+    environment: Mapping[str, str],
+    shares: Sequence[T],
+    work: Callable[[WorkerConnection, T], Iterable[pa.RecordBatch]],
+    schema: pa.Schema,
+) -> DataFrame:
+    """The rows of all shares, of which each has a task."""
+
+    def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        connection = process_connection(environment)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from work(connection, shares[number])
+
+    return transform(spark.range(0, len(shares), 1, max(1, len(shares))), task, schema)
 
 
 @dataclass(frozen=True)
@@ -60,95 +79,54 @@ class QueueSource:
 
     environment: Mapping[str, str]
     queue: str
+    engine: str
 
 
-Share = Sequence[tuple[str, RangePlan]]
-"""The input of one task: the name of a lane, and picks of it."""
+def read_picks(queue_name: str, connection: WorkerConnection, share: Share) -> Iterator[pa.RecordBatch]:
+    queue = connection.queue(queue_name)
+    scan, request = spark_engine(queue).scan, ScanRequest(LIVE, ReadRange(), OF_JOBS, 0)
+    for lane, picks in share:
+        yield from connection.each(scan.read_picked(queue, request, lane, picks))
 
 
-def share_plans(plan: BatchPlan, slices: Sequence[Sequence[tuple[int, int, int]]]) -> list[Share]:
-    """The parts of a plan that tasks get: the picks and nothing else."""
-    return [
-        [
-            (one.lane, RangePlan(one.lane, b"", 0, 0, one.picks[start:end]))
-            for one, start, end in ((plan.ranges[r], start, end) for r, start, end in of_task)
-        ]
-        for of_task in slices
-    ]
-
-
-def reads_picks(source: QueueSource, shares: Sequence[Share]) -> ArrowTask:
-    """Task n reads share n."""
-
-    def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        connection = process_connection(source.environment)
-        queue = connection.queue(source.queue)
-        scan, request = spark_engine(queue).scan, ScanRequest(LIVE, ReadRange(), OF_JOBS, 0)
-        for number in _numbers(numbers):
-            for lane, part in shares[number]:
-                yield from connection.each(scan.read_picked(queue, request, lane, part.picks))
-
-    return task
-
-
-def reads_history(source: QueueSource, splits: Sequence[Sequence[HistorySplit]]) -> ArrowTask:
-    """Task n reads the splits of n."""
-
-    def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        connection = process_connection(source.environment)
-        queue = connection.queue(source.queue)
-        history = spark_engine(queue).history(queue)
-        for number in _numbers(numbers):
-            for split in splits[number]:
-                yield from connection.each(history.read(split, OF_JOBS))
-
-    return task
-
-
-def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
+def read_history(
+    queue_name: str, connection: WorkerConnection, splits: Sequence[HistorySplit]
+) -> Iterator[pa.RecordBatch]:
+    queue = connection.queue(queue_name)
+    scan = spark_engine(queue).scan
+    for split in splits:
+        yield from connection.each(scan.read_history(queue, split, OF_JOBS))
 
 
 # ---- outcomes
 
 
-def condense(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def condenses(engine: str) -> ArrowTask:
     """Outcomes by rows of the queue: thousands of messages become some bits. Outcomes with reasons stay separate."""
-    masks: dict[tuple[bytes, str, str], int] = {}
-    for batch in batches:
-        ids, outcomes, reasons = (batch.column(name).to_pylist() for name in ("id", "outcome", "reason"))
-        for text, outcome, reason in zip(ids, outcomes, reasons, strict=True):
-            row, index = _row_and_index(text)
-            at = (row, str(outcome), "" if outcome == "done" else str(reason or ""))
-            masks[at] = masks.get(at, 0) | 1 << index
-    yield pa.RecordBatch.from_arrays(
-        [
-            pa.array([row for row, _, _ in masks], pa.binary()),
-            pa.array([outcome for _, outcome, _ in masks], pa.string()),
-            pa.array([mask.to_bytes((mask.bit_length() + 7) // 8, "little") for mask in masks.values()], pa.binary()),
-            pa.array([reason for _, _, reason in masks], pa.string()),
-        ],
-        schema=OUTCOME_SCHEMA,
-    )
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        ids = named_engine(engine).ids
+        masks: dict[tuple[bytes, str, str], int] = {}
+        for batch in batches:
+            columns = (batch.column(name).to_pylist() for name in ("id", "outcome", "reason"))
+            for text, outcome, reason in zip(*columns, strict=True):
+                try:
+                    row, index = ids.split(str(text))
+                except ValueError:
+                    raise InvalidRequest("The handler returned an invalid id", id=str(text)[:80]) from None
+                at = (row, str(outcome), "" if outcome == "done" else str(reason or ""))
+                masks[at] = masks.get(at, 0) | 1 << index
+        rows = [
+            {"row": row, "outcome": outcome, "mask": _bits(mask), "reason": reason}
+            for (row, outcome, reason), mask in masks.items()
+        ]
+        yield pa.RecordBatch.from_pylist(rows, OUTCOMES)
+
+    return task
 
 
-def _row_and_index(text: object) -> tuple[bytes, int]:
-    """The index is the last two bytes. Where they begin a letter, the row, which many messages share, and the index,
-    of which there are few, are decoded once."""
-    given = str(text)
-    try:
-        if len(given) % 8 == INDEX_CHARACTERS:
-            return _decoded(given[:-INDEX_CHARACTERS]), int.from_bytes(_decoded(given[-INDEX_CHARACTERS:]), "little")
-        stored = _decoded(given)
-    except ValueError:
-        raise InvalidRequest("The handler returned an invalid id", id=given[:80]) from None
-    return stored[:-2], int.from_bytes(stored[-2:], "little")
-
-
-@lru_cache(16_384)
-def _decoded(text: str) -> bytes:
-    return base64.b32decode(text.upper() + "=" * (-len(text) % 8))
+def _bits(mask: int) -> bytes:
+    return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
 
 
 # ---- putting
@@ -163,6 +141,8 @@ class Puts:
     """
 
     environment: Mapping[str, str]
+    engine: str
+    """Of the queue whose ids the messages have."""
     target: str | None
     """None: the source queue of each message."""
     job: str
@@ -175,24 +155,14 @@ class Puts:
     """These are dead letters of that queue; the column `reason` contains the reason."""
 
     def key_of(self, message_id: str) -> tuple[str, str]:
-        """The once key and its scope: neighbours share one. Both follow from the id and the batch alone."""
+        """The once key and its scope. Both follow from the id and the batch alone. The messages that were put first
+        into one lane within an interval claim their keys together; an id that a handler invented has no lane."""
         begin = f"{self.job} {self.number}"
-        return f"{begin} {message_id}", f"{begin} {scope_of(message_id, self.scope_us)}"
-
-
-def scope_of(message_id: str, scope_us: int) -> str:
-    """The messages that claim their keys together: those that were put first into one lane within an interval. An
-    invented id of a handler contains neither."""
-    try:
-        time_us = _time_us_of(message_id[:ROW_CHARACTERS])
-    except ValueError:
-        return str(crc32(message_id.encode()) % OTHER_SCOPES)
-    return f"{message_id[:LANE_CHARACTERS]} {time_us // scope_us}"
-
-
-@lru_cache(4_096)
-def _time_us_of(row_text: str) -> int:
-    return time_us_of(UUID(bytes=_decoded(row_text)[9:25]))
+        try:
+            scope = named_engine(self.engine).ids.neighbours_of(message_id, self.scope_us)
+        except ValueError:
+            scope = str(crc32(message_id.encode()) % OTHER_SCOPES)
+        return f"{begin} {message_id}", f"{begin} {scope}"
 
 
 def puts_messages(puts: Puts) -> ArrowTask:
@@ -210,11 +180,13 @@ def puts_messages(puts: Puts) -> ArrowTask:
                         if target not in queues:
                             queues[target] = connection.queue(target)
                         has_groups = any(message.group is not None for message in messages)
-                        under_way.add(_until_answered(queues[target], messages), after_all=has_groups)
+                        # each has a once key: one that was stored, without an answer, is found
+                        put = until_available(partial(queues[target].put_many, messages), TRIES, PAUSE_S)
+                        under_way.add(put, after_all=has_groups)
                         done += len(messages)
                     if puts.rate is not None:
                         time.sleep(max(0.0, done / puts.rate - (time.monotonic() - began_s)))
-        yield pa.RecordBatch.from_arrays([pa.array([done], pa.int64())], schema=PUT_SCHEMA)
+        yield pa.RecordBatch.from_pylist([{"messages": done}], PUTS_DONE)
 
     return task
 
@@ -225,23 +197,11 @@ def _by_target(puts: Puts, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[
     for row in rows:
         target = puts.target or dict(row["attributes"] or ()).get(SOURCE_QUEUE)
         if target is not None:
-            by_target.setdefault(target, []).append(_put(puts, row))
+            by_target.setdefault(target, []).append(put_of(puts, row))
     return by_target
 
 
-async def _until_answered(queue: Queue, messages: Sequence[Put]) -> None:
-    """Put, and put again where the outcome is not known: each has a once key, so a stored message is found."""
-    for attempt in range(1, TRIES + 1):
-        try:
-            await queue.put_many(messages)
-            return
-        except Unavailable:
-            if attempt == TRIES:
-                raise
-        await asyncio.sleep(PAUSE_S)
-
-
-def _put(puts: Puts, row: Mapping[str, Any]) -> Put:
+def put_of(puts: Puts, row: Mapping[str, Any]) -> Put:
     once, scope = puts.key_of(row["id"])
     attributes: dict[str, str | bytes] = dict(row.get("attributes") or ())
     attributes |= dict(row.get("binary_attributes") or ())

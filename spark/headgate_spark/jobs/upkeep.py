@@ -8,10 +8,9 @@ resumes a killed pass of this job, and the other way round.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -21,14 +20,12 @@ from headgate.counters.collect.collector import Collector, PassReport
 from headgate.errors import HeadgateError, OperationRefused
 from headgate.maintenance.pass_groups import PassOutcome, record_failure
 from headgate.maintenance.passes import collect_counter, repair_queue
-from headgate_spark.jobs.tasks import ArrowTask
-from headgate_spark.worker_connection import WorkerConnection, process_connection
+from headgate_spark.jobs.tasks import share_out
+from headgate_spark.process.worker_connection import WorkerConnection
 
 TASKS_A_CORE = 2
 COUNTED = ("keys", "shards", "expired", "collected", "skipped", "minutes", "buckets")
-SHARE_DDL = ", ".join(f"{name} bigint" for name in COUNTED) + ", unreachable boolean"
 SHARE_SCHEMA = pa.schema([*((name, pa.int64()) for name in COUNTED), ("unreachable", pa.bool_())])
-REPAIR_DDL = "queue string, report string, problems array<string>"
 REPAIR_SCHEMA = pa.schema([("queue", pa.string()), ("report", pa.string()), ("problems", pa.list_(pa.string()))])
 
 
@@ -37,38 +34,21 @@ def shares_of_buckets(buckets: int, tasks: int) -> list[list[int]]:
     return [list(range(number, buckets, tasks)) for number in range(min(buckets, tasks))]
 
 
-def collects(
-    environment: Mapping[str, str], counter: str, pass_us: int, shares: Sequence[Sequence[int]]
-) -> ArrowTask:
-    """Task n collects the buckets of share n."""
-
-    def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        connection = process_connection(environment)
-        opened = connection.run(connection.headgate.counter(counter))
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                report = asdict(connection.run(_collector(connection, opened).run_share(pass_us, shares[number])))
-                yield pa.RecordBatch.from_pylist([{name: report[name] for name in SHARE_SCHEMA.names}], SHARE_SCHEMA)
-
-    return task
+def _collect_share(
+    counter: str, pass_us: int, connection: WorkerConnection, buckets: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
+    opened = connection.run(connection.headgate.counter(counter))
+    report = asdict(connection.run(_collector(connection, opened).run_share(pass_us, buckets)))
+    yield pa.RecordBatch.from_pylist([{name: report[name] for name in SHARE_SCHEMA.names}], SHARE_SCHEMA)
 
 
-def repairs(environment: Mapping[str, str], queues: Sequence[str]) -> ArrowTask:
-    """Task n repairs queue n."""
-
-    def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        connection = process_connection(environment)
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                name = queues[number]
-                try:
-                    done = connection.run(repair_queue(connection.headgate, name))
-                except HeadgateError as error:
-                    done = PassOutcome("failed", (str(error),))
-                row: dict[str, Any] = {"queue": name, "report": done.message, "problems": list(done.problems)}
-                yield pa.RecordBatch.from_pylist([row], REPAIR_SCHEMA)
-
-    return task
+def _repair_queue(connection: WorkerConnection, name: str) -> Iterator[pa.RecordBatch]:
+    try:
+        done = connection.run(repair_queue(connection.headgate, name))
+    except HeadgateError as error:
+        done = PassOutcome("failed", (str(error),))
+    row = {"queue": name, "report": done.message, "problems": list(done.problems)}
+    yield pa.RecordBatch.from_pylist([row], REPAIR_SCHEMA)
 
 
 def collect(
@@ -95,8 +75,7 @@ async def _shared_out(
     pass_us = await collector.begin()
     cores = max(1, spark.sparkContext.defaultParallelism)
     shares = shares_of_buckets(counter.handle.settings.buckets, cores * TASKS_A_CORE)
-    frame = spark.range(0, len(shares), 1, len(shares))
-    tasks = frame.mapInArrow(collects(environment, counter.name, pass_us, shares), SHARE_DDL)
+    tasks = share_out(spark, environment, shares, partial(_collect_share, counter.name, pass_us), SHARE_SCHEMA)
     rows = await asyncio.to_thread(tasks.collect)
     report = PassReport(pass_us=pass_us, unreachable=any(row["unreachable"] for row in rows))
     for field in COUNTED:
@@ -109,7 +88,5 @@ def repair(
     spark: SparkSession, environment: Mapping[str, str], queues: Sequence[str]
 ) -> list[tuple[str, PassOutcome]]:
     """One pass over each of these queues; returns the result of each."""
-    if not queues:
-        return []
-    tasks = spark.range(0, len(queues), 1, len(queues)).mapInArrow(repairs(environment, queues), REPAIR_DDL)
+    tasks = share_out(spark, environment, queues, _repair_queue, REPAIR_SCHEMA)
     return [(row["queue"], PassOutcome(row["report"], tuple(row["problems"]))) for row in tasks.collect()]

@@ -18,19 +18,16 @@ from headgate.client.model.outgoing import Put
 from headgate.client.queue import Queue
 from headgate.errors import HeadgateError
 from headgate.store.catalogue.bulk_log import BulkLog
-from headgate_spark.decide_range import ReadRange
-from headgate_spark.engines.contract import HistorySplit, ScanRequest
+from headgate_spark.engines.contract import LIVE, HistorySplit, ReadRange, ScanRequest
 from headgate_spark.engines.timeline.entry import ENGINE
-from headgate_spark.engines.timeline.lanes import TimelineHistory, TimelineLending
+from headgate_spark.engines.timeline.lanes import TimelineLending
 from headgate_spark.jobs import reserving_job
 from headgate_spark.jobs.decide_batch import BatchPlan, Reported
-from headgate_spark.jobs.history import HistoryContext, HistoryJob
+from headgate_spark.jobs.history import HistoryJob
 from headgate_spark.jobs.request import JobRequest
-from headgate_spark.jobs.reserving_job import JobContext, ReservingJob
-from headgate_spark.jobs.sinks import BatchName
-from headgate_spark.jobs.tasks import Puts, _put, _row_and_index
-from headgate_spark.jobs.work import HandlerWork, SinkWork
-from headgate_spark.options import LIVE
+from headgate_spark.jobs.reserving_job import ReservingJob
+from headgate_spark.jobs.sinks import BatchName, BatchSink, HandlerSink
+from headgate_spark.jobs.tasks import Puts, put_of
 from headgate_spark.schemas import OF_JOBS
 from tests.kit.simulated_world import World
 from tests.simulation.sdk.sdk_world import KEYSPACE, Program, Shop
@@ -109,28 +106,25 @@ class MemoryFrames:
         """Outcomes as the driver gets them."""
         message = []
         for id_, outcome, reason in outcomes:
-            row, index = _row_and_index(id_)
+            row, index = ENGINE.ids.split(id_)
             message.append(Reported(row, outcome, 1 << index, reason))
         return message
 
     def reasons(self, reasons: Mapping[bytes, str]) -> dict[str, str]:
         """By id, as texts."""
-        from headgate.engines.timeline.model.layout import id_text
-
-        return {id_text(id_): reason for id_, reason in reasons.items()}
+        return {ENGINE.ids.text_of(id_): reason for id_, reason in reasons.items()}
 
 
 async def read_history(queue: Queue, splits: Sequence[HistorySplit]) -> Messages:
     """The messages that tasks would read from these splits."""
     result = Messages()
-    history = TimelineHistory(queue)
     for split in splits:
-        async for batch in history.read(split, OF_JOBS):
+        async for batch in ENGINE.scan.read_history(queue, split, OF_JOBS):
             result += batch.to_pylist()
     return result
 
 
-class MemoryFiles:
+class MemoryFiles(BatchSink):
     """Files that outlive drivers: aside, and seen."""
 
     redoes = False
@@ -140,7 +134,7 @@ class MemoryFiles:
         self.received: dict[int, list[str]] = {}
         self.job_driver: Driver | None = None
 
-    def write(self, messages: Messages, batch: BatchName) -> int:
+    def write(self, messages: Any, batch: BatchName) -> int:
         """Aside; the driver may die when half of it is written."""
         ids = [row["id"] for row in messages]
         self.aside[batch.attempt] = ids[: len(ids) // 2]
@@ -168,7 +162,7 @@ class MemoryFiles:
         return [id_ for ids in self.received.values() for id_ in ids]
 
 
-class MemoryPuts:
+class MemoryPuts(BatchSink):
     """A queue, by the keys of `Puts`; the driver may die between any few of them."""
 
     redoes = True
@@ -178,10 +172,10 @@ class MemoryPuts:
         self._puts = puts
         self._target = job_driver.run(job_driver.headgate.queue(str(puts.target)))
 
-    def write(self, messages: Messages, batch: BatchName) -> int:
+    def write(self, messages: Any, batch: BatchName) -> int:
         """Some at a time."""
         puts = replace(self._puts, number=batch.number, scope_us=batch.scope_us)
-        rows: list[Put] = [_put(puts, row) for row in messages]
+        rows: list[Put] = [put_of(puts, row) for row in messages]
         for first in range(0, len(rows), PUT_AT_ONCE):
             self._local.run(self._target.put_many(rows[first : first + PUT_AT_ONCE]))
         return len(rows)
@@ -225,7 +219,7 @@ class WorldTime:
 
 def job_of(
     job_driver: Driver,
-    work: Callable[[Driver, MemoryFrames, Queue], HandlerWork | SinkWork],
+    make_sink: Callable[[Driver, Queue], BatchSink],
     monkeypatch: pytest.MonkeyPatch,
     **request: Any,
 ) -> tuple[ReservingJob, Counts]:
@@ -235,7 +229,7 @@ def job_of(
     frames = MemoryFrames(job_driver, queue)
     counts = Counts()
     wanted = JobRequest("shop/emails", "job", "drain", batch_messages=25, **request)
-    dead = MemoryPuts(job_driver, Puts({}, "shop/dead", JOB.hex, 0, 0, dead_of="shop/emails"))
+    dead = MemoryPuts(job_driver, Puts({}, "timeline", "shop/dead", JOB.hex, 0, 0, dead_of="shop/emails"))
     context = job_driver.headgate.process_context
     log = BulkLog(context.store_in(KEYSPACE), JOB, context.new_uuid)
     stands_on: dict[str, Any] = {
@@ -245,14 +239,14 @@ def job_of(
         "lending": TimelineLending(queue, JOB),
         "log": log,
         "frames": frames,
-        "work": work(job_driver, frames, queue),
+        "sink": make_sink(job_driver, queue),
         "dead": dead,
         "progress": counts,
         "where": None,
         "from_us": None,
         "until_us": job_driver.headgate.now_us(),
     }
-    return ReservingJob(JobContext(**stands_on)), counts
+    return ReservingJob(**stands_on), counts
 
 
 def history_job(
@@ -260,7 +254,6 @@ def history_job(
 ) -> tuple[HistoryJob, Counts]:
     """A replay, or an export, of all that `shop/emails` keeps."""
     queue = job_driver.run(job_driver.headgate.queue("shop/emails"))
-    history = TimelineHistory(queue)
     context = job_driver.headgate.process_context
     counts = Counts()
     sink = make_sink(job_driver)
@@ -269,43 +262,35 @@ def history_job(
         "log": BulkLog(context.store_in(KEYSPACE), JOB, context.new_uuid),
         "sink": sink,
         "progress": counts,
-        "splits": lambda begin_us, end_us: list(job_driver.run(history.splits(begin_us, end_us))),
+        "splits": lambda begin_us, end_us: list(job_driver.run(ENGINE.scan.history(queue, begin_us, end_us))),
         "messages": lambda splits: job_driver.run(read_history(queue, splits)),
         "from_us": 0,
         "until_us": job_driver.headgate.now_us(),
         "goes_on": goes_on,
     }
-    return HistoryJob(HistoryContext(**stands_on)), counts
+    return HistoryJob(**stands_on), counts
 
 
-def files_work(files: MemoryFiles) -> Callable[[Driver, MemoryFrames, Queue], SinkWork]:
+def files_work(files: MemoryFiles) -> Callable[[Driver, Queue], BatchSink]:
     """Into these files."""
 
-    def make(job_driver: Driver, frames: MemoryFrames, _queue: Queue) -> SinkWork:
+    def make(job_driver: Driver, _queue: Queue) -> BatchSink:
         files.job_driver = job_driver
-        return SinkWork(cast("Any", frames), cast("Any", files))
+        return files
 
     return make
 
 
-def queue_work(target: str) -> Callable[[Driver, MemoryFrames, Queue], SinkWork]:
+def queue_work(target: str) -> Callable[[Driver, Queue], BatchSink]:
     """Into this queue."""
-
-    def make(job_driver: Driver, frames: MemoryFrames, _queue: Queue) -> SinkWork:
-        return SinkWork(cast("Any", frames), cast("Any", MemoryPuts(job_driver, Puts({}, target, JOB.hex, 0, 0))))
-
-    return make
+    return lambda job_driver, _queue: MemoryPuts(job_driver, Puts({}, "timeline", target, JOB.hex, 0, 0))
 
 
 def handler_work(
     handler: Callable[[Messages], list[tuple[str, str, str]]],
-) -> Callable[[Driver, MemoryFrames, Queue], HandlerWork]:
+) -> Callable[[Driver, Queue], BatchSink]:
     """Through this handler."""
-
-    def make(_local: Driver, frames: MemoryFrames, queue: Queue) -> HandlerWork:
-        return HandlerWork(cast("Any", frames), queue, cast("Any", handler))
-
-    return make
+    return lambda _driver, queue: HandlerSink(queue, cast("Any", handler))
 
 
 def driver(shop: Shop, name: str, *, dies_before: int | None = None) -> Driver:

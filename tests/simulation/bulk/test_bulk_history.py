@@ -22,7 +22,7 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def replays(job_driver: Driver) -> MemoryPuts:
     """Into another queue."""
-    return MemoryPuts(job_driver, Puts({}, "shop/heir", JOB.hex, 0, 0))
+    return MemoryPuts(job_driver, Puts({}, "timeline", "shop/heir", JOB.hex, 0, 0))
 
 
 def aged(one: Scene) -> None:

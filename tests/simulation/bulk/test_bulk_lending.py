@@ -13,11 +13,10 @@ from headgate.client.message import Message
 from headgate.client.queue import Queue
 from headgate.engines.contract import Settled
 from headgate.engines.lanes.range_reserver import RangeTaken
-from headgate_spark.engines.contract import Budget
+from headgate_spark.engines.contract import Budget, RangePlan
 from headgate_spark.engines.timeline.entry import ENGINE
-from headgate_spark.engines.timeline.lanes import TimelineHistory, TimelineLane, TimelineLending, rows_by_id
-from headgate_spark.jobs.decide_batch import BatchDecision, BatchPlan, RangePlan, Reported, decide_outcomes
-from headgate_spark.jobs.tasks import _row_and_index
+from headgate_spark.engines.timeline.lanes import TimelineLane, TimelineLending
+from headgate_spark.jobs.decide_batch import BatchDecision, BatchPlan, Reported, decide_outcomes
 from headgate_spark.schemas import OF_JOBS
 from tests.simulation.bulk.bulk_world import AS_TASKS
 from tests.simulation.sdk.sdk_world import Program, Shop, queue_text
@@ -96,8 +95,8 @@ async def put(shop: Shop, count: int, *, first: int = 0) -> dict[str, bytes]:
 def everything_done(plans: list[tuple[TimelineLane, RangePlan]], ids: list[str]) -> BatchDecision:
     """The answer of a handler that calls all of these done."""
     plan = BatchPlan(tuple(one for _, one in plans))
-    message = [Reported(row, "done", 1 << index) for row, index in map(_row_and_index, ids)]
-    return decide_outcomes(plan, rows_by_id(plan), message)
+    message = [Reported(row, "done", 1 << index) for row, index in map(ENGINE.ids.split, ids)]
+    return decide_outcomes(plan, ENGINE.ids, message)
 
 
 def test_a_job_reads_each_message_once_knows_it_by_its_id_and_what_it_settles_nobody_gets() -> None:
@@ -259,10 +258,9 @@ async def _settled_and_returned(queue: Queue, count: int) -> None:
 
 
 async def _history(queue: Queue) -> dict[str, bytes]:
-    history = TimelineHistory(queue)
     entries: dict[str, bytes] = {}
-    for split in await history.splits(0, queue.now_us()):
-        async for batch in history.read(split, OF_JOBS):
+    for split in await ENGINE.scan.history(queue, 0, queue.now_us()):
+        async for batch in ENGINE.scan.read_history(queue, split, OF_JOBS):
             for row in batch.to_pylist():
                 assert row["id"] not in entries
                 entries[row["id"]] = row["payload"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate_spark.decide_marks import BatchPassed, BatchTooOld, Mark
-from headgate_spark.marks import BatchMarks
+from headgate_spark.write.decide_marks import BatchPassed, BatchTooOld, Mark
+from headgate_spark.write.marks import BatchMarks
 from tests.simulation.timeline.timeline_puts import QUEUE, SECOND, Queue, simulate
 
 WINDOW_US = 3600 * SECOND
@@ -17,7 +17,7 @@ WINDOW_US = 3600 * SECOND
 def marks_of(queue: Queue, name: str) -> tuple[Any, BatchMarks]:
     """A task's process."""
     client = queue.client(name)
-    return client.process, BatchMarks(client.store, QUEUE, client.process.clock.wall_us, client.process.uuid)
+    return client.process, BatchMarks(client.store, QUEUE, client.process.uuid)
 
 
 async def begin(queue: Queue, name: str, batch: int, *, age_us: int = 0) -> Mark:

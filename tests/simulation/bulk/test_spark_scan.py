@@ -12,13 +12,11 @@ from headgate.engines.context import Host
 from headgate.engines.contract import Ack, NackDelivery, NewMessage
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.inspect.peek import peek
-from headgate_spark.decide_range import ReadRange
-from headgate_spark.engines.contract import ScanRequest
+from headgate_spark.engines.contract import HISTORY, LIVE, ReadRange, ScanRequest
+from headgate_spark.engines.packed_columns import TYPES
 from headgate_spark.engines.timeline import alone_rows
 from headgate_spark.engines.timeline import scan as scanning
 from headgate_spark.engines.timeline.entry import ENGINE
-from headgate_spark.options import HISTORY, LIVE
-from headgate_spark.packed_columns import TYPES
 from tests.simulation.timeline.timeline_history import TWO_LANES, one_waits_behind
 from tests.simulation.timeline.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline.timeline_workers import Consumer, DeliveryLog, lanes_ready

@@ -18,12 +18,11 @@ from headgate.engines.timeline.inspect.peek import peek
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.store.catalogue.entry import Name
-from headgate_spark.decide_range import ReadRange
-from headgate_spark.engines.contract import ScanRequest
+from headgate_spark.engines.contract import LIVE, ReadRange, ScanRequest
 from headgate_spark.engines.timeline.entry import ENGINE
-from headgate_spark.options import LIVE, StreamOptions, Subject
-from headgate_spark.stream_offsets import BatchOffset
-from headgate_spark.stream_reader import QueueStreamReader
+from headgate_spark.options import StreamOptions, Subject
+from headgate_spark.read.decide_stream_batch import BatchOffset
+from headgate_spark.read.stream_reader import QueueStreamReader
 from tests.simulation.timeline.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
 

@@ -20,7 +20,7 @@ import headgate
 from dev.servers.cassandra.serving import Serving
 from headgate.client.sync.blocking import SyncHeadgate
 from headgate_spark.datasource import register
-from headgate_spark.session import LOCAL, open_session
+from headgate_spark.process.session import LOCAL, open_session
 from tests.system.spark.java import SHORT_LIVED
 
 KEYSPACE = f"spark_{uuid.uuid4().hex[:12]}"

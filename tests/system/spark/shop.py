@@ -23,7 +23,7 @@ from headgate.engines.summary.standing import PassStatus, read_pass_status
 from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import bulk_of, job_id, request_of
 from headgate_spark.jobs.run import run_job
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.process.worker_connection import WorkerConnection
 
 OBSERVED_WITHIN_S = 60.0
 SPEC = "maxClockSkew: 100ms, timeline: {safetyLag: 200ms}, storage: {tables: shared}"

@@ -20,7 +20,7 @@ from headgate.engines.contract import Settled
 from headgate.store.catalogue.bulk_log import BulkRow, Stage
 from headgate_spark.jobs.request import job_id
 from headgate_spark.jobs.run import log_of
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.process.worker_connection import WorkerConnection
 from tests.system.spark.programs import Job, begun
 from tests.system.spark.shop import Shop, opened_shop, twice
 

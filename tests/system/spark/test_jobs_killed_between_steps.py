@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dev.servers.cassandra.serving import Serving
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.process.worker_connection import WorkerConnection
 from tests.system.spark.shop import Shop, opened_shop, twice
 
 T = TypeVar("T")

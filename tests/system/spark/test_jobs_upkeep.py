@@ -15,7 +15,7 @@ from headgate_spark.jobs import rollup
 from headgate_spark.jobs.request import SinkRequest, job_id
 from headgate_spark.jobs.rollup import NoSuchWindows, RollupRequest, run_rollup
 from headgate_spark.jobs.upkeep import collect, repair, shares_of_buckets
-from headgate_spark.worker_connection import task_environment
+from headgate_spark.process.worker_connection import task_environment
 from tests.system.spark.shop import Shop, opened_shop
 
 KEYS = 300

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from headgate_spark.jobs.executors import executors
-from headgate_spark.session import NEEDED
+from headgate_spark.process.session import NEEDED, executors
 
 
 def test_what_is_needed_is_set(spark: SparkSession) -> None:

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 import headgate
 from headgate.client.sync.blocking import SyncHeadgate, SyncQueue
-from headgate_spark.decide_marks import Mark
 from headgate_spark.failures import line_of
-from headgate_spark.marks import BatchMarks
+from headgate_spark.write.decide_marks import Mark
+from headgate_spark.write.marks import BatchMarks
 from tests.system.spark.conftest import Applied
 from tests.system.spark.test_batch_read import made
 
@@ -118,9 +118,7 @@ def set_mark(connection_variables: dict[str, str], queue: str, query: str, *, ba
         async with headgate.connect(connection_variables) as opened:
             context = opened.process_context
             result = await opened.queue(f"shop/{queue}")
-            marks = BatchMarks(
-                context.store_in(context.keyspace), result.entry.id, context.clock.require, context.new_uuid
-            )
+            marks = BatchMarks(context.store_in(context.keyspace), result.entry.id, context.new_uuid)
             mine = Mark(batch, context.clock.require() - age_us)
             await marks.begin(query, mine, remembered_us=2 * WINDOW_US, skew_us=0)
 

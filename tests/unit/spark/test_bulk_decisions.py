@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate_spark.engines.contract import Pick, RangePlan
+from headgate_spark.engines.timeline.ids import TimelineIds
 from headgate_spark.jobs.decide_batch import (
     BatchDecision,
     BatchPlan,
     IdUnknown,
-    Pick,
-    RangePlan,
     Reported,
     RowOutcomeUnknown,
     all_done,
@@ -41,7 +41,14 @@ def plan_of(*masks: int, aliases: dict[bytes, tuple[int, int]] | None = None) ->
     return BatchPlan((RangePlan("1/0", b"loan", 3, 1_000, picks, aliases or {}, 50),), 900)
 
 
-ROWS = {ROW: (0, 0), OTHER: (0, 1)}
+class Ids(TimelineIds):
+    """The rows of the first two picks have these names."""
+
+    def row_of(self, lane: str, key: bytes) -> bytes:
+        return {b"key-0": ROW, b"key-1": OTHER}[key]
+
+
+IDS = Ids()
 
 
 def test_what_succeeded_is_settled_what_died_is_dead_and_the_rest_stays() -> None:
@@ -50,7 +57,7 @@ def test_what_succeeded_is_settled_what_died_is_dead_and_the_rest_stays() -> Non
         Reported(ROW, "dead", 0b0100, "invalid address"),
         Reported(OTHER, "return", 0b1),
     ]
-    decided = decide_outcomes(plan_of(0b1111, 0b11), ROWS, message)
+    decided = decide_outcomes(plan_of(0b1111, 0b11), IDS, message)
     assert decided == BatchDecision(
         done={(0, 0): 0b0011},
         dead={(0, 0): 0b0100},
@@ -62,40 +69,40 @@ def test_what_succeeded_is_settled_what_died_is_dead_and_the_rest_stays() -> Non
 
 @pytest.mark.parametrize("other", ["return", "dead"])
 def test_what_was_reported_twice_and_not_alike_stays(other: str) -> None:
-    decided = decide_outcomes(plan_of(0b1), ROWS, [Reported(ROW, "done", 1), Reported(ROW, other, 1)])
+    decided = decide_outcomes(plan_of(0b1), IDS, [Reported(ROW, "done", 1), Reported(ROW, other, 1)])
     assert (decided.done, decided.dead, decided.reasons, decided.returned) == ({}, {}, {}, 1)
 
 
 def test_the_same_reported_twice_counts_once() -> None:
-    decided = decide_outcomes(plan_of(0b1), ROWS, [Reported(ROW, "done", 1), Reported(ROW, "done", 1)])
+    decided = decide_outcomes(plan_of(0b1), IDS, [Reported(ROW, "done", 1), Reported(ROW, "done", 1)])
     assert decided.counts == (1, 0, 0)
 
 
 def test_a_copy_is_found_by_the_id_that_it_was_first_given() -> None:
     plan = plan_of(0b1, 0b10, aliases={ELSEWHERE + b"\x05\x00": (1, 1)})
-    decided = decide_outcomes(plan, ROWS, [Reported(ELSEWHERE, "done", 1 << 5)])
+    decided = decide_outcomes(plan, IDS, [Reported(ELSEWHERE, "done", 1 << 5)])
     assert decided.done == {(0, 1): 0b10}
 
 
 def test_a_copy_of_a_message_whose_first_row_is_in_the_batch_too_is_distinguished_from_it() -> None:
     plan = plan_of(0b01, 0b1, aliases={ROW + b"\x01\x00": (1, 0)})
-    decided = decide_outcomes(plan, ROWS, [Reported(ROW, "done", 0b11)])
+    decided = decide_outcomes(plan, IDS, [Reported(ROW, "done", 0b11)])
     assert decided.done == {(0, 0): 0b01, (0, 1): 0b1}
 
 
 @pytest.mark.parametrize("mask", [0b10, 0b11])
 def test_an_id_that_was_not_given_out_settles_nothing(mask: int) -> None:
     with pytest.raises(IdUnknown):
-        decide_outcomes(plan_of(0b01), ROWS, [Reported(ROW, "done", mask)])
+        decide_outcomes(plan_of(0b01), IDS, [Reported(ROW, "done", mask)])
 
 
 def test_an_outcome_that_is_none_settles_nothing() -> None:
     with pytest.raises(RowOutcomeUnknown, match="done, return, dead"):
-        decide_outcomes(plan_of(0b01), ROWS, [Reported(ROW, "ok", 1)])
+        decide_outcomes(plan_of(0b01), IDS, [Reported(ROW, "ok", 1)])
 
 
 def test_without_a_dead_letter_queue_what_died_stays() -> None:
-    decided = decide_outcomes(plan_of(0b11), ROWS, [Reported(ROW, "done", 1), Reported(ROW, "dead", 2, "why")])
+    decided = decide_outcomes(plan_of(0b11), IDS, [Reported(ROW, "done", 1), Reported(ROW, "dead", 2, "why")])
     assert without_dead(decided) == BatchDecision(done={(0, 0): 1}, returned=1)
 
 
@@ -129,14 +136,14 @@ def test_a_plan_that_cannot_be_read_is_refused(stored: bytes) -> None:
 
 @given(st.lists(MASKS, max_size=4), st.integers(1, 12))
 def test_tasks_get_every_pick_once_in_order_and_about_as_much_each(lanes: list[list[int]], tasks: int) -> None:
-    plan = BatchPlan(tuple(plan_of(*masks).ranges[0] for masks in lanes))
+    plan = BatchPlan(tuple(replace(plan_of(*masks).ranges[0], lane=f"1/{lane}") for lane, masks in enumerate(lanes)))
     shares = shares_of(plan, tasks)
-    given_out = [(r, p) for share in shares for r, start, end in share for p in range(start, end)]
-    assert given_out == [(r, p) for r, one in enumerate(plan.ranges) for p in range(len(one.picks))]
+    given_out = [(lane, pick) for share in shares for lane, picks in share for pick in picks]
+    assert given_out == [(one.lane, pick) for one in plan.ranges for pick in one.picks]
     largest = max((pick.messages for one in plan.ranges for pick in one.picks), default=0)
     wanted = -(-plan.messages // tasks)
     for share in shares:
-        messages = sum(plan.ranges[r].picks[p].messages for r, start, end in share for p in range(start, end))
+        messages = sum(pick.messages for _, picks in share for pick in picks)
         assert messages < wanted + largest
     assert len(shares) <= tasks
 

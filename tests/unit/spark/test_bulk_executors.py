@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate_spark.jobs import executors
-from headgate_spark.jobs.executors import REPORTED_AFTER_S, NoExecutor, await_executor
+from headgate_spark.process import session
+from headgate_spark.process.session import REPORTED_AFTER_S, NoExecutor, await_executor
 
 
 class Cluster:
@@ -35,7 +35,7 @@ class Cluster:
 def waited(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, within_s: float = 120.0) -> list[str]:
     """The lines that were printed until it continued."""
     message: list[str] = []
-    monkeypatch.setattr(executors, "time", SimpleNamespace(monotonic=lambda: cluster.now_s, sleep=cluster.sleep))
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: cluster.now_s, sleep=cluster.sleep))
     spark: Any = cluster
     assert bool(await_executor(spark, message.append, within_s=within_s)) == bool(message)
     return message

@@ -19,9 +19,10 @@ from headgate_operator.manifests.pod import ChildOwner
 from headgate_operator.manifests.spark_application import arguments
 from headgate_operator.model.names import Key
 from headgate_operator.observe.bulk_runs import job_id as operators_job_id
-from headgate_spark import bulk_program, session, worker_connection
+from headgate_spark import bulk_program
 from headgate_spark.jobs import progress
 from headgate_spark.jobs.request import JobRequest, SinkRequest, job_id
+from headgate_spark.process import session, worker_connection
 
 CREATION = UUID("11111111-2222-4333-8444-555555555555")
 NIGHTLY = {"name": "nightly", "mode": "move", "schedule": "0 2 * * *", "target": "other", "rate": "500/s"}

@@ -14,7 +14,7 @@ import pytest
 from headgate.errors import Unavailable
 from headgate_spark.jobs import progress
 from headgate_spark.jobs.progress import JobProgress
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.process.worker_connection import WorkerConnection
 
 JOB = UUID(int=5)
 

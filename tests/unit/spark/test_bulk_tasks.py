@@ -18,11 +18,11 @@ from headgate.client.sync.background import BackgroundLoop
 from headgate.errors import InvalidRequest, OperationRefused
 from headgate.store.store import OutcomeUnknown
 from headgate_spark.jobs import tasks
-from headgate_spark.jobs.tasks import PUTS_AHEAD, TRIES, Puts, condense, puts_messages
-from headgate_spark.worker_connection import WorkerConnection
+from headgate_spark.jobs.tasks import PUTS_AHEAD, TRIES, Puts, condenses, puts_messages
+from headgate_spark.process.worker_connection import WorkerConnection
 
 T = TypeVar("T")
-PUTS = Puts({}, "shop/heir", "job", 1, 1_000)
+PUTS = Puts({}, "timeline", "shop/heir", "job", 1, 1_000)
 
 
 class LocalConnection:
@@ -130,7 +130,7 @@ def test_an_id_of_any_length_reports_its_row_and_its_index(length: int) -> None:
     row = bytes(range(length - 2))
     ids = [base64.b32encode(row + index.to_bytes(2, "little")).decode().rstrip("=").lower() for index in (0, 1, 299)]
     outcomes = pa.RecordBatch.from_pydict({"id": ids, "outcome": ["done"] * 3, "reason": [None] * 3})
-    (result,) = condense([outcomes])
+    (result,) = condenses("timeline")([outcomes])
     assert [(row, 1 << 299 | 0b11)] == [
         (each["row"], int.from_bytes(each["mask"], "little")) for each in result.to_pylist()
     ]
@@ -140,4 +140,4 @@ def test_an_id_of_any_length_reports_its_row_and_its_index(length: int) -> None:
 def test_an_id_that_is_none_is_reported(given: str) -> None:
     outcomes = pa.RecordBatch.from_pydict({"id": [given], "outcome": ["done"], "reason": [None]})
     with pytest.raises(InvalidRequest, match="The handler returned an invalid id"):
-        list(condense([outcomes]))
+        list(condenses("timeline")([outcomes]))

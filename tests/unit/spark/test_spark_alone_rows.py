@@ -17,9 +17,9 @@ from headgate.engines.timeline.model.tables import WORK
 from headgate.store.model.positions import time_us_of
 from headgate.store.model.wire_rows import WiredRows, wire_rows
 from headgate.store.process_positions import process_positions
+from headgate_spark.engines.packed_columns import TYPES, About, BatchBuilder
 from headgate_spark.engines.timeline import alone_rows
 from headgate_spark.engines.timeline.alone_rows import CutRows, columns_of
-from headgate_spark.packed_columns import TYPES, About, BatchBuilder
 
 COLUMNS = [WORK.by_name[name] for name in ("due", "run", "cancelled", "moved")]
 NOW_US = 1_763_550_000_000_000

@@ -12,7 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from headgate_spark.archives import UnchangedArchive, spare_archives
+from headgate_spark.process.worker_connection import UnchangedArchive, spare_archives
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headgate.engines.lanes.settle_log_format import bits_of
 from headgate.engines.packed_row import PackedRun, RowBroken, pack, unpack
 from headgate.engines.timeline.model.layout import id_suffix
-from headgate_spark.packed_columns import TYPES, About, BatchBuilder, Exceptions, OpenRow
+from headgate_spark.engines.packed_columns import TYPES, About, BatchBuilder, Exceptions, OpenRow
 
 SUFFIXES = [id_suffix(index) for index in range(512)]
 ABOUT = About("row-", "a-position", 77, 2, 1, "ready")
@@ -29,8 +29,7 @@ def built(cells: list[bytes], columns: tuple[str, ...] = tuple(TYPES), **options
             builder.add_alone(unpack(cell), ABOUT)
         else:
             builder.add(row, ABOUT)
-        if builder.is_full():
-            matches += [each for batch in builder.take() for each in batch.to_pylist()]
+        matches += [each for batch in builder.take_full() for each in batch.to_pylist()]
     return matches + [each for batch in builder.take() for each in batch.to_pylist()]
 
 

@@ -11,10 +11,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from headgate.errors import HeadgateError
-from headgate_spark.counter_reader import TYPES as COUNTER_TYPES
 from headgate_spark.datasource import HeadgateDataSource
-from headgate_spark.packed_columns import TYPES
-from headgate_spark.schemas import COUNTER, QUEUE, schema_of
+from headgate_spark.engines.packed_columns import TYPES
+from headgate_spark.schemas import COUNTER, COUNTER_TYPES, QUEUE, schema_of
 
 PAYLOAD = StructType([StructField("payload", StringType())])
 UPDATES = StructType([StructField("key", StringType())])

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.store.cassandra.settings import read_settings
 from headgate.store.connection_variables import prefixed
-from headgate_spark.worker_connection import local_environment, merge_environments, task_environment
+from headgate_spark.process.worker_connection import local_environment, merge_environments, task_environment
 
 DRIVERS = {"CONTACT_POINTS": "c1", "USERNAME": "me", "PASSWORD": "x", "KEYSPACE": "k1"}
 

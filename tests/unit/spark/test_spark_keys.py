@@ -6,25 +6,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate_spark.decide_marks import (
+from headgate_spark.write.decide_marks import (
     ANSWER_US,
     BatchPassed,
     BatchTooOld,
     KeysDiffer,
     Mark,
-    MarkStep,
-    decide_next_step,
+    decide_mark,
 )
-from headgate_spark.token_keys import RowKeys, TaskName, token_name
+from headgate_spark.write.rows_to_put import RowKeys, TaskName, token_name
 
 TASK = TaskName("q", 3, 1)
 WINDOW_US = 3_600_000_000
 
 
+def row_of(values: tuple[object, ...]) -> dict[str, object]:
+    """The values by column."""
+    return {f"column {at}": value for at, value in enumerate(values)}
+
+
 def keys(rows: list[tuple[object, ...]], task: TaskName = TASK) -> list[tuple[str, str | None]]:
     """Of rows in this order."""
     made = RowKeys(task)
-    return [(key.text, key.scope) for key in map(made.key_of, rows)]
+    return [(key.text, key.scope) for key in map(made.key_of, map(row_of, rows))]
 
 
 @settings(deadline=None)
@@ -52,23 +56,23 @@ def test_a_bytes_value_is_not_the_text_that_resembles_it() -> None:
 
 def test_the_name_of_a_token_is_short_and_reports_keys_apart() -> None:
     made = RowKeys(TASK)
-    names = {token_name("q", made.key_of(("x" * 1000,))) for _ in range(3)}
+    names = {token_name("q", made.key_of({"text": "x" * 1000})) for _ in range(3)}
     assert (3, {32}) == (len(names), set(map(len, names)))
 
 
-def step(observation: Mark | None, mine: Mark) -> MarkStep:
+def step(observation: Mark | None, mine: Mark) -> Mark | None:
     """With a window of an hour, and clocks within a second."""
-    return decide_next_step(observation, mine, remembered_us=WINDOW_US, skew_us=1_000_000)
+    return decide_mark(observation, mine, remembered_us=WINDOW_US, skew_us=1_000_000)
 
 
 @pytest.mark.parametrize("observation", [None, Mark(2, 0)])
 def test_the_first_task_of_a_batch_sets_its_mark(observation: Mark | None) -> None:
-    assert MarkStep.SET is step(observation, Mark(3, 50))
+    assert step(observation, Mark(3, 50)) is None
 
 
 def test_a_batch_is_written_while_all_its_keys_are_remembered() -> None:
     last_us = WINDOW_US - 2_000_000 - ANSWER_US
-    assert MarkStep.WRITE is step(Mark(3, 0), Mark(3, last_us))
+    assert Mark(3, 0) == step(Mark(3, 0), Mark(3, last_us))
     with pytest.raises(BatchTooOld, match=r"could be twice .*start with another checkpoint"):
         step(Mark(3, 0), Mark(3, last_us + 1))
 

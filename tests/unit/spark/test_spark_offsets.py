@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate_spark.jobs.decide_batch import Pick, RangePlan
-from headgate_spark.stream_offsets import BatchOffset, OffsetUnreadable, pieces, trimmed
+from headgate_spark.engines.contract import Pick, RangePlan
+from headgate_spark.read.decide_stream_batch import BatchOffset, OffsetUnreadable, pieces, trimmed
 
 PICKS = st.lists(st.builds(Pick, st.integers(0, 2**40), st.binary(min_size=18, max_size=34), st.integers(1, 2**60)))
 

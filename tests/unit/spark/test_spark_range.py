@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate_spark.decide_range import ColumnFilter, ReadRange, decide_range
+from headgate_spark.engines.contract import ReadRange
+from headgate_spark.read.decide_range import ColumnFilter, decide_range
 
 
 def narrowed(*report: ColumnFilter, wanted: ReadRange | None = None) -> ReadRange:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate_spark.decide_shares import decide_equal_shares, raised_shares
+from headgate_spark.read.decide_stream_batch import decide_equal_shares, raised_shares
 
 
 def taken(waiting: list[int], bound: int) -> int:

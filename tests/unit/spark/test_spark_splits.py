@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate_spark.decide_splits import (
+from headgate_spark.engines.timeline.decide_splits import (
     PIECES_MAX,
     PROBE_ROWS,
     SPLITS_MAX,

@@ -27,7 +27,7 @@ from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
 from headgate.store.model.positions import EPOCH_TICKS, TICKS_IN_US
 from headgate.store.model.table import Column
 from headgate.store.model.wire_rows import WiredRows, row_at
-from headgate_spark.packed_columns import TIMESTAMP, TYPES, no_attributes
+from headgate_spark.engines.packed_columns import TIMESTAMP, TYPES, no_attributes
 
 Numbers = NDArray[np.int64]
 Octets = NDArray[np.uint8]
@@ -80,12 +80,10 @@ class CutRows:
         return self._numbers(_DUE)
 
     def due_keys(self) -> list[bytes]:
-        """The due ids."""
         together = self.due.tobytes()
         return [together[at : at + 16] for at in range(0, len(together), 16)]
 
     def times_us(self) -> Numbers:
-        """The times of the due ids."""
         low = _read(self.due[:, 0:4], ">u4")
         mid, high = _read(self.due[:, 4:6], ">u2"), _read(self.due[:, 6:8], ">u2")
         ticks = (high & 0x0FFF) << 48 | mid << 32 | low
@@ -103,11 +101,9 @@ class CutRows:
         return with_gaps.take(pa.array(np.arange(0, len(offsets), 2, dtype=np.int32)))
 
     def payload_bytes(self, rows: slice) -> int:
-        """How much that is."""
         return int(self._numbers(_PAYLOAD_LENGTH)[rows].sum())
 
     def last_due(self) -> UUID:
-        """The due id of the last row."""
         return UUID(bytes=self.due[-1].tobytes())
 
     def pieces(self, together: Mask, left_out: Mask | None = None) -> Iterator[slice | Any]:
@@ -184,7 +180,6 @@ def _starts_guessed(wired: WiredRows) -> Numbers | None:
 
 
 def _as_one(octets: Octets) -> NDArray[Any]:
-    """Each row's bytes as one value."""
     return np.ascontiguousarray(octets).view(np.dtype((np.void, octets.shape[1])))[:, 0]
 
 
@@ -194,7 +189,6 @@ def _words(content: bytes, kind: str, spare: int) -> NDArray[Any]:
 
 
 def _starts_followed(wired: WiredRows) -> Numbers:
-    """Row by row."""
     content, length_at = wired.content, _LENGTH.unpack_from
     starts = [0]
     end = 0

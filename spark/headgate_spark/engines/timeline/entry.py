@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from headgate_spark.engines.contract import SparkEngine
-from headgate_spark.engines.timeline.lanes import TimelineHistory, TimelineLending, rows_by_id
+from headgate_spark.engines.timeline.ids import TimelineIds
+from headgate_spark.engines.timeline.lanes import TimelineLending
 from headgate_spark.engines.timeline.scan import TimelineScan
 
-ENGINE = SparkEngine(
-    scan=TimelineScan(), reservations=TimelineLending, history=TimelineHistory, rows_by_id=rows_by_id
-)
+ENGINE = SparkEngine(scan=TimelineScan(), reservations=TimelineLending, ids=TimelineIds())

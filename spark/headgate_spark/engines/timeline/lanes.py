@@ -1,5 +1,4 @@
-"""Lanes of timeline queues for bulk jobs: `contract.py` on `headgate.engines.lanes.range_reserver`, and history by
-parts.
+"""Lanes of timeline queues for bulk jobs: `contract.py` on `headgate.engines.lanes.range_reserver`.
 
 A lane is named `generation/shard`. A job reads a lane from its position on, one range after the other. The range is
 inspected first, so that a reservation is short, and then reserved. `ReservedRange` determines the job's part of it.
@@ -7,14 +6,12 @@ inspected first, so that a reservation is short, and then reserved. `ReservedRan
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
 from typing import Any
 from uuid import UUID
 
-import pyarrow as pa
-
 from headgate.client.queue import Queue
-from headgate.engines.context import Host
 from headgate.engines.contract import Settled
 from headgate.engines.lanes.decide_lease import LeaseTerm
 from headgate.engines.lanes.lane_name import LaneName, format_lane, parse_lane
@@ -29,9 +26,6 @@ from headgate.engines.lanes.rows import LaneRow
 from headgate.engines.lanes.settle_log_format import Facts, RowFacts
 from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.timeline.lanes.timeline_lanes import lane_of
-from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
-from headgate.engines.timeline.model.settings import TimelineSettings
-from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.reading import RowContent
 from headgate.engines.timeline.read.source import TimelineSource, unpack_reservation
 from headgate.engines.timeline.repair.skip_settled import pass_over_settled
@@ -39,13 +33,13 @@ from headgate.errors import HeadgateError
 from headgate.expiry import Promise
 from headgate.process.live import Live
 from headgate.store.model.positions import first_at, position_order, time_us_of
-from headgate_spark.decide_range import ReadRange
-from headgate_spark.decide_splits import SplitStretch
-from headgate_spark.engines.contract import Budget, HistorySplit, Preview, ScanRequest
-from headgate_spark.engines.timeline.rows import read_split
+from headgate_spark.engines.contract import (
+    Budget,
+    Pick,
+    Preview,
+    RangePlan,
+)
 from headgate_spark.engines.timeline.scan import engine_of
-from headgate_spark.jobs.decide_batch import BatchPlan, Pick, RangePlan, Spot
-from headgate_spark.options import HISTORY
 
 SLICE_BYTES = 1024 * 1024
 OWNED = Budget(messages_max=20_000, bytes_max=3 * 1024 * 1024, rows_max=4_000)
@@ -76,7 +70,6 @@ class TimelineLending:
         return lanes
 
     async def lane(self, name: str) -> TimelineLane:
-        """One of them."""
         return TimelineLane(self._queue, self._job, parse_lane(name))
 
     async def settle_again(self, plan: RangePlan, masks: Mapping[int, int], deadline_us: int) -> Settled:
@@ -86,10 +79,8 @@ class TimelineLending:
         plan_again = await lane.reserve(Preview(min(orders), max(orders), 0), deadline_us)
         live = {pick.key: pick.mask for pick in plan_again.picks}
         left = {at: mask & live.get(plan.picks[at].key, 0) for at, mask in masks.items()}
-        how = await lane.settle(
-            RangePlan(plan.lane, plan_again.reservation, plan_again.epoch, plan_again.deadline_us, plan.picks),
-            {at: mask for at, mask in left.items() if mask},
-        )
+        masks_left = {at: mask for at, mask in left.items() if mask}
+        how = await lane.settle(replace(plan_again, picks=plan.picks), masks_left)
         await lane.give_back(plan_again)
         return how
 
@@ -102,24 +93,17 @@ class TimelineLane:
         self.cursor = 0
         """This run has inspected everything up to this order."""
         self.until = 0
-        self._queue = queue
+        self._engine = engine_of(queue)
+        self._host = self._engine.host
         self._job = job
         self._at = lane
-        self.lane: Lane = lane_of(self._host, self._settings, lane)
-
-    @property
-    def _host(self) -> Host:
-        return engine_of(self._queue).host
-
-    @property
-    def _settings(self) -> TimelineSettings:
-        return engine_of(self._queue).settings
+        self.lane: Lane = lane_of(self._host, self._engine.settings, lane)
 
     def source(self) -> TimelineSource:
         """A source with a writer of its own: two that settle never share one."""
         generation, shard = self._at
         lease_term = LeaseTerm(self._host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0)
-        sender = engine_of(self._queue).producer.sender
+        sender = self._engine.producer.sender
         return TimelineSource(
             self._host, sender, Live(None), generation=generation, shard=shard, lease_term=lease_term
         )
@@ -130,7 +114,7 @@ class TimelineLane:
         if state is None or state.is_retired or self.cursor >= self.until:
             return None
         if state.lock is not None:
-            budget = _smaller(budget, OWNED)
+            budget = Budget(*map(min, astuple(budget), astuple(OWNED)))
         source = self.source()
         source.purge(state.purged_before_us)
         reached, messages = await self._reach(source, budget)
@@ -203,12 +187,11 @@ class TimelineLane:
         )
 
     async def give_back(self, plan: RangePlan) -> None:
-        """The owner's again."""
         await self.lane.end_reservation(plan.reservation)
 
     async def pass_over(self) -> None:
         """A short lease term, where nobody has one."""
-        await pass_over_settled(self._host, engine_of(self._queue).producer.sender, self._at)
+        await pass_over_settled(self._host, self._engine.producer.sender, self._at)
 
 
 def _reserved_row(pick: Pick, mask: int) -> ReservedRow:
@@ -225,62 +208,9 @@ def _live(row: LaneRow, facts: RowFacts | None, now_us: int) -> int:
     return row.count - gone.bit_count()
 
 
-def _smaller(one: Budget, other: Budget) -> Budget:
-    return Budget(
-        min(one.messages_max, other.messages_max),
-        min(one.bytes_max, other.bytes_max),
-        min(one.rows_max, other.rows_max),
-    )
-
-
-def _row_place(lane: LaneName, key: bytes) -> RowPlace:
-    return RowPlace(lane[0], int.from_bytes(key[:2], "big"), lane[1], _due_of(key))
-
-
 def _due_of(key: bytes) -> UUID:
     return UUID(bytes=key[2:18])
 
 
 def _order_of(key: bytes) -> int:
     return position_order(_due_of(key))
-
-
-def rows_by_id(plan: BatchPlan) -> dict[bytes, Spot]:
-    """An id begins with the place of the row that it was first put into."""
-    return {
-        MessagePlace(_row_place(parse_lane(one.lane), pick.key), 0).to_bytes()[:-2]: (r, p)
-        for r, one in enumerate(plan.ranges)
-        for p, pick in enumerate(one.picks)
-    }
-
-
-class TimelineHistory:
-    """Messages by due time, whatever their state, each once, at its first place: as in the source."""
-
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-
-    async def splits(self, from_us: int, until_us: int) -> Sequence[HistorySplit]:
-        """One for each lane and part that holds something: planning reads the index of the range's days alone."""
-        engine = engine_of(self._queue)
-        settings, host = engine.settings, engine.host
-        history_splits = []
-        for generation in settings.generations:
-            async for part, subs in parts_from(host, settings, generation.number, from_us // settings.part_us):
-                if part * settings.part_us >= until_us:
-                    break
-                begin, end = max(part * settings.part_us, from_us), min((part + 1) * settings.part_us, until_us)
-                if begin < end:
-                    lanes = [f"{generation.number}/{shard}" for shard in range(generation.shards)]
-                    history_splits += [HistorySplit(lane, part, subs, begin, end) for lane in lanes]
-        return sorted(history_splits, key=lambda split: (split.where, split.lane))
-
-    def read(self, split: HistorySplit, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
-        """All messages put there and not cancelled."""
-        after, up_to = (position_order(first_at(time_us)) - 1 for time_us in (split.from_us, split.until_us))
-        engine = engine_of(self._queue)
-        generation, shard = parse_lane(split.lane)
-        stretches = [SplitStretch(generation, shard, split.where, sub, after, up_to, 0.0) for sub in split.subs]
-        request = ScanRequest(HISTORY, ReadRange(), tuple(columns), 0)
-        now_us = self._queue.now_us()
-        return read_split(engine.host, engine.settings, request, stretches, now_us=now_us, cancelled_too=False)

@@ -13,7 +13,7 @@ there, and nowhere else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.engines.context import Host
 from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.settle_log_format import Facts, RowFacts, bits_of
 from headgate.engines.packed_row import unpack
+from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.lane_snapshot import LaneRows, LaneView, read_lane_view
 from headgate.engines.timeline.model.layout import (
     LATER_SUBS_FROM,
@@ -45,12 +45,10 @@ from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
 from headgate.store.model.wire_rows import WiredRows
-from headgate_spark.decide_splits import SplitStretch
-from headgate_spark.engines.contract import ScanRequest
+from headgate_spark.engines.contract import Pick
+from headgate_spark.engines.packed_columns import About, BatchBuilder, Exceptions, OpenRow
 from headgate_spark.engines.timeline.alone_rows import CutRows, Mask, columns_of
-from headgate_spark.jobs.decide_batch import Pick
-from headgate_spark.options import LIVE
-from headgate_spark.packed_columns import About, BatchBuilder, Exceptions, OpenRow
+from headgate_spark.engines.timeline.decide_splits import SplitStretch
 
 SLICE_BYTES = 2 * 1024 * 1024
 SLICE_ROWS_MIN, SLICE_ROWS_MAX = 16, 8_000
@@ -75,75 +73,48 @@ def _partition(
     return table, {"queue": settings.queue, "generation": generation, "part": part, "sub": sub, "shard": shard}
 
 
-async def read_split(
-    host: Host,
-    settings: TimelineSettings,
-    request: ScanRequest,
-    split: Sequence[SplitStretch],
-    *,
-    now_us: int,
-    cancelled_too: bool = True,
-) -> AsyncIterator[pa.RecordBatch]:
-    """The messages of a split, batch by batch. `now_us` separates delayed messages; nothing else depends on it.
-    Cancelled messages can be left out of history; live reads always leave them out."""
-    builder = BatchBuilder(request.columns, SUFFIXES)
-    is_live = request.state == LIVE
-    reader = _Live(host, settings, builder, now_us) if is_live else _History(host, settings, builder)
-    for stretch in split:
-        async for cut in reader.slices(stretch):
-            for piece in cut.pieces(cut.alone & reader.are_plain(stretch, cut)):
-                if isinstance(piece, slice):
-                    reader.add_together(stretch, cut, piece)
-                elif piece.run is not None and (cancelled_too or piece.cancelled is None):
-                    special = reader.add(stretch, piece)
-                    if special is not None:
-                        await special
-                if builder.is_full():
-                    for batch in builder.take():
-                        yield batch
-    for batch in builder.take():
-        yield batch
+class TimelineRows:
+    """Reads the rows of stretches slice by slice; the next slice is on its way while one is worked through."""
 
+    standing = READY
+    """Of rows that are alone and plain."""
 
-async def read_picked(
-    host: Host, settings: TimelineSettings, request: ScanRequest, lane: LaneName, picks: Sequence[Pick]
-) -> AsyncIterator[pa.RecordBatch]:
-    """Messages given by the keys of their rows and bits, whatever their state now."""
-    rows_of = _Rows(host, settings, BatchBuilder(request.columns, SUFFIXES))
-    builder = rows_of.builder
-    generation, shard = lane
-    masks: dict[tuple[int, int], dict[bytes, int]] = {}
-    for pick in picks:
-        masks.setdefault((pick.where, int.from_bytes(pick.key[:2], "big")), {})[pick.key[2:18]] = pick.mask
-    for (part, sub), of_partition in masks.items():
-        orders = sorted(position_order(UUID(bytes=due)) for due in of_partition)
-        stretch = SplitStretch(generation, shard, part, sub, orders[0] - 1, orders[-1], 0.0)
-        async for cut in rows_of.slices_of(stretch, stretch.after):
-            wanted = np.array([of_partition.get(due, 0) & 1 != 0 for due in cut.due_keys()], np.bool_)
-            for piece in cut.pieces(cut.alone & wanted, cut.alone & ~wanted):
-                if isinstance(piece, slice):
-                    rows_of.add_together(stretch, cut, piece)
-                elif piece.run is not None and piece.cancelled is None:
-                    rows_of.add_picked(stretch, piece, of_partition.get(piece.due.bytes, 0))
-                if builder.is_full():
-                    for batch in builder.take():
-                        yield batch
-    for batch in builder.take():
-        yield batch
-
-
-class Slices:
-    """Reads stretches slice by slice; the next slice is on its way while one is worked through."""
-
-    def __init__(self, host: Host, settings: TimelineSettings) -> None:
-        self.host = host
-        self.settings = settings
+    def __init__(self, engine: TimelineQueue, columns: Sequence[str]) -> None:
+        self._host = engine.host
+        self._settings = engine.settings
+        self._builder = BatchBuilder(columns, SUFFIXES)
+        self._wants_id = "id" in columns
+        self._wants_position = "position" in columns
+        self._wants_at = "at" in columns
         self._row_bytes = FIRST_ROW_BYTES
 
-    async def read(self, stretch: SplitStretch, after: int) -> AsyncIterator[CutRows]:
-        """Its rows above an order."""
+    async def read(self, stretches: Iterable[SplitStretch]) -> AsyncIterator[pa.RecordBatch]:
+        for stretch in stretches:
+            async for cut in self.slices(stretch):
+                for piece in self.pieces(stretch, cut):
+                    if isinstance(piece, slice):
+                        self._add_together(stretch, cut, piece)
+                    elif piece.run is not None and (check := self.add(stretch, piece)) is not None:
+                        await check
+                    for batch in self._builder.take_full():
+                        yield batch
+        for batch in self._builder.take():
+            yield batch
+
+    def slices(self, stretch: SplitStretch) -> AsyncIterator[CutRows]:
+        return self._slices(stretch, stretch.after)
+
+    def pieces(self, stretch: SplitStretch, cut: CutRows) -> Iterator[Any]:
+        """Slices of rows that are alone and plain, and each other row."""
+        return cut.pieces(cut.alone)
+
+    def add(self, stretch: SplitStretch, row: Any) -> Awaitable[None] | None:
+        """Add the wanted messages of a row, or return the work of it where it needs a check."""
+        raise NotImplementedError
+
+    async def _slices(self, stretch: SplitStretch, after: int) -> AsyncIterator[CutRows]:
         reading: asyncio.Task[tuple[WiredRows, int]] | None = start_task("next slice", self._slice(stretch, after))
-        columns = [partition_of(self.settings, stretch)[0].by_name[name] for name in COLUMNS]
+        columns = [partition_of(self._settings, stretch)[0].by_name[name] for name in COLUMNS]
         try:
             while reading is not None:
                 wired, limit = await reading
@@ -162,22 +133,8 @@ class Slices:
         if after >= stretch.up_to:
             return NO_ROWS, limit
         within = Slice("due", SliceBound(position_at(after), False), SliceBound(position_at(stretch.up_to), True))
-        table, key = partition_of(self.settings, stretch)
-        return await self.host.store.read_wired(Select(table, key, COLUMNS, within=within, limit=limit)), limit
-
-
-class _Rows:
-    """The common part of live reads and history."""
-
-    def __init__(self, host: Host, settings: TimelineSettings, builder: BatchBuilder) -> None:
-        self._host = host
-        self._settings = settings
-        self.builder = builder
-        self.slices_of = Slices(host, settings).read
-        columns = builder.columns
-        self._wants_id = "id" in columns
-        self._wants_position = "position" in columns
-        self._wants_at = "at" in columns
+        table, key = partition_of(self._settings, stretch)
+        return await self._host.store.read_wired(Select(table, key, COLUMNS, within=within, limit=limit)), limit
 
     def _about(self, stretch: SplitStretch, due: UUID, standing: str) -> About:
         return About(
@@ -189,16 +146,14 @@ class _Rows:
             standing,
         )
 
-    def add_together(self, stretch: SplitStretch, cut: CutRows, rows: slice) -> None:
-        """Rows that are alone, and plain."""
+    def _add_together(self, stretch: SplitStretch, cut: CutRows, rows: slice) -> None:
         place = RowPlace(stretch.generation, stretch.sub, stretch.shard, NO_ID)
-        standing = self.standing_of(cut, rows)
-        columns = columns_of(self.builder.columns, cut, rows, place, SUFFIXES[0], standing)
-        self.builder.add_columns(columns, cut.payload_bytes(rows))
+        columns = columns_of(self._builder.columns, cut, rows, place, SUFFIXES[0], self.standing_of(cut, rows))
+        self._builder.add_columns(columns, cut.payload_bytes(rows))
 
     def standing_of(self, cut: CutRows, rows: slice) -> pa.Array | str:
         """The states of such rows: all the same, or one for each."""
-        return READY
+        return self.standing
 
     def _add_plain(self, cell: bytes, about: About) -> bool:
         """Add all messages of a row, if it is neither a copy nor restamped."""
@@ -206,42 +161,69 @@ class _Rows:
             run = unpack(cell)
             if run.message_id is not None or run.replaces is not None:
                 return False
-            self.builder.add_alone(run, about)
+            self._builder.add_alone(run, about)
             return True
         row = OpenRow(cell)
         if not row.is_plain:
             return False
-        self.builder.add(row, about)
+        self._builder.add(row, about)
         return True
 
     def _add_some(self, cell: bytes, about: About, wanted: int, but: Exceptions) -> None:
         if not wanted:
             return
         if _is_alone(cell):
-            self.builder.add_alone(unpack(cell), about, but)
+            self._builder.add_alone(unpack(cell), about, but)
         else:
-            self.builder.add(OpenRow(cell), about, wanted, but)
+            self._builder.add(OpenRow(cell), about, wanted, but)
 
-    def add_picked(self, stretch: SplitStretch, row: Any, wanted: int) -> None:
-        """Some messages of a row, from their place."""
-        about = self._about(stretch, row.due, READY)
-        run = unpack(row.run)
-        ids = {index: id_text(own) for index, own in enumerate(run.message_id or ()) if own}
-        self._add_some(row.run, about, wanted & bits_of(0, len(run)), Exceptions(ids, {}, {}))
-
-    async def _is_there(self, place: RowPlace) -> bool:
-        """Whether the row at a place holds anything."""
+    async def _row_at(self, place: RowPlace) -> Any:
+        """The row at a place; None where it holds nothing."""
         part = place.part(self._settings.part_us)
         table, key = _partition(self._settings, place.generation, part, place.sub, place.shard)
         rows = await self._host.store.read(Select(table, {**key, "due": place.due}, ("run", "cancelled")))
-        return any(row.run is not None and row.cancelled is None for row in rows)
+        return next((row for row in rows if row.run is not None), None)
 
 
-class _Live(_Rows):
+class PickedRows(TimelineRows):
+    """Some messages of a lane, by the keys of their rows and bits, whatever their state now."""
+
+    def __init__(self, engine: TimelineQueue, columns: Sequence[str], lane: LaneName, picks: Sequence[Pick]) -> None:
+        super().__init__(engine, columns)
+        self._lane = lane
+        self._masks: dict[tuple[int, int], dict[bytes, int]] = {}
+        """By part and sub, and by due id."""
+        for pick in picks:
+            of_partition = self._masks.setdefault((pick.where, int.from_bytes(pick.key[:2], "big")), {})
+            of_partition[pick.key[2:18]] = pick.mask
+
+    def stretches(self) -> Iterator[SplitStretch]:
+        """From the first to the last row of each partition."""
+        generation, shard = self._lane
+        for (part, sub), masks in self._masks.items():
+            orders = sorted(position_order(UUID(bytes=due)) for due in masks)
+            yield SplitStretch(generation, shard, part, sub, orders[0] - 1, orders[-1], 0.0)
+
+    def pieces(self, stretch: SplitStretch, cut: CutRows) -> Iterator[Any]:
+        masks = self._masks[stretch.part, stretch.sub]
+        wanted = np.array([masks.get(due, 0) & 1 != 0 for due in cut.due_keys()], np.bool_)
+        return cut.pieces(cut.alone & wanted, cut.alone & ~wanted)
+
+    def add(self, stretch: SplitStretch, row: Any) -> None:
+        if row.cancelled is not None:
+            return
+        run = unpack(row.run)
+        ids = {index: id_text(own) for index, own in enumerate(run.message_id or ()) if own}
+        wanted = self._masks[stretch.part, stretch.sub].get(row.due.bytes, 0) & bits_of(0, len(run))
+        self._add_some(row.run, self._about(stretch, row.due, READY), wanted, Exceptions(ids, {}, {}))
+
+
+class LiveRows(TimelineRows):
     """Unsettled messages, as peek shows them."""
 
-    def __init__(self, host: Host, settings: TimelineSettings, builder: BatchBuilder, now_us: int) -> None:
-        super().__init__(host, settings, builder)
+    def __init__(self, engine: TimelineQueue, columns: Sequence[str], now_us: int) -> None:
+        """`now_us` separates delayed messages; nothing else depends on it."""
+        super().__init__(engine, columns)
         self._lanes: dict[tuple[int, int], tuple[LaneView, LaneRows]] = {}
         self._facts: Facts = {}
         self._replaced: set[bytes] = set()
@@ -252,23 +234,21 @@ class _Live(_Rows):
     async def slices(self, stretch: SplitStretch) -> AsyncIterator[CutRows]:
         """Rows above the position of the lane."""
         lane = await self._lane(stretch)
-        if lane is None:
-            return
-        after = max(stretch.after, lane[0].position)
-        async for cut in self.slices_of(stretch, after):
-            yield cut
+        if lane is not None:
+            async for cut in self._slices(stretch, max(stretch.after, lane[0].position)):
+                yield cut
 
-    def are_plain(self, stretch: SplitStretch, cut: CutRows) -> Mask:
-        """Of those that are alone: which have nothing on record, and were not purged."""
+    def pieces(self, stretch: SplitStretch, cut: CutRows) -> Iterator[Any]:
+        """Those that are alone are plain if they have nothing on record, and were not purged."""
         plain: Mask = cut.put_us >= self._lanes[stretch.lane][0].state.purged_before_us
         if self._facts or self._replaced:
             sub, facts, replaced = stretch.sub.to_bytes(2, "big"), self._facts, self._replaced
             plain &= np.array([sub + due not in facts and due not in replaced for due in cut.due_keys()], np.bool_)
-        return plain
+        return cut.pieces(cut.alone & plain)
 
     def standing_of(self, cut: CutRows, rows: slice) -> pa.Array | str:
         """By the messages that are due now."""
-        if "standing" not in self.builder.columns:
+        if "standing" not in self._builder.columns:
             return READY
         return pc.if_else(pa.array(cut.times_us()[rows] > self._now_us), LATER_STANDING, READY)
 
@@ -298,8 +278,7 @@ class _Live(_Rows):
         families = (family_of(key) for key in facts)
         self._replaced = {first.bytes for due, first in families if due != first}
 
-    def add(self, stretch: SplitStretch, row: Any) -> Any:
-        """Add the live messages of a row; returns work to await where it needs a check."""
+    def add(self, stretch: SplitStretch, row: Any) -> Awaitable[None] | None:
         if row.cancelled is not None:
             return None
         view, rows = self._lanes[stretch.lane]
@@ -332,35 +311,26 @@ class _Live(_Rows):
         """Of a restamped row: whether its original is above the position, so that the original is shown."""
         if content.run is None or content.run.replaces is None or position_order(content.first) <= view.position:
             return False
-        return await self._is_there(MessagePlace.from_bytes(content.run.replaces).row)
+        original = await self._row_at(MessagePlace.from_bytes(content.run.replaces).row)
+        return original is not None and original.cancelled is None
 
 
-class _History(_Rows):
+class HistoryRows(TimelineRows):
     """Every message that is kept, once."""
 
-    def __init__(self, host: Host, settings: TimelineSettings, builder: BatchBuilder) -> None:
-        super().__init__(host, settings, builder)
+    standing = KEPT
+
+    def __init__(self, engine: TimelineQueue, columns: Sequence[str], *, cancelled_too: bool = True) -> None:
+        super().__init__(engine, columns)
+        self._cancelled_too = cancelled_too
         self._there: dict[RowPlace, bool] = {}
 
-    async def slices(self, stretch: SplitStretch) -> AsyncIterator[CutRows]:
-        """All its rows."""
-        async for cut in self.slices_of(stretch, stretch.after):
-            yield cut
-
-    def are_plain(self, _: SplitStretch, cut: CutRows) -> Mask:
-        """All that are alone: no other check is needed."""
-        return np.ones(len(cut), np.bool_)
-
-    def standing_of(self, cut: CutRows, rows: slice) -> pa.Array | str:
-        """None of them was cancelled."""
-        return KEPT
-
-    def add(self, stretch: SplitStretch, row: Any) -> Any:
-        """Add a row; work to be awaited where it holds messages that were first put elsewhere."""
-        about = self._about(stretch, row.due, KEPT if row.cancelled is None else CANCELLED)
-        if self._add_plain(row.run, about):
+    def add(self, stretch: SplitStretch, row: Any) -> Awaitable[None] | None:
+        """A row needs a check where it holds messages that were first put elsewhere."""
+        if row.cancelled is not None and not self._cancelled_too:
             return None
-        return self._add_history(stretch, row, about)
+        about = self._about(stretch, row.due, KEPT if row.cancelled is None else CANCELLED)
+        return None if self._add_plain(row.run, about) else self._add_history(stretch, row, about)
 
     async def _add_history(self, stretch: SplitStretch, row: Any, about: About) -> None:
         run = unpack(row.run)
@@ -387,14 +357,8 @@ class _History(_Rows):
         if first == row_place:
             return True
         if first not in self._there:
-            self._there[first] = await self._was_there(first)
+            self._there[first] = await self._row_at(first) is not None
         return not self._there[first]
-
-    async def _was_there(self, place: RowPlace) -> bool:
-        part = place.part(self._settings.part_us)
-        table, key = _partition(self._settings, place.generation, part, place.sub, place.shard)
-        rows = await self._host.store.read(Select(table, {**key, "due": place.due}, ("run",)))
-        return any(row.run is not None for row in rows)
 
 
 def _is_alone(cell: bytes) -> bool:

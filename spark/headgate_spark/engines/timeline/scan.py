@@ -1,5 +1,5 @@
 """Reads queues of engine timeline in bulk: plans splits by the index of parts and by put counts, and probes large
-partitions ("Source: a batch" in docs/internals/protocols/spark.md). timeline_rows.py handles the rows.
+partitions ("Source: a batch" in docs/internals/protocols/spark.md). rows.py reads them.
 
 It takes nothing: plain reads, no lease.
 """
@@ -14,16 +14,16 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 
 from headgate.client.queue import Queue
-from headgate.engines.context import Host
 from headgate.engines.lanes.lane_name import parse_lane
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.lane_snapshot import list_lane_views
-from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
+from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Value
-from headgate_spark.decide_splits import (
+from headgate_spark.engines.contract import LIVE, HistorySplit, Pick, ScanRequest
+from headgate_spark.engines.timeline.decide_splits import (
     PROBE_ROWS,
     Probe,
     SplitStretch,
@@ -32,10 +32,7 @@ from headgate_spark.decide_splits import (
     ranges_to_probe,
     weigh,
 )
-from headgate_spark.engines.contract import ScanRequest
-from headgate_spark.engines.timeline.rows import partition_of, read_picked, read_split
-from headgate_spark.jobs.decide_batch import Pick
-from headgate_spark.options import LIVE
+from headgate_spark.engines.timeline.rows import HistoryRows, LiveRows, PickedRows, partition_of
 
 T = TypeVar("T")
 
@@ -61,22 +58,44 @@ class TimelineScan:
     """`EngineScan` for timeline."""
 
     async def plan(self, queue: Queue, request: ScanRequest) -> Sequence[Any]:
-        """Splits of stretches."""
-        engine = engine_of(queue)
-        planning = _Planning(engine.host, engine.settings, request)
-        return await planning.plan()
+        return await _Planning(engine_of(queue), request).plan()
 
     def read(self, queue: Queue, request: ScanRequest, split: Any) -> AsyncIterator[pa.RecordBatch]:
         """The messages of one split, in the order of each part's subs."""
-        engine = engine_of(queue)
-        return read_split(engine.host, engine.settings, request, split, now_us=queue.now_us())
+        engine, now_us = engine_of(queue), queue.now_us()
+        is_live = request.state == LIVE
+        rows = LiveRows(engine, request.columns, now_us) if is_live else HistoryRows(engine, request.columns)
+        return rows.read(split)
 
     def read_picked(
         self, queue: Queue, request: ScanRequest, lane: str, picks: Sequence[Pick]
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Rows by their keys."""
+        rows = PickedRows(engine_of(queue), request.columns, parse_lane(lane), picks)
+        return rows.read(rows.stretches())
+
+    async def history(self, queue: Queue, from_us: int, until_us: int) -> Sequence[HistorySplit]:
+        """One for each lane and part that holds something: planning reads the index of the range's days alone."""
         engine = engine_of(queue)
-        return read_picked(engine.host, engine.settings, request, parse_lane(lane), picks)
+        part_us, host = engine.settings.part_us, engine.host
+        splits = []
+        for generation in engine.settings.generations:
+            async for part, subs in parts_from(host, engine.settings, generation.number, from_us // part_us):
+                if part * part_us >= until_us:
+                    break
+                begin, end = max(part * part_us, from_us), min((part + 1) * part_us, until_us)
+                if begin < end:
+                    lanes = [f"{generation.number}/{shard}" for shard in range(generation.shards)]
+                    splits += [HistorySplit(lane, part, subs, begin, end) for lane in lanes]
+        return sorted(splits, key=lambda split: (split.where, split.lane))
+
+    def read_history(
+        self, queue: Queue, split: HistorySplit, columns: Sequence[str]
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Each message at its first place, as in `read`."""
+        after, up_to = (position_order(first_at(time_us)) - 1 for time_us in (split.from_us, split.until_us))
+        generation, shard = parse_lane(split.lane)
+        stretches = [SplitStretch(generation, shard, split.where, sub, after, up_to, 0.0) for sub in split.subs]
+        return HistoryRows(engine_of(queue), columns, cancelled_too=False).read(stretches)
 
 
 def engine_of(queue: Queue) -> TimelineQueue:
@@ -85,15 +104,12 @@ def engine_of(queue: Queue) -> TimelineQueue:
 
 
 class _Planning:
-    """One plan."""
-
-    def __init__(self, host: Host, settings: TimelineSettings, request: ScanRequest) -> None:
-        self._host = host
-        self._settings = settings
+    def __init__(self, engine: TimelineQueue, request: ScanRequest) -> None:
+        self._host = engine.host
+        self._settings = engine.settings
         self._request = request
 
     async def plan(self) -> list[list[SplitStretch]]:
-        """Splits of about equal weight."""
         lanes = await self._lanes()
         stretches: list[SplitStretch] = []
         for generation in self._settings.generations:
@@ -192,10 +208,8 @@ class _Planning:
             Probe(low, high, len(keys), keys[-1] if keys else high)
             for (low, high), keys in zip(ranges, key_lists, strict=True)
         ]
-        return [
-            *probes,
-            Probe(last[0], stretch.up_to, 1, stretch.up_to),
-        ]  # what lands behind it meanwhile is read too
+        behind = Probe(last[0], stretch.up_to, 1, stretch.up_to)  # rows that arrive behind it meanwhile are read too
+        return [*probes, behind]
 
     async def _keys(
         self, stretch: SplitStretch, after: int, up_to: int, limit: int, *, backwards: bool = False

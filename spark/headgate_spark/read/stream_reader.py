@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,14 +23,26 @@ from headgate.client.queue import Queue
 from headgate.engines.contract import Settled
 from headgate.engines.lanes.range_reserver import RangeTaken, ReservationNotGranted
 from headgate.errors import HeadgateError, Unavailable
-from headgate_spark.connection import process_of
-from headgate_spark.decide_range import ReadRange
-from headgate_spark.decide_shares import decide_equal_shares, raised_shares
-from headgate_spark.engines.contract import Budget, LaneReservations, ReservableLane, ScanRequest
+from headgate_spark.engines.contract import (
+    LIVE,
+    Budget,
+    LaneReservations,
+    Pick,
+    RangePlan,
+    ReadRange,
+    ReservableLane,
+    ScanRequest,
+)
 from headgate_spark.engines.registry import spark_engine
-from headgate_spark.jobs.decide_batch import Pick, RangePlan
-from headgate_spark.options import LIVE, StreamOptions
-from headgate_spark.stream_offsets import BatchOffset, pieces, trimmed
+from headgate_spark.options import StreamOptions
+from headgate_spark.process.worker_connection import WorkerConnection, process_connection, until_available
+from headgate_spark.read.decide_stream_batch import (
+    BatchOffset,
+    decide_equal_shares,
+    pieces,
+    raised_shares,
+    trimmed,
+)
 
 log = logging.getLogger("headgate.spark")
 
@@ -38,11 +50,8 @@ ROW_BYTES_MAX = 256 * 1024 * 1024
 RANGES_TRIED = 100
 """The maximum number of inspected ranges of a lane without deliverable messages."""
 
-
-T = TypeVar("T")
-
-TRIES = 10
-PAUSE_S = 1.0
+TRIES, PAUSE_S = 11, 1.0
+"""For a server, or the clock of this process, that is unavailable."""
 
 
 class NotSettled(Unavailable):
@@ -58,8 +67,6 @@ class Picked(InputPartition):
 
 
 class QueueStreamReader(DataSourceStreamReader):
-    """One queue, as a stream."""
-
     def __init__(self, options: StreamOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
@@ -73,13 +80,11 @@ class QueueStreamReader(DataSourceStreamReader):
     # ---- what Spark calls in the driver
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Before any batch."""
         return BatchOffset(0).to_json()
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The next batch, reserved; the same as before where there is nothing."""
-        offset = process_of(self._options.subject).run(self._next())
-        return offset.to_json()
+        return self._process().run(self._next()).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The rows of an offset, lane by lane. A batch that runs again after a restart came from another reader. It
@@ -97,7 +102,7 @@ class QueueStreamReader(DataSourceStreamReader):
         """Settle the messages of a batch, unless this reader has done it."""
         offset = BatchOffset.from_json(end)
         if offset.number != self._settled and offset.ranges:
-            process_of(self._options.subject).run(self._settle(offset))
+            self._process().run(self._settle(offset))
 
     def stop(self) -> None:
         """Reservations are kept: the query may be started again, and continues with them until their deadline."""
@@ -105,24 +110,26 @@ class QueueStreamReader(DataSourceStreamReader):
     # ---- the calls of a task
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Exactly these rows."""
         assert isinstance(partition, Picked)  # noqa: S101 - Spark returns the result of `partitions`
-        process = process_of(self._options.subject)
+        process = self._process()
         queue = process.run(self._queue())
         request = ScanRequest(LIVE, ReadRange(), self._columns, self._options.messages_per_split)
         return process.each(spark_engine(queue).scan.read_picked(queue, request, partition.lane, partition.picks))
 
     # ---- within
 
+    def _process(self) -> WorkerConnection:
+        return process_connection(over=self._options.subject.connection)
+
     async def _queue(self) -> Queue:
-        return await process_of(self._options.subject).headgate.queue(self._options.subject.queue or "")
+        return await self._process().headgate.queue(self._options.subject.name)
 
     async def _next(self) -> BatchOffset:
         if self._out is not None:
             await self._settle(self._out)
             self._out = None
         queue = await self._queue()
-        ranges = await patiently(lambda: self._reserve(queue))
+        ranges = await until_available(partial(self._reserve, queue), TRIES, PAUSE_S)
         if ranges or self._latest is None:
             # the first of a reader is a new one in any case, so that Spark commits the batch that was done before a
             # restart
@@ -143,7 +150,7 @@ class QueueStreamReader(DataSourceStreamReader):
             plan = await self._reserve_in(lane, min(share, left), now_us + self._options.visibility_us)
             if plan is not None:
                 ranges.append(plan)
-                left -= sum(pick.messages for pick in plan.picks)
+                left -= plan.messages
             if left <= 0:
                 break
         return ranges
@@ -169,7 +176,8 @@ class QueueStreamReader(DataSourceStreamReader):
         lending = spark_engine(queue).reservations(queue, self._job)
         for plan in offset.ranges:
             try:
-                await patiently(partial(self._settle_range, queue, lending, plan))
+                settle = partial(self._settle_range, queue, lending, plan)
+                await until_available(settle, TRIES, PAUSE_S)
             except HeadgateError as error:
                 log.warning("batch on a lane may not be settled", extra={"error": str(error)})
         self._settled = offset.number
@@ -177,13 +185,12 @@ class QueueStreamReader(DataSourceStreamReader):
     async def _settle_range(self, queue: Queue, lending: LaneReservations, plan: RangePlan) -> None:
         """Under the reservation of the batch; where that is over, under another."""
         lane = await lending.lane(plan.lane)
-        masks = {at: pick.mask for at, pick in enumerate(plan.picks)}
-        how = await lane.settle(plan, masks)
+        how = await lane.settle(plan, plan.masks)
         if how is Settled.DONE:
             await lane.give_back(plan)
         else:
             deadline_us = queue.engine.now_us() + self._options.visibility_us
-            how = await lending.settle_again(plan, masks, deadline_us)
+            how = await lending.settle_again(plan, plan.masks, deadline_us)
         if how is not Settled.DONE:
             raise NotSettled(lane=plan.lane, how=how.value)
         await lane.pass_over()
@@ -210,13 +217,3 @@ async def _waiting(lane: ReservableLane, messages_max: int) -> int:
 
 def _budget(messages_max: int) -> Budget:
     return Budget(messages_max=messages_max, bytes_max=ROW_BYTES_MAX, rows_max=messages_max)
-
-
-async def patiently(work: Callable[[], Awaitable[T]]) -> T:
-    """Its result; tried again for a while where a server, or the clock of this process, was not to be had."""
-    for _ in range(TRIES):
-        try:
-            return await work()
-        except Unavailable:
-            await asyncio.sleep(PAUSE_S)
-    return await work()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -45,7 +45,7 @@ TYPES: Mapping[str, pa.DataType] = {
     "shard": pa.int32(),
 }
 ATTRIBUTE_COLUMNS = {"attributes": 0, "binary_attributes": 1}
-_OF_MESSAGE = {"due": DUE, "put": PUT}
+_TIMES = {"due": DUE, "put": PUT}
 
 
 class OpenRow:
@@ -173,8 +173,6 @@ class BatchBuilder:
         self._alone_count = 0
         self._messages = 0
         self._bytes = 0
-        self.messages = 0
-        """Of all batches."""
 
     def add(self, row: OpenRow, about: About, wanted: int | None = None, but: Exceptions = NONE) -> None:
         """The messages of a row whose bits are set; None: all."""
@@ -195,9 +193,9 @@ class BatchBuilder:
         self._pieces.append(piece)
         self._grow(piece.num_rows, size_bytes)
 
-    def is_full(self) -> bool:
-        """Whether a batch should be taken now."""
-        return self._messages >= self._batch_messages or self._bytes >= BATCH_BYTES
+    def take_full(self) -> Iterable[pa.RecordBatch]:
+        """A batch, if it should be taken now."""
+        return self.take() if self._messages >= self._batch_messages or self._bytes >= BATCH_BYTES else ()
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """The collected messages, as one batch; nothing if there are none."""
@@ -215,7 +213,6 @@ class BatchBuilder:
 
     def _grow(self, messages: int, size_bytes: int) -> None:
         self._messages += messages
-        self.messages += messages
         self._bytes += size_bytes
 
     # ---- rows of many messages
@@ -229,8 +226,8 @@ class BatchBuilder:
             return pc.if_else(pc.equal(pc.binary_length(groups), 0), pa.scalar(None, pa.string()), groups)
         if name in ATTRIBUTE_COLUMNS:
             return self._attributes(name, row)
-        if name in ("due", "put"):
-            return row.numbers(_OF_MESSAGE[name]).view(pa.timestamp("us")).cast(TIMESTAMP)
+        if name in _TIMES:
+            return row.numbers(_TIMES[name]).view(pa.timestamp("us")).cast(TIMESTAMP)
         if name == "attempt":
             return _replaced(row.numbers(ATTEMPT).cast(pa.int32()), but.attempts)
         if name == "id":
@@ -257,7 +254,6 @@ class BatchBuilder:
     # ---- rows of one message
 
     def add_alone(self, run: PackedRun, about: About, but: Exceptions = NONE) -> None:
-        """The one message of a row."""
         for append, value_of in self._appenders:
             append(value_of(run, about))
         if but is not NONE:
@@ -282,7 +278,6 @@ class BatchBuilder:
 
 
 def no_attributes(name: str, count: int) -> pa.Array:
-    """The column of attributes of messages that have none."""
     kind = TYPES[name]
     nothing = pa.array(np.zeros(count + 1, np.int32))
     return pa.MapArray.from_arrays(nothing, pa.array([], kind.key_type), pa.array([], kind.item_type))
@@ -293,7 +288,6 @@ def _indexes(wanted: int) -> list[int]:
 
 
 def _replaced(array: pa.Array, values: Mapping[int, Any]) -> pa.Array:
-    """The same with some values set, by index."""
     if not values:
         return array
     plain = array.to_pylist()

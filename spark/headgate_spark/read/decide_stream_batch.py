@@ -1,7 +1,8 @@
-"""Offsets of a streaming read as JSON: the ranges of lanes that a batch reserved, and its messages in them ("Source:
-a stream" in docs/internals/protocols/spark.md). Pure.
+"""The batches of a streaming read: their shares of the lanes, and their offsets as JSON ("Source: a stream" in
+docs/internals/protocols/spark.md). Pure.
 
-An offset contains everything needed to read its batch again and to settle it, whatever happened to the reader.
+An offset contains everything needed to read its batch again and to settle it, whatever happened to the reader: the
+ranges of lanes that the batch reserved, and its messages in them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.errors import InvalidRequest
-from headgate_spark.jobs.decide_batch import Pick, RangePlan
+from headgate_spark.engines.contract import Pick, RangePlan
 
 VERSION = 1
 
@@ -29,18 +30,11 @@ class BatchOffset:
     number: int
     ranges: tuple[RangePlan, ...] = ()
 
-    @property
-    def messages(self) -> int:
-        """How many the batch has."""
-        return sum(pick.messages for each in self.ranges for pick in each.picks)
-
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it."""
         return {"version": VERSION, "number": self.number, "ranges": [_range_document(each) for each in self.ranges]}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> BatchOffset:
-        """The content of a checkpoint."""
         if document.get("version") != VERSION:
             raise OffsetUnreadable(
                 version=document.get("version"), remedy="upgrade, or start with another checkpoint"
@@ -60,19 +54,30 @@ def _range_document(one: RangePlan) -> dict[str, Any]:
 
 
 def _range(document: dict[str, Any]) -> RangePlan:
-    rows = zlib.decompress(base64.b64decode(document["rows"])).decode().splitlines()
-    return RangePlan(
-        document["lane"],
-        bytes.fromhex(document["loan"]),
-        document["epoch"],
-        document["deadline"],
-        tuple(map(_pick, rows)),
-    )
+    lines = zlib.decompress(base64.b64decode(document["rows"])).decode().splitlines()
+    rows = (line.split(" ") for line in lines)
+    picks = tuple(Pick(int(where), bytes.fromhex(key), int(mask, 16)) for where, key, mask in rows)
+    reservation = bytes.fromhex(document["loan"])
+    return RangePlan(document["lane"], reservation, document["epoch"], document["deadline"], picks)
 
 
-def _pick(line: str) -> Pick:
-    where, key, mask = line.split(" ")
-    return Pick(int(where), bytes.fromhex(key), int(mask, 16))
+# ---- the messages of a batch
+
+
+def decide_equal_shares(bound: int, lanes: int) -> list[int]:
+    """The number of messages to take of each lane: the same, rounded up."""
+    return [-(-bound // lanes)] * lanes if lanes else []
+
+
+def raised_shares(shares: Sequence[int], available: Sequence[int], bound: int) -> list[int] | None:
+    """The amount beyond their share that lanes with a full share are asked for, since others have less; None where
+    nothing is left to share, or nobody has more."""
+    left = bound - sum(map(min, available, shares))
+    whole = sum(map(int.__ge__, available, shares))
+    if left <= 0 or not whole:
+        return None
+    more = -(-left // whole)
+    return [share + more if has >= share else share for share, has in zip(shares, available, strict=True)]
 
 
 def trimmed(plan: RangePlan, messages_max: int) -> RangePlan:

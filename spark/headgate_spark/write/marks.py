@@ -13,7 +13,7 @@ from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import InsertIfAbsent, Select, UpdateIf, is_
 from headgate.store.model.types import Value
 from headgate.store.store import Store
-from headgate_spark.decide_marks import Mark, MarkStep, decide_next_step
+from headgate_spark.write.decide_marks import Mark, decide_mark
 
 KEPT_S = 400 * 86_400
 TRIES = 50
@@ -25,23 +25,18 @@ class MarkContended(Conflict):
 
 @dataclass(frozen=True)
 class BatchMarks:
-    """The marks of one queue or counter."""
-
     store: Store
     """Of the catalogue's keyspace."""
     subject: UUID
-    now_us: Callable[[], int]
     new_uuid: Callable[[], UUID]
 
     async def begin(self, query: str, mine: Mark, *, remembered_us: int, skew_us: int) -> Mark:
         """The mark of this batch, set by its first task; refused where the batch may not be written."""
         for _ in range(TRIES):
             known = await self._read(query)
-            if (
-                decide_next_step(known, mine, remembered_us=remembered_us, skew_us=skew_us) is MarkStep.WRITE
-                and known is not None
-            ):
-                return known
+            mark = decide_mark(known, mine, remembered_us=remembered_us, skew_us=skew_us)
+            if mark is not None:
+                return mark
             await self._set(query, known, mine)
         raise MarkContended(query=query, batch=mine.batch)
 

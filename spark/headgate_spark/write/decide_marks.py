@@ -7,7 +7,6 @@ Invariant: a task writes only while every key that any task of the batch has cla
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from headgate.errors import OperationRefused
 
@@ -36,17 +35,11 @@ class Mark:
     key_column: str = ""
 
 
-class MarkStep(Enum):
-    """The next step."""
-
-    SET = "set"
-    WRITE = "write"
-
-
-def decide_next_step(known: Mark | None, mine: Mark, *, remembered_us: int, skew_us: int) -> MarkStep:
-    """The action of a task that is about to write, at `mine.begun_us`; refused where it could write twice."""
+def decide_mark(known: Mark | None, mine: Mark, *, remembered_us: int, skew_us: int) -> Mark | None:
+    """The mark under which a task writes that starts at `mine.begun_us`; None where it has to set its own first.
+    Refused where it could write twice."""
     if known is None or known.batch < mine.batch:
-        return MarkStep.SET
+        return None
     if known.batch > mine.batch:
         raise BatchPassed(batch=mine.batch, latest=known.batch)
     if known.key_column != mine.key_column:
@@ -54,7 +47,7 @@ def decide_next_step(known: Mark | None, mine: Mark, *, remembered_us: int, skew
             at_first=known.key_column or "(none)", now=mine.key_column or "(none)", remedy="continue with the first"
         )
     require_remembered(known, now_us=mine.begun_us, remembered_us=remembered_us, skew_us=skew_us)
-    return MarkStep.WRITE
+    return known
 
 
 def require_remembered(mark: Mark, *, now_us: int, remembered_us: int, skew_us: int) -> None:

@@ -1,31 +1,83 @@
-"""From Arrow batches to puts or updates, a piece of bounded size at a time. Pure.
+"""From Arrow batches to puts or updates, a piece of bounded size at a time, and the keys of rows, by which a row
+that is written again is known: "Sink" in docs/internals/protocols/spark.md. Pure.
 
-A value that cannot be put is reported with its column, in one line; nothing of its piece is written.
+A row is the values of its columns; the order of rows in a partition does not matter. A value that cannot be put is
+reported with its column, in one line; nothing of its piece is written.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
 
 from headgate.client.model.outgoing import Put
 from headgate.errors import InvalidRequest
-from headgate_spark.token_keys import RowKey, RowKeys
+
+SCOPES = 64
+"""Keys of one task are claimed in this many places: many of them at once, and no place grows too large."""
 
 
 class RowUnfit(InvalidRequest):
     """A row cannot be written."""
 
 
+@dataclass(frozen=True)
+class TaskName:
+    """Which task of which batch writes."""
+
+    query: str
+    batch: int
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowKey:
+    """A once key, and its scope; no scope: by the key itself."""
+
+    text: str
+    scope: str | None
+
+
+class RowKeys:
+    """The keys of the rows of one task's partition, each row once: by a column of the user's, or by their values."""
+
+    def __init__(self, task: TaskName, key_column: str | None = None) -> None:
+        self._task = task
+        self._key_column = key_column
+        self._counts: Counter[bytes] = Counter()
+
+    def key_of(self, row: Mapping[str, object]) -> RowKey:
+        """The key of the next row; of equal rows the first, the second and so on have keys of their own."""
+        if self._key_column is not None:
+            key = row[self._key_column]
+            if not key:
+                raise RowUnfit("The key column is empty in a row", column=self._key_column)
+            return RowKey(str(key), None)
+        digest = _digest(repr(tuple(row.values())))
+        self._counts[digest] += 1
+        task = self._task
+        scope = f"spark {task.query} {task.batch} {task.partition} {digest[0] % SCOPES}"
+        return RowKey(f"{task.batch} {task.partition} {digest.hex()} {self._counts[digest]}", scope)
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+def token_name(query: str, key: RowKey) -> str:
+    """The name of a counter's token: short, for any key."""
+    return _digest(f"{query}\n{key.scope}\n{key.text}").hex()
+
+
 @dataclass(frozen=True, slots=True)
 class CounterUpdateRow:
-    """One update of a counter."""
-
     key: str
     verb: str
     arguments: Sequence[Any]
@@ -45,27 +97,7 @@ def pieces(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[list[dict[s
         yield piece
 
 
-class Keys:
-    """Names rows: by a column of the user's, or by their values; or not at all."""
-
-    def __init__(self, row_keys: RowKeys | None, key_column: str | None) -> None:
-        self._row_keys = row_keys
-        self._key_column = key_column
-
-    def key_of(self, row: Mapping[str, Any]) -> RowKey | None:
-        """None where rows are written without keys."""
-        if self._row_keys is None:
-            return None
-        if self._key_column is None:
-            return self._row_keys.key_of(tuple(row.values()))
-        key = row[self._key_column]
-        if not key:
-            raise RowUnfit("The key column is empty in a row", column=self._key_column)
-        return RowKey(key, None)
-
-
 def put_of(row: Mapping[str, Any], key: RowKey | None) -> Put:
-    """The message that a row means."""
     payload = row["payload"]
     if payload is None:
         raise RowUnfit("A message needs a payload; this row's is null", column="payload")
@@ -86,7 +118,6 @@ def attributes_of(row: Mapping[str, Any]) -> dict[str, str | bytes]:
 
 
 def update_of(row: Mapping[str, Any], key: RowKey | None) -> CounterUpdateRow:
-    """The update of a counter that a row means."""
     if not row["key"]:
         raise RowUnfit("An update needs a key; this row's is empty", column="key")
     return CounterUpdateRow(row["key"], row.get("verb") or "add", _arguments(row.get("arguments")), key)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from headgate_spark.engines.contract import ReadRange
+
 LOWER_BY = ("at", "due", "put")
 EARLIER, LATER = (">", ">=", "="), ("<", "<=", "=")
 
@@ -20,22 +22,6 @@ class ColumnFilter:
     column: str
     operator: str
     value: object
-
-
-@dataclass(frozen=True)
-class ReadRange:
-    """Where to read: both orders belong to the range; None is no bound."""
-
-    first: int | None = None
-    last: int | None = None
-    generations: frozenset[int] | None = None
-    shards: frozenset[int] | None = None
-
-    def has_lane(self, generation: int, shard: int) -> bool:
-        """Whether a lane is read at all."""
-        return (self.generations is None or generation in self.generations) and (
-            self.shards is None or shard in self.shards
-        )
 
 
 def decide_range(
@@ -73,13 +59,7 @@ def _by_time(
 
 
 def _numbers(column_filter: ColumnFilter) -> frozenset[int] | None:
-    values = (
-        column_filter.value
-        if column_filter.operator == "in"
-        else (column_filter.value,)
-        if column_filter.operator == "="
-        else None
-    )
+    values = {"in": column_filter.value, "=": (column_filter.value,)}.get(column_filter.operator)
     if not isinstance(values, tuple | list | frozenset | set):
         return None
     return frozenset(value for value in values if isinstance(value, int))

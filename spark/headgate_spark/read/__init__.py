@@ -1,0 +1,1 @@
+"""Reading queues and counters as DataFrames: batches and streams."""

@@ -1,0 +1,1 @@
+"""Writing rows into queues and counters, each once."""
