@@ -30,21 +30,12 @@ from headgate.client.counter import Counter
 from headgate.client.counters import Counters
 from headgate.client.model.times import Span, span_us
 from headgate.client.model.values import QueueSummary, build_summary
-from headgate.client.queue import (
-    ConnectionClosed,
-    Queue,
-    WrongEventLoop,
-    require_process,
-)
+from headgate.client.queue import ConnectionClosed, Queue, WrongEventLoop, require_process
 from headgate.client.queues import RETRY_EVERY_S, Queues
 from headgate.engines.contract import Stats
 from headgate.errors import HeadgateError, OperationRefused
 from headgate.process.supervised_loop import SupervisedLoop
-from headgate.store.cassandra.settings import (
-    ConnectionOptions,
-    read_session_settings,
-    read_settings,
-)
+from headgate.store.cassandra.settings import ConnectionOptions, read_session_settings, read_settings
 from headgate.store.catalogue.entry import Entry
 
 log = logging.getLogger("headgate.client")
@@ -60,8 +51,6 @@ class NotConnected(OperationRefused):
 
 @dataclass(frozen=True)
 class _Open:
-    """The parts of an open connection."""
-
     process_context: ProcessContext
     queues: Queues
     overview: Overview

@@ -92,9 +92,7 @@ class CounterState:
         method = getattr(self.kind, name, None)
         if method is None:
             raise TypesDiffer(
-                "Values of this type only support merge",
-                type=self.kind.name,
-                remedy="use a counter of type audience",
+                "Values of this type only support merge", type=self.kind.name, remedy="use a counter of type audience"
             )
         return method  # type: ignore[no-any-return]  # a type of a user's own may have it as well
 

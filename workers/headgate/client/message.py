@@ -29,15 +29,9 @@ REASON_CHARACTERS_MAX = 4_000
 
 
 class MessageSettler(Protocol):
-    """The queue that a message came from."""
+    async def settle(self, settles: Sequence[Settle]) -> list[Settled]: ...
 
-    async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
-        """Each for itself."""
-        ...
-
-    def now_us(self) -> int:
-        """By the process's clock."""
-        ...
+    def now_us(self) -> int: ...
 
 
 class Received:
@@ -175,7 +169,6 @@ class Message(Received):
 
 
 def raise_unless_done(settled: Settled, message_id: str) -> None:
-    """When a caller settles one message, every outcome but success is an error."""
     if settled is Settled.STALE:
         raise StaleReceipt(message=message_id)
     if settled is Settled.UNKNOWN:

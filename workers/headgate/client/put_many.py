@@ -8,15 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    Callable,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -81,8 +73,6 @@ class PutManyFailed(Unavailable):
 
 @dataclass(slots=True)
 class Chunk:
-    """Some messages of a source, in order."""
-
     first: int
     """The index of the first one."""
     sources: list[Put | Payload]
@@ -94,7 +84,6 @@ class Chunk:
     """Whether it waits for the chunks before it, and those after it wait for it."""
 
     def join(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """The outcomes of all its messages, from those of the encoded ones."""
         if not self.unfit:
             return outcomes
         rest = iter(outcomes)
@@ -102,8 +91,6 @@ class Chunk:
 
 
 class ChunkBuilder:
-    """Collects messages until a chunk is full."""
-
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
         self._next = 0
@@ -131,7 +118,6 @@ class ChunkBuilder:
         return self.take() if is_full else None
 
     def _add_fit(self, sources: Sequence[Put | Payload]) -> list[NewMessage]:
-        """Those that can be encoded; the others are noted."""
         messages: list[NewMessage] = []
         for index, source in enumerate(sources, len(self._chunk.sources)):
             try:
@@ -141,7 +127,6 @@ class ChunkBuilder:
         return messages
 
     def take(self) -> Chunk | None:
-        """What was collected; None if that is nothing."""
         chunk = self._chunk
         if not chunk.sources:
             return None
@@ -183,7 +168,6 @@ def read_chunks(source: Iterable[Put | Payload], now_us: Callable[[], int]) -> I
 
 
 async def read_chunks_async(source: Source, now_us: Callable[[], int]) -> AsyncGenerator[Chunk]:
-    """The same of a source of either kind."""
     if not isinstance(source, AsyncIterable):
         for chunk in read_chunks(source, now_us):
             yield chunk
@@ -278,7 +262,6 @@ Piece = tuple[Chunk, list[Outcome]]
 
 
 def results_of(chunk: Chunk, outcomes: Sequence[Outcome]) -> Iterator[PutResult]:
-    """As `put_each` gives them."""
     for index, outcome in enumerate(outcomes, chunk.first):
         if isinstance(outcome, str):
             yield PutResult(index, outcome)
@@ -287,14 +270,11 @@ def results_of(chunk: Chunk, outcomes: Sequence[Outcome]) -> Iterator[PutResult]
 
 
 class Collected:
-    """The outcomes of a `put_many`."""
-
     def __init__(self) -> None:
         self.ids: list[str | None] = []
         self.failures: list[PutFailure] = []
 
     def add(self, chunk: Chunk, outcomes: Sequence[Outcome]) -> None:
-        """The outcomes of the next chunk."""
         if all([type(outcome) is str for outcome in outcomes]):  # noqa: C419 - half the time
             self.ids += outcomes  # type: ignore[arg-type]  # all are ids
             return
@@ -321,7 +301,6 @@ class Collected:
 
 
 async def collect_outcomes(pieces: AsyncGenerator[Piece]) -> list[str]:
-    """The ids of all messages, or an error with what was put and what was not."""
     collected = Collected()
     try:
         async with aclosing(pieces) as opened:
@@ -334,7 +313,6 @@ async def collect_outcomes(pieces: AsyncGenerator[Piece]) -> list[str]:
 
 
 def collect_outcomes_waiting(pieces: Iterator[Piece]) -> list[str]:
-    """The same for the blocking SDK."""
     collected = Collected()
     try:
         for chunk, outcomes in pieces:

@@ -99,32 +99,21 @@ class WrongEventLoop(OperationRefused):
 
 
 class Upkeep(Protocol):
-    """The interface that a queue needs of its connection."""
-
     def require_usable(self) -> None:
         """Refuse in another process, on another loop, and after the end."""
-        ...
 
     async def freshen(self, queue: Queue, within_s: float) -> None:
         """Check the clock and read the catalogue now, and return when both are current; else raise the reason."""
-        ...
 
-    def generations_of(self, queue: Queue) -> GenerationKeeper:
-        """The way to the queue's generations in the catalogue."""
-        ...
+    def generations_of(self, queue: Queue) -> GenerationKeeper: ...
 
-    def now_us(self) -> int:
-        """The time."""
-        ...
+    def now_us(self) -> int: ...
 
-    async def queue(self, name: str) -> Queue:
-        """Another queue of the connection."""
-        ...
+    async def queue(self, name: str) -> Queue: ...
 
     @property
     def batches(self) -> Batches | None:
         """The facts about the application's own batches; None where they are not supported."""
-        ...
 
 
 class Queue:
@@ -545,7 +534,6 @@ def _is_over(limit: Deadline) -> bool:
 
 
 def _unsent_of(outcomes: Sequence[Outcome]) -> list[int]:
-    """The indices of messages that were not sent, since the clock or the catalogue was not fit."""
     return [
         index
         for index, outcome in enumerate(outcomes)
@@ -565,6 +553,5 @@ def _checked_limit(limit: int) -> int:
 
 
 def require_process(pid: int) -> None:
-    """Refuse a child of the process that opened the connection."""
     if os.getpid() != pid:
         raise WrongProcess(opened_in=pid, used_in=os.getpid())

@@ -38,11 +38,7 @@ Filter = Callable[[Received], bool]
 
 
 class QueueOpener(Protocol):
-    """The function that opens queues."""
-
-    async def queue(self, name: str) -> Queue:
-        """The queue of that name."""
-        ...
+    async def queue(self, name: str) -> Queue: ...
 
 
 class SkipReason(Enum):
@@ -87,7 +83,6 @@ class _Run:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing left to move, or no room to hold what stays."""
         return self._is_full(self.moved) or self.wanted == set() or len(self.held) >= HELD_MAX
 
     @property
@@ -98,7 +93,6 @@ class _Run:
         return min(AT_ONCE, self.limit - self.moved)
 
     def select(self, received: Sequence[Message]) -> list[Message]:
-        """Those to move; the others are held."""
         selected: list[Message] = []
         for message in received:
             if self._is_meant(message) and not self._is_full(self.moved + len(selected)):
@@ -110,19 +104,16 @@ class _Run:
         return selected
 
     def skip(self, message: Message, reason: SkipReason) -> None:
-        """It stays."""
         self.held[message.id] = message
         self.skipped[message.id] = reason
 
     def result(self) -> RedriveResult:
-        """At the end."""
         missing = () if self._is_full(self.moved) else sorted(self.wanted or ())
         reasons = self.skipped | dict.fromkeys(missing, SkipReason.NOT_RECEIVED)
         skipped = tuple(SkippedMessage(id_, reason) for id_, reason in reasons.items())
         return RedriveResult(self.moved, skipped, complete=len(self.held) < HELD_MAX)
 
     def count_moved(self, count: int) -> None:
-        """These are in their target, and settled."""
         self.moved += count
 
     def _is_meant(self, message: Message) -> bool:
@@ -180,7 +171,6 @@ async def redrive(
 
 
 async def _existing(source: Queue, ids: Iterable[str], run: _Run) -> set[str]:
-    """Those of the ids that are live messages of the queue."""
     wanted = dict.fromkeys(ids)
     if not wanted or len(wanted) > IDS_MAX:
         raise InvalidRequest(f"A redrive takes from 1 to {IDS_MAX} ids", given=len(wanted))
@@ -198,8 +188,6 @@ async def _existing(source: Queue, ids: Iterable[str], run: _Run) -> set[str]:
 
 
 class _Mover:
-    """Puts messages into their targets and settles them in the dead-letter queue."""
-
     def __init__(self, connection: QueueOpener, source: Queue, to: str | None, run: _Run) -> None:
         self._connection = connection
         self._source = source
@@ -207,7 +195,6 @@ class _Mover:
         self._run = run
 
     async def move(self, messages: list[Message]) -> int:
-        """How many were moved; the others are skipped."""
         by_target: dict[str, list[Message]] = defaultdict(list)
         for message in messages:
             target = self._to or message.attributes.get(SOURCE_QUEUE)

@@ -20,19 +20,12 @@ WITHIN_S = 2.0
 
 
 class Batches(Protocol):
-    """The facts about batches that the application sends itself."""
-
     async def learn(self, batch: Any, tables: Iterable[str] = ()) -> None:
         """Query the server for the facts about this batch; reject a batch that could be applied in part."""
-        ...
 
-    def add(self, batch: Any, keyspace: str, statements: Sequence[Insert]) -> None:
-        """Add these, if the batch can take them."""
-        ...
+    def add(self, batch: Any, keyspace: str, statements: Sequence[Insert]) -> None: ...
 
-    def check(self, batch: Any) -> None:
-        """Reject a batch that the server would reject."""
-        ...
+    def check(self, batch: Any) -> None: ...
 
 
 class BatchPut:

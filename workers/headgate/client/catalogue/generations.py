@@ -21,9 +21,7 @@ class CatalogueGenerations:
         self._skew_us = skew_us
 
     async def make_sure(self) -> None:
-        """Write `sure` where it is owed, and let the next generation be the current one where that is due."""
         await self._catalogue.turn(self._entry, skew_us=self._skew_us())
 
     async def retire(self, number: int) -> None:
-        """Delete a generation that holds nothing and has had its last scan."""
         await self._catalogue.retire(self._entry, number)

@@ -14,8 +14,6 @@ from threading import get_ident
 
 
 class Home:
-    """One of them; made in it."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._thread = get_ident()

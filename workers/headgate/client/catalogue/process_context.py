@@ -35,33 +35,23 @@ class ReliableClock(Protocol):
 
     def now_us(self) -> int:
         """The time, whether or not it may be relied on."""
-        ...
 
     def require(self, max_skew_us: int | None = None) -> int:
         """The time; ClockNotTrusted, with the reason, when it is not to be relied on within this bound."""
-        ...
 
     async def until_trusted(self, within_s: float, max_skew_us: int | None = None) -> int:
         """Wait this long until it can be trusted; else raise the reason."""
-        ...
 
     def serve(self, max_skew_us: int) -> None:
         """From now on a resource with this bound depends on this clock too."""
-        ...
 
-    def figures(self) -> ClockFigures:
-        """How far it is from the nodes' clocks, for metrics."""
-        ...
+    def figures(self) -> ClockFigures: ...
 
-    def why_dead(self) -> str | None:
-        """Why it is not kept any more, if so."""
-        ...
+    def why_dead(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
 class ProcessContext:
-    """One process, connected."""
-
     name: str
     """The name of the process for display, in logs and in the list of members."""
     store_in: Callable[[str], Store]
@@ -89,7 +79,6 @@ class ProcessContext:
     """Whether engines report their figures to the summary; else each queue is asked for its own."""
 
     def catalogue(self) -> Catalogue:
-        """For reads, and for the writes that any process may make."""
         return Catalogue(self.store_in(self.keyspace), now_us=self.clock.require, new_uuid=self.new_uuid)
 
     def host_of(self, keyspace: str, bound: Live[int]) -> Host:
@@ -109,7 +98,6 @@ class ProcessContext:
 
 
 def process_name() -> str:
-    """Host and process id."""
     return f"{socket.gethostname()}/{os.getpid()}"
 
 

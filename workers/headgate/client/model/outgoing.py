@@ -53,20 +53,17 @@ def build_message(
 
 
 def build_plain_message(payload: Payload) -> NewMessage:
-    """The same without options."""
     data, form = encode_payload(payload)
     return NewMessage(data) if form is None else NewMessage(data, None, {CONTENT_TYPE: form})
 
 
 def message_of(put: Put, now_us: int) -> NewMessage:
-    """As engines take it, with the current trace."""
     message = encode_put(put, now_us)
     message.attributes = with_trace(message.attributes)
     return message
 
 
 def encode_put(put: Put | Payload, now_us: int) -> NewMessage:
-    """A message of a `put_many`, without a trace."""
     if not isinstance(put, Put):
         return build_plain_message(put)
     return build_message(

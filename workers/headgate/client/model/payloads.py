@@ -36,7 +36,6 @@ class PayloadUnreadable(InvalidRequest):
 
 
 def encode_payload(payload: Payload) -> tuple[bytes, str | None]:
-    """The bytes, and their form; bytes have none."""
     if isinstance(payload, bytes):
         return payload, None
     if isinstance(payload, bytearray | memoryview):
@@ -80,7 +79,6 @@ def _write_json(payload: Any) -> str:
 
 
 def read_text(payload: bytes) -> str:
-    """The payload as a text."""
     try:
         return payload.decode()
     except UnicodeDecodeError as error:
@@ -88,7 +86,6 @@ def read_text(payload: bytes) -> str:
 
 
 def read_json(payload: bytes) -> Any:
-    """The payload decoded from JSON."""
     try:
         return json.loads(payload)
     except ValueError as error:
@@ -96,7 +93,6 @@ def read_json(payload: bytes) -> Any:
 
 
 def read_model(payload: bytes, model: type[Model]) -> Model:
-    """The payload as a pydantic model."""
     try:
         return model.model_validate_json(payload)
     except ValidationError as invalid:

@@ -18,7 +18,6 @@ class SettleCommand(Protocol):
     @property
     def receipt(self) -> str:
         """The receipt of the delivery that it settles."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,7 +233,6 @@ def _time_or_none(us: int) -> datetime | None:
 
 
 def build_peeked(peeked: Peeked) -> PeekedMessage:
-    """A peeked message of the engine."""
     return PeekedMessage(
         peeked.message_id,
         peeked.payload,
@@ -248,7 +247,6 @@ def build_peeked(peeked: Peeked) -> PeekedMessage:
 
 
 def build_status(whereabouts: MessageLocation) -> MessageStatus:
-    """The place and the state of a message."""
     return MessageStatus(
         whereabouts.message_id,
         whereabouts.fate,
@@ -260,7 +258,6 @@ def build_status(whereabouts: MessageLocation) -> MessageStatus:
 
 
 def build_reschedule_result(cancelled: Cancelled, new_id: str | None) -> RescheduleResult:
-    """An engine answers by two values."""
     if cancelled is Cancelled.CANCELLED:
         return RescheduleResult(RescheduleOutcome.MOVED, new_id)
     outcome = RescheduleOutcome.TOO_LATE if new_id is None else RescheduleOutcome.MAYBE_TWICE
@@ -268,7 +265,6 @@ def build_reschedule_result(cancelled: Cancelled, new_id: str | None) -> Resched
 
 
 def build_stats(stats: Stats) -> QueueStats:
-    """The figures of a queue with those of its lanes."""
     return QueueStats(
         stats.backlog,
         stats.in_flight,
@@ -315,7 +311,6 @@ def _repair_status(standing: RepairStanding) -> RepairProgress:
 
 
 def build_repair_report(repaired: Repaired) -> RepairReport:
-    """One pass."""
     return RepairReport(
         outcome=repaired.end,
         checked=repaired.checked,
@@ -331,7 +326,6 @@ def build_repair_report(repaired: Repaired) -> RepairReport:
 
 
 def build_summary(overview: QueueOverview) -> QueueSummary:
-    """One queue of the summary."""
     figures = overview.figures
     return QueueSummary(
         name=overview.name,
@@ -349,7 +343,6 @@ def build_summary(overview: QueueOverview) -> QueueSummary:
 
 
 def build_collect_report(report: PassReport) -> CollectReport:
-    """One pass of the collector."""
     return CollectReport(
         keys=report.keys,
         shards=report.shards,

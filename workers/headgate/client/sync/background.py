@@ -28,8 +28,6 @@ class WouldDeadlock(OperationRefused):
 
 
 class BackgroundLoop:
-    """A loop, the thread that runs it, and the functions that close the objects opened on it."""
-
     def __init__(self, name: str) -> None:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
@@ -46,7 +44,6 @@ class BackgroundLoop:
             raise
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """The same for a caller that waits for it later."""
         try:
             require_process(self._pid)
             if threading.current_thread() is self._thread:
@@ -59,20 +56,16 @@ class BackgroundLoop:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """The result of a function that has to run on the loop."""
-
         async def called() -> T:
             return function(*arguments)
 
         return self.run(called())
 
     def iterate(self, iterator: AsyncIterator[T]) -> Iterator[T]:
-        """What an async iterator yields, fetched in pages."""
         while page := self.run(_next_page(iterator)):
             yield from page
 
     def stop(self) -> None:
-        """End the loop and its thread."""
         if os.getpid() != self._pid or self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -105,11 +98,7 @@ async def _next_page(iterator: AsyncIterator[T]) -> list[T]:
 
 
 class Closer(Protocol):
-    """The objects to close."""
-
-    def close(self) -> None:
-        """Close it; a second time does nothing."""
-        ...
+    def close(self) -> None: ...
 
 
 class _Ending:
@@ -125,7 +114,6 @@ class _Ending:
         self._watching = False
 
     def keep(self, closer: Closer) -> None:
-        """Call its `close` at the end, unless it was closed by then."""
         with self._lock:
             self.open.add(closer)
             if not self._watching:
@@ -142,12 +130,10 @@ _ending = _Ending()
 
 
 def close_at_end(closer: Closer) -> None:
-    """Call `closer.close()` when the main thread has ended."""
     _ending.keep(closer)
 
 
 def was_closed(closer: Closer) -> None:
-    """It need not be closed at the end."""
     _ending.open.discard(closer)
 
 

@@ -53,8 +53,6 @@ HINTS_KNOWN_US = 60_000_000
 
 @dataclass
 class PassReport:
-    """The result of one run of the collector."""
-
     pass_us: int = 0
     keys: int = 0
     shards: int = 0
@@ -78,8 +76,6 @@ class PassReport:
 
 @dataclass
 class _Run:
-    """One run over some buckets."""
-
     report: PassReport
     in_a_row: int = 0
     gave_up: bool = False
@@ -87,8 +83,6 @@ class _Run:
 
 @dataclass
 class _Page:
-    """Some keys, with the ends of their shards."""
-
     last: str | None
     more: bool
     keys: dict[str, list[int]] = field(default_factory=dict)
@@ -97,8 +91,6 @@ class _Page:
 
 
 class Collector:
-    """Collects one counter."""
-
     def __init__(
         self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any], hints: HintWindows
     ) -> None:
@@ -200,7 +192,6 @@ class Collector:
         return decide_next_pass(await self.read_result(), self.host.now_us(), self.settings.buckets)
 
     async def run_share(self, pass_us: int, buckets: Iterable[int]) -> PassReport:
-        """These buckets of a started pass, as far as they are not done."""
         await self._require_hint_windows()
         report = PassReport(pass_us=pass_us)
         run = _Run(report)
@@ -221,7 +212,6 @@ class Collector:
         return report.full
 
     async def _close(self, report: PassReport) -> None:
-        """If no bucket of this pass skipped a key, it was a full one."""
         standing = await self.read_result()
         report.full = standing.is_full(report.pass_us, self.settings.buckets)
         if report.full:
@@ -329,7 +319,6 @@ class Collector:
     # ---- the record of passes
 
     async def read_result(self) -> PassHistory:
-        """The progress of passes, of any process."""
         rows = await self.host.store.read(Select(self.settings.tables.passes, {"counter": self.settings.counter}))
         return PassHistory.of(rows)
 

@@ -21,7 +21,6 @@ LATE_MINUTES = 60
 
 
 async def forget_rows(entry: Entry, making: Making) -> None:
-    """Remove its shards and tallies, its updates with tokens, and the collector's record."""
     settings = settings_of(entry, data_center=entry.place.data_center)
     at_once = asyncio.Semaphore(BUCKETS_AT_ONCE)
 

@@ -11,11 +11,8 @@ from headgate.errors import OperationRefused, Unavailable
 
 
 class HintWindows(Protocol):
-    """The query to the nodes."""
-
     async def read(self) -> Mapping[str, int]:
         """By node, in µs; Unavailable if one of them does not report it."""
-        ...
 
 
 class GcAfterTooShort(OperationRefused):
@@ -27,7 +24,6 @@ class HintWindowsUnknown(Unavailable):
 
 
 def decide_hint_windows(windows_us: Mapping[str, int], *, after_us: int, skew_us: int) -> None:
-    """Refuse to take shards for final while a hint of them may still be on its way."""
     for node, window_us in sorted(windows_us.items()):
         if after_us <= window_us + skew_us:
             raise GcAfterTooShort(

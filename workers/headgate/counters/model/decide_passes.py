@@ -16,8 +16,6 @@ PASS_US_MAX = DAY_US
 
 @dataclass(frozen=True, slots=True)
 class BucketMark:
-    """How far a pass has come in one bucket."""
-
     bucket: int
     after: str | None = None
     done: bool = False
@@ -30,8 +28,6 @@ class BucketMark:
 
 @dataclass(frozen=True)
 class PassHistory:
-    """The record of all passes."""
-
     marks: dict[int, dict[int, BucketMark]] = field(default_factory=dict)
     """By pass, then by bucket."""
     full_us: int | None = None
@@ -41,7 +37,6 @@ class PassHistory:
 
     @classmethod
     def of(cls, rows: Iterable[Any]) -> PassHistory:
-        """Of the rows of the table."""
         marks: dict[int, dict[int, BucketMark]] = {}
         full_us = refused = None
         for row in rows:
@@ -54,16 +49,13 @@ class PassHistory:
 
     @property
     def last_pass_us(self) -> int | None:
-        """The pass that was started last."""
         return max(self.marks, default=None)
 
     def is_over(self, pass_us: int, buckets: int) -> bool:
-        """Whether it has walked over everything."""
         marks = self.marks.get(pass_us, {})
         return len(marks) == buckets and all(mark.done for mark in marks.values())
 
     def is_full(self, pass_us: int, buckets: int) -> bool:
-        """Whether it has skipped nothing as well."""
         marks = self.marks.get(pass_us, {})
         return self.is_over(pass_us, buckets) and not any(mark.skipped for mark in marks.values())
 
@@ -76,7 +68,6 @@ class PassHistory:
         return sum(m.keys for m in marks), sum(m.shards for m in marks), sum(m.expired for m in marks)
 
     def is_overdue(self, *, made_us: int, now_us: int, gc_grace_us: int) -> bool:
-        """Whether a full pass is owed (condition CollectionOverdue)."""
         return now_us > (self.full_us or made_us) + gc_grace_us // 2
 
 
@@ -89,7 +80,6 @@ def decide_next_pass(standing: PassHistory, now_us: int, buckets: int) -> int:
 
 
 def places_left(standing: PassHistory, pass_us: int, buckets: int) -> list[BucketMark]:
-    """The place where that pass continues."""
     marks = standing.marks.get(pass_us, {})
     places = [marks.get(bucket, BucketMark(bucket)) for bucket in range(buckets)]
     return [mark for mark in places if not mark.done]

@@ -11,13 +11,11 @@ from headgate.counters.model.decide_windows import GrainWindow, window_at
 
 
 def decide_final_before_us(now_us: int, *, refuse_within_us: int, token_window_us: int, skew_us: int) -> int:
-    """Windows that end by this time are final, once all minutes that can be folded now are."""
     silent_us = now_us - refuse_within_us - 2 * skew_us
     folded_us = (decide_last_foldable(now_us, token_window_us, skew_us) + 1) * MINUTE_US
     return min(silent_us, folded_us)
 
 
 def windows_of(grain_us: int, from_us: int, until_us: int) -> list[GrainWindow]:
-    """The whole windows of one grain in a stretch of time."""
     start_us = -(-from_us // grain_us) * grain_us
     return [window_at(each, grain_us) for each in range(start_us, until_us - grain_us + 1, grain_us)]

@@ -22,19 +22,15 @@ class StretchInvalid(InvalidRequest):
 
 @dataclass(frozen=True, slots=True, order=True)
 class GrainWindow:
-    """One window of one grain."""
-
     start_us: int
     grain_us: int
 
     @property
     def end_us(self) -> int:
-        """It holds the updates from before this time."""
         return self.start_us + self.grain_us
 
 
 def window_at(time_us: int, grain_us: int) -> GrainWindow:
-    """The window of that grain that contains a given time."""
     return GrainWindow(time_us - time_us % grain_us, grain_us)
 
 

@@ -36,8 +36,6 @@ WRITES_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The result of one fold of a bucket."""
-
     minutes: int = 0
     keys: int = 0
     removed: int = 0
@@ -46,8 +44,6 @@ class Folded:
 
 
 class Folder:
-    """Folds the minutes of one counter."""
-
     def __init__(
         self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any], reader: Reader
     ) -> None:
@@ -83,7 +79,6 @@ class Folder:
         return Folded(minutes, keys, removed, folded, tokened)
 
     async def _marked(self, bucket: int, *, after: int | None, up_to: int) -> list[int]:
-        """Minutes that may hold something, in order."""
         lower = SliceBound(after, False) if after is not None else None
         rows = await self.host.store.read(
             Select(
@@ -98,7 +93,6 @@ class Folder:
     # ---- one minute
 
     async def _fold_minute(self, bucket: int, minute: int) -> int:
-        """All keys of it, some at a time; each is read whole."""
         place: dict[str, Value] = {**self._partition(bucket), "minute": minute}
         table = self.settings.tables.tokens
         after: str | None = None
@@ -119,7 +113,6 @@ class Folder:
             after = last
 
     async def _write_minute(self, bucket: int, minute: int, rows: Sequence[Any]) -> int:
-        """The shards of some keys, durable when this returns."""
         totals: dict[str, list[bytes]] = {}
         windows: dict[GrainWindow, dict[str, list[bytes]]] = {}
         for row in rows:  # in the order of tokens

@@ -43,8 +43,6 @@ class ReadTooSlow(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class KeyState:
-    """The counted part of a key, and the facts for the collector."""
-
     state: Any
     rows: KeyRows
 
@@ -67,8 +65,6 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class _SpanRows:
-    """The result of one slice: rows by key, and the static cells."""
-
     rows: dict[str, list[tuple[bytes, bytes]]]
     keys: list[str]
     folded: int | None
@@ -76,8 +72,6 @@ class _SpanRows:
 
 
 class Reader:
-    """The reading side of one counter in one process."""
-
     def __init__(self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any]) -> None:
         self.host = host
         self.live = settings
@@ -93,7 +87,6 @@ class Reader:
     # ---- totals
 
     async def read(self, key: str) -> KeyState:
-        """The whole value of one key."""
         bucket = bucket_of(key, self.settings.buckets)
         span_rows = await self._read_span(bucket, _Span(key=key))
         rows, tokens = span_rows.get(key, (rows_of_key(()), ()))
@@ -157,13 +150,7 @@ class Reader:
         partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
         key = partition if span.key is None else {**partition, "key": span.key}
         rows = await self.host.store.read(
-            Select(
-                self.settings.tables.shards,
-                key,
-                (*WHOLE, "folded", "tokened"),
-                within=span.slice(),
-                limit=limit,
-            )
+            Select(self.settings.tables.shards, key, (*WHOLE, "folded", "tokened"), within=span.slice(), limit=limit)
         )
         cells: dict[str, list[tuple[bytes, bytes]]] = {}
         keys = []
@@ -177,7 +164,6 @@ class Reader:
         return _SpanRows(cells, keys, folded, tokened)
 
     async def read_marks(self, bucket: int) -> tuple[int | None, int | None]:
-        """`folded` and `tokened` of a bucket."""
         partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
         rows = await self.host.store.read(
             Select(self.settings.tables.shards, partition, (*WHOLE, "folded", "tokened"), limit=1)
@@ -189,7 +175,6 @@ class Reader:
     async def _read_tokens(
         self, bucket: int, span: _Span, folded: int | None, tokened: int
     ) -> dict[int, list[tuple[str, bytes]]]:
-        """By minute, the updates that may not be folded: key and state, in the order of tokens."""
         token_rows = await self._read_token_rows(bucket, span, await self._minutes(bucket, folded, tokened))
         return {minute: [(key, state) for key, _, state in rows] for minute, rows in token_rows.items()}
 
@@ -221,7 +206,6 @@ class Reader:
     # ---- windows
 
     async def read_between(self, key: str, from_us: int, to_us: int) -> Any:
-        """The updates of a key counted in [from, to), which begins and ends at whole windows of the finest grain."""
         windows = decide_windows(from_us, to_us, self.settings.grains_us)
         bucket = bucket_of(key, self.settings.buckets)
         known = self._folded.get(bucket)

@@ -23,8 +23,6 @@ PAGE_ROWS = 500
 
 
 class WindowReader:
-    """Reads windows of one counter."""
-
     def __init__(self, host: Host, settings: CounterSettings, kind: CounterType[Any, Any]) -> None:
         self._host = host
         self._settings = settings

@@ -31,8 +31,6 @@ class AudienceState:
 
 
 class Audience(CounterType[AudienceState, tuple[int | str, ...]]):
-    """State: a sketch in two parts."""
-
     name = "audience"
     is_dated = False
 
@@ -40,7 +38,6 @@ class Audience(CounterType[AudienceState, tuple[int | str, ...]]):
         self._library = library(self.name)
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> tuple[int | str, ...]:
-        """`add` items: texts or whole numbers."""
         self.require_verb(verb)
         return items_of(self, arguments)
 
@@ -94,18 +91,15 @@ class Audience(CounterType[AudienceState, tuple[int | str, ...]]):
     # ---- of two
 
     def both(self, one: AudienceState, other: AudienceState) -> AudienceState:
-        """The members of both."""
         intersection = self._library.theta_intersection()
         intersection.update(self.sketch_of(one))
         intersection.update(self.sketch_of(other))
         return AudienceState(intersection.get_result(True), None)
 
     def either(self, one: AudienceState, other: AudienceState) -> AudienceState:
-        """The members of either."""
         return self.merge(one, other)
 
     def without(self, one: AudienceState, other: AudienceState) -> AudienceState:
-        """The members of one that are not in the other."""
         return AudienceState(
             self._library.theta_a_not_b().compute(self.sketch_of(one), self.sketch_of(other), True), None
         )

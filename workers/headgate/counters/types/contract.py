@@ -187,7 +187,6 @@ class CounterType(ABC, Generic[S, U]):
 
 
 def number_of(word: str) -> Json:
-    """A number, if it is written as one; else the string."""
     try:
         return int(word)
     except ValueError:
@@ -210,7 +209,6 @@ def is_number(given: object) -> bool:
 
 
 def is_text(given: object) -> bool:
-    """Whether it is a text that UTF-8 can write."""
     if not isinstance(given, str):
         return False
     try:
@@ -221,7 +219,6 @@ def is_text(given: object) -> bool:
 
 
 def compact_json(value: Json) -> bytes:
-    """One text for one value, UTF-8."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 

@@ -22,8 +22,6 @@ REGISTERS_AT = 40
 
 
 class Distinct(SketchType[tuple[int | str, ...]]):
-    """State: the sketch."""
-
     name = "distinct"
 
     def __init__(self) -> None:
@@ -31,7 +29,6 @@ class Distinct(SketchType[tuple[int | str, ...]]):
         self._form = self._library.tgt_hll_type.HLL_4
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> tuple[int | str, ...]:
-        """`add` items: texts or whole numbers."""
         self.require_verb(verb)
         return items_of(self, arguments)
 

@@ -22,8 +22,6 @@ EXACT_FLOAT = 2**53
 
 
 class WitnessedNumber(NamedTuple):
-    """A number and its witness."""
-
     number: int | float
     witness: str | None
 
@@ -42,13 +40,10 @@ State = tuple[WitnessedNumber, WitnessedNumber] | None
 
 
 class MinMax(CounterType[State, WitnessedNumber]):
-    """State: the least and the greatest."""
-
     name = "minmax"
     is_dated = False
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> WitnessedNumber:
-        """`add` a number and, if one likes, its witness."""
         self.require_verb(verb)
         if len(arguments) not in (1, 2):
             raise self.wrong("a number, and a string as its witness", list(arguments))

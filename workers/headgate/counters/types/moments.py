@@ -57,8 +57,6 @@ class MomentsState(NamedTuple):
 
 
 class Moments(CounterType[MomentsState, Number]):
-    """State: exact sums."""
-
     name = "moments"
     is_dated = False
 

@@ -14,15 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from headgate.counters.types.contract import (
-    CounterType,
-    Example,
-    Json,
-    StateFull,
-    compact_json,
-    is_text,
-    is_whole,
-)
+from headgate.counters.types.contract import CounterType, Example, Json, StateFull, compact_json, is_text, is_whole
 
 ELEMENT_BYTES_MAX = 1_024
 ELEMENTS_MAX = 50_000
@@ -34,13 +26,10 @@ State = dict[str, int]
 
 
 class Elements(CounterType[State, State]):
-    """State: the last update of each element."""
-
     name = "set"
     verbs = ("add", "remove")
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> State:
-        """`add` or `remove` texts."""
         self.require_verb(verb)
         if not 1 <= len(arguments) <= AT_ONCE_MAX:
             raise self.wrong(f"1 to {AT_ONCE_MAX} strings", f"{len(arguments)} arguments")
@@ -77,12 +66,10 @@ class Elements(CounterType[State, State]):
         return merged
 
     def value(self, state: State, question: Mapping[str, Any]) -> list[str]:
-        """The elements, in order."""
         self.require_question(question)
         return sorted(element for element, stamp in state.items() if stamp & 1)
 
     def forget(self, state: State, before_us: int) -> State:
-        """Without the removals from before that time."""
         return {element: stamp for element, stamp in state.items() if stamp & 1 or stamp >> 1 >= before_us}
 
     def dump_body(self, state: State) -> bytes:

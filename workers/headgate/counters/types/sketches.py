@@ -86,7 +86,6 @@ class SketchType(CounterType[LoadedSketch, U]):
         return self.write_sketch(state.sketch) if state.data is None else state.data
 
     def write_sketch(self, sketch: Sketch) -> bytes:
-        """Its bytes."""
         return bytes(sketch.serialize())
 
     def load_body(self, body: bytes, version: int) -> LoadedSketch:
@@ -104,7 +103,6 @@ class Estimate:
 
 
 def library(name: str) -> Any:
-    """The module `datasketches`, for the type of that name."""
     try:
         return import_module("datasketches")
     except ImportError as error:
@@ -114,7 +112,6 @@ def library(name: str) -> Any:
 
 
 def estimate_of(sketch: Sketch) -> Estimate:
-    """The value of a sketch of distinct items."""
     return Estimate(
         sketch.get_estimate(), sketch.get_lower_bound(DEVIATIONS), sketch.get_upper_bound(DEVIATIONS), CONFIDENCE
     )

@@ -22,8 +22,6 @@ SlotKey = tuple[str, Place]
 
 
 class Slot:
-    """One key's state in one place."""
-
     __slots__ = ("key", "pins", "place", "size", "state")
 
     def __init__(self, key: str, place: Place, state: Any) -> None:
@@ -50,7 +48,6 @@ class Gone:
         return one % self._cells, (one + other) % self._cells, (one + 2 * other) % self._cells
 
     def add(self, key: SlotKey) -> None:
-        """This one went."""
         if self._bits is None:
             self._bits = bytearray(self._cells // 8)
         for place in self._places(key):
@@ -63,8 +60,6 @@ class Gone:
 
 
 class Memory:
-    """The states of one mutator."""
-
     def __init__(self, bytes_max: int) -> None:
         self.bytes = 0
         self.culled = 0
@@ -76,7 +71,6 @@ class Memory:
         return len(self._slots)
 
     def find(self, key: str, place: Place) -> Slot | None:
-        """The slot, if it is in memory."""
         return self._slots.get((key, place))
 
     def may_have_gone(self, key: str, place: Place) -> bool:
@@ -84,7 +78,6 @@ class Memory:
         return (key, place) in self._gone
 
     def put(self, key: str, place: Place, state: Any) -> Slot:
-        """A slot for a key that has none in memory."""
         slot = Slot(key, place, state)
         slot.size = STATE_OVERHEAD_BYTES + len(key)
         self._slots[key, place] = slot
@@ -104,14 +97,12 @@ class Memory:
         slot.pins += 1
 
     def hold_all(self, keys: Iterable[str], places: Iterable[Place]) -> list[Slot]:
-        """All of them that are in memory, pinned."""
         slots = [slot for key in keys for place in places if (slot := self._slots.get((key, place))) is not None]
         for slot in slots:
             slot.pins += 1
         return slots
 
     def unpin(self, slot: Slot) -> None:
-        """Its write is known to have landed, or it is held no longer."""
         slot.pins -= 1
 
     def drop(self, slot: Slot) -> None:
@@ -122,7 +113,6 @@ class Memory:
             self.culled += 1
 
     def cull(self) -> None:
-        """Evict the least recently used, until all is within the budget."""
         tries = len(self._slots)
         while self.bytes > self._bytes_max and tries:
             tries -= 1

@@ -75,8 +75,6 @@ class UpdateUnknown(OutcomeUnknown):
 
 
 class _Living:
-    """A mutator from birth to death: its id, its end, its states."""
-
     def __init__(self, life: Life, low: int, memory: Memory) -> None:
         self.life = life
         self.low = low
@@ -89,8 +87,6 @@ class _Living:
 
 
 class _BucketBuffer:
-    """Where the updates of one bucket wait."""
-
     __slots__ = ("bucket", "busy", "waiting")
 
     def __init__(self, bucket: int) -> None:
@@ -100,8 +96,6 @@ class _BucketBuffer:
 
 
 class _InFlightBatch:
-    """One batch: the waiting callers, and the states that it writes."""
-
     __slots__ = ("callers", "living", "slots", "writes")
 
     def __init__(self, living: _Living, callers: list[asyncio.Future[None]], slots: list[Slot]) -> None:
@@ -140,18 +134,15 @@ class Mutator:
 
     @property
     def culled(self) -> int:
-        """The number of states that the living mutator has evicted."""
         return self._living.memory.culled if self._living is not None else 0
 
     @property
     def memory_bytes(self) -> int:
-        """The memory of its states, as far as it is counted."""
         return self._living.memory.bytes if self._living is not None else 0
 
     # ---- the way of an update
 
     def add(self, key: str, update: Any) -> asyncio.Future[None]:
-        """Count an update. The future is done when it is durable."""
         future: asyncio.Future[None] = self._loop.create_future()
         buffer = self._buffer_of_key.get(key) or self._assign_buffer(key)
         buffer.waiting.append((key, update, future))
@@ -172,7 +163,6 @@ class Mutator:
         return buffer
 
     def _refuse_waiting(self, buffer: _BucketBuffer, error: HeadgateError) -> None:
-        """The one that came last."""
         buffer.waiting.pop()[2].set_exception(error)
         self.waiting -= 1
 
@@ -180,7 +170,6 @@ class Mutator:
         self._tasks.start(self._fly(buffer))
 
     async def _fly(self, buffer: _BucketBuffer) -> None:
-        """One write after the other, while there is anything to write."""
         taken: list[Waiting] = []
         try:
             while buffer.waiting:
@@ -198,7 +187,6 @@ class Mutator:
             buffer.busy = False
 
     async def _prepare(self, buffer: _BucketBuffer, taken: list[Waiting]) -> _InFlightBatch | None:
-        """Apply what can be applied now, and make the writes."""
         held: list[Slot] = []
         memory: Memory | None = None
         try:
@@ -243,7 +231,6 @@ class Mutator:
         }
 
     def _live(self, now_us: int) -> _Living:
-        """The mutator that takes updates now; another is born when it does not any more."""
         living = self._living
         if living is None or not living.life.accepts(now_us):
             life = Life.begin(now_us, self.settings.life)
@@ -253,7 +240,6 @@ class Mutator:
         return living
 
     def _places(self, now_us: int) -> tuple[Place, ...]:
-        """Where an update of now counts."""
         if not self.settings.grains_us:
             return _TOTAL_ALONE
         if now_us - self._windows_forgotten_us > WINDOWS_FORGOTTEN_EVERY_US and self._living is not None:
@@ -496,7 +482,6 @@ def _window_shape_of(settings: CounterSettings) -> InsertShape:
 
 
 def _take(buffer: _BucketBuffer) -> list[Waiting]:
-    """The pending updates, up to a bound."""
     taken = buffer.waiting
     if len(taken) <= FLUSH_UPDATES_MAX:
         buffer.waiting = []
@@ -506,14 +491,12 @@ def _take(buffer: _BucketBuffer) -> list[Waiting]:
 
 
 def _fail_callers(callers: Iterable[asyncio.Future[None]], error: BaseException) -> None:
-    """The callers that were not notified yet."""
     for future in callers:
         if not future.done():
             future.set_exception(error)
 
 
 def _shared_out(tails: list[tuple[str, bytes, bytes]]) -> Iterator[list[tuple[str, bytes, bytes]]]:
-    """Rows in batches that one request can take."""
     some: list[tuple[str, bytes, bytes]] = []
     size = 0
     for tail in tails:

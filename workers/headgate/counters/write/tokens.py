@@ -44,8 +44,6 @@ class TokenUnknown(OutcomeUnknown):
 
 
 class _Waiting:
-    """One update on its way."""
-
     __slots__ = ("future", "key", "state", "token")
 
     def __init__(self, key: str, token: Token, state: bytes, future: asyncio.Future[None]) -> None:
@@ -56,8 +54,6 @@ class _Waiting:
 
 
 class TokenWriter:
-    """The updates with tokens of one counter in one process."""
-
     def __init__(self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any]) -> None:
         self.host = host
         self.live = settings
@@ -77,12 +73,10 @@ class TokenWriter:
         return self.live.now
 
     def new_token(self, name: str | None = None) -> Token:
-        """A token for an update that was never sent before; keep it, and send it with each repetition."""
         now_us = self.host.now_us()
         return Token(now_us // 1_000_000, name if name is not None else self.host.uuid().hex).checked()
 
     def add(self, key: str, update: Any, token: Token) -> asyncio.Future[None]:
-        """Count an update once, however often it is sent."""
         future: asyncio.Future[None] = self._loop.create_future()
         try:
             if self._closed:
@@ -188,7 +182,6 @@ class TokenWriter:
         ]
 
     def _forget_marks(self, now_us: int) -> None:
-        """Of minutes that take nothing any more."""
         last = decide_last_foldable(now_us, self.settings.token_window_us, self.settings.skew_us)
         self._marked = {place for place in self._marked if place[1] > last}
 

@@ -18,32 +18,21 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class HandlerControl(Protocol):
-    """The worker, as a context reaches it."""
-
     async def extend(self, seconds: float) -> bool:
         """Give the handler this much time from now, and hide the message for as long. False if this worker no longer
         owns the message."""
-        ...
 
-    def extend_blocking(self, seconds: float) -> bool:
-        """The same, from a thread."""
-        ...
+    def extend_blocking(self, seconds: float) -> bool: ...
 
     def deadline_s(self) -> float | None:
         """When the handler has to be done, in seconds since 1970."""
-        ...
 
 
 class Context:
     """One delivery of one message."""
 
     def __init__(
-        self,
-        delivery: Delivery,
-        queue: str,
-        control: HandlerControl,
-        *,
-        trace: TraceContext | None = None,
+        self, delivery: Delivery, queue: str, control: HandlerControl, *, trace: TraceContext | None = None
     ) -> None:
         self.delivery = delivery
         self.queue = queue

@@ -38,7 +38,6 @@ DEFAULT_TIMEOUT_S = 300.0
 
 
 def checked_url(url: str) -> str:
-    """A URL that messages can be posted to."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
         raise InvalidRequest(
@@ -48,8 +47,6 @@ def checked_url(url: str) -> str:
 
 
 class HttpPerformer:
-    """Posts messages to one URL."""
-
     batch = False
     can_stop = True
     wants_context = True
@@ -71,11 +68,9 @@ class HttpPerformer:
         self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
 
     def drain(self) -> None:
-        """Stop trying to connect."""
         self._draining.set()
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._session.close()
 
     async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
@@ -83,7 +78,6 @@ class HttpPerformer:
         return [await self.perform(attempt) for attempt in attempts]
 
     async def perform(self, attempt: Attempt) -> Settle:
-        """Post one message."""
         tries = 0
         while True:
             try:
@@ -121,11 +115,7 @@ class HttpPerformer:
                 body.decode(errors="replace"),
             )
         return decide_response(
-            response,
-            attempt.delivery,
-            jitter=self._rng.random(),
-            now_s=time.time(),
-            backoff=self._backoff,
+            response, attempt.delivery, jitter=self._rng.random(), now_s=time.time(), backoff=self._backoff
         )
 
     def _failed(self, attempt: Attempt, error: Exception) -> NackDelivery:
@@ -138,7 +128,6 @@ class HttpPerformer:
 
 
 def headers_of(attempt: Attempt, queue: str) -> dict[str, str]:
-    """The headers that a handler receives with the payload."""
     delivery = attempt.delivery
     headers = {
         "Headgate-Queue": queue,

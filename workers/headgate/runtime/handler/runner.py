@@ -28,8 +28,6 @@ from headgate.runtime.handler.payloads import PayloadInvalid
 
 
 class HandlerRunner(Protocol):
-    """Something that handles messages."""
-
     batch: bool
     """Whether it takes several at a time."""
     can_stop: bool
@@ -40,24 +38,17 @@ class HandlerRunner(Protocol):
 
     async def perform(self, attempt: Attempt) -> Settle:
         """Handle one. It raises nothing but its cancellation."""
-        ...
 
     async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
         """Handle these; how each is settled."""
-        ...
 
     def drain(self) -> None:
         """The worker is stopping: handlers that have not really started are given back."""
-        ...
 
-    async def close(self) -> None:
-        """Release its resources."""
-        ...
+    async def close(self) -> None: ...
 
 
 class PythonPerformer:
-    """Calls a Python handler."""
-
     def __init__(self, handler: Handler, *, threads: int, rng: Random) -> None:
         self.batch = handler.batch
         self.can_stop = handler.is_async
@@ -67,7 +58,6 @@ class PythonPerformer:
         self._pool = None if handler.is_async else ThreadPoolExecutor(threads, thread_name_prefix="headgate-handler")
 
     async def perform(self, attempt: Attempt) -> Settle:
-        """Handle one."""
         handler = self._handler
         try:
             payload = handler.decode(attempt.delivery)
@@ -82,7 +72,6 @@ class PythonPerformer:
         return Ack(attempt.delivery.receipt)
 
     async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
-        """Handle these."""
         settles: list[Settle] = [Ack(attempt.delivery.receipt) for attempt in attempts]
         payloads: list[Any] = []
         places: list[int] = []
@@ -117,7 +106,6 @@ class PythonPerformer:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _call(self, payloads: Sequence[Any], attempts: Sequence[Attempt]) -> Any:
-        """The final result of the handler."""
         contexts = [attempt.context for attempt in attempts]
         if self._pool is None:
             return await _await_all(await self._handler.call(payloads, contexts))
@@ -156,7 +144,6 @@ class HandlerExited(Exception):
 
 
 async def _await_all(outcome: Any) -> Any:
-    """Await the handler's result, and the result of that."""
     while inspect.isawaitable(outcome):
         outcome = await outcome
     return outcome

@@ -41,18 +41,15 @@ class Channel:
         self.deadline_s: float | None = None
 
     def receive(self) -> Any:
-        """The next frame; None at the end."""
         head = self._file.read(HEAD.size)
         if len(head) < HEAD.size:
             return None
         return from_frame(self._file.read(HEAD.unpack(head)[0]))
 
     def send(self, value: object) -> None:
-        """One frame."""
         self._end.sendall(to_frame(value))
 
     def ask(self, seconds: float) -> bool:
-        """Request more time from the worker."""
         with self._asking:
             self.send(Extension(seconds))
             granted = self.receive()
@@ -90,7 +87,6 @@ async def _handle(performer: PythonPerformer, work: Work, channel: Channel) -> S
 
 
 def main(end: socket.socket, entry_point: str) -> None:
-    """Handle messages until the socket closes."""
     channel = Channel(end)
     performer = PythonPerformer(load_handler(entry_point), threads=1, rng=Random())  # noqa: S311  jitter
     channel.send("ready")

@@ -41,18 +41,14 @@ class Extension:
 
 @dataclass(frozen=True)
 class Granted:
-    """The answer."""
-
     yes: bool
     deadline_s: float | None
 
 
 def to_frame(value: object) -> bytes:
-    """As it goes over the socket."""
     payload = pickle.dumps(value)
     return HEAD.pack(len(payload)) + payload
 
 
 def from_frame(payload: bytes) -> Any:
-    """A message from the other side, which is part of this program."""
     return pickle.loads(payload)  # noqa: S301  between a process and its own child, over a private socket

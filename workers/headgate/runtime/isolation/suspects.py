@@ -41,8 +41,6 @@ UNSTARTED_AS_ATTEMPT = 5
 
 @dataclass(frozen=True)
 class ChildTerms:
-    """The start arguments of a child, and the meaning of its death."""
-
     entry_point: str
     queue: str
     log_form: str = "json"
@@ -71,11 +69,9 @@ class ChildPool:
 
     @property
     def pids(self) -> list[int]:
-        """Of the children there are."""
         return [child.pid for child in (*self._idle, *self._busy) if child.pid is not None]
 
     async def perform(self, attempt: Attempt) -> Settle:
-        """Handle one message, in a child that does nothing else."""
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
@@ -97,7 +93,6 @@ class ChildPool:
         """Running handlers continue."""
 
     async def close(self) -> None:
-        """End all children."""
         if self._ending is not None:
             self._ending.cancel()
         await asyncio.gather(*(child.end() for child in (*self._idle, *self._busy)), self._ends.wait())
@@ -122,11 +117,9 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """Of the child, if there is one."""
         return None if self._child is None else self._child.pid
 
     async def perform(self, attempt: Attempt) -> Settle:
-        """Handle one."""
         try:
             await self._hand_over(attempt)
             return await self._reply(attempt)

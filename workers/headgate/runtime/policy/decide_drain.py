@@ -16,8 +16,6 @@ from enum import Enum
 
 
 class DrainStep(Enum):
-    """The action to take now."""
-
     WORK = "work"
     FINISH = "finish"
     GIVE_BACK = "give back"
@@ -26,18 +24,14 @@ class DrainStep(Enum):
 
 @dataclass(frozen=True)
 class DrainState:
-    """The number of shutdown requests, and the time of the first."""
-
     grace_s: float
     signals: int = 0
     first_signal_s: float = 0.0
 
     def count_signal(self, now_s: float) -> DrainState:
-        """One more shutdown request."""
         return DrainState(self.grace_s, self.signals + 1, now_s if self.signals == 0 else self.first_signal_s)
 
     def step(self, *, open_messages: int, now_s: float) -> DrainStep:
-        """The action, given the number of messages received and not settled."""
         if self.signals == 0:
             return DrainStep.WORK
         if self.signals > 1:

@@ -16,8 +16,6 @@ TURN_WITHIN_S = 30.0
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """A worker, as it is now."""
-
     turned_ago_s: float
     slots: int
     stuck: int
@@ -31,7 +29,6 @@ class WorkerStatus:
 
 
 def decide_liveness_problem(status: WorkerStatus) -> str | None:
-    """The reason for a restart, if there is one."""
     if status.is_ending:
         return None
     if status.turned_ago_s > TURN_WITHIN_S:
@@ -46,7 +43,6 @@ def decide_liveness_problem(status: WorkerStatus) -> str | None:
 
 
 def decide_readiness_problem(status: WorkerStatus) -> str | None:
-    """Why it receives nothing."""
     if status.is_ending:
         return "the worker is stopping"
     if not status.is_receiving:

@@ -32,7 +32,6 @@ class Pace:
 
     @property
     def is_slow(self) -> bool:
-        """Whether one message at a time is taken."""
         return self.failed >= self.failures
 
     def went_well(self) -> bool:
@@ -50,9 +49,7 @@ class Pace:
         return self.failed == self.failures
 
     def slots_free(self, free: int, in_flight: int) -> int:
-        """The number of messages that may still be taken, at most the free capacity."""
         return min(free, 1 - in_flight) if self.is_slow else free
 
     def rest_s(self, now_s: float) -> float:
-        """Until the next may be taken."""
         return max(0.0, self.until_s - now_s)

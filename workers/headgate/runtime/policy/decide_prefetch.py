@@ -16,8 +16,6 @@ MESSAGES_MAX = 1_000
 
 @dataclass
 class Prefetch:
-    """Of one worker."""
-
     least: int
     begun_s: float = 0.0
     ended_by_then: int = 0

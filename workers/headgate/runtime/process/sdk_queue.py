@@ -17,8 +17,6 @@ from headgate.store.clock.clock import ClockFigures
 
 
 class ClientQueue:
-    """One queue of a connection."""
-
     def __init__(self, connection: Headgate, queue: Queue, *, visibility_us: int | None = None) -> None:
         self.name = queue.name
         self._connection = connection
@@ -34,34 +32,27 @@ class ClientQueue:
 
     @property
     def max_receives(self) -> int | None:
-        """As the catalogue last stated."""
         settings = self._queue.engine.settings
         return settings.max_receives if settings.dead_letter is not None else None
 
     @property
     def stops(self) -> int:
-        """Lanes of other owners that this process had to stop."""
         return self._queue.engine.ownership().stops
 
     def dead_loops(self) -> Sequence[str]:
-        """Of the lanes, the list of members, the catalogue and the clock."""
         return [*self._queue.engine.ownership().dead_loops, *self._connection.dead_loops()]
 
     @property
     def sharers(self) -> int:
-        """Members with a share of the lanes."""
         return self._queue.engine.ownership().sharers
 
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
-        """From the lanes that this process owns."""
         return await self._queue.receive_deliveries(limit, visibility_us=visibility_us, wait_us=wait_us)
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
-        """Each for itself."""
         return await self._queue.settle(settles)
 
     def leases(self) -> Sequence[LeaseStatus]:
-        """The lanes that this process owns."""
         try:
             now_us = self._connection.now_us()
         except Unavailable:
@@ -72,13 +63,10 @@ class ClientQueue:
         ]
 
     def clock(self) -> ClockFigures | None:
-        """As the connection's clock last measured it."""
         return self._connection.process_context.clock.figures()
 
     async def leave(self) -> None:
-        """A lane in which nothing is open need not wait for the others."""
         await self._queue.engine.leave()
 
     async def close(self) -> None:
-        """Give all lanes back, disconnect."""
         await self._connection.close()

@@ -53,8 +53,6 @@ would be killed with the container."""
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """The options of the command."""
-
     queue: str
     handler: str | None = None
     http: str | None = None
@@ -91,8 +89,6 @@ def _end_in_spite_of_threads() -> None:
 
 
 class WorkerProcess:
-    """The parts of one worker process."""
-
     def __init__(self, options: WorkerOptions, handler: Handler | None, open_queue: Opening) -> None:
         self.options = options
         self._handler = handler
@@ -108,7 +104,6 @@ class WorkerProcess:
         self._asked = False
 
     async def run(self) -> None:
-        """Run until a shutdown request."""
         self._ending, self._signalled = asyncio.Event(), asyncio.Event()
         self._take_signals()
         watch = LoopWatch()
@@ -192,7 +187,6 @@ class WorkerProcess:
         return PythonPerformer(self._handler, threads=terms.concurrency, rng=self._rng), suspects
 
     def register_readings(self, queue: WorkerQueue) -> None:
-        """Add the metrics that are computed when they are read."""
         reading = self.registry.reading
         name = "headgate_worker_"
 

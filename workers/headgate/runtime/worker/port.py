@@ -16,8 +16,6 @@ from headgate.store.clock.clock import ClockFigures
 
 @dataclass(frozen=True, slots=True)
 class LeaseStatus:
-    """A lane that this process holds."""
-
     lane: str
     age_s: float
     """Since the last renewal that counts was sent."""
@@ -35,43 +33,30 @@ class WorkerQueue(Protocol):
     @property
     def max_receives(self) -> int | None:
         """The maximum number of receives before a dead letter; None without a dead-letter queue."""
-        ...
 
     @property
     def stops(self) -> int:
         """How many lanes had to be taken from this process: their loop made no turn, or they were another's."""
-        ...
 
     def dead_loops(self) -> Sequence[str]:
         """Why background loops of this queue do nothing any more; none while all of them run."""
-        ...
 
     @property
     def sharers(self) -> int:
         """Among how many processes its lanes are shared, this one too; at least one."""
-        ...
 
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
         """As `Engine.receive`. Its caller may declare that crash suspects run in a separate process."""
-        ...
 
-    async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
-        """As `Engine.settle`."""
-        ...
+    async def settle(self, settles: Sequence[Settle]) -> list[Settled]: ...
 
-    def leases(self) -> Sequence[LeaseStatus]:
-        """The lanes that this process owns now."""
-        ...
+    def leases(self) -> Sequence[LeaseStatus]: ...
 
     def clock(self) -> ClockFigures | None:
         """The measured offset of the nodes' clocks from this one; None without nodes."""
-        ...
 
     async def leave(self) -> None:
         """Acquire no more lanes, and hand each lane over as soon as nothing of it is open; open messages can still be
         settled."""
-        ...
 
-    async def close(self) -> None:
-        """Give everything back, disconnect."""
-        ...
+    async def close(self) -> None: ...

@@ -23,8 +23,6 @@ SettledCallback = Callable[[Attempt, Settle, Settled], None]
 
 
 class Settler:
-    """For one queue."""
-
     def __init__(
         self, settle: Callable[[Sequence[Settle]], Awaitable[list[Settled]]], on_settled: SettledCallback
     ) -> None:
@@ -37,11 +35,9 @@ class Settler:
 
     @property
     def pending(self) -> int:
-        """How many are not settled yet."""
         return len(self._waiting) + self.under_way
 
     def add(self, attempt: Attempt, settle: Settle) -> None:
-        """Settle this soon."""
         self._waiting.append((attempt, settle))
         if not self._scheduled:
             self._scheduled = True

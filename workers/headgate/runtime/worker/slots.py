@@ -34,8 +34,6 @@ Conclude = Callable[[Attempt, Settle | None], None]
 
 @dataclass(frozen=True)
 class SlotTerms:
-    """The parts that all slots of a worker share."""
-
     queue: str
     batch_size: int
     timeout_s: float | None
@@ -44,8 +42,6 @@ class SlotTerms:
 
 
 class Slots:
-    """Those of one performer."""
-
     def __init__(
         self,
         performer: HandlerRunner,
@@ -79,16 +75,13 @@ class Slots:
 
     @property
     def capacity(self) -> int:
-        """How many messages can be handled at the same time."""
         return self._slots_max * self._batch_size
 
     @property
     def in_flight(self) -> int:
-        """How many wait or are handled."""
         return len(self._waiting) + sum(map(len, self._running.values()))
 
     def add(self, attempts: Sequence[Attempt]) -> None:
-        """Have these handled."""
         self._waiting.extend(attempts)
         needed = -(-len(self._waiting) // self._batch_size)
         while needed > 0 and self._idle:
@@ -101,13 +94,11 @@ class Slots:
             needed -= 1
 
     def take_back(self) -> list[Attempt]:
-        """Messages that were not started; nothing waits any more."""
         waiting = list(self._waiting)
         self._waiting.clear()
         return waiting
 
     async def close(self) -> None:
-        """End all slots, in any state."""
         self._closing = True
         await self._tasks.stop(within_s=1.0)
         await self.performer.close()
@@ -143,7 +134,6 @@ class Slots:
         self._begin()
 
     def _still_ours(self, attempts: list[Attempt]) -> list[Attempt]:
-        """Without those that were lost while they waited."""
         for attempt in attempts:
             if attempt.is_stopped:
                 self._conclude(attempt, None)
@@ -199,7 +189,6 @@ class Slots:
         current_trace.set(trace)
 
     async def _traced(self, attempts: Sequence[Attempt], spans: Spans) -> Sequence[Settle]:
-        """In a span of OpenTelemetry."""
         with spans.processing(self._terms.queue, [each.delivery for each in attempts]) as span:
             if self.performer.batch:
                 settles = await self.performer.perform_batch(attempts)

@@ -21,8 +21,6 @@ log = logging.getLogger("headgate.worker")
 
 
 class VisibilityKeeper:
-    """Of one worker."""
-
     def __init__(
         self,
         settle: Callable[[Sequence[Settle]], Awaitable[list[Settled]]],
@@ -45,11 +43,9 @@ class VisibilityKeeper:
         return len(self._attempts)
 
     def all(self) -> list[Attempt]:
-        """The messages in flight now."""
         return list(self._attempts.values())
 
     def take(self, attempt: Attempt) -> None:
-        """It is in flight from now on."""
         self._attempts[id(attempt)] = attempt
 
     def let_go(self, attempt: Attempt) -> bool:
@@ -59,7 +55,6 @@ class VisibilityKeeper:
     # ---- keeping them hidden
 
     async def keep_hidden(self) -> None:
-        """Until cancelled."""
         every_s = beat_every_s(self.visibility_s)
         while True:
             await asyncio.sleep(every_s)
@@ -69,7 +64,6 @@ class VisibilityKeeper:
                 log.warning("messages in flight could not be extended", extra={"error": str(error)})
 
     async def beat(self) -> None:
-        """One check of all of them."""
         attempts = self.all()
         now_s = self._loop.time()
         beats = decide_beats(attempts, now_s=now_s, visibility_s=self.visibility_s)
@@ -123,17 +117,13 @@ class VisibilityKeeper:
     # ---- requests of a context
 
     def of(self, attempt: Attempt) -> AttemptControl:
-        """The interface of the context of this message."""
         return AttemptControl(self, attempt, self._loop)
 
     def time_of_day_s(self, at_s: float) -> float:
-        """A time of the event loop's clock, in seconds since 1970."""
         return self._now_s() + at_s - self._loop.time()
 
 
 class AttemptControl:
-    """The interface to the messages in flight for the context of one message."""
-
     __slots__ = ("_attempt", "_keeper", "_loop")
 
     def __init__(self, keeper: VisibilityKeeper, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
@@ -142,14 +132,11 @@ class AttemptControl:
         self._loop = loop
 
     async def extend(self, seconds: float) -> bool:
-        """On the event loop."""
         return await self._keeper.extend(self._attempt, seconds)
 
     def extend_blocking(self, seconds: float) -> bool:
-        """From a thread."""
         return asyncio.run_coroutine_threadsafe(self.extend(seconds), self._loop).result()
 
     def deadline_s(self) -> float | None:
-        """When its handler has to be done, in seconds since 1970."""
         at_s = self._attempt.deadline_s
         return None if at_s == math.inf else self._keeper.time_of_day_s(at_s)

@@ -53,8 +53,6 @@ RECEIVE_AGAIN_S = (0.1, 5.0)
 
 @dataclass(frozen=True)
 class WorkerTerms:
-    """The bounds of one worker."""
-
     concurrency: int = 16
     prefetch: int | None = None
     """Messages in flight beyond those in handlers; None as `policy/decide_prefetch.py` decides."""
@@ -133,12 +131,10 @@ class Worker:
 
     @property
     def is_ending(self) -> bool:
-        """Whether a shutdown was requested."""
         return self._ending.signals > 0
 
     @property
     def in_flight(self) -> int:
-        """Messages received and not settled."""
         return len(self.keeper) + self._settler.pending
 
     @property
@@ -148,7 +144,6 @@ class Worker:
 
     @property
     def stuck(self) -> int:
-        """Slots whose handler continues past its timeout."""
         return self._slots.stuck
 
     async def run(self) -> None:
@@ -225,7 +220,6 @@ class Worker:
             self.keeper.let_go(attempt)
 
     async def _wait(self, at_most_s: float) -> None:
-        """Until a handler ends, or a shutdown is requested."""
         self._change.clear()
         try:
             await asyncio.wait_for(self._change.wait(), at_most_s)
@@ -271,7 +265,6 @@ class Worker:
             self._accept(given)
 
     def _free(self) -> int:
-        """How many more messages may be in flight."""
         if self._settler.pending >= UNSETTLED_MAX:
             return 0
         suspects_running = 0 if self._suspect_slots is None else self._suspect_slots.in_flight

@@ -6,8 +6,6 @@ from headgate.telemetry.metrics import Registry
 
 
 class WorkerMetrics:
-    """Of one worker on one queue."""
-
     def __init__(self, registry: Registry, queue: str) -> None:
         self.registry = registry
         name = "headgate_worker_"
