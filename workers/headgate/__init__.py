@@ -47,8 +47,14 @@ if TYPE_CHECKING:
     from headgate.client.queues import CatalogueUnreadable
     from headgate.client.redriving import RedriveResult, SkippedMessage, SkipReason
     from headgate.client.sync.background import WouldDeadlock
-    from headgate.client.sync.blocking import SyncBatchPut, SyncHeadgate, SyncMessage, SyncQueue, connect_sync
-    from headgate.client.sync.blocking_counter import SyncCounter
+    from headgate.client.sync.blocking import (
+        SyncBatchPut,
+        SyncCounter,
+        SyncHeadgate,
+        SyncMessage,
+        SyncQueue,
+        connect_sync,
+    )
     from headgate.counters.model.decide_tokens import TokenAhead, TokenInvalid, TokenTooOld
     from headgate.counters.read.reading import ReadTooSlow
     from headgate.counters.types.contract import QuestionInvalid, StateFull, StateUnreadable, UpdateInvalid
@@ -79,8 +85,7 @@ _NAMES = {
     "headgate.applying.call": "ApplyOutcome ApplyReport ApplyResult apply apply_sync",
     "headgate.client.sync.background": "WouldDeadlock",
     "headgate.client.catalogue.application_batch": "BatchPut",
-    "headgate.client.sync.blocking": "SyncBatchPut SyncHeadgate SyncMessage SyncQueue connect_sync",
-    "headgate.client.sync.blocking_counter": "SyncCounter",
+    "headgate.client.sync.blocking": "SyncBatchPut SyncCounter SyncHeadgate SyncMessage SyncQueue connect_sync",
     "headgate.client.connection": "NotConnected Headgate connect",
     "headgate.client.counter": "CachedValue Counter CounterState TypesDiffer",
     "headgate.client.counters": "CounterDeleted CounterRecreated CounterNotReady CounterNotFound",

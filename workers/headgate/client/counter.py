@@ -248,7 +248,7 @@ class Counter:
     # ---- values
 
     async def value(
-        self, key: str, *, since: datetime | None = None, until: datetime | None = None, **question: Any
+        self, /, key: str, *, since: datetime | None = None, until: datetime | None = None, **question: Any
     ) -> Any:
         """The value of a key: it includes all updates acknowledged before the call. A key without updates has the
         neutral value.
@@ -259,7 +259,7 @@ class Counter:
         """
         return (await self.state(key, since=since, until=until)).value(**question)
 
-    async def cached(self, key: str, *, staleness: Span = STALENESS_S_MAX, **question: Any) -> CachedValue:
+    async def cached(self, /, key: str, *, staleness: Span = STALENESS_S_MAX, **question: Any) -> CachedValue:
         """The value with its age, as this process read it within this time. Default and maximum: one second."""
         staleness_s = span_us(staleness, "staleness") / SECOND_US
         if staleness_s > STALENESS_S_MAX:
@@ -267,7 +267,7 @@ class Counter:
         cached = await self._tried(lambda: self.handle.read_cached(_checked(key), staleness_s))
         return CachedValue(self.kind.value(cached.state, question), cached.age_s)
 
-    async def values(self, keys: Iterable[str], **question: Any) -> dict[str, Any]:
+    async def values(self, /, keys: Iterable[str], **question: Any) -> dict[str, Any]:
         """The values of many keys."""
         wanted = [_checked(key) for key in keys]
         states = await self._tried(lambda: self.handle.read_many(wanted))
