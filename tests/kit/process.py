@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from headgate.client.catalogue.process_context import ProcessContext, ReliableClock
-from headgate.counters.model.decide_hints import HintWindows
+from headgate.counters.model.decide_passes import HintWindows
 from headgate.engines.context import Host
 from headgate.store.cassandra.node_clocks import CassandraTimes
 from headgate.store.cassandra.settings import read_settings

@@ -17,7 +17,7 @@ from headgate.engines.contract import PassEnd
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.errors import HeadgateError
-from headgate.runtime.process.sdk_queue import ClientQueue
+from headgate.runtime.worker.worker_queue import WorkerQueue
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import EntryState, Name
 from headgate.store.catalogue.tables import ENTRIES
@@ -458,7 +458,7 @@ def test_a_worker_reports_each_background_loop_that_is_dead(loop: str) -> None:
         await shop.apply(queue_text())
         program = shop.program("worker")
         queue = await opened(program)
-        port = ClientQueue(program.connection, queue)
+        port = WorkerQueue(program.connection, queue)
         await program.process.start(port.receive(1, visibility_us=8_000_000, wait_us=5_000_000))
         assert [] == port.dead_loops()
         (task,) = [each for each in asyncio.all_tasks() if each.get_name() == f"headgate: {loop}"]

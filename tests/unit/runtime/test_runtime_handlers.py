@@ -210,7 +210,8 @@ def test_the_traceback_of_a_failure_begins_with_the_handler(function: Callable[.
     async def perform() -> object:
         performer = PythonPerformer(understand(function, "m:f"), threads=1, rng=Random(1))
         try:
-            return await performer.perform(Attempt(delivery(b"x"), 0.0))
+            (settle,) = await performer.perform([Attempt(delivery(b"x"), 0.0)])
+            return settle
         finally:
             await performer.close()
 

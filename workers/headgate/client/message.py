@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol
 
-from headgate.client.model import payloads
-from headgate.client.model.payloads import CONTENT_TYPE, Model
+from headgate.client.model.payloads import PayloadForms
 from headgate.client.model.times import Span, datetime_of, span_us
 from headgate.engines.contract import (
     Ack,
@@ -34,7 +33,7 @@ class MessageSettler(Protocol):
     def now_us(self) -> int: ...
 
 
-class Received:
+class Received(PayloadForms):
     """A message as it was delivered. `Message` and `SyncMessage` are this, and settle it; a handler may take this."""
 
     __slots__ = ("delivery",)
@@ -56,24 +55,6 @@ class Received:
     def attributes(self) -> Attributes:
         """The attributes that were put with it."""
         return self.delivery.attributes
-
-    @property
-    def content_type(self) -> str | None:
-        """The content type of the payload, if its producer set one."""
-        content_type = self.delivery.attributes.get(CONTENT_TYPE)
-        return content_type if isinstance(content_type, str) else None
-
-    def text(self) -> str:
-        """The payload as a text."""
-        return payloads.read_text(self.payload)
-
-    def json(self) -> Any:
-        """The payload decoded from JSON."""
-        return payloads.read_json(self.payload)
-
-    def read(self, model: type[Model]) -> Model:
-        """The payload as a pydantic model."""
-        return payloads.read_model(self.payload, model)
 
     @property
     def group(self) -> str | None:

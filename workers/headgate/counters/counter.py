@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.counters.collect.collector import Collector
-from headgate.counters.model.decide_hints import HintWindows
+from headgate.counters.model.decide_passes import HintWindows
 from headgate.counters.model.decide_shards import KeyRows
 from headgate.counters.model.decide_tokens import Token
 from headgate.counters.model.settings import CounterSettings

@@ -15,7 +15,7 @@ from typing import Protocol
 from uuid import UUID, uuid4
 
 from headgate.client.catalogue.application_batch import Batches
-from headgate.counters.model.decide_hints import HintWindows
+from headgate.counters.model.decide_passes import HintWindows
 from headgate.engines.context import Host
 from headgate.engines.lanes.read_budget import ReadBudget
 from headgate.engines.registry import ENGINE_MODULES

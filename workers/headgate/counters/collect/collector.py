@@ -12,12 +12,19 @@ collected while a hint may still be on its way; a key that cannot be read at ALL
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from headgate.counters.model.decide_hints import HintWindows, HintWindowsUnknown, decide_hint_windows
-from headgate.counters.model.decide_passes import BucketMark, PassHistory, decide_next_pass, places_left
+from headgate.counters.model.decide_passes import (
+    BucketMark,
+    HintWindows,
+    HintWindowsUnknown,
+    PassHistory,
+    decide_hint_windows,
+    decide_next_pass,
+    places_left,
+)
 from headgate.counters.model.decide_shards import (
     TALLY,
     Collection,
@@ -35,6 +42,7 @@ from headgate.counters.model.settings import CounterSettings
 from headgate.counters.read.folding import Folded, Folder
 from headgate.counters.read.reading import Reader
 from headgate.counters.types.contract import CounterType
+from headgate.counters.write.part import CounterPart
 from headgate.engines.context import Host
 from headgate.errors import OperationRefused, Unavailable
 from headgate.process.live import Live
@@ -78,7 +86,7 @@ class PassReport:
 class _Run:
     report: PassReport
     in_a_row: int = 0
-    gave_up: bool = False
+    """Keys that could not be read at ALL, since the last that could."""
 
 
 @dataclass
@@ -90,22 +98,15 @@ class _Page:
     shards: int = 0
 
 
-class Collector:
+class Collector(CounterPart):
     def __init__(
         self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any], hints: HintWindows
     ) -> None:
-        self.host = host
-        self.live = settings
-        self.kind = kind
+        super().__init__(host, settings, kind)
         self.reader = Reader(host, settings, kind)
         self.folder = Folder(host, settings, kind, self.reader)
         self._hints = hints
         self._hints_read_us: int | None = None
-
-    @property
-    def settings(self) -> CounterSettings:
-        """As the catalogue was last read; fixed fields stay fixed."""
-        return self.live.now
 
     # ---- one key
 
@@ -135,10 +136,9 @@ class Collector:
                 return gone
 
     def _batch(self, bucket: int, key: str, collection: Collection) -> Batch:
-        place: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket, "key": key}
+        place = {**self.partition(bucket), "key": key}
         table, kind = self.settings.tables.shards, self.kind
-        merged = kind.merge_all([kind.load(state) for state in collection.states])
-        state = kind.dump(kind.forget(merged, collection.forget_before_us))
+        state = kind.dump(kind.forget(self.merged(collection.states), collection.forget_before_us))
         through = Slice("mutator", SliceBound(TALLY, False), SliceBound(last_id_of(collection.through_us), True))
         stamp_us = collection.timestamp_us
         cell = tally_cell(collection.through_us, state)
@@ -172,8 +172,7 @@ class Collector:
         run = _Run(report)
         for mark in places_left(standing, report.pass_us, self.settings.buckets):
             await self._pass_bucket(run, mark)
-            if run.gave_up:
-                report.unreachable = True
+            if report.unreachable:
                 return report
         await self._close(report)
         return report
@@ -200,8 +199,7 @@ class Collector:
         for mark in places_left(standing, pass_us, self.settings.buckets):
             if mark.bucket in wanted:
                 await self._pass_bucket(run, mark)
-            if run.gave_up:
-                report.unreachable = True
+            if report.unreachable:
                 break
         return report
 
@@ -215,14 +213,7 @@ class Collector:
         standing = await self.read_result()
         report.full = standing.is_full(report.pass_us, self.settings.buckets)
         if report.full:
-            await self.host.store.write(
-                Update(
-                    self.settings.tables.passes,
-                    {"counter": self.settings.counter},
-                    {"full_us": report.pass_us},
-                    timestamp_us=report.pass_us,
-                )
-            )
+            await self._update_passes({"full_us": report.pass_us}, report.pass_us)
 
     async def _pass_bucket(self, run: _Run, mark: BucketMark) -> None:
         """Its minutes first, so that they limit the final shards as little as possible; then its keys."""
@@ -230,13 +221,13 @@ class Collector:
         try:
             folded = await self.folder.fold(bucket)
         except Unavailable:
-            folded = await self._marks_alone(bucket)
+            folded = Folded(0, 0, 0, *await self.reader.read_marks(bucket))
         report.minutes += folded.minutes
         while not mark.done:
             page = await self._page(bucket, mark.after)
             before = replace(report)
             await self._collect_page(run, bucket, page, folded.folded)
-            if run.gave_up:
+            if report.unreachable:
                 return
             mark = replace(
                 mark,
@@ -251,22 +242,16 @@ class Collector:
                 await self._note(report.pass_us, mark)
         report.buckets += 1
 
-    async def _marks_alone(self, bucket: int) -> Folded:
-        folded, tokened = await self.reader.read_marks(bucket)
-        return Folded(folded=folded, tokened=tokened)
-
     async def _page(self, bucket: int, after: str | None) -> _Page:
         """The next keys of a bucket, and the ends of their shards: enough to see where it is worth reading at ALL.
 
         By one replica. Where several differ, read repair would copy to one the ids of the others and not the states,
         so it would tear a batch that deletes shards and writes their tally."""
-        partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
-        within = Slice("key", SliceBound(after, False)) if after is not None else None
         select = Select(
             self.settings.tables.shards,
-            partition,
+            self.partition(bucket),
             ("key", "mutator"),
-            within=within,
+            within=Slice("key", SliceBound(after, False)) if after is not None else None,
             limit=PAGE_ROWS,
             consistency=Consistency.ONE,
         )
@@ -303,7 +288,7 @@ class Collector:
             some = worth[first : first + KEYS_AT_ONCE]
             await asyncio.gather(*(self._try_key(run, bucket, key, folded) for key in some))
             if run.in_a_row > SKIPPED_IN_A_ROW_MAX:
-                run.gave_up = True
+                report.unreachable = True
                 return
 
     async def _try_key(self, run: _Run, bucket: int, key: str, folded: int | None) -> None:
@@ -323,33 +308,15 @@ class Collector:
         return PassHistory.of(rows)
 
     async def _note(self, pass_us: int, mark: BucketMark) -> None:
-        await self.host.store.write(
-            Insert(
-                self.settings.tables.passes,
-                {
-                    "counter": self.settings.counter,
-                    "bucket": mark.bucket,
-                    "pass_us": pass_us,
-                    "after": mark.after,
-                    "done": mark.done,
-                    "keys": mark.keys,
-                    "shards": mark.shards,
-                    "expired": mark.expired,
-                    "skipped": mark.skipped,
-                },
-                timestamp_us=self.host.now_us(),
-            )
-        )
+        row = {"counter": self.settings.counter, "pass_us": pass_us, **asdict(mark)}
+        await self.host.store.write(Insert(self.settings.tables.passes, row, timestamp_us=self.host.now_us()))
 
     async def _note_refused(self, why: str | None) -> None:
-        await self.host.store.write(
-            Update(
-                self.settings.tables.passes,
-                {"counter": self.settings.counter},
-                {"refused": why},
-                timestamp_us=self.host.now_us(),
-            )
-        )
+        await self._update_passes({"refused": why}, self.host.now_us())
+
+    async def _update_passes(self, cells: Mapping[str, Value], stamp_us: int) -> None:
+        counter = {"counter": self.settings.counter}
+        await self.host.store.write(Update(self.settings.tables.passes, counter, cells, timestamp_us=stamp_us))
 
     async def _require_hint_windows(self, *, fresh: bool = False) -> None:
         now_us = self.host.now_us()

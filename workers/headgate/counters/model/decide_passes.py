@@ -1,17 +1,46 @@
-"""How far the collector's passes over a counter have come, and whether one is overdue. Pure.
+"""Whether the collector may run, how far its passes over a counter have come, and whether one is overdue. Pure.
+
+It has to know how long the nodes keep hints before it considers a shard final. The store queries the nodes
+(`store/cassandra/hints.py`, or the simulation).
 
 A pass is named by its start time. It is full when every bucket was visited to its end and no key of it had to be
 skipped; a full one is due within half of gc_grace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
+
+from headgate.errors import OperationRefused, Unavailable
 
 DAY_US = 86_400_000_000
 PASS_US_MAX = DAY_US
 """An older pass is not continued: another starts."""
+
+
+class HintWindows(Protocol):
+    async def read(self) -> Mapping[str, int]:
+        """By node, in µs; Unavailable if one of them does not report it."""
+
+
+class GcAfterTooShort(OperationRefused):
+    """The setting gc.after is not longer than a node's hint window plus maxClockSkew: a late hint could be lost."""
+
+
+class HintWindowsUnknown(Unavailable):
+    """Not every node reports its hint window, so nothing can be considered final."""
+
+
+def decide_hint_windows(windows_us: Mapping[str, int], *, after_us: int, skew_us: int) -> None:
+    for node, window_us in sorted(windows_us.items()):
+        if after_us <= window_us + skew_us:
+            raise GcAfterTooShort(
+                node=node,
+                hint_window_s=window_us / 1e6,
+                gc_after_s=after_us / 1e6,
+                remedy="raise spec.gc.after, or lower max_hint_window on that node",
+            )
 
 
 @dataclass(frozen=True, slots=True)

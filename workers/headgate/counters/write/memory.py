@@ -8,28 +8,25 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
+from headgate.counters.model.decide_windows import TOTAL, Place
+
 STATE_OVERHEAD_BYTES = 300
 """The cost of a state besides its bytes: objects, key, two entries in tables."""
-TOTAL = (0, 0)
-"""The place of a key's total, as (grain, start)."""
 
-Place = tuple[int, int]
-"""Where a state is written: a window by grain and start, or the total."""
 SlotKey = tuple[str, Place]
 
 
+@dataclass(slots=True, eq=False)
 class Slot:
-    __slots__ = ("key", "pins", "place", "size", "state")
-
-    def __init__(self, key: str, place: Place, state: Any) -> None:
-        self.key = key
-        self.place = place
-        self.state = state
-        self.size = 0
-        self.pins = 0
+    key: str
+    place: Place
+    state: Any
+    size: int = 0
+    pins: int = 0
 
 
 class Gone:

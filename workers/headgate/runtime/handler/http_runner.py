@@ -34,7 +34,6 @@ IDLE_S = 4.0
 BODY_READ_BYTES = 2_048
 REPORT_AFTER = 5
 NOT_CONNECTED = Backoff(first_s=0.2, factor=2.0, cap_s=5.0)
-DEFAULT_TIMEOUT_S = 300.0
 
 
 def checked_url(url: str) -> str:
@@ -73,25 +72,22 @@ class HttpPerformer:
     async def close(self) -> None:
         await self._session.close()
 
-    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
-        """One after the other."""
-        return [await self.perform(attempt) for attempt in attempts]
-
-    async def perform(self, attempt: Attempt) -> Settle:
+    async def perform(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+        (attempt,) = attempts
         tries = 0
         while True:
             try:
-                return await self._post(attempt)
+                return (await self._post(attempt),)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 tries += 1
                 if tries == REPORT_AFTER:
                     log.warning("the handler cannot be reached", extra={"url": self._url, "error": str(error)})
                 attempt.deadline_s = math.inf  # it has not started
                 if await self._is_draining_within(max(0.05, NOT_CONNECTED.bound_s(tries) * self._rng.random())):
-                    return NackDelivery(attempt.delivery.receipt, charged=False)
+                    return (NackDelivery(attempt.delivery.receipt, charged=False),)
                 attempt.deadline_s = asyncio.get_running_loop().time() + CONNECT_WITHIN_S + self._timeout_s
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
-                return self._failed(attempt, error)
+                return (self._failed(attempt, error),)
 
     async def _is_draining_within(self, seconds: float) -> bool:
         try:

@@ -12,17 +12,19 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import traceback
 from collections.abc import Awaitable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, thread
+from pathlib import Path
 from random import Random
+from types import TracebackType
 from typing import Any, Protocol
 
 from headgate.engines.contract import Ack, DeadLetterDelivery, Settle
 from headgate.process.background_tasks import start_task
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.context import Context
-from headgate.runtime.handler.decide_retry import decide_retry, delay_after
-from headgate.runtime.handler.failures import format_failure
+from headgate.runtime.handler.decide_retry import Reject, Retry, bounded_reason, decide_retry, delay_after
 from headgate.runtime.handler.handlers import Handler
 from headgate.runtime.handler.payloads import PayloadInvalid
 
@@ -36,11 +38,9 @@ class HandlerRunner(Protocol):
     wants_context: bool
     """Whether it reads the fields of its `Context`."""
 
-    async def perform(self, attempt: Attempt) -> Settle:
-        """Handle one. It raises nothing but its cancellation."""
-
-    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
-        """Handle these; how each is settled."""
+    async def perform(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+        """Handle one, or several where it takes several; how each is settled. It raises nothing but its
+        cancellation."""
 
     def drain(self) -> None:
         """The worker is stopping: handlers that have not really started are given back."""
@@ -57,8 +57,10 @@ class PythonPerformer:
         self._rng = rng
         self._pool = None if handler.is_async else ThreadPoolExecutor(threads, thread_name_prefix="headgate-handler")
 
-    async def perform(self, attempt: Attempt) -> Settle:
-        handler = self._handler
+    async def perform(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+        if self.batch:
+            return await self._perform_batch(attempts)
+        attempt, handler = attempts[0], self._handler
         try:
             payload = handler.decode(attempt.delivery)
             if self._pool is None and handler.context is None:
@@ -66,12 +68,12 @@ class PythonPerformer:
                 if outcome is not None:
                     await _await_all(outcome)
             else:
-                await self._call([payload], [attempt])
+                await self._call([payload], attempts)
         except (Exception, SystemExit, asyncio.CancelledError) as error:
-            return self._judge(error, attempt)
-        return Ack(attempt.delivery.receipt)
+            return (self._judge(error, attempt),)
+        return (Ack(attempt.delivery.receipt),)
 
-    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+    async def _perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
         settles: list[Settle] = [Ack(attempt.delivery.receipt) for attempt in attempts]
         payloads: list[Any] = []
         places: list[int] = []
@@ -179,6 +181,31 @@ async def _await_without_exit(awaitable: Awaitable[Any]) -> Any:
         return await _await_all(awaitable)
     except SystemExit as error:
         raise HandlerExited(f"the handler called sys.exit({error.code!r})") from error
+
+
+_OURS = (str(Path(__file__).parent.parent), thread.__file__)
+"""The worker's own files, and the pool of threads that it runs handlers in."""
+
+
+def format_failure(error: BaseException) -> str:
+    """Bounded: the type and message first, then the end of the traceback from the handler on."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    text = str(error)
+    if isinstance(error, Reject):
+        return bounded_reason(f"rejected: {text}" if text else "rejected")
+    if isinstance(error, Retry):
+        return bounded_reason(f"retry requested: {text}" if text else "retry requested")
+    lines = traceback.format_exception(kind, error, _from_handler(error.__traceback__))
+    return bounded_reason(f"{name}: {text}" if text else name, "".join(lines))
+
+
+def _from_handler(trace: TracebackType | None) -> TracebackType | None:
+    """Without the worker's own frames, which do not help to find the fault."""
+    own = trace
+    while own is not None and own.tb_frame.f_code.co_filename.startswith(_OURS):
+        own = own.tb_next
+    return own if own is not None else trace
 
 
 class BatchAnswer(TypeError):

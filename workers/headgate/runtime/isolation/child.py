@@ -80,10 +80,8 @@ async def _handle(performer: PythonPerformer, work: Work, channel: Channel) -> S
     attempt.context = Context(work.delivery, work.queue, _ControlOfChild(channel), trace=trace)
     current_trace.set(trace)
     log_fields.set({"queue": work.queue, "message_id": work.delivery.message_id, "attempt": work.delivery.attempt})
-    if performer.batch:
-        (settle,) = await performer.perform_batch([attempt])
-        return settle
-    return await performer.perform(attempt)
+    (settle,) = await performer.perform([attempt])
+    return settle
 
 
 def main(end: socket.socket, entry_point: str) -> None:

@@ -71,23 +71,20 @@ class ChildPool:
     def pids(self) -> list[int]:
         return [child.pid for child in (*self._idle, *self._busy) if child.pid is not None]
 
-    async def perform(self, attempt: Attempt) -> Settle:
+    async def perform(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+        (attempt,) = attempts
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
         child = self._idle.pop() if self._idle else Child(self.terms, self._rng, self._on_death)
         self._busy.add(child)
         try:
-            return await child.perform(attempt)
+            return (await child.perform(attempt),)
         finally:
             self._busy.discard(child)
             self._idle.append(child)
             if not self._busy:
                 self._ending = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
-
-    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
-        """One after the other: a suspect is alone in its process."""
-        return [await self.perform(attempt) for attempt in attempts]
 
     def drain(self) -> None:
         """Running handlers continue."""

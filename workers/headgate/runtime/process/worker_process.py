@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -33,9 +33,9 @@ from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
 from headgate.runtime.isolation.suspects import ChildPool, ChildTerms
 from headgate.runtime.policy.decide_health import WorkerStatus, decide_liveness_problem, decide_readiness_problem
 from headgate.runtime.process.drain_files import DrainFiles
-from headgate.runtime.worker.port import WorkerQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
+from headgate.runtime.worker.worker_queue import WorkerQueue
 from headgate.store.clock.clock_metrics import measure_clocks
 from headgate.telemetry.graphite import Graphite, GraphiteSettings
 from headgate.telemetry.logs import log_to
@@ -187,35 +187,23 @@ class WorkerProcess:
         return PythonPerformer(self._handler, threads=terms.concurrency, rng=self._rng), suspects
 
     def register_readings(self, queue: WorkerQueue) -> None:
-        reading = self.registry.reading
-        name = "headgate_worker_"
-
-        def slow() -> Iterable[tuple[tuple[str, ...], float]]:
-            yield (queue.name,), float(self._worker is not None and self._worker.is_slow)
-
-        def in_flight() -> Iterable[tuple[tuple[str, ...], float]]:
-            yield (queue.name,), float(self._worker.in_flight if self._worker else 0)
-
-        def lanes() -> Iterable[tuple[tuple[str, ...], float]]:
-            yield (queue.name,), float(len(queue.leases()))
-
-        def lease_age() -> Iterable[tuple[tuple[str, ...], float]]:
-            yield (queue.name,), max((lease.age_s for lease in queue.leases()), default=0.0)
-
-        reading(name + "in_flight", "Messages received and not yet settled.", ["queue"], in_flight)
-        reading(
-            name + "throttled",
-            "1 while everything fails: the worker takes one message at a time, with pauses.",
-            ["queue"],
-            slow,
-        )
-        reading(name + "lanes", "Lanes held by this worker.", ["queue"], lanes)
-        reading(
-            name + "lease_age_seconds",
-            "Time since the oldest lease renewal was sent. A lease lasts 10 s by default.",
-            ["queue"],
-            lease_age,
-        )
+        worker_gauges: dict[tuple[str, str], Callable[[], float]] = {
+            ("in_flight", "Messages received and not yet settled."): (
+                lambda: self._worker.in_flight if self._worker else 0
+            ),
+            ("throttled", "1 while everything fails: the worker takes one message at a time, with pauses."): (
+                lambda: self._worker is not None and self._worker.is_slow
+            ),
+            ("lanes", "Lanes held by this worker."): lambda: len(queue.leases()),
+            (
+                "lease_age_seconds",
+                "Time since the oldest lease renewal was sent. A lease lasts 10 s by default.",
+            ): lambda: max((lease.age_s for lease in queue.leases()), default=0.0),
+        }
+        for (name, description), read in worker_gauges.items():
+            self.registry.reading(
+                f"headgate_worker_{name}", description, ["queue"], lambda read=read: [((queue.name,), float(read()))]
+            )
         measure_clocks(self.registry, lambda: [clock] if (clock := queue.clock()) is not None else [])
 
     # ---- signals and probes
@@ -296,7 +284,6 @@ def opening_by_client(options: WorkerOptions, environment: Mapping[str, str], vi
 
         leave_numpy_out()
         from headgate.client.connection import connect
-        from headgate.runtime.process.sdk_queue import ClientQueue
 
         connection = connect(environment)
         await connection.open()
@@ -305,6 +292,6 @@ def opening_by_client(options: WorkerOptions, environment: Mapping[str, str], vi
         except BaseException:
             await connection.close()
             raise
-        return ClientQueue(connection, queue, visibility_us=visibility_us)
+        return WorkerQueue(connection, queue, visibility_us=visibility_us)
 
     return open_queue

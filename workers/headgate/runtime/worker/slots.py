@@ -153,10 +153,8 @@ class Slots:
         try:
             if self._terms.spans is not None:
                 settles = await self._traced(attempts, self._terms.spans)
-            elif self.performer.batch:
-                settles = await self.performer.perform_batch(attempts)
             else:
-                settles = (await self.performer.perform(attempts[0]),)
+                settles = await self.performer.perform(attempts)
             while task.cancelling():
                 task.uncancel()
         except asyncio.CancelledError:
@@ -190,10 +188,7 @@ class Slots:
 
     async def _traced(self, attempts: Sequence[Attempt], spans: Spans) -> Sequence[Settle]:
         with spans.processing(self._terms.queue, [each.delivery for each in attempts]) as span:
-            if self.performer.batch:
-                settles = await self.performer.perform_batch(attempts)
-            else:
-                settles = (await self.performer.perform(attempts[0]),)
+            settles = await self.performer.perform(attempts)
             failed = [each.reason for each in settles if isinstance(each, NackDelivery | DeadLetterDelivery)]
             if failed:
                 span.failed(failed[0].partition("\n")[0])

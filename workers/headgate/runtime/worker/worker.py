@@ -26,14 +26,13 @@ from headgate.process.pacing import ExponentialPause, TokenBucket
 from headgate.runtime.handler.attempt import Attempt
 from headgate.runtime.handler.decide_retry import Backoff, delay_after
 from headgate.runtime.handler.runner import HandlerRunner
-from headgate.runtime.policy.decide_drain import DrainState, DrainStep
-from headgate.runtime.policy.decide_pace import Pace
-from headgate.runtime.policy.decide_prefetch import MESSAGES_MAX, Prefetch
-from headgate.runtime.worker.port import WorkerQueue
+from headgate.runtime.policy.decide_health import DrainState, DrainStep
+from headgate.runtime.policy.decide_pace import MESSAGES_MAX, Pace, Prefetch
 from headgate.runtime.worker.settling import Settler
 from headgate.runtime.worker.slots import Slots, SlotTerms
 from headgate.runtime.worker.visibility import VisibilityKeeper
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
+from headgate.runtime.worker.worker_queue import WorkerQueue
 from headgate.telemetry.spans import Spans
 
 log = logging.getLogger("headgate.worker")
@@ -55,7 +54,7 @@ RECEIVE_AGAIN_S = (0.1, 5.0)
 class WorkerTerms:
     concurrency: int = 16
     prefetch: int | None = None
-    """Messages in flight beyond those in handlers; None as `policy/decide_prefetch.py` decides."""
+    """Messages in flight beyond those in handlers; None as `policy/decide_pace.py` decides."""
     batch_size: int = 100
     rate_per_s: float | None = None
     rate_is_shared: bool = False
