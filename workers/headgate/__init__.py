@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headgate import settle
     from headgate.applying.call import ApplyOutcome, ApplyReport, ApplyResult, apply, apply_sync
     from headgate.client.catalogue.application_batch import BatchPut
+    from headgate.client.catalogue.opened import ConnectionClosed, WrongEventLoop, WrongProcess
     from headgate.client.catalogue.queue_record import (
         QueueDeleted,
         QueueNotFound,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
         RescheduleResult,
     )
     from headgate.client.put_many import PutFailure, PutManyFailed, PutResult
-    from headgate.client.queue import ConnectionClosed, Queue, WrongEventLoop, WrongProcess
+    from headgate.client.queue import Queue
     from headgate.client.queues import CatalogueUnreadable
     from headgate.client.redriving import RedriveResult, SkippedMessage, SkipReason
     from headgate.client.sync.background import WouldDeadlock
@@ -95,7 +96,8 @@ _NAMES = {
     "headgate.client.model.outgoing": "Put",
     "headgate.client.model.payloads": "PayloadUnfit PayloadUnreadable",
     "headgate.client.put_many": "PutFailure PutManyFailed PutResult",
-    "headgate.client.queue": "ConnectionClosed WrongEventLoop WrongProcess Queue",
+    "headgate.client.catalogue.opened": "ConnectionClosed WrongEventLoop WrongProcess",
+    "headgate.client.queue": "Queue",
     "headgate.client.redriving": "RedriveResult SkippedMessage SkipReason",
     "headgate.client.model.values": (
         "CollectReport LaneStatus MessageStatus PeekedMessage QueueStats QueueSummary RepairReport "

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from headgate.client.catalogue.opened import ConnectionClosed
 from headgate.client.catalogue.queue_record import QueueDeleted, QueueNotReady, QueueRecreated
 from headgate.client.message import Message
 from headgate.client.model.times import SECOND_US
-from headgate.client.queue import ConnectionClosed, Queue
+from headgate.client.queue import Queue
 from headgate.client.queues import CatalogueUnreadable
 from headgate.engines.contract import PassEnd
 from headgate.engines.lanes.lease import Lane

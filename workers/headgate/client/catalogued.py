@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 from uuid import UUID
 
+from headgate.client.catalogue.opened import PATIENCE_S
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.counter import Counter
-from headgate.client.queue import PATIENCE_S, Queue, Upkeep
+from headgate.client.queue import Queue, Upkeep
 from headgate.errors import Conflict, HeadgateError, InvalidRequest, NotFound, OperationRefused, Unavailable
 from headgate.process.background_tasks import SharedWork
 from headgate.store.catalogue.entry import Entry, EntryState, KnownEntry, Name

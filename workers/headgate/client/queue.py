@@ -1,21 +1,18 @@
 """A queue as an application uses it: comfortable calls over one engine, kept fresh by the connection.
 
-A call that is not possible now because the clock or the knowledge of the catalogue is not trusted was not sent. It is
-retried for `PATIENCE_S`, so a process that was paused continues by itself. This module knows neither Cassandra nor
-how the catalogue is read.
+This module knows neither Cassandra nor how the catalogue is read.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from headgate.client.catalogue.application_batch import WITHIN_S, Batches, BatchPut
+from headgate.client.catalogue.opened import CLOSE_WITHIN_S, Opened, is_over, patience
 from headgate.client.catalogue.queue_record import QueueRecord
 from headgate.client.message import Message
 from headgate.client.model.outgoing import Put, build_message, build_plain_message, message_of
@@ -64,7 +61,6 @@ from headgate.engines.contract import (
 from headgate.engines.contract import NewMessage as Sent
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.expiry import SECOND_US
-from headgate.process.background_tasks import start_task
 from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry
 from headgate.store.clock.clock import ClockNotTrusted
@@ -73,29 +69,11 @@ from headgate.store.store import NotSent
 from headgate.telemetry.spans import SentSpan, producer_spans
 from headgate.telemetry.tracing import is_traced, with_trace
 
-T = TypeVar("T")
-
-log = logging.getLogger("headgate.client")
-
-PATIENCE_S = 10.0
 WAIT_S = 10.0
-CLOSE_WITHIN_S = 15.0
 REPAIR_S = PASS_US / SECOND_US
 LIMIT = 10
 LIMIT_MAX = 10_000
 ITERATION_WAIT_S = 20.0
-
-
-class ConnectionClosed(OperationRefused):
-    """The connection was closed."""
-
-
-class WrongProcess(OperationRefused):
-    """A connection does not survive a fork: open one in the child."""
-
-
-class WrongEventLoop(OperationRefused):
-    """A connection belongs to the event loop that opened it."""
 
 
 class Upkeep(Protocol):
@@ -116,39 +94,21 @@ class Upkeep(Protocol):
         """The facts about the application's own batches; None where they are not supported."""
 
 
-class Queue:
+class Queue(Opened):
     """One queue, in one process. `await connection.queue("shop/emails")` gives it."""
 
+    noun = "queue"
+
     def __init__(self, record: QueueRecord, engine: Engine, upkeep: Upkeep, bound: Live[int]) -> None:
+        super().__init__(upkeep.require_usable)
         self.record = record
         self.bound = bound
         self.engine = engine
         """The engine behind it: the worker runtime shares its lanes through this."""
-        self.ended: HeadgateError | None = None
-        """Why it cannot be used any more: it was deleted."""
         self._upkeep = upkeep
-        self._ending: asyncio.Task[None] | None = None
 
-    # ---- its life
-
-    def end(self, why: HeadgateError) -> None:
-        """It is gone: every later call raises the reason."""
-        if self.ended is None:
-            self.ended = why
-            log.warning("queue ended", extra={"queue": self.name, "reason": str(why)})
-            self._ending = start_task("close of a queue", self._close())
-
-    async def close(self) -> None:
-        """Write pending messages, release the lanes. The connection does it when it is closed."""
-        if self._ending is None:
-            self._ending = start_task("close of a queue", self._close())
-        await self._ending
-
-    async def _close(self) -> None:
-        try:
-            await asyncio.wait_for(self.engine.close(), CLOSE_WITHIN_S)
-        except (HeadgateError, TimeoutError) as error:
-            log.warning("queue not closed cleanly", extra={"queue": self.name, "error": repr(error)})
+    async def _finish(self) -> None:
+        await asyncio.wait_for(self.engine.close(), CLOSE_WITHIN_S)
 
     @property
     def name(self) -> str:
@@ -206,16 +166,9 @@ class Queue:
                 return (await self._try_again(lambda: self.engine.put(plain)))[0]
         deadline = deadline_of(timeout)
         with self._sending(1, traced) as span:
-            message = build_message(
-                payload,
-                self.now_us(),
-                delay=delay,
-                deliver_at=deliver_at,
-                group=group,
-                once=once,
-                once_scope=once_scope,
-                attributes=attributes,
-            )
+            options = {} if attributes is None else attributes
+            put = Put(payload, delay, deliver_at, group, once, once_scope, options)
+            message = build_message(put, self.now_us())
             if traced:
                 _carry_trace([message])
             message_id = await self._put(message, deadline)
@@ -287,9 +240,9 @@ class Queue:
         if not messages:
             return []
         outcomes = await self.engine.put_each(messages, deadline=deadline)
-        limit = deadline or _patience()
+        limit = deadline or patience()
         while unsent := _unsent_of(outcomes):
-            if deadline is None and _is_over(limit):
+            if deadline is None and is_over(limit):
                 break
             try:
                 await self._freshen(limit, deadline)
@@ -481,29 +434,6 @@ class Queue:
 
     # ---- within
 
-    def _require_usable(self) -> None:
-        self._upkeep.require_usable()
-        if self.ended is not None:
-            raise self.ended
-
-    async def _tried(self, work: Callable[[], Awaitable[T]]) -> T:
-        self._require_usable()
-        try:
-            return await work()
-        except (ClockNotTrusted, CatalogueStale):
-            return await self._try_again(work)
-
-    async def _try_again(self, work: Callable[[], Awaitable[T]], deadline: Deadline | None = None) -> T:
-        """Nothing of it was sent, or it would have ended otherwise: once all is fit again it is done as if new."""
-        limit = deadline or _patience()
-        while True:
-            await self._freshen(limit, deadline)
-            try:
-                return await work()
-            except (ClockNotTrusted, CatalogueStale):
-                if deadline is None and _is_over(limit):
-                    raise
-
     async def _freshen(self, limit: Deadline, deadline: Deadline | None) -> None:
         """Return when all is fit again; at the caller's deadline raise NotSent."""
         try:
@@ -514,23 +444,12 @@ class Queue:
                 raise
             raise NotSent("The time limit ended before the message was sent", last=error.message) from error
 
-    def __repr__(self) -> str:
-        return f"Queue({self.name})"
-
 
 def deadline_of(limit: Deadline | Span | None) -> Deadline | None:
     """The deadline of a call that begins now and may take this long; None: it has none."""
     if limit is None or isinstance(limit, Deadline):
         return limit
     return Deadline.after(span_us(limit, "timeout") / SECOND_US, now_s=asyncio.get_running_loop().time())
-
-
-def _patience() -> Deadline:
-    return Deadline.after(PATIENCE_S, now_s=asyncio.get_running_loop().time())
-
-
-def _is_over(limit: Deadline) -> bool:
-    return limit.is_over(asyncio.get_running_loop().time())
 
 
 def _unsent_of(outcomes: Sequence[Outcome]) -> list[int]:
@@ -550,8 +469,3 @@ def _checked_limit(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
         raise InvalidRequest(f"The limit must be a number from 1 to {LIMIT_MAX}", given=limit)
     return limit
-
-
-def require_process(pid: int) -> None:
-    if os.getpid() != pid:
-        raise WrongProcess(opened_in=pid, used_in=os.getpid())

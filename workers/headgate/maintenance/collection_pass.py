@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from headgate.api.counters import Collect
+from headgate.client.catalogue.opened import PATIENCE_S
 from headgate.client.connection import Headgate
 from headgate.client.counter import Counter
 from headgate.client.model.times import age
-from headgate.client.queue import PATIENCE_S
 from headgate.counters.collect.collector import PassReport
 from headgate.engines.summary.standing import CollectionResult
 from headgate.maintenance.pass_groups import PassGroup, PassOutcome, write_result

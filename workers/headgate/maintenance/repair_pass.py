@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headgate.api.queues import Repair
+from headgate.client.catalogue.opened import PATIENCE_S
 from headgate.client.catalogue.queue_record import KIND
 from headgate.client.connection import Headgate
 from headgate.client.model.times import age
-from headgate.client.queue import PATIENCE_S
 from headgate.engines.contract import PassEnd, Repaired
 from headgate.engines.summary.standing import RepairResult
 from headgate.maintenance.pass_groups import PassGroup, PassOutcome, write_result

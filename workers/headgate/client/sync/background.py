@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from headgate.client.queue import require_process
+from headgate.client.catalogue.opened import require_process
 from headgate.errors import Bug, OperationRefused
 
 T = TypeVar("T")

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from headgate.client.catalogue.application_batch import WITHIN_S, BatchPut
+from headgate.client.catalogue.opened import ConnectionClosed
 from headgate.client.connection import NAMESPACE, SKEW_S, Headgate, NotConnected, connect
 from headgate.client.counter import Counter, CounterState
 from headgate.client.message import Message, Received, reason_of
@@ -35,7 +36,7 @@ from headgate.client.put_many import (
     read_chunks,
     results_of,
 )
-from headgate.client.queue import ITERATION_WAIT_S, LIMIT, WAIT_S, ConnectionClosed, Queue, deadline_of
+from headgate.client.queue import ITERATION_WAIT_S, LIMIT, WAIT_S, Queue, deadline_of
 from headgate.client.sync.background import BackgroundLoop, close_at_end, was_closed
 from headgate.engines.contract import Attributes, Settled
 from headgate.store.cassandra.settings import ConnectionOptions

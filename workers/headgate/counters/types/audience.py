@@ -11,11 +11,9 @@ Body: a compact, ordered ThetaSketch of DataSketches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable
 
-from headgate.counters.types.contract import CounterType, Example, Json
-from headgate.counters.types.sketches import Estimate, Sketch, estimate_of, items_of, library
+from headgate.counters.types.sketches import Items, ItemType, Sketch, library
 
 LG_ITEMS = 12
 
@@ -30,21 +28,16 @@ class AudienceState:
         self.fresh = fresh
 
 
-class Audience(CounterType[AudienceState, tuple[int | str, ...]]):
+class Audience(ItemType[AudienceState]):
     name = "audience"
-    is_dated = False
 
     def __init__(self) -> None:
         self._library = library(self.name)
 
-    def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> tuple[int | str, ...]:
-        self.require_verb(verb)
-        return items_of(self, arguments)
-
     def zero(self) -> AudienceState:
         return AudienceState(None, None)
 
-    def apply(self, state: AudienceState, update: tuple[int | str, ...]) -> AudienceState:
+    def apply(self, state: AudienceState, update: Items) -> AudienceState:
         if state.fresh is None:
             state.fresh = self._library.update_theta_sketch(LG_ITEMS)
         for item in update:
@@ -68,10 +61,6 @@ class Audience(CounterType[AudienceState, tuple[int | str, ...]]):
             return state.stored
         return self.merge_all([state]).stored
 
-    def value(self, state: AudienceState, question: Mapping[str, Any]) -> Estimate:
-        self.require_question(question)
-        return estimate_of(self.sketch_of(state))
-
     def dump_body(self, state: AudienceState) -> bytes:
         return bytes(self.sketch_of(state).serialize())
 
@@ -80,13 +69,6 @@ class Audience(CounterType[AudienceState, tuple[int | str, ...]]):
         if sketch.num_retained > 1 << LG_ITEMS:
             raise ValueError("a sketch of another size")
         return AudienceState(sketch, None)
-
-    def read_words(self, words: Sequence[str]) -> list[Json]:
-        """As they are written."""
-        return list(words)
-
-    def examples(self) -> Sequence[Example]:
-        return [Example("add", ("ann",)), Example("add", ("bob", "eve")), Example("add", (17,))]
 
     # ---- of two
 

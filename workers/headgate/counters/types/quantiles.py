@@ -46,9 +46,7 @@ class Quantiles(SketchType[float]):
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> float:
         self.require_verb(verb)
-        given = arguments[0] if len(arguments) == 1 else None
-        if not isinstance(given, int | float) or not is_number(given):
-            raise self.wrong("one number", list(arguments))
+        given = self.one_number(arguments)
         try:
             return float(given)
         except OverflowError:

@@ -39,6 +39,7 @@ State = RegisterEntry | None
 class Register(CounterType[State, RegisterEntry]):
     name = "register"
     verbs = ("set",)
+    takes_texts = True
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> RegisterEntry:
         self.require_verb(verb)
@@ -80,10 +81,6 @@ class Register(CounterType[State, RegisterEntry]):
         if not is_whole(at_us):
             raise ValueError("no timestamp")
         return RegisterEntry(at_us, compact_json(value))
-
-    def read_words(self, words: Sequence[str]) -> list[Json]:
-        """As they are written."""
-        return list(words)
 
     def examples(self) -> Sequence[Example]:
         return [Example("set", ("on",)), Example("set", ({"rate": 0.5},)), Example("set", (None,))]

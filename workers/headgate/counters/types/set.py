@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from headgate.counters.types.contract import CounterType, Example, Json, StateFull, compact_json, is_text, is_whole
+from headgate.counters.types.contract import CounterType, Example, Json, StateFull, compact_json, is_whole
 
 ELEMENT_BYTES_MAX = 1_024
 ELEMENTS_MAX = 50_000
@@ -28,20 +28,14 @@ State = dict[str, int]
 class Elements(CounterType[State, State]):
     name = "set"
     verbs = ("add", "remove")
+    takes_texts = True
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> State:
         self.require_verb(verb)
         if not 1 <= len(arguments) <= AT_ONCE_MAX:
             raise self.wrong(f"1 to {AT_ONCE_MAX} strings", f"{len(arguments)} arguments")
         stamp = 2 * at_us + (verb == "add")
-        return {self._element(given): stamp for given in arguments}
-
-    def _element(self, given: Json) -> str:
-        if not isinstance(given, str) or not is_text(given):
-            raise self.wrong("a text", given)
-        if len(given.encode()) > ELEMENT_BYTES_MAX:
-            raise self.wrong(f"a string of at most {ELEMENT_BYTES_MAX} bytes", given)
-        return given
+        return {self.text_within(ELEMENT_BYTES_MAX, given, "a text"): stamp for given in arguments}
 
     def zero(self) -> State:
         return {}
@@ -80,10 +74,6 @@ class Elements(CounterType[State, State]):
     def load_body(self, body: bytes, version: int) -> State:
         fields = json.loads(body)
         return {**dict(_stamps(fields["out"], 0)), **dict(_stamps(fields["in"], 1))}
-
-    def read_words(self, words: Sequence[str]) -> list[Json]:
-        """As they are written."""
-        return list(words)
 
     def examples(self) -> Sequence[Example]:
         return [

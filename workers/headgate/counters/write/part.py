@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -82,7 +82,7 @@ class CounterPart:
 
     async def read_pages(
         self, table: Table, partition: dict[str, Value], names: tuple[str, ...], limit: int
-    ) -> AsyncIterator[list[Any]]:
+    ) -> AsyncIterator[Sequence[Any]]:
         """The rows of a partition, some keys at a time and each key whole. One with more rows than a page is read by
         itself."""
         after: str | None = None

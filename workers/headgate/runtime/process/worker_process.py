@@ -187,23 +187,23 @@ class WorkerProcess:
         return PythonPerformer(self._handler, threads=terms.concurrency, rng=self._rng), suspects
 
     def register_readings(self, queue: WorkerQueue) -> None:
-        worker_gauges: dict[tuple[str, str], Callable[[], float]] = {
-            ("in_flight", "Messages received and not yet settled."): (
-                lambda: self._worker.in_flight if self._worker else 0
-            ),
-            ("throttled", "1 while everything fails: the worker takes one message at a time, with pauses."): (
-                lambda: self._worker is not None and self._worker.is_slow
-            ),
-            ("lanes", "Lanes held by this worker."): lambda: len(queue.leases()),
-            (
-                "lease_age_seconds",
-                "Time since the oldest lease renewal was sent. A lease lasts 10 s by default.",
-            ): lambda: max((lease.age_s for lease in queue.leases()), default=0.0),
-        }
-        for (name, description), read in worker_gauges.items():
+        def gauge(name: str, description: str, read: Callable[[], float]) -> None:
             self.registry.reading(
-                f"headgate_worker_{name}", description, ["queue"], lambda read=read: [((queue.name,), float(read()))]
+                f"headgate_worker_{name}", description, ["queue"], lambda: [((queue.name,), float(read()))]
             )
+
+        def is_slow() -> bool:
+            return self._worker is not None and self._worker.is_slow
+
+        def oldest_s() -> float:
+            return max((lease.age_s for lease in queue.leases()), default=0.0)
+
+        in_flight = "Messages received and not yet settled."
+        gauge("in_flight", in_flight, lambda: self._worker.in_flight if self._worker else 0)
+        gauge("throttled", "1 while everything fails: the worker takes one message at a time, with pauses.", is_slow)
+        gauge("lanes", "Lanes held by this worker.", lambda: len(queue.leases()))
+        lease_s = "Time since the oldest lease renewal was sent. A lease lasts 10 s by default."
+        gauge("lease_age_seconds", lease_s, oldest_s)
         measure_clocks(self.registry, lambda: [clock] if (clock := queue.clock()) is not None else [])
 
     # ---- signals and probes

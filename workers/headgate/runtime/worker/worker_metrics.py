@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headgate.telemetry.metrics import Counter, Histogram, Registry
+from headgate.telemetry.metrics import CounterMetric, Histogram, Registry
 
 
 class WorkerMetrics:
     def __init__(self, registry: Registry, queue: str) -> None:
         self.registry = registry
 
-        def count(name: str, description: str) -> Counter:
+        def count(name: str, description: str) -> CounterMetric:
             return registry.counter(f"headgate_worker_{name}", description, "queue").of(queue)
 
         def measure(name: str, description: str) -> Histogram:
