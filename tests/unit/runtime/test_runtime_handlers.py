@@ -16,7 +16,7 @@ from headgate.client.sync.blocking import SyncMessage
 from headgate.engines.contract import Delivery, NackDelivery
 from headgate.errors import InvalidRequest
 from headgate.runtime import Context, RetryPolicy, handler
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 from headgate.runtime.handler.handlers import Handler, HandlerUnusable, load_handler, understand
 from headgate.runtime.handler.payloads import PayloadInvalid
 from headgate.runtime.handler.runner import PythonPerformer

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from headgate.client.connection import Headgate
 from headgate.engines.contract import DeadLetterDelivery, Delivery, NackDelivery, Settle
 from headgate.process.background_tasks import start_task
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 from headgate.runtime.handler.decide_retry import delay_after
 from headgate.runtime.handler.handlers import Handler
 from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
@@ -158,7 +158,6 @@ class _Runner:
 
     def __init__(self, host: WorkerHost, performer: HandlerRunner, queue: str) -> None:
         self.batch = performer.batch
-        self.can_stop = performer.can_stop
         self.wants_context = performer.wants_context
         self._host = host
         self._performer = performer
@@ -215,7 +214,6 @@ class _ChildRunner(_Runner):
     ) -> None:
         super().__init__(host, performer, queue)
         self.batch = False
-        self.can_stop = True
         self._parent = parent
         self._terms = terms
         self._children: set[Process] = set()
@@ -228,7 +226,9 @@ class _ChildRunner(_Runner):
         died = asyncio.Event()
         child.when_state_changes(died.set)
         death = start_task("death of a child", died.wait())
-        handling = child.start(self._performer.perform(attempts))
+        handling = child.start(
+            self._performer.perform([Attempt(each.delivery, each.until_s, each.context) for each in attempts])
+        )
         try:
             await asyncio.wait([handling, death], return_when=asyncio.FIRST_COMPLETED)
             if handling.done():

@@ -1,11 +1,14 @@
-"""The facts about its message that a handler may read, and the requests it may make.
+"""A message in flight in the worker, from its receipt to its settle, and what its handler may know of it.
 
-A handler gets it by a parameter annotated `Context`, or named `context`.
+A handler gets the `Context` by a parameter annotated `Context`, or named `context`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -26,6 +29,9 @@ class HandlerControl(Protocol):
 
     def deadline_s(self) -> float | None:
         """When the handler has to be done, in seconds since 1970."""
+
+    def limit(self, seconds: float) -> None:
+        """Let the handler take this long from now, and hide the message as before; infinity for no bound."""
 
 
 class Context:
@@ -115,3 +121,52 @@ class Context:
 
 def _seconds(span: timedelta | float) -> float:
     return span.total_seconds() if isinstance(span, timedelta) else float(span)
+
+
+class Attempt:
+    """One delivery. Each of its fields has one writer; times are by the event loop's clock."""
+
+    __slots__ = (
+        "batch",
+        "context",
+        "deadline_s",
+        "delivery",
+        "given_back",
+        "in_thread",
+        "lost",
+        "overdue",
+        "task",
+        "trace",
+        "until_s",
+    )
+
+    def __init__(self, delivery: Delivery, until_s: float, context: Context | None = None) -> None:
+        self.delivery = delivery
+        # By VisibilityKeeper.
+        self.until_s = until_s
+        self.deadline_s = math.inf
+        self.lost = False
+        self.overdue = False
+        self.given_back = False
+        """Its time is over because the worker ends."""
+        # By the slot that handles it.
+        self.task: asyncio.Task[None] | None = None
+        """The task or thread that runs its handler now."""
+        self.batch: Sequence[Attempt] = ()
+        """All that one call of the handler has, this one too, while it runs."""
+        self.context = context
+        self.trace: TraceContext | None = None
+        # By the runner of its handler.
+        self.in_thread = False
+        """Whether its handler is in a thread: then cancelling the task does not stop it."""
+
+    def end(self) -> None:
+        """Its handler has returned. The references back to this flight are dropped, so that the message's memory is
+        free at once: the collector runs seldom, and a message may be large."""
+        self.task = self.context = None
+        self.batch = ()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its handler was asked to stop."""
+        return self.lost or self.overdue or self.given_back

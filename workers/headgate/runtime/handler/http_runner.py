@@ -21,7 +21,7 @@ import aiohttp
 
 from headgate.engines.contract import Attributes, NackDelivery, Settle
 from headgate.errors import InvalidRequest
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 from headgate.runtime.handler.decide_response import REJECT_HEADER, Response, decide_response
 from headgate.runtime.handler.decide_retry import Backoff, bounded_reason, delay_after
 from headgate.runtime.handler.payloads import CONTENT_TYPE
@@ -47,7 +47,6 @@ def checked_url(url: str) -> str:
 
 class HttpPerformer:
     batch = False
-    can_stop = True
     wants_context = True
 
     def __init__(
@@ -82,12 +81,17 @@ class HttpPerformer:
                 tries += 1
                 if tries == REPORT_AFTER:
                     log.warning("the handler cannot be reached", extra={"url": self._url, "error": str(error)})
-                attempt.deadline_s = math.inf  # it has not started
+                self._limit(attempt, math.inf)  # it has not started
                 if await self._is_draining_within(max(0.05, NOT_CONNECTED.bound_s(tries) * self._rng.random())):
                     return (NackDelivery(attempt.delivery.receipt, charged=False),)
-                attempt.deadline_s = asyncio.get_running_loop().time() + CONNECT_WITHIN_S + self._timeout_s
+                self._limit(attempt, CONNECT_WITHIN_S + self._timeout_s)
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 return (self._failed(attempt, error),)
+
+    @staticmethod
+    def _limit(attempt: Attempt, seconds: float) -> None:
+        if attempt.context is not None:
+            attempt.context.control.limit(seconds)
 
     async def _is_draining_within(self, seconds: float) -> bool:
         try:

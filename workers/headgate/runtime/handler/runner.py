@@ -4,7 +4,7 @@ A handler is done when every awaitable that it returned is done. An async functi
 to be a sync one, runs in a thread, and returns its coroutine. The awaited part runs on the event loop.
 
 A thread cannot be stopped: its handler reads `Context.lost`. From the time
-when a handler waits on the loop, its flights can be stopped (`Attempt.can_stop`).
+when a handler waits on the loop, its flights can be stopped (`Attempt.in_thread`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from typing import Any, Protocol
 
 from headgate.engines.contract import Ack, DeadLetterDelivery, Settle
 from headgate.process.background_tasks import start_task
-from headgate.runtime.handler.attempt import Attempt
-from headgate.runtime.handler.context import Context
+from headgate.runtime.handler.context import Attempt, Context
 from headgate.runtime.handler.decide_retry import Reject, Retry, bounded_reason, decide_retry, delay_after
 from headgate.runtime.handler.handlers import Handler
 from headgate.runtime.handler.payloads import PayloadInvalid
@@ -32,9 +31,6 @@ from headgate.runtime.handler.payloads import PayloadInvalid
 class HandlerRunner(Protocol):
     batch: bool
     """Whether it takes several at a time."""
-    can_stop: bool
-    """Whether cancelling the task that runs it stops it, from its beginning."""
-
     wants_context: bool
     """Whether it reads the fields of its `Context`."""
 
@@ -51,7 +47,6 @@ class HandlerRunner(Protocol):
 class PythonPerformer:
     def __init__(self, handler: Handler, *, threads: int, rng: Random) -> None:
         self.batch = handler.batch
-        self.can_stop = handler.is_async
         self.wants_context = handler.context is not None
         self._handler = handler
         self._rng = rng
@@ -111,12 +106,14 @@ class PythonPerformer:
         contexts = [attempt.context for attempt in attempts]
         if self._pool is None:
             return await _await_all(await self._handler.call(payloads, contexts))
-        variables = contextvars.copy_context()
+        batch, variables = attempts[0].batch or attempts, contextvars.copy_context()
+        for attempt in batch:
+            attempt.in_thread = True
         loop = asyncio.get_running_loop()
         outcome = await loop.run_in_executor(self._pool, variables.run, self._in_thread, payloads, contexts)
         if not inspect.isawaitable(outcome):
             return outcome
-        return await _await_after_thread(outcome, attempts[0].batch or attempts, variables)
+        return await _await_after_thread(outcome, batch, variables)
 
     def _in_thread(self, payloads: Sequence[Any], contexts: Sequence[Context | None]) -> Any:
         """`sys.exit` in a handler fails its message, and ends no thread of the pool."""
@@ -160,7 +157,7 @@ async def _await_after_thread(
     or given back before the thread returned.
     """
     for attempt in batch:
-        attempt.can_stop = True
+        attempt.in_thread = False
     caller = asyncio.current_task()
     if caller is not None and all(attempt.is_stopped for attempt in batch):
         caller.cancel()

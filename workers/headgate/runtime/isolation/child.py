@@ -20,8 +20,7 @@ from random import Random
 from typing import Any
 
 from headgate.engines.contract import Settle
-from headgate.runtime.handler.attempt import Attempt
-from headgate.runtime.handler.context import Context
+from headgate.runtime.handler.context import Attempt, Context
 from headgate.runtime.handler.handlers import load_handler
 from headgate.runtime.handler.runner import PythonPerformer
 from headgate.runtime.isolation.frames import HEAD, Begun, Extension, Granted, Work, from_frame, to_frame
@@ -72,15 +71,17 @@ class _ControlOfChild:
     def deadline_s(self) -> float | None:
         return self._channel.deadline_s
 
+    def limit(self, seconds: float) -> None:
+        raise NotImplementedError  # its worker knows the deadline
+
 
 async def _handle(performer: PythonPerformer, work: Work, channel: Channel) -> Settle:
     channel.deadline_s = work.deadline_s
     trace = read_trace(work.delivery.attributes)
-    attempt = Attempt(work.delivery, 0.0)
-    attempt.context = Context(work.delivery, work.queue, _ControlOfChild(channel), trace=trace)
+    context = Context(work.delivery, work.queue, _ControlOfChild(channel), trace=trace)
     current_trace.set(trace)
     log_fields.set({"queue": work.queue, "message_id": work.delivery.message_id, "attempt": work.delivery.attempt})
-    (settle,) = await performer.perform([attempt])
+    (settle,) = await performer.perform([Attempt(work.delivery, 0.0, context)])
     return settle
 
 

@@ -25,7 +25,7 @@ from typing import Any
 from headgate.engines.contract import NackDelivery, Settle
 from headgate.errors import EnvironmentProblem
 from headgate.process.background_tasks import BackgroundTasks
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 from headgate.runtime.handler.decide_retry import Backoff, delay_after
 from headgate.runtime.isolation.frames import HEAD, Begun, Extension, Granted, Work, from_frame, to_frame
 from headgate.telemetry.logs import log_fields
@@ -52,7 +52,6 @@ class ChildPool:
     """A `Performer` of suspects: a child for each that runs, at most as many as there are slots for it."""
 
     batch = False
-    can_stop = True
     wants_context = True
 
     def __init__(

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from headgate.engines.contract import Settle, Settled
 from headgate.errors import HeadgateError, Unavailable
 from headgate.process.background_tasks import start_task
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 
 CALLS_MAX = 4
 GROUP_MAX = 1_000

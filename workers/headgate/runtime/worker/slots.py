@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 from headgate.engines.contract import DeadLetterDelivery, Delivery, NackDelivery, Settle
 from headgate.process.background_tasks import BackgroundTasks
-from headgate.runtime.handler.attempt import Attempt
-from headgate.runtime.handler.context import Context
+from headgate.runtime.handler.context import Attempt, Context
 from headgate.runtime.handler.runner import HandlerRunner
 from headgate.runtime.worker.visibility import VisibilityKeeper
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
@@ -171,7 +170,7 @@ class Slots:
     def _take_up(self, attempt: Attempt, batch: Sequence[Attempt], task: asyncio.Task[None], begun_s: float) -> None:
         """From now on its handler may read it, and be stopped."""
         performer, terms, delivery = self.performer, self._terms, attempt.delivery
-        attempt.task, attempt.batch, attempt.can_stop = task, batch, performer.can_stop
+        attempt.task, attempt.batch = task, batch
         if terms.timeout_s is not None:
             attempt.deadline_s = begun_s + terms.timeout_s
         if delivery.attributes:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from headgate.engines.contract import ExtendDelivery, Settle, Settled
 from headgate.errors import HeadgateError
 from headgate.expiry import SECOND_US
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 from headgate.runtime.policy.decide_visibility import beat_every_s, decide_beats
 
 log = logging.getLogger("headgate.worker")
@@ -70,7 +70,7 @@ class VisibilityKeeper:
         for place in beats.overdue:
             attempts[place].overdue = True
             self.stop(attempts[place])
-            if not attempts[place].can_stop:
+            if attempts[place].in_thread:
                 self._on_overdue(attempts[place])
         for place in beats.lost:
             self._lose(attempts[place])
@@ -83,7 +83,7 @@ class VisibilityKeeper:
         if attempt.is_stopped or id(attempt) not in self._attempts:
             return False
         if attempt.deadline_s < math.inf:
-            attempt.deadline_s = self._loop.time() + seconds
+            self.limit(attempt, seconds)
         await self._extend([attempt], max(seconds, self.visibility_s))
         return not attempt.lost
 
@@ -106,30 +106,49 @@ class VisibilityKeeper:
         self.stop(attempt)
         self._on_lost(attempt)
 
+    def give_back(self) -> list[Attempt]:
+        """Stop all handlers: the worker ends."""
+        attempts = self.all()
+        for attempt in attempts:
+            attempt.given_back = True
+        for attempt in attempts:
+            self.stop(attempt)
+        return attempts
+
+    def limit(self, attempt: Attempt, seconds: float) -> None:
+        """Let its handler take this long from now."""
+        attempt.deadline_s = self._loop.time() + seconds
+
     def stop(self, attempt: Attempt) -> None:
         """Cancel its handler, or notify it. The other handlers of its batch continue."""
         if attempt.context is not None:
             attempt.context.mark_lost()
         task = attempt.task
-        if task is not None and attempt.can_stop and all(each.is_stopped for each in attempt.batch):
+        if task is not None and not attempt.in_thread and all(each.is_stopped for each in attempt.batch):
             task.cancel()
 
     # ---- requests of a context
 
     def of(self, attempt: Attempt) -> AttemptControl:
-        return AttemptControl(self, attempt, self._loop)
-
-    def time_of_day_s(self, at_s: float) -> float:
-        return self._now_s() + at_s - self._loop.time()
+        return AttemptControl(self, attempt, self._loop, self._now_s)
 
 
 class AttemptControl:
-    __slots__ = ("_attempt", "_keeper", "_loop")
+    """The requests of the context of one message."""
 
-    def __init__(self, keeper: VisibilityKeeper, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
+    __slots__ = ("_attempt", "_keeper", "_loop", "_now_s")
+
+    def __init__(
+        self,
+        keeper: VisibilityKeeper,
+        attempt: Attempt,
+        loop: asyncio.AbstractEventLoop,
+        now_s: Callable[[], float],
+    ) -> None:
         self._keeper = keeper
         self._attempt = attempt
         self._loop = loop
+        self._now_s = now_s
 
     async def extend(self, seconds: float) -> bool:
         return await self._keeper.extend(self._attempt, seconds)
@@ -139,4 +158,7 @@ class AttemptControl:
 
     def deadline_s(self) -> float | None:
         at_s = self._attempt.deadline_s
-        return None if at_s == math.inf else self._keeper.time_of_day_s(at_s)
+        return None if at_s == math.inf else self._now_s() + at_s - self._loop.time()
+
+    def limit(self, seconds: float) -> None:
+        self._keeper.limit(self._attempt, seconds)

@@ -23,7 +23,7 @@ from headgate.errors import HeadgateError, Unavailable
 from headgate.expiry import SECOND_US
 from headgate.process.background_tasks import BackgroundTasks, start_task
 from headgate.process.pacing import ExponentialPause, TokenBucket
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 from headgate.runtime.handler.decide_retry import Backoff, delay_after
 from headgate.runtime.handler.runner import HandlerRunner
 from headgate.runtime.policy.decide_health import DrainState, DrainStep
@@ -206,14 +206,12 @@ class Worker:
     async def _stop_handlers(self) -> None:
         """Cancel the handlers that can be cancelled. The messages of the others stay hidden, and they end with the
         process."""
-        running = self.keeper.all()
-        for attempt in running:
-            attempt.given_back = True
-        for attempt in running:
-            self.keeper.stop(attempt)
+        running = self.keeper.give_back()
         loop = asyncio.get_running_loop()
         until_s = loop.time() + STOP_WITHIN_S
-        while any(attempt.can_stop and attempt.task is not None for attempt in running) and loop.time() < until_s:
+        while (
+            any(attempt.task is not None and not attempt.in_thread for attempt in running) and loop.time() < until_s
+        ):
             await self._wait(0.1)
         for attempt in running:
             self.keeper.let_go(attempt)
