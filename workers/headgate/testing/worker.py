@@ -226,9 +226,8 @@ class _ChildRunner(_Runner):
         died = asyncio.Event()
         child.when_state_changes(died.set)
         death = start_task("death of a child", died.wait())
-        handling = child.start(
-            self._performer.perform([Attempt(each.delivery, each.until_s, each.context) for each in attempts])
-        )
+        copies = [Attempt(each.delivery, each.until_s, each.context) for each in attempts]
+        handling = child.start(self._performer.perform(copies))
         try:
             await asyncio.wait([handling, death], return_when=asyncio.FIRST_COMPLETED)
             if handling.done():

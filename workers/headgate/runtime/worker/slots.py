@@ -145,7 +145,7 @@ class Slots:
         begun_s = loop.time()
         now_us = self._terms.now_us()
         for attempt in attempts:
-            self._take_up(attempt, attempts, task, begun_s)
+            self._take_up(attempt, attempts, task)
             self._metrics.lag.observe(max(0, now_us - attempt.delivery.due_us) / 1_000_000)
         settles: Sequence[Settle | None] = [None] * len(attempts)
         self._set_log_context(attempts)
@@ -167,12 +167,12 @@ class Slots:
                 attempt.end()
                 self._conclude(attempt, settle)
 
-    def _take_up(self, attempt: Attempt, batch: Sequence[Attempt], task: asyncio.Task[None], begun_s: float) -> None:
+    def _take_up(self, attempt: Attempt, batch: Sequence[Attempt], task: asyncio.Task[None]) -> None:
         """From now on its handler may read it, and be stopped."""
         performer, terms, delivery = self.performer, self._terms, attempt.delivery
         attempt.task, attempt.batch = task, batch
         if terms.timeout_s is not None:
-            attempt.deadline_s = begun_s + terms.timeout_s
+            self._keeper.limit(attempt, terms.timeout_s)
         if delivery.attributes:
             attempt.trace = read_trace(delivery.attributes)
         if performer.wants_context:

@@ -209,9 +209,7 @@ class Worker:
         running = self.keeper.give_back()
         loop = asyncio.get_running_loop()
         until_s = loop.time() + STOP_WITHIN_S
-        while (
-            any(attempt.task is not None and not attempt.in_thread for attempt in running) and loop.time() < until_s
-        ):
+        while loop.time() < until_s and any(each.task is not None and not each.in_thread for each in running):
             await self._wait(0.1)
         for attempt in running:
             self.keeper.let_go(attempt)
