@@ -19,9 +19,8 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from headgate.client.catalogue.application_batch import Batches
 from headgate.client.catalogue.opened import ConnectionClosed, Home, WrongEventLoop, require_process
 from headgate.client.catalogue.overview import Overview, QueueOverview
 from headgate.client.catalogue.process_context import ProcessContext, open_process_context, process_name
@@ -37,6 +36,9 @@ from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.cassandra.settings import ConnectionOptions, read_session_settings, read_settings
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Entry
+
+if TYPE_CHECKING:  # the driver is imported when a connection is opened
+    from headgate.store.cassandra.batches import CassandraBatches
 
 log = logging.getLogger("headgate.client")
 
@@ -159,7 +161,7 @@ class Headgate:
         return self._known().process_context.clock.now_us()
 
     @property
-    def batches(self) -> Batches | None:
+    def batches(self) -> CassandraBatches | None:
         """The facts about the application's own batches."""
         return self._known().process_context.batches
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from headgate.client.model.payloads import PayloadForms
 from headgate.client.model.times import Span, datetime_of, span_us
@@ -24,13 +23,10 @@ from headgate.engines.contract import (
 )
 from headgate.store.store import OutcomeUnknown
 
+if TYPE_CHECKING:
+    from headgate.client.queue import Queue
+
 REASON_CHARACTERS_MAX = 4_000
-
-
-class MessageSettler(Protocol):
-    async def settle(self, settles: Sequence[Settle]) -> list[Settled]: ...
-
-    def now_us(self) -> int: ...
 
 
 class Received(PayloadForms):
@@ -109,7 +105,7 @@ class Message(Received):
 
     __slots__ = ("_queue",)
 
-    def __init__(self, delivery: Delivery, queue: MessageSettler) -> None:
+    def __init__(self, delivery: Delivery, queue: Queue) -> None:
         super().__init__(delivery)
         self._queue = queue
 

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from headgate.client.catalogue.application_batch import WITHIN_S, Batches, BatchPut
-from headgate.client.catalogue.opened import CLOSE_WITHIN_S, Opened, is_over, patience
+from headgate.client.catalogue.application_batch import WITHIN_S, BatchPut
+from headgate.client.catalogue.opened import CLOSE_WITHIN_S, NOT_FIT, Opened, is_over, patience
 from headgate.client.catalogue.queue_record import QueueRecord
 from headgate.client.message import Message
 from headgate.client.model.outgoing import Put, build_message, build_plain_message, message_of
@@ -42,23 +42,7 @@ from headgate.client.put_many import (
     results_of,
 )
 from headgate.client.redriving import Filter, RedriveResult, redrive
-from headgate.engines.contract import (
-    PASS_US,
-    Ack,
-    Attributes,
-    Cancelled,
-    CatalogueStale,
-    Delivery,
-    Engine,
-    GenerationKeeper,
-    MessageLocation,
-    Peeked,
-    Repaired,
-    Settled,
-    StampedPut,
-    Stats,
-)
-from headgate.engines.contract import NewMessage as Sent
+from headgate.engines import contract
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.expiry import SECOND_US
 from headgate.process.live import Live
@@ -69,8 +53,11 @@ from headgate.store.store import NotSent
 from headgate.telemetry.spans import SentSpan, producer_spans
 from headgate.telemetry.tracing import is_traced, with_trace
 
+if TYPE_CHECKING:  # the driver is imported when a connection is opened
+    from headgate.store.cassandra.batches import CassandraBatches
+
 WAIT_S = 10.0
-REPAIR_S = PASS_US / SECOND_US
+REPAIR_S = contract.PASS_US / SECOND_US
 LIMIT = 10
 LIMIT_MAX = 10_000
 ITERATION_WAIT_S = 20.0
@@ -83,14 +70,14 @@ class Upkeep(Protocol):
     async def freshen(self, queue: Queue, within_s: float) -> None:
         """Check the clock and read the catalogue now, and return when both are current; else raise the reason."""
 
-    def generations_of(self, queue: Queue) -> GenerationKeeper: ...
+    def generations_of(self, queue: Queue) -> contract.GenerationKeeper: ...
 
     def now_us(self) -> int: ...
 
     async def queue(self, name: str) -> Queue: ...
 
     @property
-    def batches(self) -> Batches | None:
+    def batches(self) -> CassandraBatches | None:
         """The facts about the application's own batches; None where they are not supported."""
 
 
@@ -99,7 +86,7 @@ class Queue(Opened):
 
     noun = "queue"
 
-    def __init__(self, record: QueueRecord, engine: Engine, upkeep: Upkeep, bound: Live[int]) -> None:
+    def __init__(self, record: QueueRecord, engine: contract.Engine, upkeep: Upkeep, bound: Live[int]) -> None:
         super().__init__(upkeep.require_usable)
         self.record = record
         self.bound = bound
@@ -135,7 +122,7 @@ class Queue(Opened):
         group: str | None = None,
         once: str | None = None,
         once_scope: str | None = None,
-        attributes: Attributes | None = None,
+        attributes: contract.Attributes | None = None,
         timeout: Span | None = None,  # noqa: ASYNC109 - `asyncio.timeout` does not report whether it was sent
     ) -> str:
         """Put one message, and return its id: durable on a quorum of the home data centre by then.
@@ -162,7 +149,7 @@ class Queue(Opened):
             plain = [build_plain_message(payload)]
             try:
                 return (await self.engine.put(plain))[0]
-            except (ClockNotTrusted, CatalogueStale):
+            except NOT_FIT:
                 return (await self._try_again(lambda: self.engine.put(plain)))[0]
         deadline = deadline_of(timeout)
         with self._sending(1, traced) as span:
@@ -234,7 +221,9 @@ class Queue(Opened):
         with spans.sending(self.name, count) as span:
             yield span
 
-    async def _put_outcomes(self, messages: Sequence[Sent], deadline: Deadline | None) -> list[Outcome]:
+    async def _put_outcomes(
+        self, messages: Sequence[contract.NewMessage], deadline: Deadline | None
+    ) -> list[Outcome]:
         """Messages that were not sent, since the clock or the catalogue was not fit, are put again."""
         self._require_usable()
         if not messages:
@@ -247,17 +236,17 @@ class Queue(Opened):
             try:
                 await self._freshen(limit, deadline)
             except HeadgateError as error:
-                return [error if isinstance(each, ClockNotTrusted | CatalogueStale) else each for each in outcomes]
+                return [error if isinstance(each, NOT_FIT) else each for each in outcomes]
             again = await self.engine.put_each([messages[at] for at in unsent], deadline=deadline)
             for at, outcome in zip(unsent, again, strict=True):
                 outcomes[at] = outcome
         return outcomes
 
-    async def _put(self, message: Sent, deadline: Deadline | None) -> str:
+    async def _put(self, message: contract.NewMessage, deadline: Deadline | None) -> str:
         self._require_usable()
         try:
             return (await self.engine.put([message], deadline=deadline))[0]
-        except (ClockNotTrusted, CatalogueStale):
+        except NOT_FIT:
             return (await self._try_again(lambda: self.engine.put([message], deadline=deadline), deadline))[0]
 
     async def add_to_batch(
@@ -268,7 +257,7 @@ class Queue(Opened):
         delay: Span | None = None,
         deliver_at: datetime | None = None,
         group: str | None = None,
-        attributes: Attributes | None = None,
+        attributes: contract.Attributes | None = None,
         within: Span = WITHIN_S,
         tables: Iterable[str] = (),
     ) -> BatchPut:
@@ -287,7 +276,7 @@ class Queue(Opened):
             put = Put(message, delay, deliver_at, group, attributes=attributes or {})
         await batches.learn(batch, tables)
 
-        async def stamp() -> StampedPut:
+        async def stamp() -> contract.StampedPut:
             return self.engine.stamp_put(message_of(put, self.now_us()), within_us=within_us)
 
         stamped = await self._tried(stamp)
@@ -300,7 +289,7 @@ class Queue(Opened):
         A message can be cancelled until about a second before it is due (the queue's safety lag and the bound on
         clocks), so one that was put without a delay cannot. A second cancel of one message returns True again.
         """
-        return await self._tried(lambda: self.engine.cancel(message_id)) is Cancelled.CANCELLED
+        return await self._tried(lambda: self.engine.cancel(message_id)) is contract.Cancelled.CANCELLED
 
     async def reschedule(
         self, message_id: str, *, delay: Span | None = None, deliver_at: datetime | None = None
@@ -328,7 +317,9 @@ class Queue(Opened):
         given = await self.receive_deliveries(limit, visibility_us=visibility_us, wait_us=wait_us)
         return [Message(each, self) for each in given]
 
-    async def receive_deliveries(self, limit: int, *, visibility_us: int | None, wait_us: int) -> list[Delivery]:
+    async def receive_deliveries(
+        self, limit: int, *, visibility_us: int | None, wait_us: int
+    ) -> list[contract.Delivery]:
         """The same as the engine returns them: for callers that settle by receipts, like the worker runtime."""
         limit = _checked_limit(limit)
         loop = asyncio.get_running_loop()
@@ -354,16 +345,16 @@ class Queue(Opened):
 
     # ---- settling
 
-    async def settle(self, commands: Sequence[SettleCommand]) -> list[Settled]:
+    async def settle(self, commands: Sequence[SettleCommand]) -> list[contract.Settled]:
         """Settle by receipts with the commands of `headgate.settle`: each by itself, durable when the call returns.
         The outcomes are in the order of the commands."""
         self._require_usable()
         return await self.engine.settle(build_settles(commands))
 
-    async def ack(self, messages: Iterable[Message]) -> list[Settled]:
+    async def ack(self, messages: Iterable[Message]) -> list[contract.Settled]:
         """These are done; how each ended, in order."""
         self._require_usable()
-        return await self.engine.settle([Ack(message.receipt) for message in messages])
+        return await self.engine.settle([contract.Ack(message.receipt) for message in messages])
 
     # ---- inspection
 
@@ -382,17 +373,17 @@ class Queue(Opened):
 
     # The same as the engine has them, for the commands: they print and store microseconds.
 
-    async def read_peeked(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
+    async def read_peeked(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[contract.Peeked]:
         """As `peek`."""
         limit = _checked_limit(limit)
         from_us = None if since is None else time_us_from(since, "since")
         return await self._tried(lambda: self.engine.peek(limit, from_us=from_us))
 
-    async def read_stats(self) -> Stats:
+    async def read_stats(self) -> contract.Stats:
         """As `stats`."""
         return await self._tried(self.engine.stats)
 
-    async def read_location(self, message_id: str) -> MessageLocation:
+    async def read_location(self, message_id: str) -> contract.MessageLocation:
         """As `where`."""
         return await self._tried(lambda: self.engine.where(message_id))
 
@@ -403,7 +394,7 @@ class Queue(Opened):
         harmless. While another process repairs the queue, the call returns at once with that outcome."""
         return build_repair_report(await self.run_repair(within=within))
 
-    async def run_repair(self, *, within: Span = REPAIR_S) -> Repaired:
+    async def run_repair(self, *, within: Span = REPAIR_S) -> contract.Repaired:
         """As `repair`, with the engine's report, for the commands."""
         within_us = span_us(within, "within")
         keeper = self._upkeep.generations_of(self)
@@ -454,13 +445,11 @@ def deadline_of(limit: Deadline | Span | None) -> Deadline | None:
 
 def _unsent_of(outcomes: Sequence[Outcome]) -> list[int]:
     return [
-        index
-        for index, outcome in enumerate(outcomes)
-        if type(outcome) is not str and isinstance(outcome, ClockNotTrusted | CatalogueStale)
+        index for index, outcome in enumerate(outcomes) if type(outcome) is not str and isinstance(outcome, NOT_FIT)
     ]
 
 
-def _carry_trace(messages: Iterable[Sent]) -> None:
+def _carry_trace(messages: Iterable[contract.NewMessage]) -> None:
     for message in messages:
         message.attributes = with_trace(message.attributes)
 

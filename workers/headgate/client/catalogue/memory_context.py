@@ -33,7 +33,7 @@ def machine_us() -> int:
 
 
 class MachineClock:
-    """A clock that can always be trusted: nobody else's is compared with it. `ReliableClock` of a process."""
+    """A clock that can always be trusted: nobody else's is compared with it."""
 
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us

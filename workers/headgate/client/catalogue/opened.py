@@ -28,6 +28,8 @@ log = logging.getLogger("headgate.client")
 
 PATIENCE_S = 10.0
 CLOSE_WITHIN_S = 15.0
+NOT_FIT = (ClockNotTrusted, CatalogueStale)
+"""The call was not sent."""
 
 
 class ConnectionClosed(OperationRefused):
@@ -133,7 +135,7 @@ class Opened(ABC):
         self._require_usable()
         try:
             return await work()
-        except (ClockNotTrusted, CatalogueStale):
+        except NOT_FIT:
             return await self._try_again(work)
 
     async def _try_again(self, work: Callable[[], Awaitable[T]], deadline: Deadline | None = None) -> T:
@@ -143,7 +145,7 @@ class Opened(ABC):
             await self._freshen(limit, deadline)
             try:
                 return await work()
-            except (ClockNotTrusted, CatalogueStale):
+            except NOT_FIT:
                 if deadline is None and is_over(limit):
                     raise
 

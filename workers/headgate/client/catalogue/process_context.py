@@ -11,10 +11,9 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from headgate.client.catalogue.application_batch import Batches
 from headgate.counters.model.decide_passes import HintWindows
 from headgate.engines.context import Host
 from headgate.engines.lanes.read_budget import ReadBudget
@@ -23,31 +22,15 @@ from headgate.process.live import Live
 from headgate.store.cassandra.settings import ConnectionSettings
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Name
-from headgate.store.clock.clock import ClockFigures
 from headgate.store.model.positions import Positions
 from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
 from headgate.store.process_positions import process_positions
 from headgate.store.store import Store
 
-
-class ReliableClock(Protocol):
-    """The clock of a process (rule R1). `headgate.store.clock.clock.Clock` is it."""
-
-    def now_us(self) -> int:
-        """The time, whether or not it may be relied on."""
-
-    def require(self, max_skew_us: int | None = None) -> int:
-        """The time; ClockNotTrusted, with the reason, when it is not to be relied on within this bound."""
-
-    async def until_trusted(self, within_s: float, max_skew_us: int | None = None) -> int:
-        """Wait this long until it can be trusted; else raise the reason."""
-
-    def serve(self, max_skew_us: int) -> None:
-        """From now on a resource with this bound depends on this clock too."""
-
-    def figures(self) -> ClockFigures: ...
-
-    def why_dead(self) -> str | None: ...
+if TYPE_CHECKING:  # the driver is imported when a connection is opened
+    from headgate.client.catalogue.memory_context import MachineClock
+    from headgate.store.cassandra.batches import CassandraBatches
+    from headgate.store.clock.clock import Clock
 
 
 @dataclass(frozen=True)
@@ -59,13 +42,14 @@ class ProcessContext:
     keyspace: str
     """The catalogue's."""
     data_center: str
-    clock: ReliableClock
+    clock: Clock | MachineClock
+    """Promises are made by what it reports (rule R1)."""
     last_expiry_s: int
     close: Callable[[], Awaitable[None]]
     new_uuid: Callable[[], UUID] = uuid4
     rng: Random = field(default_factory=Random)
     positions: Positions = field(default_factory=process_positions)
-    batches: Batches | None = None
+    batches: CassandraBatches | None = None
     """The facts about batches that the application builds and sends itself."""
     hints: HintWindows | None = None
     """For how long nodes keep hints: without it nothing of a counter is collected."""

@@ -14,19 +14,7 @@ from headgate.client.catalogue.overview import QueueOverview
 from headgate.client.model.payloads import PayloadForms
 from headgate.client.model.times import datetime_of
 from headgate.counters.collect.collector import PassReport
-from headgate.engines.contract import (
-    Attributes,
-    Cancelled,
-    LaneStats,
-    MessageLocation,
-    MessageState,
-    PassEnd,
-    Peeked,
-    Repaired,
-    RepairStanding,
-    Stats,
-    Visibility,
-)
+from headgate.engines import contract
 from headgate.expiry import SECOND_US
 
 T = TypeVar("T")
@@ -38,13 +26,13 @@ class PeekedMessage(PayloadForms):
 
     id: str
     payload: bytes
-    attributes: Attributes
+    attributes: contract.Attributes
     group: str | None
     due: datetime
     put_at: datetime
     attempt: int
     """The number of recorded deliveries."""
-    state: Visibility
+    state: contract.Visibility
     hidden_until: datetime | None
     """When a message in flight is delivered again. None: it is not hidden."""
 
@@ -54,7 +42,7 @@ class MessageStatus:
     """The state of one message, and the places where the engine stored it."""
 
     id: str
-    state: MessageState
+    state: contract.MessageState
     places: tuple[str, ...] = ()
     """The first place, then each place that the message moved to, in the engine's notation."""
     due: datetime | None = None
@@ -147,7 +135,7 @@ class QueueStats:
 class RepairReport:
     """The result of one pass of repair."""
 
-    outcome: PassEnd
+    outcome: contract.PassEnd
     checked: int
     late: int
     """Rows of messages that their lane had passed without delivering them."""
@@ -221,7 +209,7 @@ def _time_or_none(us: int) -> datetime | None:
     return datetime_of(us) if us else None
 
 
-def build_peeked(peeked: Peeked) -> PeekedMessage:
+def build_peeked(peeked: contract.Peeked) -> PeekedMessage:
     return _build(
         PeekedMessage,
         peeked,
@@ -233,7 +221,7 @@ def build_peeked(peeked: Peeked) -> PeekedMessage:
     )
 
 
-def build_status(location: MessageLocation) -> MessageStatus:
+def build_status(location: contract.MessageLocation) -> MessageStatus:
     return _build(
         MessageStatus,
         location,
@@ -244,14 +232,14 @@ def build_status(location: MessageLocation) -> MessageStatus:
     )
 
 
-def build_reschedule_result(cancelled: Cancelled, new_id: str | None) -> RescheduleResult:
-    if cancelled is Cancelled.CANCELLED:
+def build_reschedule_result(cancelled: contract.Cancelled, new_id: str | None) -> RescheduleResult:
+    if cancelled is contract.Cancelled.CANCELLED:
         return RescheduleResult(RescheduleOutcome.MOVED, new_id)
     outcome = RescheduleOutcome.TOO_LATE if new_id is None else RescheduleOutcome.MAYBE_TWICE
     return RescheduleResult(outcome, new_id)
 
 
-def build_stats(stats: Stats) -> QueueStats:
+def build_stats(stats: contract.Stats) -> QueueStats:
     return _build(
         QueueStats,
         stats,
@@ -261,7 +249,7 @@ def build_stats(stats: Stats) -> QueueStats:
     )
 
 
-def _build_lane_status(lane: LaneStats) -> LaneStatus:
+def _build_lane_status(lane: contract.LaneStats) -> LaneStatus:
     return _build(
         LaneStatus,
         lane,
@@ -276,7 +264,7 @@ def _build_lane_status(lane: LaneStats) -> LaneStatus:
     )
 
 
-def _build_repair_progress(standing: RepairStanding) -> RepairProgress:
+def _build_repair_progress(standing: contract.RepairStanding) -> RepairProgress:
     return _build(
         RepairProgress,
         standing,
@@ -287,7 +275,7 @@ def _build_repair_progress(standing: RepairStanding) -> RepairProgress:
     )
 
 
-def build_repair_report(repaired: Repaired) -> RepairReport:
+def build_repair_report(repaired: contract.Repaired) -> RepairReport:
     return _build(
         RepairReport,
         repaired,

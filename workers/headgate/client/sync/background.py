@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from headgate.client.catalogue.opened import require_process
 from headgate.errors import Bug, OperationRefused
@@ -97,10 +97,6 @@ async def _next_page(iterator: AsyncIterator[T]) -> list[T]:
     return page
 
 
-class Closer(Protocol):
-    def close(self) -> None: ...
-
-
 class _Ending:
     """Closes the open objects when the main thread has ended.
 
@@ -109,32 +105,33 @@ class _Ending:
     """
 
     def __init__(self) -> None:
-        self.open: set[Closer] = set()
+        self.open: set[Callable[[], None]] = set()
         self._lock = threading.Lock()
         self._watching = False
 
-    def keep(self, closer: Closer) -> None:
+    def keep(self, close: Callable[[], None]) -> None:
         with self._lock:
-            self.open.add(closer)
+            self.open.add(close)
             if not self._watching:
                 self._watching = True
                 threading.Thread(target=self._watch, name="headgate: end").start()
 
     def _watch(self) -> None:
         threading.main_thread().join()
-        for closer in tuple(self.open):
-            closer.close()
+        for close in tuple(self.open):
+            close()
 
 
 _ending = _Ending()
 
 
-def close_at_end(closer: Closer) -> None:
-    _ending.keep(closer)
+def close_at_end(close: Callable[[], None]) -> None:
+    """Call it when the main thread has ended, unless it `was_closed` by then."""
+    _ending.keep(close)
 
 
-def was_closed(closer: Closer) -> None:
-    _ending.open.discard(closer)
+def was_closed(close: Callable[[], None]) -> None:
+    _ending.open.discard(close)
 
 
 def _restart_loop() -> None:

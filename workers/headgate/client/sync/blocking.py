@@ -79,7 +79,7 @@ class SyncHeadgate:
                     background.stop()
                     raise
                 self._loop = background
-                close_at_end(self)
+                close_at_end(self.close)
         return self
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class SyncHeadgate:
             background.run(self.connection.close())
         finally:
             background.stop()
-            was_closed(self)
+            was_closed(self.close)
 
     def __enter__(self) -> SyncHeadgate:
         return self.open()
