@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, 
 from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from headgate.client.model.outgoing import Put, encode_put
 from headgate.client.model.payloads import Payload
@@ -31,6 +31,7 @@ FAILURES_SHOWN = 3
 
 Source = Iterable[Put | Payload] | AsyncIterable[Put | Payload]
 Outcome = str | HeadgateError
+F = TypeVar("F")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +187,37 @@ async def read_chunks_async(source: Source, now_us: Callable[[], int]) -> AsyncG
         yield rest
 
 
+Piece = tuple[Chunk, list[Outcome]]
+"""A chunk with the outcome of each of its messages."""
+
+
+class _Window(Generic[F]):
+    """The chunks in flight, in the order of the source. A chunk stays in flight until its outcome was passed on."""
+
+    def __init__(self, put: Callable[[Chunk], F]) -> None:
+        self.pending: deque[tuple[Chunk, F]] = deque()
+        self._put = put
+
+    def add(self, chunk: Chunk) -> Iterator[tuple[Chunk, F]]:
+        """Begin a chunk; the chunks to wait for before it and after it."""
+        if chunk.is_ordered:
+            yield from self.rest()
+        self.pending.append((chunk, self._put(chunk)))
+        yield from self.rest(0 if chunk.is_ordered else CHUNKS_IN_FLIGHT - 1)
+
+    def rest(self, most: int = 0) -> Iterator[tuple[Chunk, F]]:
+        """The oldest chunks, until no more than `most` are in flight."""
+        while len(self.pending) > most:
+            yield self.pending[0]
+            self.pending.popleft()
+
+
 async def put_chunks(
     chunks: AsyncGenerator[Chunk], put: Callable[[Chunk], Coroutine[Any, Any, list[Outcome]]]
 ) -> AsyncGenerator[Piece]:
     """Put chunks side by side; their outcomes in the order of the source. Where the source raises, the outcomes of
     what it gave before come first."""
-    pending: deque[tuple[Chunk, asyncio.Task[list[Outcome]]]] = deque()
+    window = _Window(lambda chunk: start_task("chunk of put_many", put(chunk)))
     failure: Exception | None = None
     try:
         while True:
@@ -202,23 +228,14 @@ async def put_chunks(
             except Exception as error:  # of the source: it is raised after the outcomes of what came before
                 failure = error
                 break
-            while pending and chunk.is_ordered:
-                piece = pending[0][0], await pending[0][1]
-                pending.popleft()
-                yield piece
-            pending.append((chunk, start_task("chunk of put_many", put(chunk))))
-            while len(pending) >= CHUNKS_IN_FLIGHT or (pending and chunk.is_ordered):
-                piece = pending[0][0], await pending[0][1]
-                pending.popleft()
-                yield piece
-        while pending:
-            piece = pending[0][0], await pending[0][1]
-            pending.popleft()
-            yield piece
+            for begun, task in window.add(chunk):
+                yield begun, await task
+        for begun, task in window.rest():
+            yield begun, await task
         if failure is not None:
             raise failure
     finally:
-        for _, task in pending:
+        for _, task in window.pending:
             if not task.cancel() and not task.cancelled():
                 task.exception()  # it has been seen: another one was raised
         await chunks.aclose()
@@ -226,7 +243,7 @@ async def put_chunks(
 
 def put_chunks_waiting(chunks: Iterator[Chunk], put: Callable[[Chunk], Future[list[Outcome]]]) -> Iterator[Piece]:
     """The same for the blocking SDK: the source is read in its caller's thread, and `put` begins a put elsewhere."""
-    pending: deque[tuple[Chunk, Future[list[Outcome]]]] = deque()
+    window = _Window(put)
     failure: Exception | None = None
     try:
         while True:
@@ -237,28 +254,15 @@ def put_chunks_waiting(chunks: Iterator[Chunk], put: Callable[[Chunk], Future[li
             except Exception as error:  # of the source: it is raised after the outcomes of what came before
                 failure = error
                 break
-            while pending and chunk.is_ordered:
-                piece = pending[0][0], pending[0][1].result()
-                pending.popleft()
-                yield piece
-            pending.append((chunk, put(chunk)))
-            while len(pending) >= CHUNKS_IN_FLIGHT or (pending and chunk.is_ordered):
-                piece = pending[0][0], pending[0][1].result()
-                pending.popleft()
-                yield piece
-        while pending:
-            piece = pending[0][0], pending[0][1].result()
-            pending.popleft()
-            yield piece
+            for begun, future in window.add(chunk):
+                yield begun, future.result()
+        for begun, future in window.rest():
+            yield begun, future.result()
         if failure is not None:
             raise failure
     finally:
-        for _, future in pending:
+        for _, future in window.pending:
             future.cancel()
-
-
-Piece = tuple[Chunk, list[Outcome]]
-"""A chunk with the outcome of each of its messages."""
 
 
 def results_of(chunk: Chunk, outcomes: Sequence[Outcome]) -> Iterator[PutResult]:

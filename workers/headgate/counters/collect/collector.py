@@ -161,28 +161,26 @@ class Collector(CounterPart):
             await self._note_refused(report.refused)
             return report
         except HintWindowsUnknown as error:
+            # The part that needs no replica but a quorum: minutes are folded, and collectable keys are counted as
+            # skipped. Nothing is recorded, so that the current pass continues where it was.
             report.waits = str(error)
-            await self._scan_all(report)
+            await self._visit(report, map(BucketMark, range(self.settings.buckets)))
             return report
         standing = await self.read_result()
         if standing.refused is not None:
             await self._note_refused(None)
-        now_us = self.host.now_us()
-        report.pass_us = decide_next_pass(standing, now_us, self.settings.buckets)
-        run = _Run(report)
-        for mark in places_left(standing, report.pass_us, self.settings.buckets):
-            await self._pass_bucket(run, mark)
-            if report.unreachable:
-                return report
-        await self._close(report)
+        report.pass_us = decide_next_pass(standing, self.host.now_us(), self.settings.buckets)
+        await self._visit(report, places_left(standing, report.pass_us, self.settings.buckets))
+        if not report.unreachable:
+            await self._close(report)
         return report
 
-    async def _scan_all(self, report: PassReport) -> None:
-        """The part that needs no replica but a quorum: minutes are folded, and collectable keys are counted as
-        skipped. Nothing is recorded, so that the current pass continues where it was."""
+    async def _visit(self, report: PassReport, places: Iterable[BucketMark]) -> None:
         run = _Run(report)
-        for bucket in range(self.settings.buckets):
-            await self._pass_bucket(run, BucketMark(bucket))
+        for place in places:
+            await self._pass_bucket(run, place)
+            if report.unreachable:
+                return
 
     async def begin(self) -> int:
         """The current pass, or a new one, for callers that divide it by buckets. Refused, with the reason, where
@@ -192,15 +190,9 @@ class Collector(CounterPart):
 
     async def run_share(self, pass_us: int, buckets: Iterable[int]) -> PassReport:
         await self._require_hint_windows()
-        report = PassReport(pass_us=pass_us)
-        run = _Run(report)
-        wanted = frozenset(buckets)
-        standing = await self.read_result()
-        for mark in places_left(standing, pass_us, self.settings.buckets):
-            if mark.bucket in wanted:
-                await self._pass_bucket(run, mark)
-            if report.unreachable:
-                break
+        report, wanted = PassReport(pass_us=pass_us), frozenset(buckets)
+        places = places_left(await self.read_result(), pass_us, self.settings.buckets)
+        await self._visit(report, [place for place in places if place.bucket in wanted])
         return report
 
     async def end(self, pass_us: int) -> bool:

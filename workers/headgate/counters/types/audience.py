@@ -12,20 +12,19 @@ Body: a compact, ordered ThetaSketch of DataSketches.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from headgate.counters.types.sketches import Items, ItemType, Sketch, library
 
 LG_ITEMS = 12
 
 
+@dataclass(slots=True, eq=False)
 class AudienceState:
     """A sketch that can be read but takes no items, and one that does; together they are the value."""
 
-    __slots__ = ("fresh", "stored")
-
-    def __init__(self, stored: Sketch | None, fresh: Sketch | None) -> None:
-        self.stored = stored
-        self.fresh = fresh
+    stored: Sketch | None = None
+    fresh: Sketch | None = None
 
 
 class Audience(ItemType[AudienceState]):
@@ -35,7 +34,7 @@ class Audience(ItemType[AudienceState]):
         self._library = library(self.name)
 
     def zero(self) -> AudienceState:
-        return AudienceState(None, None)
+        return AudienceState()
 
     def apply(self, state: AudienceState, update: Items) -> AudienceState:
         if state.fresh is None:
@@ -53,7 +52,7 @@ class Audience(ItemType[AudienceState]):
             for part in (each.stored, each.fresh):
                 if part is not None:
                     union.update(part)
-        return AudienceState(union.get_result(True), None)
+        return AudienceState(union.get_result(True))
 
     def sketch_of(self, state: AudienceState) -> Sketch:
         """As one sketch of its final size, which takes no items."""
@@ -68,7 +67,7 @@ class Audience(ItemType[AudienceState]):
         sketch = self._library.compact_theta_sketch.deserialize(body)
         if sketch.num_retained > 1 << LG_ITEMS:
             raise ValueError("a sketch of another size")
-        return AudienceState(sketch, None)
+        return AudienceState(sketch)
 
     # ---- of two
 
@@ -76,7 +75,7 @@ class Audience(ItemType[AudienceState]):
         intersection = self._library.theta_intersection()
         intersection.update(self.sketch_of(one))
         intersection.update(self.sketch_of(other))
-        return AudienceState(intersection.get_result(True), None)
+        return AudienceState(intersection.get_result(True))
 
     def either(self, one: AudienceState, other: AudienceState) -> AudienceState:
         return self.merge(one, other)

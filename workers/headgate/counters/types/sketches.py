@@ -30,15 +30,13 @@ class SketchesMissing(EnvironmentProblem):
     """This counter type needs Apache DataSketches."""
 
 
+@dataclass(slots=True, eq=False)
 class LoadedSketch:
     """A sketch as a state, and the bytes that it was loaded from, if any. It is dumped unchanged, since the library
     may order the same content differently. A change of the sketch drops the bytes."""
 
-    __slots__ = ("data", "sketch")
-
-    def __init__(self, sketch: Sketch, data: bytes | None = None) -> None:
-        self.sketch = sketch
-        self.data = data
+    sketch: Sketch
+    data: bytes | None = None
 
 
 S = TypeVar("S")

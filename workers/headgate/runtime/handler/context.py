@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -123,42 +124,27 @@ def _seconds(span: timedelta | float) -> float:
     return span.total_seconds() if isinstance(span, timedelta) else float(span)
 
 
+@dataclass(slots=True, eq=False)
 class Attempt:
     """One delivery. Each of its fields has one writer; times are by the event loop's clock."""
 
-    __slots__ = (
-        "batch",
-        "context",
-        "deadline_s",
-        "delivery",
-        "given_back",
-        "in_thread",
-        "lost",
-        "overdue",
-        "task",
-        "trace",
-        "until_s",
-    )
-
-    def __init__(self, delivery: Delivery, until_s: float, context: Context | None = None) -> None:
-        self.delivery = delivery
-        # By VisibilityKeeper.
-        self.until_s = until_s
-        self.deadline_s = math.inf
-        self.lost = False
-        self.overdue = False
-        self.given_back = False
-        """Its time is over because the worker ends."""
-        # By the slot that handles it.
-        self.task: asyncio.Task[None] | None = None
-        """The task or thread that runs its handler now."""
-        self.batch: Sequence[Attempt] = ()
-        """All that one call of the handler has, this one too, while it runs."""
-        self.context = context
-        self.trace: TraceContext | None = None
-        # By the runner of its handler.
-        self.in_thread = False
-        """Whether its handler is in a thread: then cancelling the task does not stop it."""
+    delivery: Delivery
+    until_s: float
+    """When its visibility ends. Written by VisibilityKeeper, as `deadline_s`, `lost`, `overdue` and `given_back`."""
+    context: Context | None = None
+    """Written by the slot that handles it, as `task`, `batch` and `trace`."""
+    deadline_s: float = math.inf
+    lost: bool = False
+    overdue: bool = False
+    given_back: bool = False
+    """Its time is over because the worker ends."""
+    task: asyncio.Task[None] | None = None
+    """The task that runs its handler now."""
+    batch: Sequence[Attempt] = ()
+    """All that one call of the handler has, this one too, while it runs."""
+    trace: TraceContext | None = None
+    in_thread: bool = False
+    """Whether its handler is in a thread: then cancelling the task does not stop it. Written by the runner."""
 
     def end(self) -> None:
         """Its handler has returned. The references back to this flight are dropped, so that the message's memory is

@@ -104,7 +104,6 @@ class WorkerProcess:
         self._asked = False
 
     async def run(self) -> None:
-        self._ending, self._signalled = asyncio.Event(), asyncio.Event()
         self._take_signals()
         watch = LoopWatch()
         watch.start()

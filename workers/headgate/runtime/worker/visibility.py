@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from headgate.engines.contract import ExtendDelivery, Settle, Settled
 from headgate.errors import HeadgateError
@@ -133,22 +134,14 @@ class VisibilityKeeper:
         return AttemptControl(self, attempt, self._loop, self._now_s)
 
 
+@dataclass(slots=True)
 class AttemptControl:
     """The requests of the context of one message."""
 
-    __slots__ = ("_attempt", "_keeper", "_loop", "_now_s")
-
-    def __init__(
-        self,
-        keeper: VisibilityKeeper,
-        attempt: Attempt,
-        loop: asyncio.AbstractEventLoop,
-        now_s: Callable[[], float],
-    ) -> None:
-        self._keeper = keeper
-        self._attempt = attempt
-        self._loop = loop
-        self._now_s = now_s
+    _keeper: VisibilityKeeper
+    _attempt: Attempt
+    _loop: asyncio.AbstractEventLoop
+    _now_s: Callable[[], float]
 
     async def extend(self, seconds: float) -> bool:
         return await self._keeper.extend(self._attempt, seconds)

@@ -15,6 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
@@ -92,7 +93,8 @@ class Worker:
         self.keeper = VisibilityKeeper(
             queue.settle,
             visibility_s=queue.visibility_us / SECOND_US,
-            on_overdue=self._on_overdue,
+            # It continues in its thread, and occupies its slot; the message is given to the next attempt.
+            on_overdue=lambda attempt: self._conclude(attempt, None),
             on_lost=self._on_lost,
             now_s=lambda: now_us() / SECOND_US,
         )
@@ -216,10 +218,7 @@ class Worker:
 
     async def _wait(self, at_most_s: float) -> None:
         self._change.clear()
-        try:
-            await asyncio.wait_for(self._change.wait(), at_most_s)
-        except TimeoutError:
-            return
+        await _wait_for(self._change, at_most_s)
 
     # ---- receiving
 
@@ -270,10 +269,7 @@ class Worker:
         return self._pace.slots_free(self._slots.capacity + beyond - in_flight, in_flight)
 
     async def _until_woken(self, at_most_s: float) -> None:
-        try:
-            await asyncio.wait_for(self._wake.wait(), at_most_s)
-        except TimeoutError:
-            return
+        await _wait_for(self._wake, at_most_s)
 
     def _accept(self, given: Sequence[Delivery]) -> None:
         until_s = asyncio.get_running_loop().time() + self.keeper.visibility_s
@@ -337,10 +333,6 @@ class Worker:
         most = self.queue.max_receives
         return most is not None and attempt.delivery.attempt >= most
 
-    def _on_overdue(self, attempt: Attempt) -> None:
-        """It continues in its thread, and occupies its slot; the message is given to the next attempt."""
-        self._conclude(attempt, None)
-
     def _on_lost(self, attempt: Attempt) -> None:
         self.metrics.lost.add()
         log.warning("message lost while in flight", extra={"message_id": attempt.delivery.message_id})
@@ -362,6 +354,11 @@ class Worker:
             self.metrics.dead.add()
         else:
             self.metrics.nacked.add()
+
+
+async def _wait_for(event: asyncio.Event, at_most_s: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), at_most_s)
 
 
 def _counts_as_failure(settle: Settle) -> bool:
