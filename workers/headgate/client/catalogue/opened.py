@@ -159,5 +159,4 @@ def patience() -> Deadline:
 
 
 def is_over(limit: Deadline) -> bool:
-    """By the running loop's clock."""
     return limit.is_over(asyncio.get_running_loop().time())

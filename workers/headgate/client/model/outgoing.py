@@ -55,7 +55,6 @@ def message_of(put: Put, now_us: int) -> NewMessage:
 
 
 def encode_put(put: Put | Payload, now_us: int) -> NewMessage:
-    """A message of a `put_many`, without a trace."""
     return build_message(put, now_us) if isinstance(put, Put) else build_plain_message(put)
 
 

@@ -44,7 +44,6 @@ def window_at(time_us: int, grain_us: int) -> GrainWindow:
 
 
 def places_at(time_us: int, grains_us: Sequence[int]) -> tuple[Place, ...]:
-    """Where an update of that time counts."""
     return (TOTAL, *((grain, time_us - time_us % grain) for grain in grains_us))
 
 

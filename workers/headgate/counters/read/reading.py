@@ -65,7 +65,6 @@ class _Span:
     def select(
         self, table: Table, partition: dict[str, Value], names: tuple[str, ...], limit: int | None = None
     ) -> Select:
-        """Their rows in a partition."""
         if self.key is not None:
             return Select(table, {**partition, "key": self.key}, names, limit=limit)
         lower = SliceBound(self.after, False) if self.after is not None else None
@@ -91,7 +90,6 @@ class Reader(CounterPart):
     # ---- totals
 
     async def read(self, key: str) -> KeyState:
-        """The whole value of one key."""
         bucket = bucket_of(key, self.settings.buckets)
         span_rows = await self._read_span(bucket, _Span(key=key))
         return self._state_of(*span_rows.get(key, (rows_of_key(()), ())))

@@ -98,8 +98,6 @@ class _InFlightBatch:
 
 
 class Mutator(Writer):
-    """The updating side of one counter in one process."""
-
     def __init__(self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any]) -> None:
         super().__init__(host, settings, kind, "counter updates")
         self.waiting = 0
@@ -114,7 +112,6 @@ class Mutator(Writer):
         self._windows_forgotten_us = 0
 
     def has_waiting(self) -> bool:
-        """In any bucket."""
         return self.waiting > 0
 
     @property

@@ -51,7 +51,6 @@ class CounterPart:
         return {"counter": self.settings.counter, "grain": place[0], "start": place[1], "bucket": bucket}
 
     def merged(self, states: Iterable[bytes]) -> Any:
-        """The state of such shards."""
         load = self.kind.load
         return self.kind.merge_all([load(state) for state in states])
 
@@ -145,14 +144,12 @@ class Writer(CounterPart):
 
 
 def fail_callers(callers: Iterable[asyncio.Future[None]], error: BaseException) -> None:
-    """Those that were not notified yet."""
     for future in callers:
         if not future.done():
             future.set_exception(error)
 
 
 def acknowledge_callers(callers: Iterable[asyncio.Future[None]]) -> None:
-    """The same for updates that are durable."""
     for future in callers:
         if not future.done():
             future.set_result(None)

@@ -43,8 +43,6 @@ class _Waiting(NamedTuple):
 
 
 class TokenWriter(Writer):
-    """The updates with tokens of one counter in one process."""
-
     def __init__(self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any]) -> None:
         super().__init__(host, settings, kind, "updates with tokens")
         self._buffers: dict[BucketMinute, list[_Waiting]] = {}
@@ -54,7 +52,6 @@ class TokenWriter(Writer):
         self._token_shape = insert_shape(self.settings.tables.tokens, names, False)
 
     def has_waiting(self) -> bool:
-        """In any minute."""
         return bool(self._busy)
 
     def new_token(self, name: str | None = None) -> Token:

@@ -154,5 +154,4 @@ class Attempt:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether its handler was asked to stop."""
         return self.lost or self.overdue or self.given_back

@@ -19,8 +19,6 @@ HEAD = struct.Struct("<I")
 
 @dataclass(frozen=True)
 class Work:
-    """From the worker: handle this."""
-
     delivery: Delivery
     queue: str
     deadline_s: float | None

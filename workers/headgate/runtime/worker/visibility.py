@@ -108,7 +108,6 @@ class VisibilityKeeper:
         self._on_lost(attempt)
 
     def give_back(self) -> list[Attempt]:
-        """Stop all handlers: the worker ends."""
         attempts = self.all()
         for attempt in attempts:
             attempt.given_back = True
@@ -117,7 +116,6 @@ class VisibilityKeeper:
         return attempts
 
     def limit(self, attempt: Attempt, seconds: float) -> None:
-        """Let its handler take this long from now."""
         attempt.deadline_s = self._loop.time() + seconds
 
     def stop(self, attempt: Attempt) -> None:
@@ -136,8 +134,6 @@ class VisibilityKeeper:
 
 @dataclass(slots=True)
 class AttemptControl:
-    """The requests of the context of one message."""
-
     _keeper: VisibilityKeeper
     _attempt: Attempt
     _loop: asyncio.AbstractEventLoop

@@ -22,8 +22,6 @@ if TYPE_CHECKING:  # the SDK is imported once the queue is opened: it may bring 
 
 @dataclass(frozen=True, slots=True)
 class LeaseStatus:
-    """A lane that this process holds."""
-
     lane: str
     age_s: float
     """Since the last renewal that counts was sent."""
@@ -66,15 +64,12 @@ class WorkerQueue:
         return self._queue.engine.ownership().sharers
 
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
-        """As `Engine.receive`."""
         return await self._queue.receive_deliveries(limit, visibility_us=visibility_us, wait_us=wait_us)
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
-        """As `Engine.settle`."""
         return await self._queue.settle(settles)
 
     def leases(self) -> Sequence[LeaseStatus]:
-        """The lanes that this process owns now."""
         try:
             now_us = self._connection.now_us()
         except Unavailable:
@@ -94,5 +89,4 @@ class WorkerQueue:
         await self._queue.engine.leave()
 
     async def close(self) -> None:
-        """Give everything back, disconnect."""
         await self._connection.close()
