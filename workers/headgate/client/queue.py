@@ -153,9 +153,7 @@ class Queue(Opened):
                 return (await self._try_again(lambda: self.engine.put(plain)))[0]
         deadline = deadline_of(timeout)
         with self._sending(1, traced) as span:
-            options = {} if attributes is None else attributes
-            put = Put(payload, delay, deliver_at, group, once, once_scope, options)
-            message = build_message(put, self.now_us())
+            message = build_message(payload, self.now_us(), delay, deliver_at, group, once, once_scope, attributes)
             if traced:
                 _carry_trace([message])
             message_id = await self._put(message, deadline)

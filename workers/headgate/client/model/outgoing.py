@@ -26,21 +26,29 @@ class Put:
     attributes: Attributes = field(default_factory=dict)
 
 
-def build_message(put: Put, now_us: int) -> NewMessage:
+def build_message(
+    payload: Payload,
+    now_us: int,
+    delay: Span | None,
+    deliver_at: datetime | None,
+    group: str | None,
+    once: str | None,
+    once_scope: str | None,
+    attributes: Attributes | None,
+) -> NewMessage:
     """A put as engines take it. `now_us` is what a delay counts from."""
-    data, form = encode_payload(put.payload)
-    attributes = put.attributes
-    if attributes or type(attributes) is not dict:
-        attributes = _checked(attributes)
-    if form is not None and CONTENT_TYPE not in attributes:
-        attributes = {**attributes, CONTENT_TYPE: form}
-    if put.once_scope is not None and put.once is None:
+    data, form = encode_payload(payload)
+    given = {} if attributes is None else attributes
+    if given or type(given) is not dict:
+        given = _checked(given)
+    if form is not None and CONTENT_TYPE not in given:
+        given = {**given, CONTENT_TYPE: form}
+    if once_scope is not None and once is None:
         raise InvalidRequest(
             "The option once_scope was passed without `once`, whose key it scopes", remedy="pass once too"
         )
-    delay, deliver_at = put.delay, put.deliver_at
     due_us = None if delay is None and deliver_at is None else _due_us(delay, deliver_at, now_us)
-    return NewMessage(data, due_us, attributes, put.group, put.once, put.once_scope)
+    return NewMessage(data, due_us, given, group, once, once_scope)
 
 
 def build_plain_message(payload: Payload) -> NewMessage:
@@ -55,7 +63,11 @@ def message_of(put: Put, now_us: int) -> NewMessage:
 
 
 def encode_put(put: Put | Payload, now_us: int) -> NewMessage:
-    return build_message(put, now_us) if isinstance(put, Put) else build_plain_message(put)
+    if not isinstance(put, Put):
+        return build_plain_message(put)
+    return build_message(
+        put.payload, now_us, put.delay, put.deliver_at, put.group, put.once, put.once_scope, put.attributes
+    )
 
 
 def _due_us(delay: Span | None, deliver_at: datetime | None, now_us: int) -> int | None:

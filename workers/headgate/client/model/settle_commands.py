@@ -50,12 +50,12 @@ class Extend:
 
 def build_settles(commands: Sequence[SettleCommand]) -> list[contract.Settle]:
     """As engines take them. The commands of an engine stay as they are."""
-    return [_build_settle(command) for command in commands]
+    return [each if type(each) is Ack else _build_settle(each) for each in commands]
 
 
 def _build_settle(command: SettleCommand) -> contract.Settle:
     match command:
-        case Ack() | contract.NackDelivery() | contract.DeadLetterDelivery() | contract.ExtendDelivery():
+        case contract.NackDelivery() | contract.DeadLetterDelivery() | contract.ExtendDelivery():
             return command
         case Nack(receipt, delay, reason):
             return contract.NackDelivery(receipt, span_us(delay, "delay"), reason)
