@@ -41,11 +41,10 @@ test-long: $(READY) ## run the slow tests
 lint: $(READY) ## run ruff and mypy, and check generated files
 	@$(PYTHON) -m dev.tests lint
 
-generate: $(READY) ## write crds/, docs/schema/, docs/reference.md, docs/commands.md, the chart's roles, the waiting SDK, measured figures
+generate: $(READY) ## write crds/, docs/schema/, docs/reference.md, docs/commands.md, the chart's roles, measured figures
 	@$(PY) -m headgate.api.generate
 	@$(PY) -m headgate.cli.reference
 	@$(PY) -m dev.chart_files
-	@$(PY) -m dev.sync_sdk
 	@$(PY) -m bench.docs
 
 docs: $(READY) ## build the documentation site into build/site; a dead link ends the build

@@ -159,7 +159,6 @@ def lint(report: Report) -> None:
     run("imports", [str(BIN / "lint-imports"), "--no-cache", "--no-logo"], report)
     run("generated files", [str(BIN / "python"), "-m", "headgate.api.generate", "--check"], report)
     run("generated files of the chart", [str(BIN / "python"), "-m", "dev.chart_files", "--check"], report)
-    run("generated files of the SDK", [str(BIN / "python"), "-m", "dev.sync_sdk", "--check"], report)
 
 
 def fast(report: Report) -> None:

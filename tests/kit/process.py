@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from headgate.client.catalogue.process_context import ProcessContext, ReliableClock
-from headgate.counters.model.decide_hints import HintWindows
+from headgate.client.catalogue.process_context import ProcessContext
+from headgate.counters.model.decide_passes import HintWindows
 from headgate.engines.context import Host
 from headgate.store.cassandra.node_clocks import CassandraTimes
 from headgate.store.cassandra.settings import read_settings
@@ -72,7 +72,7 @@ async def connected(
 def context_on(
     host: Host,
     keyspace: str,
-    clock: ReliableClock,
+    clock: Clock,
     close: Callable[[], Awaitable[None]],
     *,
     data_center: str = "dc1",

@@ -18,7 +18,7 @@ from headgate.engines.memory.lane import MemoryLane
 from headgate.engines.memory.server import MemoryServer
 from headgate.engines.memory.settings import DAY_US, SECOND_US, MemorySettings
 from headgate.errors import HeadgateError
-from headgate.runtime.worker.port import LeaseStatus
+from headgate.runtime.worker.worker_queue import LeaseStatus
 from headgate.store.clock.clock import ClockFigures
 from headgate.store.model.deadline import Deadline
 

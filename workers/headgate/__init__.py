@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headgate import settle
     from headgate.applying.call import ApplyOutcome, ApplyReport, ApplyResult, apply, apply_sync
     from headgate.client.catalogue.application_batch import BatchPut
+    from headgate.client.catalogue.opened import ConnectionClosed, WrongEventLoop, WrongProcess
     from headgate.client.catalogue.queue_record import (
         QueueDeleted,
         QueueNotFound,
@@ -43,12 +44,18 @@ if TYPE_CHECKING:
         RescheduleResult,
     )
     from headgate.client.put_many import PutFailure, PutManyFailed, PutResult
-    from headgate.client.queue import ConnectionClosed, Queue, WrongEventLoop, WrongProcess
+    from headgate.client.queue import Queue
     from headgate.client.queues import CatalogueUnreadable
     from headgate.client.redriving import RedriveResult, SkippedMessage, SkipReason
     from headgate.client.sync.background import WouldDeadlock
-    from headgate.client.sync.blocking import SyncBatchPut, SyncHeadgate, SyncMessage, SyncQueue, connect_sync
-    from headgate.client.sync.blocking_counter import SyncCounter
+    from headgate.client.sync.blocking import (
+        SyncBatchPut,
+        SyncCounter,
+        SyncHeadgate,
+        SyncMessage,
+        SyncQueue,
+        connect_sync,
+    )
     from headgate.counters.model.decide_tokens import TokenAhead, TokenInvalid, TokenTooOld
     from headgate.counters.read.reading import ReadTooSlow
     from headgate.counters.types.contract import QuestionInvalid, StateFull, StateUnreadable, UpdateInvalid
@@ -79,8 +86,7 @@ _NAMES = {
     "headgate.applying.call": "ApplyOutcome ApplyReport ApplyResult apply apply_sync",
     "headgate.client.sync.background": "WouldDeadlock",
     "headgate.client.catalogue.application_batch": "BatchPut",
-    "headgate.client.sync.blocking": "SyncBatchPut SyncHeadgate SyncMessage SyncQueue connect_sync",
-    "headgate.client.sync.blocking_counter": "SyncCounter",
+    "headgate.client.sync.blocking": "SyncBatchPut SyncCounter SyncHeadgate SyncMessage SyncQueue connect_sync",
     "headgate.client.connection": "NotConnected Headgate connect",
     "headgate.client.counter": "CachedValue Counter CounterState TypesDiffer",
     "headgate.client.counters": "CounterDeleted CounterRecreated CounterNotReady CounterNotFound",
@@ -90,7 +96,8 @@ _NAMES = {
     "headgate.client.model.outgoing": "Put",
     "headgate.client.model.payloads": "PayloadUnfit PayloadUnreadable",
     "headgate.client.put_many": "PutFailure PutManyFailed PutResult",
-    "headgate.client.queue": "ConnectionClosed WrongEventLoop WrongProcess Queue",
+    "headgate.client.catalogue.opened": "ConnectionClosed WrongEventLoop WrongProcess",
+    "headgate.client.queue": "Queue",
     "headgate.client.redriving": "RedriveResult SkippedMessage SkipReason",
     "headgate.client.model.values": (
         "CollectReport LaneStatus MessageStatus PeekedMessage QueueStats QueueSummary RepairReport "

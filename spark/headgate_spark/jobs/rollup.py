@@ -18,9 +18,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.client.counter import Counter
-from headgate.counters.model.decide_rollup import decide_final_before_us, windows_of
-from headgate.counters.model.decide_windows import window_at
-from headgate.counters.read.window_reading import WindowReader
+from headgate.counters.model.decide_windows import decide_final_before_us, window_at, windows_of
+from headgate.counters.read.folding import WindowReader
 from headgate.counters.types.contract import plain
 from headgate.engines.summary.standing import BULK_DONE
 from headgate.errors import InvalidRequest

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.counters.model.decide_life import LifeTerms
-from headgate.counters.write.memory import TOTAL
+from headgate.counters.model.decide_windows import TOTAL
 from headgate.counters.write.mutator import FLUSH_UPDATES_MAX, KeyInvalid, MutatorClosed, NotSent, UpdateUnknown
 from headgate.errors import Unavailable
 from tests.kit.simulated_world import ProcessState

@@ -16,9 +16,9 @@ from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.runtime.handler.context import Context
 from headgate.runtime.handler.handlers import understand
 from headgate.runtime.handler.runner import PythonPerformer
-from headgate.runtime.worker.port import LeaseStatus
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
+from headgate.runtime.worker.worker_queue import LeaseStatus
 from headgate.store.clock.clock import ClockFigures
 from headgate.telemetry.metrics import Registry
 from tests.simulation.timeline.timeline_puts import SECOND, Queue, simulate

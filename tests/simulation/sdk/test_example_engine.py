@@ -25,9 +25,9 @@ from headgate.engines.contract import Capability, Engine, NewMessage, NotSupport
 from headgate.engines.registry import ENGINE_MODULES, stored_record
 from headgate.runtime.handler.handlers import understand
 from headgate.runtime.handler.runner import PythonPerformer
-from headgate.runtime.startup.sdk_queue import ClientQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
+from headgate.runtime.worker.worker_queue import WorkerQueue
 from headgate.store.model.table import Table
 from headgate.telemetry.metrics import Registry
 from tests.contract.engines import test_purge, test_put, test_reading, test_receive, test_settle
@@ -183,7 +183,7 @@ def test_a_worker_runs_on_it(shop: Shop) -> None:
     async def use(connection: Headgate) -> Stats:
         queue = await connection.queue("shop/emails")
         await queue.put_many([b"a", b"b"])
-        port = ClientQueue(connection, queue)
+        port = WorkerQueue(connection, queue)
         performer = PythonPerformer(understand(handler, "tests:handler"), threads=1, rng=Random(1))
         metrics = WorkerMetrics(Registry(), port.name)
         worker = Worker(port, performer, WorkerTerms(), metrics, rng=Random(1), now_us=connection.now_us)

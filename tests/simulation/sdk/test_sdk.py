@@ -8,16 +8,17 @@ from typing import Any, TypeVar
 
 import pytest
 
+from headgate.client.catalogue.opened import ConnectionClosed
 from headgate.client.catalogue.queue_record import QueueDeleted, QueueNotReady, QueueRecreated
 from headgate.client.message import Message
 from headgate.client.model.times import SECOND_US
-from headgate.client.queue import ConnectionClosed, Queue
+from headgate.client.queue import Queue
 from headgate.client.queues import CatalogueUnreadable
 from headgate.engines.contract import PassEnd
 from headgate.engines.lanes.lease import Lane
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.errors import HeadgateError
-from headgate.runtime.startup.sdk_queue import ClientQueue
+from headgate.runtime.worker.worker_queue import WorkerQueue
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import EntryState, Name
 from headgate.store.catalogue.tables import ENTRIES
@@ -458,7 +459,7 @@ def test_a_worker_reports_each_background_loop_that_is_dead(loop: str) -> None:
         await shop.apply(queue_text())
         program = shop.program("worker")
         queue = await opened(program)
-        port = ClientQueue(program.connection, queue)
+        port = WorkerQueue(program.connection, queue)
         await program.process.start(port.receive(1, visibility_us=8_000_000, wait_us=5_000_000))
         assert [] == port.dead_loops()
         (task,) = [each for each in asyncio.all_tasks() if each.get_name() == f"headgate: {loop}"]

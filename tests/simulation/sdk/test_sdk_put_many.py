@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from headgate.client.catalogue.opened import ConnectionClosed
 from headgate.client.model.outgoing import Put
 from headgate.client.put_many import PutManyFailed
-from headgate.client.queue import ConnectionClosed
 from headgate.engines.timeline.model.row import ROW_MESSAGES_MAX
 from headgate.errors import InvalidRequest, Unavailable
 from headgate.store.store import OutcomeUnknown

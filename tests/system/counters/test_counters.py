@@ -20,7 +20,7 @@ import pytest
 
 import headgate
 from dev.servers.cassandra.serving import Serving
-from headgate.client.queue import WrongEventLoop, WrongProcess
+from headgate.client.catalogue.opened import WrongEventLoop, WrongProcess
 from headgate.counters.collect.collector import Collector
 from headgate.counters.counter import CounterHandle
 from headgate.counters.model.decide_life import LifeTerms

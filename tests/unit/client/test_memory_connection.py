@@ -18,9 +18,9 @@ from headgate.client.connection import Headgate
 from headgate.engines.memory import server
 from headgate.runtime.handler.handlers import understand
 from headgate.runtime.handler.runner import PythonPerformer
-from headgate.runtime.startup.sdk_queue import ClientQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
+from headgate.runtime.worker.worker_queue import WorkerQueue
 from headgate.store.memory.store import MemoryReplica
 from headgate.telemetry.metrics import Registry
 from tests.unit.runtime.workers import in_virtual_time
@@ -162,7 +162,7 @@ def test_a_worker_handles_retries_and_dead_letters() -> None:
             await q.put_many([{"to": each} for each in ("ann", "busy", "nobody", "never")])
             later = await q.put({"to": "later"}, delay=3_600)
             performer = PythonPerformer(understand(send, "tests:send"), threads=1, rng=Random(1))
-            worker = Worker(ClientQueue(p, q), performer, WorkerTerms(), WorkerMetrics(Registry(), q.name))
+            worker = Worker(WorkerQueue(p, q), performer, WorkerTerms(), WorkerMetrics(Registry(), q.name))
             running = asyncio.create_task(worker.run())
             while (await q.where(later)).state.value != "settled":  # noqa: ASYNC110  virtual time
                 await asyncio.sleep(1)

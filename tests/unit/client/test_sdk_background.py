@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from headgate.client.queue import WrongProcess
+from headgate.client.catalogue.opened import WrongProcess
 from headgate.client.sync.background import BackgroundLoop, WouldDeadlock
 from headgate.errors import Bug
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 
-from headgate.client.catalogue.loop_affinity import Home
+from headgate.client.catalogue.opened import Home
 
 
 async def begun() -> Home:

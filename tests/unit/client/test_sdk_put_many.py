@@ -125,7 +125,7 @@ def put_waiting(queue: Queue, messages: Iterable[Any]) -> list[str]:
 def on_background(work: Callable[[SyncQueue], Any], queue: Queue) -> Any:
     """Use a queue from a thread without a loop."""
     background = BackgroundLoop("test: put_many")
-    connection: Any = SimpleNamespace(_running=lambda: background)
+    connection: Any = SimpleNamespace(_background=background)
     try:
         return work(SyncQueue(queue, connection))
     finally:

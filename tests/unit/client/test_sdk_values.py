@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, Field
 
+from headgate.client.message import Received
 from headgate.client.model.outgoing import Put, message_of
 from headgate.client.model.payloads import (
     JSON,
@@ -20,9 +21,6 @@ from headgate.client.model.payloads import (
     PayloadUnfit,
     PayloadUnreadable,
     encode_payload,
-    read_json,
-    read_model,
-    read_text,
 )
 from headgate.client.model.times import datetime_of, span_us, time_us_from
 from headgate.engines.contract import Delivery, NewMessage
@@ -143,18 +141,23 @@ def test_a_payload_that_refers_to_itself_is_refused() -> None:
         encode_payload(endless)
 
 
+def received(payload: bytes) -> Received:
+    """A message with that payload."""
+    return Received(Delivery("m1", payload, {}, None, 1, 0, 0, 1, 0, "r"))
+
+
 def test_what_was_put_is_read_back() -> None:
     mail = Mail(to="you", copyCount=3)
-    assert ("grüße", {"a": 1}) == (read_text("grüße".encode()), read_json(b'{"a":1}'))
-    assert mail == read_model(encode_payload(mail)[0], Mail)
+    assert ("grüße", {"a": 1}) == (received("grüße".encode()).text(), received(b'{"a":1}').json())
+    assert mail == received(encode_payload(mail)[0]).read(Mail)
 
 
 @pytest.mark.parametrize(
     ("read", "message"),
     [
-        (lambda: read_text(b"\xff"), "The payload is not UTF-8"),
-        (lambda: read_json(b"{"), "The payload is not JSON"),
-        (lambda: read_model(b'{"copyCount": "many"}', Mail), "The payload is not a Mail"),
+        (lambda: received(b"\xff").text(), "The payload is not UTF-8"),
+        (lambda: received(b"{").json(), "The payload is not JSON"),
+        (lambda: received(b'{"copyCount": "many"}').read(Mail), "The payload is not a Mail"),
     ],
 )
 def test_a_payload_of_another_form_is_one_line_for_its_reader(read: Any, message: str) -> None:

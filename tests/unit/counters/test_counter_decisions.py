@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.counters.model.decide_hints import GcAfterTooShort, decide_hint_windows
 from headgate.counters.model.decide_life import Life, LifeTerms, decide_stamp_us
-from headgate.counters.model.decide_passes import DAY_US, BucketMark, PassHistory, decide_next_pass, places_left
+from headgate.counters.model.decide_passes import (
+    DAY_US,
+    BucketMark,
+    GcAfterTooShort,
+    PassHistory,
+    decide_hint_windows,
+    decide_next_pass,
+    places_left,
+)
 from headgate.counters.model.decide_shards import (
     TALLY,
     KeyRows,
@@ -41,8 +48,15 @@ from headgate.counters.model.decide_tokens import (
     fold_stamp_us,
     silent_after_us,
 )
-from headgate.counters.model.decide_windows import GrainWindow, StretchInvalid, decide_windows, ttl_s, window_at
-from headgate.counters.write.memory import TOTAL, Gone, Memory
+from headgate.counters.model.decide_windows import (
+    TOTAL,
+    GrainWindow,
+    StretchInvalid,
+    decide_windows,
+    ttl_s,
+    window_at,
+)
+from headgate.counters.write.memory import Gone, Memory
 from headgate.expiry import is_separated
 from headgate.store.cassandra.hints import window_us_of
 

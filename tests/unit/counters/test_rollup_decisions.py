@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.counters.model.decide_rollup import decide_final_before_us, windows_of
-from headgate.counters.model.decide_windows import GrainWindow
+from headgate.counters.model.decide_windows import GrainWindow, decide_final_before_us, windows_of
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US

@@ -24,10 +24,14 @@ from headgate.runtime.handler.decide_retry import (
     decide_retry,
     delay_after,
 )
-from headgate.runtime.policy.decide_drain import DrainState, DrainStep
-from headgate.runtime.policy.decide_health import WorkerStatus, decide_liveness_problem, decide_readiness_problem
-from headgate.runtime.policy.decide_pace import Pace
-from headgate.runtime.policy.decide_prefetch import Prefetch
+from headgate.runtime.policy.decide_health import (
+    DrainState,
+    DrainStep,
+    WorkerStatus,
+    decide_liveness_problem,
+    decide_readiness_problem,
+)
+from headgate.runtime.policy.decide_pace import Pace, Prefetch
 from headgate.runtime.policy.decide_version import decide_version_problem
 from headgate.runtime.policy.decide_visibility import beat_every_s, decide_beats
 

@@ -16,7 +16,7 @@ from headgate.client.sync.blocking import SyncMessage
 from headgate.engines.contract import Delivery, NackDelivery
 from headgate.errors import InvalidRequest
 from headgate.runtime import Context, RetryPolicy, handler
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 from headgate.runtime.handler.handlers import Handler, HandlerUnusable, load_handler, understand
 from headgate.runtime.handler.payloads import PayloadInvalid
 from headgate.runtime.handler.runner import PythonPerformer
@@ -210,7 +210,8 @@ def test_the_traceback_of_a_failure_begins_with_the_handler(function: Callable[.
     async def perform() -> object:
         performer = PythonPerformer(understand(function, "m:f"), threads=1, rng=Random(1))
         try:
-            return await performer.perform(Attempt(delivery(b"x"), 0.0))
+            (settle,) = await performer.perform([Attempt(delivery(b"x"), 0.0)])
+            return settle
         finally:
             await performer.close()
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from headgate.engines.contract import Ack, ExtendDelivery, NackDelivery, NewMessage, Settled, StaleReceipt
 from headgate.errors import OperationRefused, Unavailable
 from headgate.runtime import REJECT, Backoff, Context, Reject, Retry, RetryPolicy, handler
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.telemetry.tracing import current_trace
 from tests.kit.worker_queue import FaultyQueue

@@ -13,10 +13,10 @@ from click.core import ParameterSource
 
 from headgate.cli.documents import iso_time, overview_document, stats_document
 from headgate.cli.terminal.live import LiveScreen, is_screen_possible
+from headgate.client.catalogue.opened import PATIENCE_S
 from headgate.client.catalogue.overview import QueueOverview
 from headgate.client.connection import Headgate
 from headgate.client.model.times import age
-from headgate.client.queue import PATIENCE_S
 from headgate.command_line.arguments import DURATION, define_command, namespace_option
 from headgate.command_line.connection import run_connected
 from headgate.command_line.output import Output, format_table, output_option

@@ -5,8 +5,7 @@ from headgate.client.counter import Counter
 from headgate.client.message import Message
 from headgate.client.model.outgoing import Put
 from headgate.client.queue import Queue
-from headgate.client.sync.blocking import SyncHeadgate, SyncMessage, SyncQueue, connect_sync
-from headgate.client.sync.blocking_counter import SyncCounter
+from headgate.client.sync.blocking import SyncCounter, SyncHeadgate, SyncMessage, SyncQueue, connect_sync
 
 __all__ = [
     "Counter",

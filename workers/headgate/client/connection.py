@@ -19,33 +19,26 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from headgate.client.catalogue.application_batch import Batches
-from headgate.client.catalogue.generations import CatalogueGenerations
-from headgate.client.catalogue.loop_affinity import Home
+from headgate.client.catalogue.opened import ConnectionClosed, Home, WrongEventLoop, require_process
 from headgate.client.catalogue.overview import Overview, QueueOverview
 from headgate.client.catalogue.process_context import ProcessContext, open_process_context, process_name
 from headgate.client.counter import Counter
 from headgate.client.counters import Counters
 from headgate.client.model.times import Span, span_us
 from headgate.client.model.values import QueueSummary, build_summary
-from headgate.client.queue import (
-    ConnectionClosed,
-    Queue,
-    WrongEventLoop,
-    require_process,
-)
+from headgate.client.queue import Queue
 from headgate.client.queues import RETRY_EVERY_S, Queues
 from headgate.engines.contract import Stats
 from headgate.errors import HeadgateError, OperationRefused
 from headgate.process.background_tasks import SupervisedLoop
-from headgate.store.cassandra.settings import (
-    ConnectionOptions,
-    read_session_settings,
-    read_settings,
-)
+from headgate.store.cassandra.settings import ConnectionOptions, read_session_settings, read_settings
+from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Entry
+
+if TYPE_CHECKING:  # the driver is imported when a connection is opened
+    from headgate.store.cassandra.batches import CassandraBatches
 
 log = logging.getLogger("headgate.client")
 
@@ -58,10 +51,26 @@ class NotConnected(OperationRefused):
     """The connection was not opened: use it as `async with headgate.connect() as p`."""
 
 
+class CatalogueGenerations:
+    """Repair's access to the generations of one queue in the catalogue. `GenerationKeeper` of an engine.
+
+    Any process may advance and delete them (docs/internals/protocols/repair.md): the step follows from the stored
+    state, and each step is an LWT on the read state."""
+
+    def __init__(self, catalogue: Catalogue, entry: Entry, skew_us: Callable[[], int]) -> None:
+        self._catalogue = catalogue
+        self._entry = entry
+        self._skew_us = skew_us
+
+    async def make_sure(self) -> None:
+        await self._catalogue.turn(self._entry, skew_us=self._skew_us())
+
+    async def retire(self, number: int) -> None:
+        await self._catalogue.retire(self._entry, number)
+
+
 @dataclass(frozen=True)
 class _Open:
-    """The parts of an open connection."""
-
     process_context: ProcessContext
     queues: Queues
     overview: Overview
@@ -152,7 +161,7 @@ class Headgate:
         return self._known().process_context.clock.now_us()
 
     @property
-    def batches(self) -> Batches | None:
+    def batches(self) -> CassandraBatches | None:
         """The facts about the application's own batches."""
         return self._known().process_context.batches
 

@@ -4,20 +4,19 @@
     await views.add("home", 1)
     await views.value("home")
 
-The arguments of an update and the form of a value depend on the type (headgate/counters/types/). A call that is not
-possible now because the clock is not trusted was not sent. It is retried for `PATIENCE_S`, so that a process that was
-paused continues by itself. This module knows neither Cassandra nor how the catalogue is read.
+The arguments of an update and the form of a value depend on the type (headgate/counters/types/). This module knows
+neither Cassandra nor how the catalogue is read.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
+from headgate.client.catalogue.opened import CLOSE_WITHIN_S, Opened, is_over, patience
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.model.times import Span, span_us, time_us_from
 from headgate.client.model.values import CollectReport, build_collect_report
@@ -28,19 +27,13 @@ from headgate.counters.model.decide_passes import PassHistory
 from headgate.counters.model.decide_tokens import Token
 from headgate.counters.model.settings import CounterSettings
 from headgate.counters.types.contract import CounterType, Json
-from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
+from headgate.errors import InvalidRequest, OperationRefused, Unavailable
 from headgate.expiry import SECOND_US
-from headgate.process.background_tasks import start_task
 from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry
 from headgate.store.clock.clock import ClockNotTrusted
+from headgate.store.model.deadline import Deadline
 
-T = TypeVar("T")
-
-log = logging.getLogger("headgate.client")
-
-PATIENCE_S = 10.0
-CLOSE_WITHIN_S = 15.0
 REPEAT_S = 0.2
 
 
@@ -92,9 +85,7 @@ class CounterState:
         method = getattr(self.kind, name, None)
         if method is None:
             raise TypesDiffer(
-                "Values of this type only support merge",
-                type=self.kind.name,
-                remedy="use a counter of type audience",
+                "Values of this type only support merge", type=self.kind.name, remedy="use a counter of type audience"
             )
         return method  # type: ignore[no-any-return]  # a type of a user's own may have it as well
 
@@ -106,8 +97,10 @@ class CounterState:
         return f"CounterState({self.kind.name}: {self.kind.value(self.state, {})!r})"
 
 
-class Counter:
+class Counter(Opened):
     """One counter, in one process. `await connection.counter("shop/page-views")` gives it."""
+
+    noun = "counter"
 
     def __init__(
         self,
@@ -117,17 +110,14 @@ class Counter:
         bound: Live[int],
         connection_is_usable: Callable[[], None],
     ) -> None:
+        super().__init__(connection_is_usable)
         self.entry = entry
         """The last state that the catalogue reported."""
         self.handle = handle
-        self.ended: HeadgateError | None = None
-        """Why it cannot be used any more: it was deleted, or closed."""
         self._clock = process_context.clock
         self._hints = process_context.hints
         self._bound = bound
-        self._connection_is_usable = connection_is_usable
         self._stamp_us = 0
-        self._ending: asyncio.Task[None] | None = None
 
     # ---- its life
 
@@ -147,30 +137,20 @@ class Counter:
         self._bound.set(settings.skew_us)
         self.handle.live.set(settings)
 
-    def end(self, why: HeadgateError) -> None:
-        """It is gone: every later call raises the reason."""
-        if self.ended is None:
-            self.ended = why
-            log.warning("counter ended", extra={"counter": self.name, "reason": str(why)})
-            self._ending = start_task("close of a counter", self._close())
-
     async def flush(self) -> None:
         """Return when all that was added before is written, or known not to be."""
         await self.handle.flush()
 
-    async def close(self) -> None:
-        """Write pending updates. The connection does it when it is closed."""
-        if self._ending is None:
-            self._ending = start_task("close of a counter", self._close())
-        await self._ending
-
-    async def _close(self) -> None:
+    async def _finish(self) -> None:
         try:
             await self.handle.close(CLOSE_WITHIN_S)
-        except HeadgateError as error:
-            log.warning("counter not closed cleanly", extra={"counter": self.name, "error": repr(error)})
-        if self.ended is None:
-            self.ended = OperationRefused("The counter was closed", counter=self.name)
+        finally:
+            if self.ended is None:
+                self.ended = OperationRefused("The counter was closed", counter=self.name)
+
+    async def _freshen(self, limit: Deadline, deadline: Deadline | None) -> None:
+        await self._clock.until_trusted(limit.left_s(asyncio.get_running_loop().time()), self._bound.now)
+        self._require_usable()
 
     # ---- updates
 
@@ -217,15 +197,14 @@ class Counter:
 
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
         """With a token: until it is known to be counted, for a while."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + PATIENCE_S
+        limit = patience()
         while True:
             await self.handle.host.store.pause(REPEAT_S)
             self._require_usable()
             try:
                 return await work()
             except Unavailable:
-                if loop.time() >= deadline_s:
+                if is_over(limit):
                     raise
 
     def token(self, name: str | None = None) -> str:
@@ -250,7 +229,7 @@ class Counter:
     # ---- values
 
     async def value(
-        self, key: str, *, since: datetime | None = None, until: datetime | None = None, **question: Any
+        self, /, key: str, *, since: datetime | None = None, until: datetime | None = None, **question: Any
     ) -> Any:
         """The value of a key: it includes all updates acknowledged before the call. A key without updates has the
         neutral value.
@@ -261,7 +240,7 @@ class Counter:
         """
         return (await self.state(key, since=since, until=until)).value(**question)
 
-    async def cached(self, key: str, *, staleness: Span = STALENESS_S_MAX, **question: Any) -> CachedValue:
+    async def cached(self, /, key: str, *, staleness: Span = STALENESS_S_MAX, **question: Any) -> CachedValue:
         """The value with its age, as this process read it within this time. Default and maximum: one second."""
         staleness_s = span_us(staleness, "staleness") / SECOND_US
         if staleness_s > STALENESS_S_MAX:
@@ -269,7 +248,7 @@ class Counter:
         cached = await self._tried(lambda: self.handle.read_cached(_checked(key), staleness_s))
         return CachedValue(self.kind.value(cached.state, question), cached.age_s)
 
-    async def values(self, keys: Iterable[str], **question: Any) -> dict[str, Any]:
+    async def values(self, /, keys: Iterable[str], **question: Any) -> dict[str, Any]:
         """The values of many keys."""
         wanted = [_checked(key) for key in keys]
         states = await self._tried(lambda: self.handle.read_many(wanted))
@@ -325,37 +304,6 @@ class Counter:
         if self._hints is None:
             raise OperationRefused("This connection has no Cassandra whose hint windows can be read")
         return Collector(self.handle.host, self.handle.live, self.kind, self._hints)
-
-    # ---- within
-
-    def _require_usable(self) -> None:
-        """Refuse in another process, on another loop, and after the end."""
-        self._connection_is_usable()
-        if self.ended is not None:
-            raise self.ended
-
-    async def _tried(self, work: Callable[[], Awaitable[T]]) -> T:
-        self._require_usable()
-        try:
-            return await work()
-        except ClockNotTrusted:
-            return await self._try_again(work)
-
-    async def _try_again(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Nothing of it was sent, or it would have ended otherwise: once the time is known it is done as if new."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + PATIENCE_S
-        while True:
-            await self._clock.until_trusted(max(deadline_s - loop.time(), 0.0), self._bound.now)
-            self._require_usable()
-            try:
-                return await work()
-            except ClockNotTrusted:
-                if loop.time() >= deadline_s:
-                    raise
-
-    def __repr__(self) -> str:
-        return f"Counter({self.name})"
 
 
 def _checked(key: str) -> str:

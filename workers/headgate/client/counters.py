@@ -48,16 +48,12 @@ CounterRecord = tuple[Entry, CounterSettings]
 
 
 class Counters(ResourcesByName[CounterRecord, Counter]):
-    """All that one connection has open."""
-
     kind = COUNTERS
 
     async def open(self, text: str, *, memory_bytes: int | None = None) -> Counter:
-        """The counter of that name; the same object each time, until it was deleted."""
         return await self.open_once(text, partial(self._make, memory_bytes=memory_bytes))
 
     def record_of(self, known: KnownEntry) -> CounterRecord:
-        """With its settings."""
         return known.entry, settings_of(known.entry, data_center=self._process_context.data_center)
 
     async def renew(self, counter: Counter, record: CounterRecord) -> None:

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 from uuid import UUID
 
+from headgate.client.catalogue.opened import PATIENCE_S
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.counter import Counter
-from headgate.client.queue import PATIENCE_S, Queue, Upkeep
+from headgate.client.queue import Queue, Upkeep
 from headgate.errors import Conflict, HeadgateError, InvalidRequest, NotFound, OperationRefused, Unavailable
 from headgate.process.background_tasks import SharedWork
 from headgate.store.catalogue.entry import Entry, EntryState, KnownEntry, Name
@@ -30,8 +31,6 @@ ADOPT = "apply its resource again, with the annotation headgate.io/adopt: by-nam
 
 @dataclass(frozen=True)
 class CatalogueKind:
-    """What differs between the kinds in words and errors."""
-
     name: str
     """As in the catalogue."""
     example: str
@@ -44,7 +43,6 @@ class CatalogueKind:
 
     @property
     def noun(self) -> str:
-        """In a sentence, and as the field of an error."""
         return self.name.lower()
 
 
@@ -93,7 +91,6 @@ class ResourcesByName(ABC, Generic[Record, Opened]):
         return Name(self.kind.name, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
 
     async def find(self, name: Name) -> Record:
-        """The resource, ready to use; else the reason and the remedy."""
         known = await self._catalogue.find(name)
         if known is None and await self.create(name):
             known = await self._catalogue.find(name)
@@ -112,11 +109,9 @@ class ResourcesByName(ABC, Generic[Record, Opened]):
         return [_shown(entry.name) for entry in await self.entries(namespace) if entry.state not in gone]
 
     async def ids(self) -> dict[UUID, str]:
-        """Every one by its id, as `namespace/name`."""
         return {entry.id: _shown(entry.name) for entry in await self.entries()}
 
     async def _find_again(self, entry: Entry) -> Record:
-        """The same creation that was read before, as it is now."""
         known = await self._catalogue.find(entry.name)
         if known is None:
             raise self.kind.deleted(**self._about(entry.name))
@@ -137,7 +132,6 @@ class ResourcesByName(ABC, Generic[Record, Opened]):
         return self.record_of(known)
 
     async def _unknown(self, name: Name) -> NotFound:
-        """With those that could have been meant."""
         in_namespace, everywhere = await self.names(name.namespace), await self.names()
         near = decide_near(name, in_namespace, everywhere)
         some = ", ".join((in_namespace or everywhere)[:5])
@@ -166,7 +160,6 @@ class ResourcesByName(ABC, Generic[Record, Opened]):
     # ---- keeping current
 
     async def refresh_all(self) -> list[HeadgateError]:
-        """Read the catalogue for all that is open; returns the failures."""
         ended = await asyncio.gather(*(self.refresh(opened) for opened in list(self._open.values())))
         return [failure for failure in ended if failure is not None]
 
@@ -191,19 +184,16 @@ class ResourcesByName(ABC, Generic[Record, Opened]):
         return await self.renew(opened, record)
 
     def report(self, about: str, what: str) -> None:
-        """Once, not every second."""
         if self._reported.get(about) != what:
             self._reported[about] = what
             log.warning("refresh failed", extra={self.kind.noun: about, "error": what})
 
     async def close(self) -> None:
-        """Read no more, and finish the work of all."""
         await self._reading.stop()
         await asyncio.gather(*(each.close() for each in self._open.values()))
 
 
 def decide_near(name: Name, in_namespace: Sequence[str], everywhere: Sequence[str]) -> str | None:
-    """The one that was meant, perhaps: of its namespace first, then of all others."""
     near = difflib.get_close_matches(name.name, [each.rpartition("/")[2] for each in in_namespace], n=1)
     if near:
         return f"{name.namespace}/{near[0]}"

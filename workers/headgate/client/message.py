@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
-from headgate.client.model import payloads
-from headgate.client.model.payloads import CONTENT_TYPE, Model
+from headgate.client.model.payloads import PayloadForms
 from headgate.client.model.times import Span, datetime_of, span_us
 from headgate.engines.contract import (
     Ack,
@@ -25,22 +23,13 @@ from headgate.engines.contract import (
 )
 from headgate.store.store import OutcomeUnknown
 
+if TYPE_CHECKING:
+    from headgate.client.queue import Queue
+
 REASON_CHARACTERS_MAX = 4_000
 
 
-class MessageSettler(Protocol):
-    """The queue that a message came from."""
-
-    async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
-        """Each for itself."""
-        ...
-
-    def now_us(self) -> int:
-        """By the process's clock."""
-        ...
-
-
-class Received:
+class Received(PayloadForms):
     """A message as it was delivered. `Message` and `SyncMessage` are this, and settle it; a handler may take this."""
 
     __slots__ = ("delivery",)
@@ -62,24 +51,6 @@ class Received:
     def attributes(self) -> Attributes:
         """The attributes that were put with it."""
         return self.delivery.attributes
-
-    @property
-    def content_type(self) -> str | None:
-        """The content type of the payload, if its producer set one."""
-        content_type = self.delivery.attributes.get(CONTENT_TYPE)
-        return content_type if isinstance(content_type, str) else None
-
-    def text(self) -> str:
-        """The payload as a text."""
-        return payloads.read_text(self.payload)
-
-    def json(self) -> Any:
-        """The payload decoded from JSON."""
-        return payloads.read_json(self.payload)
-
-    def read(self, model: type[Model]) -> Model:
-        """The payload as a pydantic model."""
-        return payloads.read_model(self.payload, model)
 
     @property
     def group(self) -> str | None:
@@ -134,7 +105,7 @@ class Message(Received):
 
     __slots__ = ("_queue",)
 
-    def __init__(self, delivery: Delivery, queue: MessageSettler) -> None:
+    def __init__(self, delivery: Delivery, queue: Queue) -> None:
         super().__init__(delivery)
         self._queue = queue
 
@@ -175,7 +146,6 @@ class Message(Received):
 
 
 def raise_unless_done(settled: Settled, message_id: str) -> None:
-    """When a caller settles one message, every outcome but success is an error."""
     if settled is Settled.STALE:
         raise StaleReceipt(message=message_id)
     if settled is Settled.UNKNOWN:

@@ -8,19 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    Callable,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from headgate.client.model.outgoing import Put, encode_put
 from headgate.client.model.payloads import Payload
@@ -39,6 +31,7 @@ FAILURES_SHOWN = 3
 
 Source = Iterable[Put | Payload] | AsyncIterable[Put | Payload]
 Outcome = str | HeadgateError
+F = TypeVar("F")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +74,6 @@ class PutManyFailed(Unavailable):
 
 @dataclass(slots=True)
 class Chunk:
-    """Some messages of a source, in order."""
-
     first: int
     """The index of the first one."""
     sources: list[Put | Payload]
@@ -94,7 +85,6 @@ class Chunk:
     """Whether it waits for the chunks before it, and those after it wait for it."""
 
     def join(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """The outcomes of all its messages, from those of the encoded ones."""
         if not self.unfit:
             return outcomes
         rest = iter(outcomes)
@@ -102,8 +92,6 @@ class Chunk:
 
 
 class ChunkBuilder:
-    """Collects messages until a chunk is full."""
-
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
         self._next = 0
@@ -131,7 +119,6 @@ class ChunkBuilder:
         return self.take() if is_full else None
 
     def _add_fit(self, sources: Sequence[Put | Payload]) -> list[NewMessage]:
-        """Those that can be encoded; the others are noted."""
         messages: list[NewMessage] = []
         for index, source in enumerate(sources, len(self._chunk.sources)):
             try:
@@ -141,7 +128,6 @@ class ChunkBuilder:
         return messages
 
     def take(self) -> Chunk | None:
-        """What was collected; None if that is nothing."""
         chunk = self._chunk
         if not chunk.sources:
             return None
@@ -183,7 +169,6 @@ def read_chunks(source: Iterable[Put | Payload], now_us: Callable[[], int]) -> I
 
 
 async def read_chunks_async(source: Source, now_us: Callable[[], int]) -> AsyncGenerator[Chunk]:
-    """The same of a source of either kind."""
     if not isinstance(source, AsyncIterable):
         for chunk in read_chunks(source, now_us):
             yield chunk
@@ -202,12 +187,37 @@ async def read_chunks_async(source: Source, now_us: Callable[[], int]) -> AsyncG
         yield rest
 
 
+Piece = tuple[Chunk, list[Outcome]]
+"""A chunk with the outcome of each of its messages."""
+
+
+class _Window(Generic[F]):
+    """The chunks in flight, in the order of the source. A chunk stays in flight until its outcome was passed on."""
+
+    def __init__(self, put: Callable[[Chunk], F]) -> None:
+        self.pending: deque[tuple[Chunk, F]] = deque()
+        self._put = put
+
+    def add(self, chunk: Chunk) -> Iterator[tuple[Chunk, F]]:
+        """Begin a chunk; the chunks to wait for before it and after it."""
+        if chunk.is_ordered:
+            yield from self.rest()
+        self.pending.append((chunk, self._put(chunk)))
+        yield from self.rest(0 if chunk.is_ordered else CHUNKS_IN_FLIGHT - 1)
+
+    def rest(self, most: int = 0) -> Iterator[tuple[Chunk, F]]:
+        """The oldest chunks, until no more than `most` are in flight."""
+        while len(self.pending) > most:
+            yield self.pending[0]
+            self.pending.popleft()
+
+
 async def put_chunks(
     chunks: AsyncGenerator[Chunk], put: Callable[[Chunk], Coroutine[Any, Any, list[Outcome]]]
 ) -> AsyncGenerator[Piece]:
     """Put chunks side by side; their outcomes in the order of the source. Where the source raises, the outcomes of
     what it gave before come first."""
-    pending: deque[tuple[Chunk, asyncio.Task[list[Outcome]]]] = deque()
+    window = _Window(lambda chunk: start_task("chunk of put_many", put(chunk)))
     failure: Exception | None = None
     try:
         while True:
@@ -218,23 +228,14 @@ async def put_chunks(
             except Exception as error:  # of the source: it is raised after the outcomes of what came before
                 failure = error
                 break
-            while pending and chunk.is_ordered:
-                piece = pending[0][0], await pending[0][1]
-                pending.popleft()
-                yield piece
-            pending.append((chunk, start_task("chunk of put_many", put(chunk))))
-            while len(pending) >= CHUNKS_IN_FLIGHT or (pending and chunk.is_ordered):
-                piece = pending[0][0], await pending[0][1]
-                pending.popleft()
-                yield piece
-        while pending:
-            piece = pending[0][0], await pending[0][1]
-            pending.popleft()
-            yield piece
+            for begun, task in window.add(chunk):
+                yield begun, await task
+        for begun, task in window.rest():
+            yield begun, await task
         if failure is not None:
             raise failure
     finally:
-        for _, task in pending:
+        for _, task in window.pending:
             if not task.cancel() and not task.cancelled():
                 task.exception()  # it has been seen: another one was raised
         await chunks.aclose()
@@ -242,7 +243,7 @@ async def put_chunks(
 
 def put_chunks_waiting(chunks: Iterator[Chunk], put: Callable[[Chunk], Future[list[Outcome]]]) -> Iterator[Piece]:
     """The same for the blocking SDK: the source is read in its caller's thread, and `put` begins a put elsewhere."""
-    pending: deque[tuple[Chunk, Future[list[Outcome]]]] = deque()
+    window = _Window(put)
     failure: Exception | None = None
     try:
         while True:
@@ -253,32 +254,18 @@ def put_chunks_waiting(chunks: Iterator[Chunk], put: Callable[[Chunk], Future[li
             except Exception as error:  # of the source: it is raised after the outcomes of what came before
                 failure = error
                 break
-            while pending and chunk.is_ordered:
-                piece = pending[0][0], pending[0][1].result()
-                pending.popleft()
-                yield piece
-            pending.append((chunk, put(chunk)))
-            while len(pending) >= CHUNKS_IN_FLIGHT or (pending and chunk.is_ordered):
-                piece = pending[0][0], pending[0][1].result()
-                pending.popleft()
-                yield piece
-        while pending:
-            piece = pending[0][0], pending[0][1].result()
-            pending.popleft()
-            yield piece
+            for begun, future in window.add(chunk):
+                yield begun, future.result()
+        for begun, future in window.rest():
+            yield begun, future.result()
         if failure is not None:
             raise failure
     finally:
-        for _, future in pending:
+        for _, future in window.pending:
             future.cancel()
 
 
-Piece = tuple[Chunk, list[Outcome]]
-"""A chunk with the outcome of each of its messages."""
-
-
 def results_of(chunk: Chunk, outcomes: Sequence[Outcome]) -> Iterator[PutResult]:
-    """As `put_each` gives them."""
     for index, outcome in enumerate(outcomes, chunk.first):
         if isinstance(outcome, str):
             yield PutResult(index, outcome)
@@ -287,14 +274,11 @@ def results_of(chunk: Chunk, outcomes: Sequence[Outcome]) -> Iterator[PutResult]
 
 
 class Collected:
-    """The outcomes of a `put_many`."""
-
     def __init__(self) -> None:
         self.ids: list[str | None] = []
         self.failures: list[PutFailure] = []
 
     def add(self, chunk: Chunk, outcomes: Sequence[Outcome]) -> None:
-        """The outcomes of the next chunk."""
         if all([type(outcome) is str for outcome in outcomes]):  # noqa: C419 - half the time
             self.ids += outcomes  # type: ignore[arg-type]  # all are ids
             return
@@ -321,7 +305,6 @@ class Collected:
 
 
 async def collect_outcomes(pieces: AsyncGenerator[Piece]) -> list[str]:
-    """The ids of all messages, or an error with what was put and what was not."""
     collected = Collected()
     try:
         async with aclosing(pieces) as opened:
@@ -334,7 +317,6 @@ async def collect_outcomes(pieces: AsyncGenerator[Piece]) -> list[str]:
 
 
 def collect_outcomes_waiting(pieces: Iterator[Piece]) -> list[str]:
-    """The same for the blocking SDK."""
     collected = Collected()
     try:
         for chunk, outcomes in pieces:

@@ -1,21 +1,18 @@
 """A queue as an application uses it: comfortable calls over one engine, kept fresh by the connection.
 
-A call that is not possible now because the clock or the knowledge of the catalogue is not trusted was not sent. It is
-retried for `PATIENCE_S`, so a process that was paused continues by itself. This module knows neither Cassandra nor
-how the catalogue is read.
+This module knows neither Cassandra nor how the catalogue is read.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from headgate.client.catalogue.application_batch import WITHIN_S, Batches, BatchPut
+from headgate.client.catalogue.application_batch import WITHIN_S, BatchPut
+from headgate.client.catalogue.opened import CLOSE_WITHIN_S, NOT_FIT, Opened, is_over, patience
 from headgate.client.catalogue.queue_record import QueueRecord
 from headgate.client.message import Message
 from headgate.client.model.outgoing import Put, build_message, build_plain_message, message_of
@@ -45,26 +42,9 @@ from headgate.client.put_many import (
     results_of,
 )
 from headgate.client.redriving import Filter, RedriveResult, redrive
-from headgate.engines.contract import (
-    PASS_US,
-    Ack,
-    Attributes,
-    Cancelled,
-    CatalogueStale,
-    Delivery,
-    Engine,
-    GenerationKeeper,
-    MessageLocation,
-    Peeked,
-    Repaired,
-    Settled,
-    StampedPut,
-    Stats,
-)
-from headgate.engines.contract import NewMessage as Sent
+from headgate.engines import contract
 from headgate.errors import HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.expiry import SECOND_US
-from headgate.process.background_tasks import start_task
 from headgate.process.live import Live
 from headgate.store.catalogue.entry import Entry
 from headgate.store.clock.clock import ClockNotTrusted
@@ -72,93 +52,49 @@ from headgate.store.model.deadline import Deadline
 from headgate.store.store import NotSent
 from headgate.telemetry.tracing import OpenSpan, is_traced, producer_spans, with_trace
 
-T = TypeVar("T")
+if TYPE_CHECKING:  # the driver is imported when a connection is opened
+    from headgate.store.cassandra.batches import CassandraBatches
 
-log = logging.getLogger("headgate.client")
-
-PATIENCE_S = 10.0
 WAIT_S = 10.0
-CLOSE_WITHIN_S = 15.0
-REPAIR_S = PASS_US / SECOND_US
+REPAIR_S = contract.PASS_US / SECOND_US
 LIMIT = 10
 LIMIT_MAX = 10_000
 ITERATION_WAIT_S = 20.0
 
 
-class ConnectionClosed(OperationRefused):
-    """The connection was closed."""
-
-
-class WrongProcess(OperationRefused):
-    """A connection does not survive a fork: open one in the child."""
-
-
-class WrongEventLoop(OperationRefused):
-    """A connection belongs to the event loop that opened it."""
-
-
 class Upkeep(Protocol):
-    """The interface that a queue needs of its connection."""
-
     def require_usable(self) -> None:
         """Refuse in another process, on another loop, and after the end."""
-        ...
 
     async def freshen(self, queue: Queue, within_s: float) -> None:
         """Check the clock and read the catalogue now, and return when both are current; else raise the reason."""
-        ...
 
-    def generations_of(self, queue: Queue) -> GenerationKeeper:
-        """The way to the queue's generations in the catalogue."""
-        ...
+    def generations_of(self, queue: Queue) -> contract.GenerationKeeper: ...
 
-    def now_us(self) -> int:
-        """The time."""
-        ...
+    def now_us(self) -> int: ...
 
-    async def queue(self, name: str) -> Queue:
-        """Another queue of the connection."""
-        ...
+    async def queue(self, name: str) -> Queue: ...
 
     @property
-    def batches(self) -> Batches | None:
+    def batches(self) -> CassandraBatches | None:
         """The facts about the application's own batches; None where they are not supported."""
-        ...
 
 
-class Queue:
+class Queue(Opened):
     """One queue, in one process. `await connection.queue("shop/emails")` gives it."""
 
-    def __init__(self, record: QueueRecord, engine: Engine, upkeep: Upkeep, bound: Live[int]) -> None:
+    noun = "queue"
+
+    def __init__(self, record: QueueRecord, engine: contract.Engine, upkeep: Upkeep, bound: Live[int]) -> None:
+        super().__init__(upkeep.require_usable)
         self.record = record
         self.bound = bound
         self.engine = engine
         """The engine behind it: the worker runtime shares its lanes through this."""
-        self.ended: HeadgateError | None = None
-        """Why it cannot be used any more: it was deleted."""
         self._upkeep = upkeep
-        self._ending: asyncio.Task[None] | None = None
 
-    # ---- its life
-
-    def end(self, why: HeadgateError) -> None:
-        """It is gone: every later call raises the reason."""
-        if self.ended is None:
-            self.ended = why
-            log.warning("queue ended", extra={"queue": self.name, "reason": str(why)})
-            self._ending = start_task("close of a queue", self._close())
-
-    async def close(self) -> None:
-        """Write pending messages, release the lanes. The connection does it when it is closed."""
-        if self._ending is None:
-            self._ending = start_task("close of a queue", self._close())
-        await self._ending
-
-    async def _close(self) -> None:
-        try:
-            await asyncio.wait_for(self.engine.close(), CLOSE_WITHIN_S)
-        except (HeadgateError, TimeoutError) as error:
-            log.warning("queue not closed cleanly", extra={"queue": self.name, "error": repr(error)})
+    async def _finish(self) -> None:
+        await asyncio.wait_for(self.engine.close(), CLOSE_WITHIN_S)
 
     @property
     def name(self) -> str:
@@ -185,7 +121,7 @@ class Queue:
         group: str | None = None,
         once: str | None = None,
         once_scope: str | None = None,
-        attributes: Attributes | None = None,
+        attributes: contract.Attributes | None = None,
         timeout: Span | None = None,  # noqa: ASYNC109 - `asyncio.timeout` does not report whether it was sent
     ) -> str:
         """Put one message, and return its id: durable on a quorum of the home data centre by then.
@@ -212,20 +148,11 @@ class Queue:
             plain = [build_plain_message(payload)]
             try:
                 return (await self.engine.put(plain))[0]
-            except (ClockNotTrusted, CatalogueStale):
+            except NOT_FIT:
                 return (await self._try_again(lambda: self.engine.put(plain)))[0]
         deadline = deadline_of(timeout)
         with self._sending(1, traced) as span:
-            message = build_message(
-                payload,
-                self.now_us(),
-                delay=delay,
-                deliver_at=deliver_at,
-                group=group,
-                once=once,
-                once_scope=once_scope,
-                attributes=attributes,
-            )
+            message = build_message(payload, self.now_us(), delay, deliver_at, group, once, once_scope, attributes)
             if traced:
                 _carry_trace([message])
             message_id = await self._put(message, deadline)
@@ -291,30 +218,32 @@ class Queue:
         with spans.sending(self.name, count) as span:
             yield span
 
-    async def _put_outcomes(self, messages: Sequence[Sent], deadline: Deadline | None) -> list[Outcome]:
+    async def _put_outcomes(
+        self, messages: Sequence[contract.NewMessage], deadline: Deadline | None
+    ) -> list[Outcome]:
         """Messages that were not sent, since the clock or the catalogue was not fit, are put again."""
         self._require_usable()
         if not messages:
             return []
         outcomes = await self.engine.put_each(messages, deadline=deadline)
-        limit = deadline or _patience()
+        limit = deadline or patience()
         while unsent := _unsent_of(outcomes):
-            if deadline is None and _is_over(limit):
+            if deadline is None and is_over(limit):
                 break
             try:
                 await self._freshen(limit, deadline)
             except HeadgateError as error:
-                return [error if isinstance(each, ClockNotTrusted | CatalogueStale) else each for each in outcomes]
+                return [error if isinstance(each, NOT_FIT) else each for each in outcomes]
             again = await self.engine.put_each([messages[at] for at in unsent], deadline=deadline)
             for at, outcome in zip(unsent, again, strict=True):
                 outcomes[at] = outcome
         return outcomes
 
-    async def _put(self, message: Sent, deadline: Deadline | None) -> str:
+    async def _put(self, message: contract.NewMessage, deadline: Deadline | None) -> str:
         self._require_usable()
         try:
             return (await self.engine.put([message], deadline=deadline))[0]
-        except (ClockNotTrusted, CatalogueStale):
+        except NOT_FIT:
             return (await self._try_again(lambda: self.engine.put([message], deadline=deadline), deadline))[0]
 
     async def add_to_batch(
@@ -325,7 +254,7 @@ class Queue:
         delay: Span | None = None,
         deliver_at: datetime | None = None,
         group: str | None = None,
-        attributes: Attributes | None = None,
+        attributes: contract.Attributes | None = None,
         within: Span = WITHIN_S,
         tables: Iterable[str] = (),
     ) -> BatchPut:
@@ -344,7 +273,7 @@ class Queue:
             put = Put(message, delay, deliver_at, group, attributes=attributes or {})
         await batches.learn(batch, tables)
 
-        async def stamp() -> StampedPut:
+        async def stamp() -> contract.StampedPut:
             return self.engine.stamp_put(message_of(put, self.now_us()), within_us=within_us)
 
         stamped = await self._tried(stamp)
@@ -357,7 +286,7 @@ class Queue:
         A message can be cancelled until about a second before it is due (the queue's safety lag and the bound on
         clocks), so one that was put without a delay cannot. A second cancel of one message returns True again.
         """
-        return await self._tried(lambda: self.engine.cancel(message_id)) is Cancelled.CANCELLED
+        return await self._tried(lambda: self.engine.cancel(message_id)) is contract.Cancelled.CANCELLED
 
     async def reschedule(
         self, message_id: str, *, delay: Span | None = None, deliver_at: datetime | None = None
@@ -385,7 +314,9 @@ class Queue:
         given = await self.receive_deliveries(limit, visibility_us=visibility_us, wait_us=wait_us)
         return [Message(each, self) for each in given]
 
-    async def receive_deliveries(self, limit: int, *, visibility_us: int | None, wait_us: int) -> list[Delivery]:
+    async def receive_deliveries(
+        self, limit: int, *, visibility_us: int | None, wait_us: int
+    ) -> list[contract.Delivery]:
         """The same as the engine returns them: for callers that settle by receipts, like the worker runtime."""
         limit = _checked_limit(limit)
         loop = asyncio.get_running_loop()
@@ -411,16 +342,16 @@ class Queue:
 
     # ---- settling
 
-    async def settle(self, commands: Sequence[SettleCommand]) -> list[Settled]:
+    async def settle(self, commands: Sequence[SettleCommand]) -> list[contract.Settled]:
         """Settle by receipts with the commands of `headgate.settle`: each by itself, durable when the call returns.
         The outcomes are in the order of the commands."""
         self._require_usable()
         return await self.engine.settle(build_settles(commands))
 
-    async def ack(self, messages: Iterable[Message]) -> list[Settled]:
+    async def ack(self, messages: Iterable[Message]) -> list[contract.Settled]:
         """These are done; how each ended, in order."""
         self._require_usable()
-        return await self.engine.settle([Ack(message.receipt) for message in messages])
+        return await self.engine.settle([contract.Ack(message.receipt) for message in messages])
 
     # ---- inspection
 
@@ -439,17 +370,17 @@ class Queue:
 
     # The same as the engine has them, for the commands: they print and store microseconds.
 
-    async def read_peeked(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[Peeked]:
+    async def read_peeked(self, limit: int = LIMIT, *, since: datetime | None = None) -> list[contract.Peeked]:
         """As `peek`."""
         limit = _checked_limit(limit)
         from_us = None if since is None else time_us_from(since, "since")
         return await self._tried(lambda: self.engine.peek(limit, from_us=from_us))
 
-    async def read_stats(self) -> Stats:
+    async def read_stats(self) -> contract.Stats:
         """As `stats`."""
         return await self._tried(self.engine.stats)
 
-    async def read_location(self, message_id: str) -> MessageLocation:
+    async def read_location(self, message_id: str) -> contract.MessageLocation:
         """As `where`."""
         return await self._tried(lambda: self.engine.where(message_id))
 
@@ -460,7 +391,7 @@ class Queue:
         harmless. While another process repairs the queue, the call returns at once with that outcome."""
         return build_repair_report(await self.run_repair(within=within))
 
-    async def run_repair(self, *, within: Span = REPAIR_S) -> Repaired:
+    async def run_repair(self, *, within: Span = REPAIR_S) -> contract.Repaired:
         """As `repair`, with the engine's report, for the commands."""
         within_us = span_us(within, "within")
         keeper = self._upkeep.generations_of(self)
@@ -491,29 +422,6 @@ class Queue:
 
     # ---- within
 
-    def _require_usable(self) -> None:
-        self._upkeep.require_usable()
-        if self.ended is not None:
-            raise self.ended
-
-    async def _tried(self, work: Callable[[], Awaitable[T]]) -> T:
-        self._require_usable()
-        try:
-            return await work()
-        except (ClockNotTrusted, CatalogueStale):
-            return await self._try_again(work)
-
-    async def _try_again(self, work: Callable[[], Awaitable[T]], deadline: Deadline | None = None) -> T:
-        """Nothing of it was sent, or it would have ended otherwise: once all is fit again it is done as if new."""
-        limit = deadline or _patience()
-        while True:
-            await self._freshen(limit, deadline)
-            try:
-                return await work()
-            except (ClockNotTrusted, CatalogueStale):
-                if deadline is None and _is_over(limit):
-                    raise
-
     async def _freshen(self, limit: Deadline, deadline: Deadline | None) -> None:
         """Return when all is fit again; at the caller's deadline raise NotSent."""
         try:
@@ -524,9 +432,6 @@ class Queue:
                 raise
             raise NotSent("The time limit ended before the message was sent", last=error.message) from error
 
-    def __repr__(self) -> str:
-        return f"Queue({self.name})"
-
 
 def deadline_of(limit: Deadline | Span | None) -> Deadline | None:
     """The deadline of a call that begins now and may take this long; None: it has none."""
@@ -535,24 +440,13 @@ def deadline_of(limit: Deadline | Span | None) -> Deadline | None:
     return Deadline.after(span_us(limit, "timeout") / SECOND_US, now_s=asyncio.get_running_loop().time())
 
 
-def _patience() -> Deadline:
-    return Deadline.after(PATIENCE_S, now_s=asyncio.get_running_loop().time())
-
-
-def _is_over(limit: Deadline) -> bool:
-    return limit.is_over(asyncio.get_running_loop().time())
-
-
 def _unsent_of(outcomes: Sequence[Outcome]) -> list[int]:
-    """The indices of messages that were not sent, since the clock or the catalogue was not fit."""
     return [
-        index
-        for index, outcome in enumerate(outcomes)
-        if type(outcome) is not str and isinstance(outcome, ClockNotTrusted | CatalogueStale)
+        index for index, outcome in enumerate(outcomes) if type(outcome) is not str and isinstance(outcome, NOT_FIT)
     ]
 
 
-def _carry_trace(messages: Iterable[Sent]) -> None:
+def _carry_trace(messages: Iterable[contract.NewMessage]) -> None:
     for message in messages:
         message.attributes = with_trace(message.attributes)
 
@@ -561,9 +455,3 @@ def _checked_limit(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
         raise InvalidRequest(f"The limit must be a number from 1 to {LIMIT_MAX}", given=limit)
     return limit
-
-
-def require_process(pid: int) -> None:
-    """Refuse a child of the process that opened the connection."""
-    if os.getpid() != pid:
-        raise WrongProcess(opened_in=pid, used_in=os.getpid())

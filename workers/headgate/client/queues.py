@@ -36,12 +36,9 @@ class CatalogueUnreadable(Unavailable):
 
 
 class Queues(ResourcesByName[QueueRecord, Queue]):
-    """All that one connection has open."""
-
     kind = QUEUES
 
     async def open(self, text: str) -> Queue:
-        """The queue of that name; the same object each time, until it was deleted."""
         return await self.open_once(text, self._make)
 
     async def freshen(self, queue: Queue, within_s: float) -> None:
@@ -60,16 +57,13 @@ class Queues(ResourcesByName[QueueRecord, Queue]):
             await asyncio.sleep(RETRY_EVERY_S)
 
     def require_supported(self, entry: Entry) -> None:
-        """Its engine is in this release."""
         engine_record(entry, engines=self._process_context.engines)
 
     async def create(self, name: Name) -> bool:
-        """As the process does with a queue that nobody declared."""
         make = self._process_context.create_queue
         return make is not None and await make(name)
 
     def record_of(self, known: KnownEntry) -> QueueRecord:
-        """With the settings of its engine."""
         record = engine_record(known.entry, engines=self._process_context.engines)
         settings = record.settings_of(known.entry, self._process_context.data_center)
         return QueueRecord(known.entry, settings, known.read_started_us)

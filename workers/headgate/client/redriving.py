@@ -31,6 +31,7 @@ WAIT_S: Final = 8.0
 """Longer than it takes to get the lanes of a queue that has no consumers."""
 IDLE_S: Final = 2.0
 IDS_MAX: Final = 10_000
+LIVE: Final = (MessageState.WAITING, MessageState.IN_FLIGHT, MessageState.LATE)
 HELD_MAX: Final = 10_000
 """Messages that are received and stay are held until the end; at this number the redrive stops."""
 
@@ -38,11 +39,7 @@ Filter = Callable[[Received], bool]
 
 
 class QueueOpener(Protocol):
-    """The function that opens queues."""
-
-    async def queue(self, name: str) -> Queue:
-        """The queue of that name."""
-        ...
+    async def queue(self, name: str) -> Queue: ...
 
 
 class SkipReason(Enum):
@@ -76,10 +73,12 @@ class RedriveResult:
 class _Run:
     """One redrive, while it runs: which messages are meant, and what became of them."""
 
-    wanted: set[str] | None
-    """Ids that were not received yet; None: any."""
+    source: Queue
+    to: str | None
     matching: Filter | None
     limit: int | None
+    wanted: set[str] | None = None
+    """Ids that were not received yet; None: any."""
     moved: int = 0
     held: dict[str, Message] = field(default_factory=dict)
     """Received messages that stay: they are returned at the end, so that none is received twice."""
@@ -87,7 +86,6 @@ class _Run:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing left to move, or no room to hold what stays."""
         return self._is_full(self.moved) or self.wanted == set() or len(self.held) >= HELD_MAX
 
     @property
@@ -96,6 +94,21 @@ class _Run:
         if self.limit is None or self.wanted is not None or self.matching is not None:
             return AT_ONCE
         return min(AT_ONCE, self.limit - self.moved)
+
+    def _is_full(self, count: int) -> bool:
+        return self.limit is not None and count >= self.limit
+
+    async def find(self, ids: Iterable[str]) -> None:
+        """Want those of the ids that are live messages of the queue."""
+        given = dict.fromkeys(ids)
+        if not given or len(given) > IDS_MAX:
+            raise InvalidRequest(f"A redrive takes from 1 to {IDS_MAX} ids", given=len(given))
+        self.wanted = set()
+        for id_ in given:
+            if (await self.source.read_location(id_)).fate in LIVE:
+                self.wanted.add(id_)
+            else:
+                self.skipped[id_] = SkipReason.NOT_FOUND
 
     def select(self, received: Sequence[Message]) -> list[Message]:
         """Those to move; the others are held."""
@@ -109,29 +122,49 @@ class _Run:
             self.wanted -= {message.id for message in received}
         return selected
 
-    def skip(self, message: Message, reason: SkipReason) -> None:
-        """It stays."""
-        self.held[message.id] = message
-        self.skipped[message.id] = reason
-
-    def result(self) -> RedriveResult:
-        """At the end."""
-        missing = () if self._is_full(self.moved) else sorted(self.wanted or ())
-        reasons = self.skipped | dict.fromkeys(missing, SkipReason.NOT_RECEIVED)
-        skipped = tuple(SkippedMessage(id_, reason) for id_, reason in reasons.items())
-        return RedriveResult(self.moved, skipped, complete=len(self.held) < HELD_MAX)
-
-    def count_moved(self, count: int) -> None:
-        """These are in their target, and settled."""
-        self.moved += count
-
     def _is_meant(self, message: Message) -> bool:
         if self.wanted is not None and message.id not in self.wanted:
             return False
         return self.matching is None or self.matching(message)
 
-    def _is_full(self, count: int) -> bool:
-        return self.limit is not None and count >= self.limit
+    def _skip(self, messages: Iterable[Message], reason: SkipReason) -> None:
+        for message in messages:
+            self.held[message.id] = message
+            self.skipped[message.id] = reason
+
+    async def move(self, connection: QueueOpener, messages: list[Message]) -> int:
+        """Put messages into their targets and settle them in the dead-letter queue. How many were moved; the others
+        are skipped."""
+        by_target: dict[str, list[Message]] = defaultdict(list)
+        for message in messages:
+            target = self.to or message.attributes.get(SOURCE_QUEUE)
+            if isinstance(target, str) and target != self.source.name:
+                by_target[target].append(message)
+            else:
+                self._skip([message], SkipReason.NO_SOURCE)
+        settles: list[Settle] = []
+        try:
+            for target, group in by_target.items():
+                try:
+                    queue = await connection.queue(target)
+                    await queue.put_many(_put(message) for message in group)
+                except (QueueNotFound, QueueDeleted):
+                    if self.to is not None:
+                        raise
+                    self._skip(group, SkipReason.SOURCE_NOT_FOUND)
+                    continue
+                settles += [Ack(message.receipt) for message in group]
+        finally:
+            if settles:
+                await self.source.settle(settles)
+        self.moved += len(settles)
+        return len(settles)
+
+    def result(self) -> RedriveResult:
+        missing = () if self._is_full(self.moved) else sorted(self.wanted or ())
+        reasons = self.skipped | dict.fromkeys(missing, SkipReason.NOT_RECEIVED)
+        skipped = tuple(SkippedMessage(id_, reason) for id_, reason in reasons.items())
+        return RedriveResult(self.moved, skipped, complete=len(self.held) < HELD_MAX)
 
 
 async def redrive(
@@ -154,10 +187,9 @@ async def redrive(
         raise InvalidRequest(
             "A dead-letter queue is not its own target", queue=dead_letters, remedy="name another queue"
         )
-    run = _Run(None, matching, limit)
+    run = _Run(source, to, matching, limit)
     if ids is not None:
-        run.wanted = await _existing(source, ids, run)
-    mover = _Mover(connection, source, to, run)
+        await run.find(ids)
     until_us = source.now_us()
     wait_s = WAIT_S
     try:
@@ -166,7 +198,7 @@ async def redrive(
             wait_s = IDLE_S
             if all(message.id in run.held for message in received):
                 break  # none is left, or those that stay come again
-            moved = await mover.move(run.select(received))
+            moved = await run.move(connection, run.select(received))
             if on_moved is not None and moved:
                 on_moved(moved)
             if min(message.delivery.due_us for message in received) > until_us:
@@ -177,62 +209,6 @@ async def redrive(
                 source.settle([NackDelivery(each.receipt, charged=False) for each in run.held.values()])
             )
     return run.result()
-
-
-async def _existing(source: Queue, ids: Iterable[str], run: _Run) -> set[str]:
-    """Those of the ids that are live messages of the queue."""
-    wanted = dict.fromkeys(ids)
-    if not wanted or len(wanted) > IDS_MAX:
-        raise InvalidRequest(f"A redrive takes from 1 to {IDS_MAX} ids", given=len(wanted))
-    existing = set()
-    for id_ in wanted:
-        if (await source.read_location(id_)).fate in (
-            MessageState.WAITING,
-            MessageState.IN_FLIGHT,
-            MessageState.LATE,
-        ):
-            existing.add(id_)
-        else:
-            run.skipped[id_] = SkipReason.NOT_FOUND
-    return existing
-
-
-class _Mover:
-    """Puts messages into their targets and settles them in the dead-letter queue."""
-
-    def __init__(self, connection: QueueOpener, source: Queue, to: str | None, run: _Run) -> None:
-        self._connection = connection
-        self._source = source
-        self._to = to
-        self._run = run
-
-    async def move(self, messages: list[Message]) -> int:
-        """How many were moved; the others are skipped."""
-        by_target: dict[str, list[Message]] = defaultdict(list)
-        for message in messages:
-            target = self._to or message.attributes.get(SOURCE_QUEUE)
-            if isinstance(target, str) and target != self._source.name:
-                by_target[target].append(message)
-            else:
-                self._run.skip(message, SkipReason.NO_SOURCE)
-        settles: list[Settle] = []
-        try:
-            for target, group in by_target.items():
-                try:
-                    queue = await self._connection.queue(target)
-                    await queue.put_many(_put(message) for message in group)
-                except (QueueNotFound, QueueDeleted):
-                    if self._to is not None:
-                        raise
-                    for message in group:
-                        self._run.skip(message, SkipReason.SOURCE_NOT_FOUND)
-                    continue
-                settles += [Ack(message.receipt) for message in group]
-        finally:
-            if settles:
-                await self._source.settle(settles)
-        self._run.count_moved(len(settles))
-        return len(settles)
 
 
 def _put(message: Message) -> Put:

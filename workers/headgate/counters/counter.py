@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.counters.collect.collector import Collector
-from headgate.counters.model.decide_hints import HintWindows
+from headgate.counters.model.decide_passes import HintWindows
 from headgate.counters.model.decide_shards import KeyRows
 from headgate.counters.model.decide_tokens import Token
 from headgate.counters.model.settings import CounterSettings
@@ -42,8 +42,6 @@ COLLECT_AGAIN_US = 10 * SECOND_US
 
 @dataclass(frozen=True, slots=True)
 class CachedState:
-    """A state, and its maximum age: the read that returned it started this long ago."""
-
     state: Any
     age_s: float
 
@@ -88,7 +86,6 @@ class CounterHandle:
         return self.tokens.add(key, update, token if isinstance(token, Token) else Token.parse(token))
 
     def new_token(self, name: str | None = None) -> Token:
-        """For an update that was never sent before; `str` of it is the form to store and pass on."""
         return self.tokens.new_token(name)
 
     # ---- values
@@ -114,7 +111,6 @@ class CounterHandle:
         return CachedState(state, (now_us - read_us) / SECOND_US)
 
     def _shared_read(self, key: str, oldest_us: int) -> tuple[int, asyncio.Future[Any]]:
-        """A read that started at that time or later; another starts if there is none."""
         known = self._cached.get(key)
         if known is None or known[0] < oldest_us or _failed(known[1]):
             known = self._cached[key] = (self.host.now_us(), start_task("cached read", self.read(key)))
@@ -124,7 +120,6 @@ class CounterHandle:
         return known
 
     async def read_many(self, keys: Iterable[str]) -> dict[str, Any]:
-        """The states of some keys."""
         wanted = list(dict.fromkeys(keys))
         states_read: dict[str, Any] = {}
         for first in range(0, len(wanted), READS_AT_ONCE):
@@ -141,7 +136,6 @@ class CounterHandle:
                     yield key, state.state
 
     async def read_between(self, key: str, from_us: int, to_us: int) -> Any:
-        """The updates counted in [from, to): at whole windows of the finest grain."""
         return await self.reader.read_between(key, from_us, to_us)
 
     # ---- collecting after reads
@@ -178,7 +172,6 @@ class CounterHandle:
     # ---- the end
 
     async def flush(self) -> None:
-        """Return when nothing of this process waits or is under way."""
         await asyncio.gather(self.mutator.flush(), self.tokens.flush())
 
     async def close(self, within_s: float = 10.0) -> None:

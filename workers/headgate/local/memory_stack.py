@@ -29,9 +29,9 @@ from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.handlers import load_handler
 from headgate.runtime.handler.http_runner import HttpPerformer
 from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
-from headgate.runtime.startup.sdk_queue import ClientQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
+from headgate.runtime.worker.worker_queue import WorkerQueue
 from headgate.store.connection_variables import MEMORY
 from headgate.telemetry.logs import log_to
 from headgate.telemetry.metrics import Registry
@@ -72,7 +72,7 @@ async def run_in_memory(files: Sequence[Path], *, first: FirstMessage | None) ->
 async def _build_worker(connection: Headgate, queue: QueueResource, consumer: Consumer) -> Worker:
     name = f"{queue.metadata.namespace}/{queue.metadata.name}"
     visibility = consumer.visibility_timeout
-    opened = ClientQueue(
+    opened = WorkerQueue(
         connection,
         await connection.queue(name),
         visibility_us=None if visibility is None else visibility.ms * 1_000,

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from headgate.api.resources.counters import Collect
+from headgate.client.catalogue.opened import PATIENCE_S
 from headgate.client.catalogue.queue_record import KIND
 from headgate.client.connection import Headgate
 from headgate.client.counter import Counter
 from headgate.client.model.times import age
-from headgate.client.queue import PATIENCE_S
 from headgate.counters.collect.collector import PassReport
 from headgate.engines.contract import PassEnd, Repaired
 from headgate.engines.summary.standing import CollectionResult, RepairResult

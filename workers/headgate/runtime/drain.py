@@ -41,7 +41,6 @@ def drain(
 
 
 def main() -> int:
-    """The hook."""
     try:
         if drain(os.environ):
             return 0

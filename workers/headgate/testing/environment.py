@@ -426,7 +426,7 @@ class _SyncConnection(SyncHeadgate):
 
     def open(self) -> SyncHeadgate:
         """Connect. `with` does it."""
-        self._background = _Background(self._environment)
+        self._loop = _Background(self._environment)
         self._environment.run(self.connection.open())
         return self
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.engines.contract import DeadLetterDelivery, Delivery, NackDelivery, Settle
 from headgate.process.background_tasks import start_task
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 from headgate.runtime.handler.decide_retry import delay_after
 from headgate.runtime.handler.handlers import Handler
 from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
-from headgate.runtime.startup.sdk_queue import ClientQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
+from headgate.runtime.worker.worker_queue import WorkerQueue
 from headgate.telemetry.metrics import Registry
 from headgate.testing.virtual_world import VirtualProcess
 
@@ -126,7 +126,7 @@ class EnvironmentWorker:
             suspects = _ChildRunner(self._environment, self._performer(process), queue.name, process, self._terms)
             self._runners = [runner, suspects]
             self._worker = Worker(
-                ClientQueue(connection, queue, visibility_us=self._visibility_us),
+                WorkerQueue(connection, queue, visibility_us=self._visibility_us),
                 runner,
                 self._terms,
                 WorkerMetrics(Registry(), queue.name),
@@ -146,28 +146,18 @@ class _Runner:
 
     def __init__(self, environment: Environment, performer: HandlerRunner, queue: str) -> None:
         self.batch = performer.batch
-        self.can_stop = performer.can_stop
         self.wants_context = performer.wants_context
         self._environment = environment
         self._performer = performer
         self._queue = queue
         self._open: dict[int, HandlerAttempt] = {}
 
-    async def perform(self, attempt: Attempt) -> Settle:
-        (settle,) = await self._recorded([attempt], self._one)
-        return settle
-
-    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
-        return await self._recorded(attempts, self._performer.perform_batch)
-
-    async def _one(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
-        return [await self._performer.perform(attempts[0])]
-
-    async def _recorded(self, attempts: Sequence[Attempt], perform: Callable[..., Any]) -> Sequence[Settle]:
+    async def perform(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+        """Handle these."""
         records = [self._record(attempt.delivery) for attempt in attempts]
         settles: Sequence[Settle] = ()
         try:
-            settles = await perform(attempts)
+            settles = await self._handle(attempts)
         finally:
             for place, record in enumerate(records):
                 self._open.pop(id(record), None)
@@ -175,6 +165,9 @@ class _Runner:
                     settle = settles[place] if settles else None
                     record.outcome, record.reason = _outcome_of(settle)
         return settles
+
+    async def _handle(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+        return await self._performer.perform(attempts)
 
     def _record(self, delivery: Delivery) -> HandlerAttempt:
         record = HandlerAttempt(
@@ -212,24 +205,24 @@ class _ChildRunner(_Runner):
     ) -> None:
         super().__init__(environment, performer, queue)
         self.batch = False
-        self.can_stop = True
         self._parent = parent
         self._terms = terms
         self._children: set[VirtualProcess] = set()
         self._started = 0
 
-    async def _one(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+    async def _handle(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
         self._started += 1
         child = self._environment.start_process(f"{self._parent.name}/child-{self._started}")
         self._children.add(child)
         died = asyncio.Event()
         child.when_state_changes(died.set)
         death = start_task("death of a child", died.wait())
-        handling = child.start(self._handle(attempts[0]))
+        copies = [Attempt(each.delivery, each.until_s, each.context) for each in attempts]
+        handling = child.start(self._performer.perform(copies))
         try:
             await asyncio.wait([handling, death], return_when=asyncio.FIRST_COMPLETED)
             if handling.done():
-                return [handling.result()]
+                return handling.result()
             self.kill()
             delay_us = delay_after(self._terms.backoff, attempts[0].delivery.attempt, self._parent.rng.random())
             receipt = attempts[0].delivery.receipt
@@ -238,11 +231,6 @@ class _ChildRunner(_Runner):
             death.cancel()
             handling.cancel()
             self._children.discard(child)
-
-    async def _handle(self, attempt: Attempt) -> Settle:
-        if self._performer.batch:
-            return (await self._performer.perform_batch([attempt]))[0]
-        return await self._performer.perform(attempt)
 
     def kill(self) -> None:
         """A child does not outlive its parent."""

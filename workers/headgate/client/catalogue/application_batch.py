@@ -8,37 +8,25 @@ application's own batch".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headgate.client.model.times import datetime_of
 from headgate.engines.contract import StampedPut
-from headgate.store.model.statements import Insert
+
+if TYPE_CHECKING:  # the driver is imported when a connection is opened
+    from headgate.store.cassandra.batches import CassandraBatches
 
 WITHIN_S = 2.0
-
-
-class Batches(Protocol):
-    """The facts about batches that the application sends itself."""
-
-    async def learn(self, batch: Any, tables: Iterable[str] = ()) -> None:
-        """Query the server for the facts about this batch; reject a batch that could be applied in part."""
-        ...
-
-    def add(self, batch: Any, keyspace: str, statements: Sequence[Insert]) -> None:
-        """Add these, if the batch can take them."""
-        ...
-
-    def check(self, batch: Any) -> None:
-        """Reject a batch that the server would reject."""
-        ...
 
 
 class BatchPut:
     """A message that was added to a batch. It is put when the batch is acknowledged."""
 
-    def __init__(self, batch: Any, stamped: StampedPut, *, batches: Batches, usable: Callable[[], None]) -> None:
+    def __init__(
+        self, batch: Any, stamped: StampedPut, *, batches: CassandraBatches, usable: Callable[[], None]
+    ) -> None:
         self.id = stamped.message_id
         """Of the message, should the batch be acknowledged."""
         self.until: datetime = datetime_of(stamped.promise.silent_after_us)

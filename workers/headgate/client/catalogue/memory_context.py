@@ -29,61 +29,48 @@ FIRST_USE = "memory"
 
 
 def machine_us() -> int:
-    """The machine's clock."""
     return time.time_ns() // 1_000
 
 
 class MachineClock:
-    """A clock that can always be trusted: nobody else's is compared with it. `ReliableClock` of a process."""
+    """A clock that can always be trusted: nobody else's is compared with it."""
 
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
 
     def now_us(self) -> int:
-        """The time."""
         return self._now_us()
 
     def require(self, max_skew_us: int | None = None) -> int:
-        """The time."""
         return self._now_us()
 
     async def until_trusted(self, within_s: float, max_skew_us: int | None = None) -> int:
-        """At once."""
         return self._now_us()
 
     def serve(self, max_skew_us: int) -> None:
         """Any bound holds."""
 
     def figures(self) -> ClockFigures:
-        """No nodes."""
         return ClockFigures(True, {}, {}, (), 0, 0, 0)
 
     def why_dead(self) -> str | None:
-        """It needs no loop."""
         return None
 
 
 class NoHints:
-    """There are no nodes that keep hints."""
-
     async def read(self) -> Mapping[str, int]:
-        """None."""
         return {}
 
 
 @dataclass
 class MemoryAddress:
-    """What the connections to one address share."""
-
     replica: MemoryReplica = field(default_factory=lambda: MemoryReplica(machine_us))
     connections: int = 0
 
     def catalogue(self, owner: str = "") -> Catalogue:
-        """Of this address, for writes of that owner."""
         return Catalogue(MemoryStore(self.replica), now_us=self.replica.now_us, owner=owner)
 
     def context(self, name: str, close: Callable[[], None]) -> ProcessContext:
-        """Of one connection."""
         store = MemoryStore(self.replica)
 
         async def end() -> None:
@@ -144,7 +131,6 @@ def memory_at(address: str) -> MemoryAddress:
 
 
 def open_memory_context(address: str, *, name: str) -> ProcessContext:
-    """One more connection to an address."""
     memory = memory_at(address)
     with _lock:
         memory.connections += 1

@@ -31,19 +31,15 @@ class QueueOverview:
 
     @property
     def is_worked(self) -> bool:
-        """Whether any process holds lanes of it."""
         return self.figures.workers > 0
 
     @property
     def oldest_age_us(self) -> int | None:
-        """For how long the oldest message that is not settled has been due; None where there is none."""
         oldest_us = self.figures.oldest_us
         return None if oldest_us is None else max(0, self.at_us - oldest_us)
 
 
 class Overview:
-    """The reads of one connection."""
-
     def __init__(
         self,
         process_context: ProcessContext,

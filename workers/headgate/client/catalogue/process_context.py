@@ -11,11 +11,10 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from headgate.client.catalogue.application_batch import Batches
-from headgate.counters.model.decide_hints import HintWindows
+from headgate.counters.model.decide_passes import HintWindows
 from headgate.engines.context import Host
 from headgate.engines.lanes.read_budget import ReadBudget
 from headgate.engines.registry import ENGINE_MODULES
@@ -23,45 +22,19 @@ from headgate.process.live import Live
 from headgate.store.cassandra.settings import ConnectionSettings
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Name
-from headgate.store.clock.clock import ClockFigures
 from headgate.store.model.positions import Positions
 from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S, LAST_EXPIRY_S
 from headgate.store.process_positions import process_positions
 from headgate.store.store import Store
 
-
-class ReliableClock(Protocol):
-    """The clock of a process (rule R1). `headgate.store.clock.clock.Clock` is it."""
-
-    def now_us(self) -> int:
-        """The time, whether or not it may be relied on."""
-        ...
-
-    def require(self, max_skew_us: int | None = None) -> int:
-        """The time; ClockNotTrusted, with the reason, when it is not to be relied on within this bound."""
-        ...
-
-    async def until_trusted(self, within_s: float, max_skew_us: int | None = None) -> int:
-        """Wait this long until it can be trusted; else raise the reason."""
-        ...
-
-    def serve(self, max_skew_us: int) -> None:
-        """From now on a resource with this bound depends on this clock too."""
-        ...
-
-    def figures(self) -> ClockFigures:
-        """How far it is from the nodes' clocks, for metrics."""
-        ...
-
-    def why_dead(self) -> str | None:
-        """Why it is not kept any more, if so."""
-        ...
+if TYPE_CHECKING:  # the driver is imported when a connection is opened
+    from headgate.client.catalogue.memory_context import MachineClock
+    from headgate.store.cassandra.batches import CassandraBatches
+    from headgate.store.clock.clock import Clock
 
 
 @dataclass(frozen=True)
 class ProcessContext:
-    """One process, connected."""
-
     name: str
     """The name of the process for display, in logs and in the list of members."""
     store_in: Callable[[str], Store]
@@ -69,13 +42,14 @@ class ProcessContext:
     keyspace: str
     """The catalogue's."""
     data_center: str
-    clock: ReliableClock
+    clock: Clock | MachineClock
+    """Promises are made by what it reports (rule R1)."""
     last_expiry_s: int
     close: Callable[[], Awaitable[None]]
     new_uuid: Callable[[], UUID] = uuid4
     rng: Random = field(default_factory=Random)
     positions: Positions = field(default_factory=process_positions)
-    batches: Batches | None = None
+    batches: CassandraBatches | None = None
     """The facts about batches that the application builds and sends itself."""
     hints: HintWindows | None = None
     """For how long nodes keep hints: without it nothing of a counter is collected."""
@@ -89,7 +63,6 @@ class ProcessContext:
     """Whether engines report their figures to the summary; else each queue is asked for its own."""
 
     def catalogue(self) -> Catalogue:
-        """For reads, and for the writes that any process may make."""
         return Catalogue(self.store_in(self.keyspace), now_us=self.clock.require, new_uuid=self.new_uuid)
 
     def host_of(self, keyspace: str, bound: Live[int]) -> Host:
@@ -109,7 +82,6 @@ class ProcessContext:
 
 
 def process_name() -> str:
-    """Host and process id."""
     return f"{socket.gethostname()}/{os.getpid()}"
 
 

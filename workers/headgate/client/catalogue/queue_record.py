@@ -36,8 +36,6 @@ class QueueRecreated(Conflict):
 
 @dataclass(frozen=True)
 class QueueRecord:
-    """A queue, as a read of the catalogue returned it."""
-
     entry: Entry
     settings: QueueSettings
     """Its engine's."""
@@ -45,5 +43,4 @@ class QueueRecord:
     """The start of the read, which determines its age (rule R6)."""
 
     def known_to(self, process_context: ProcessContext, bound: Live[int]) -> KnownQueue:
-        """The same for its engine in this process."""
         return KnownQueue(self.settings, self.read_us, process_context.host_of(self.entry.place.keyspace, bound))

@@ -29,13 +29,12 @@ class Put:
 def build_message(
     payload: Payload,
     now_us: int,
-    *,
-    delay: Span | None = None,
-    deliver_at: datetime | None = None,
-    group: str | None = None,
-    once: str | None = None,
-    once_scope: str | None = None,
-    attributes: Attributes | None = None,
+    delay: Span | None,
+    deliver_at: datetime | None,
+    group: str | None,
+    once: str | None,
+    once_scope: str | None,
+    attributes: Attributes | None,
 ) -> NewMessage:
     """A put as engines take it. `now_us` is what a delay counts from."""
     data, form = encode_payload(payload)
@@ -53,31 +52,21 @@ def build_message(
 
 
 def build_plain_message(payload: Payload) -> NewMessage:
-    """The same without options."""
     data, form = encode_payload(payload)
     return NewMessage(data) if form is None else NewMessage(data, None, {CONTENT_TYPE: form})
 
 
 def message_of(put: Put, now_us: int) -> NewMessage:
-    """As engines take it, with the current trace."""
     message = encode_put(put, now_us)
     message.attributes = with_trace(message.attributes)
     return message
 
 
 def encode_put(put: Put | Payload, now_us: int) -> NewMessage:
-    """A message of a `put_many`, without a trace."""
     if not isinstance(put, Put):
         return build_plain_message(put)
     return build_message(
-        put.payload,
-        now_us,
-        delay=put.delay,
-        deliver_at=put.deliver_at,
-        group=put.group,
-        once=put.once,
-        once_scope=put.once_scope,
-        attributes=put.attributes,
+        put.payload, now_us, put.delay, put.deliver_at, put.group, put.once, put.once_scope, put.attributes
     )
 
 

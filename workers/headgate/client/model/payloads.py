@@ -9,8 +9,8 @@ form, so that a consumer in any language knows how to read it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
@@ -36,7 +36,6 @@ class PayloadUnreadable(InvalidRequest):
 
 
 def encode_payload(payload: Payload) -> tuple[bytes, str | None]:
-    """The bytes, and their form; bytes have none."""
     if isinstance(payload, bytes):
         return payload, None
     if isinstance(payload, bytearray | memoryview):
@@ -79,26 +78,47 @@ def _write_json(payload: Any) -> str:
         return _encode(_convert_value(payload))
 
 
-def read_text(payload: bytes) -> str:
-    """The payload as a text."""
-    try:
-        return payload.decode()
-    except UnicodeDecodeError as error:
-        raise PayloadUnreadable("The payload is not UTF-8", at=error.start) from None
+class PayloadForms:
+    """The forms in which a message shows its payload."""
 
+    __slots__ = ()
 
-def read_json(payload: bytes) -> Any:
-    """The payload decoded from JSON."""
-    try:
-        return json.loads(payload)
-    except ValueError as error:
-        raise PayloadUnreadable("The payload is not JSON", cause=error) from None
+    if TYPE_CHECKING:
 
+        @property
+        def payload(self) -> bytes:
+            """The payload as it was put."""
 
-def read_model(payload: bytes, model: type[Model]) -> Model:
-    """The payload as a pydantic model."""
-    try:
-        return model.model_validate_json(payload)
-    except ValidationError as invalid:
-        detail = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in invalid.errors())
-        raise PayloadUnreadable(f"The payload is not a {model.__name__}", cause=detail) from None
+        @property
+        def attributes(self) -> Mapping[str, str | bytes]:
+            """The attributes that were put with it."""
+
+    @property
+    def content_type(self) -> str | None:
+        """The content type of the payload, if its producer set one."""
+        content_type = self.attributes.get(CONTENT_TYPE)
+        return content_type if isinstance(content_type, str) else None
+
+    def text(self) -> str:
+        """The payload as a text."""
+        try:
+            return self.payload.decode()
+        except UnicodeDecodeError as error:
+            raise PayloadUnreadable("The payload is not UTF-8", at=error.start) from None
+
+    def json(self) -> Any:
+        """The payload decoded from JSON."""
+        try:
+            return json.loads(self.payload)
+        except ValueError as error:
+            raise PayloadUnreadable("The payload is not JSON", cause=error) from None
+
+    def read(self, model: type[Model]) -> Model:
+        """The payload as a pydantic model."""
+        try:
+            return model.model_validate_json(self.payload)
+        except ValidationError as invalid:
+            faults = "; ".join(
+                f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in invalid.errors()
+            )
+            raise PayloadUnreadable(f"The payload is not a {model.__name__}", cause=faults) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol
 
 from headgate.client.model.times import Span, span_us
 from headgate.engines import contract
@@ -18,7 +18,6 @@ class SettleCommand(Protocol):
     @property
     def receipt(self) -> str:
         """The receipt of the delivery that it settles."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +50,21 @@ class Extend:
 
 def build_settles(commands: Sequence[SettleCommand]) -> list[contract.Settle]:
     """As engines take them. The commands of an engine stay as they are."""
-    return [_build_settle(command) for command in commands]
+    return [each if type(each) is Ack else _build_settle(each) for each in commands]
 
 
 def _build_settle(command: SettleCommand) -> contract.Settle:
-    kind = type(command)
-    if kind is Ack:
-        return cast(Ack, command)
-    if kind is Nack:
-        nack = cast(Nack, command)
-        return contract.NackDelivery(nack.receipt, span_us(nack.delay, "delay"), nack.reason)
-    if kind is DeadLetter:
-        pending = cast(DeadLetter, command)
-        return contract.DeadLetterDelivery(pending.receipt, pending.reason, span_us(pending.delay, "delay"))
-    if kind is Extend:
-        extend = cast(Extend, command)
-        return contract.ExtendDelivery(extend.receipt, span_us(extend.visibility, "visibility"))
-    if isinstance(command, contract.Settle):
-        return command
-    raise InvalidRequest(
-        "A settle command is expected.", remedy="pass a command of headgate.settle", given=kind.__name__
-    )
+    match command:
+        case contract.NackDelivery() | contract.DeadLetterDelivery() | contract.ExtendDelivery():
+            return command
+        case Nack(receipt, delay, reason):
+            return contract.NackDelivery(receipt, span_us(delay, "delay"), reason)
+        case DeadLetter(receipt, reason, delay):
+            return contract.DeadLetterDelivery(receipt, reason, span_us(delay, "delay"))
+        case Extend(receipt, visibility):
+            return contract.ExtendDelivery(receipt, span_us(visibility, "visibility"))
+    remedy = "pass a command of headgate.settle"
+    raise InvalidRequest("A settle command is expected.", remedy=remedy, given=type(command).__name__)
 
 
 __all__ = ["Ack", "DeadLetter", "Extend", "Nack", "SettleCommand", "build_settles"]

@@ -17,7 +17,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def span_us(span: Span, what: str) -> int:
-    """Microseconds; a length of time is not negative."""
     if isinstance(span, bool) or not isinstance(span, timedelta | int | float):
         raise InvalidRequest(f"{what} must be a timedelta or a number of seconds", given=repr(span))
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
@@ -29,20 +28,16 @@ def span_us(span: Span, what: str) -> int:
 
 
 def time_us_from(time: datetime, what: str) -> int:
-    """Microseconds since 1970. A time without a time zone is ambiguous."""
     if not isinstance(time, datetime):
         raise InvalidRequest(f"{what} must be a datetime with a time zone", given=repr(time))
     if time.tzinfo is None or time.utcoffset() is None:
         raise InvalidRequest(
-            f"{what} has no time zone",
-            given=time.isoformat(),
-            remedy="add one: datetime.now(UTC), or .astimezone()",
+            f"{what} has no time zone", given=time.isoformat(), remedy="add one: datetime.now(UTC), or .astimezone()"
         )
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 def datetime_of(us: int) -> datetime:
-    """A datetime from microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=us)
 
 
@@ -63,7 +58,6 @@ def age(us: int | None) -> str:
 
 
 def format_time(us: int | None) -> str:
-    """A time, to the millisecond, in UTC."""
     if us is None:
         return "-"
     return datetime.fromtimestamp(us / SECOND_US, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{us // 1000 % 1000:03d}Z"

@@ -5,65 +5,36 @@ Engines count in microseconds. Their values are converted here, so that no micro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import TypeVar
 
 from headgate.client.catalogue.overview import QueueOverview
-from headgate.client.model import payloads
-from headgate.client.model.payloads import CONTENT_TYPE, Model
+from headgate.client.model.payloads import PayloadForms
 from headgate.client.model.times import datetime_of
 from headgate.counters.collect.collector import PassReport
-from headgate.engines.contract import (
-    Attributes,
-    Cancelled,
-    LaneStats,
-    MessageLocation,
-    MessageState,
-    PassEnd,
-    Peeked,
-    Repaired,
-    RepairStanding,
-    Stats,
-    Visibility,
-)
+from headgate.engines import contract
 from headgate.expiry import SECOND_US
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class PeekedMessage:
+class PeekedMessage(PayloadForms):
     """A live message that `peek` shows without receiving it."""
 
     id: str
     payload: bytes
-    attributes: Attributes
+    attributes: contract.Attributes
     group: str | None
     due: datetime
     put_at: datetime
     attempt: int
     """The number of recorded deliveries."""
-    state: Visibility
+    state: contract.Visibility
     hidden_until: datetime | None
     """When a message in flight is delivered again. None: it is not hidden."""
-
-    @property
-    def content_type(self) -> str | None:
-        """The form of the payload, where its producer named it."""
-        form = self.attributes.get(CONTENT_TYPE)
-        return form if isinstance(form, str) else None
-
-    def text(self) -> str:
-        """The payload as a text."""
-        return payloads.read_text(self.payload)
-
-    def json(self) -> Any:
-        """The payload, decoded from JSON."""
-        return payloads.read_json(self.payload)
-
-    def read(self, model: type[Model]) -> Model:
-        """The payload as a pydantic model."""
-        return payloads.read_model(self.payload, model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +42,7 @@ class MessageStatus:
     """The state of one message, and the places where the engine stored it."""
 
     id: str
-    state: MessageState
+    state: contract.MessageState
     places: tuple[str, ...] = ()
     """The first place, then each place that the message moved to, in the engine's notation."""
     due: datetime | None = None
@@ -164,7 +135,7 @@ class QueueStats:
 class RepairReport:
     """The result of one pass of repair."""
 
-    outcome: PassEnd
+    outcome: contract.PassEnd
     checked: int
     late: int
     """Rows of messages that their lane had passed without delivering them."""
@@ -223,6 +194,12 @@ class CollectReport:
 # ---- from the engine's values
 
 
+def _build(kind: type[T], value: object, **others: object) -> T:
+    """The fields of the same name are copied; the others are given."""
+    names = [each.name for each in fields(kind) if each.name not in others]  # type: ignore[arg-type]  # a dataclass
+    return kind(**{name: getattr(value, name) for name in names}, **others)
+
+
 def _time_of(us: int | None) -> datetime | None:
     return None if us is None else datetime_of(us)
 
@@ -232,116 +209,92 @@ def _time_or_none(us: int) -> datetime | None:
     return datetime_of(us) if us else None
 
 
-def build_peeked(peeked: Peeked) -> PeekedMessage:
-    """A peeked message of the engine."""
-    return PeekedMessage(
-        peeked.message_id,
-        peeked.payload,
-        peeked.attributes,
-        peeked.group,
-        datetime_of(peeked.due_us),
-        datetime_of(peeked.put_us),
-        peeked.attempt,
-        peeked.standing,
-        _time_or_none(peeked.hidden_until_us),
+def build_peeked(peeked: contract.Peeked) -> PeekedMessage:
+    return _build(
+        PeekedMessage,
+        peeked,
+        id=peeked.message_id,
+        due=datetime_of(peeked.due_us),
+        put_at=datetime_of(peeked.put_us),
+        state=peeked.standing,
+        hidden_until=_time_or_none(peeked.hidden_until_us),
     )
 
 
-def build_status(whereabouts: MessageLocation) -> MessageStatus:
-    """The place and the state of a message."""
-    return MessageStatus(
-        whereabouts.message_id,
-        whereabouts.fate,
-        whereabouts.places,
-        _time_or_none(whereabouts.due_us),
-        whereabouts.attempt,
-        _time_or_none(whereabouts.hidden_until_us),
+def build_status(location: contract.MessageLocation) -> MessageStatus:
+    return _build(
+        MessageStatus,
+        location,
+        id=location.message_id,
+        state=location.fate,
+        due=_time_or_none(location.due_us),
+        hidden_until=_time_or_none(location.hidden_until_us),
     )
 
 
-def build_reschedule_result(cancelled: Cancelled, new_id: str | None) -> RescheduleResult:
-    """An engine answers by two values."""
-    if cancelled is Cancelled.CANCELLED:
+def build_reschedule_result(cancelled: contract.Cancelled, new_id: str | None) -> RescheduleResult:
+    if cancelled is contract.Cancelled.CANCELLED:
         return RescheduleResult(RescheduleOutcome.MOVED, new_id)
     outcome = RescheduleOutcome.TOO_LATE if new_id is None else RescheduleOutcome.MAYBE_TWICE
     return RescheduleResult(outcome, new_id)
 
 
-def build_stats(stats: Stats) -> QueueStats:
-    """The figures of a queue with those of its lanes."""
-    return QueueStats(
-        stats.backlog,
-        stats.in_flight,
-        stats.delayed,
-        _time_of(stats.oldest_due_us),
-        tuple(map(_lane_status, stats.lanes)),
-        stats.complete,
-        None if stats.repair is None else _repair_status(stats.repair),
+def build_stats(stats: contract.Stats) -> QueueStats:
+    return _build(
+        QueueStats,
+        stats,
+        oldest_due=_time_of(stats.oldest_due_us),
+        lanes=tuple(map(_build_lane_status, stats.lanes)),
+        repair=None if stats.repair is None else _build_repair_progress(stats.repair),
     )
 
 
-def _lane_status(lane: LaneStats) -> LaneStatus:
-    return LaneStatus(
-        generation=lane.generation,
-        shard=lane.shard,
-        owner=lane.owner,
+def _build_lane_status(lane: contract.LaneStats) -> LaneStatus:
+    return _build(
+        LaneStatus,
+        lane,
         fencing_token=lane.epoch,
         settled_to=datetime_of(lane.last_us),
         delivery_limit=datetime_of(lane.reach_us),
         renewed_at=datetime_of(lane.touched_us),
         oldest_due=_time_of(lane.oldest_due_us),
-        is_mine=lane.is_mine,
         is_blocked=lane.is_held,
-        is_stopped=lane.is_stopped,
-        is_reserved=lane.is_reserved,
-        is_retired=lane.is_retired,
-        waiting=lane.waiting,
-        in_flight=lane.in_flight,
         lease_left_s=None if lane.lease_left_us is None else lane.lease_left_us / SECOND_US,
-        progress=lane.progress,
-        hidden=lane.hidden,
         settled_out_of_order=lane.settled_above,
     )
 
 
-def _repair_status(standing: RepairStanding) -> RepairProgress:
-    return RepairProgress(
-        standing.runs_now,
-        standing.passes,
-        _time_of(standing.last_pass_us),
-        _time_of(standing.checked_to_us),
-        _time_of(standing.owed_since_us),
+def _build_repair_progress(standing: contract.RepairStanding) -> RepairProgress:
+    return _build(
+        RepairProgress,
+        standing,
+        is_running=standing.runs_now,
+        last_pass=_time_of(standing.last_pass_us),
+        checked_to=_time_of(standing.checked_to_us),
+        overdue_since=_time_of(standing.owed_since_us),
     )
 
 
-def build_repair_report(repaired: Repaired) -> RepairReport:
-    """One pass."""
-    return RepairReport(
+def build_repair_report(repaired: contract.Repaired) -> RepairReport:
+    return _build(
+        RepairReport,
+        repaired,
         outcome=repaired.end,
-        checked=repaired.checked,
-        late=repaired.late,
         rewritten=repaired.put_again,
-        waiting=repaired.waiting,
-        lanes_retired=repaired.lanes_retired,
-        generations_left=repaired.generations_left,
         overdue_since=_time_of(repaired.owed_us),
         waits_for_replicas_since=_time_of(repaired.waits_for_all_us),
-        problems=repaired.problems,
     )
 
 
 def build_summary(overview: QueueOverview) -> QueueSummary:
-    """One queue of the summary."""
     figures = overview.figures
-    return QueueSummary(
+    return _build(
+        QueueSummary,
+        figures,
         name=overview.name,
         at=datetime_of(overview.at_us),
-        backlog=figures.backlog,
-        in_flight=figures.in_flight,
         oldest_due=_time_of(figures.oldest_us),
         rate_per_s=figures.rate,
-        workers=figures.workers,
-        lanes=figures.lanes,
         blocked_lanes=figures.held,
         last_put=_time_of(figures.put_us),
         next_due=_time_of(figures.next_due_us(overview.at_us)),
@@ -349,16 +302,4 @@ def build_summary(overview: QueueOverview) -> QueueSummary:
 
 
 def build_collect_report(report: PassReport) -> CollectReport:
-    """One pass of the collector."""
-    return CollectReport(
-        keys=report.keys,
-        shards=report.shards,
-        expired=report.expired,
-        collected=report.collected,
-        skipped=report.skipped,
-        minutes_folded=report.minutes,
-        full=report.full,
-        refused=report.refused,
-        waits=report.waits,
-        unreachable=report.unreachable,
-    )
+    return _build(CollectReport, report, minutes_folded=report.minutes)

@@ -11,9 +11,9 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from headgate.client.queue import require_process
+from headgate.client.catalogue.opened import require_process
 from headgate.errors import Bug, OperationRefused
 
 T = TypeVar("T")
@@ -28,8 +28,6 @@ class WouldDeadlock(OperationRefused):
 
 
 class BackgroundLoop:
-    """A loop, the thread that runs it, and the functions that close the objects opened on it."""
-
     def __init__(self, name: str) -> None:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
@@ -46,7 +44,6 @@ class BackgroundLoop:
             raise
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """The same for a caller that waits for it later."""
         try:
             require_process(self._pid)
             if threading.current_thread() is self._thread:
@@ -59,20 +56,16 @@ class BackgroundLoop:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """The result of a function that has to run on the loop."""
-
         async def called() -> T:
             return function(*arguments)
 
         return self.run(called())
 
     def iterate(self, iterator: AsyncIterator[T]) -> Iterator[T]:
-        """What an async iterator yields, fetched in pages."""
         while page := self.run(_next_page(iterator)):
             yield from page
 
     def stop(self) -> None:
-        """End the loop and its thread."""
         if os.getpid() != self._pid or self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -104,14 +97,6 @@ async def _next_page(iterator: AsyncIterator[T]) -> list[T]:
     return page
 
 
-class Closer(Protocol):
-    """The objects to close."""
-
-    def close(self) -> None:
-        """Close it; a second time does nothing."""
-        ...
-
-
 class _Ending:
     """Closes the open objects when the main thread has ended.
 
@@ -120,35 +105,33 @@ class _Ending:
     """
 
     def __init__(self) -> None:
-        self.open: set[Closer] = set()
+        self.open: set[Callable[[], None]] = set()
         self._lock = threading.Lock()
         self._watching = False
 
-    def keep(self, closer: Closer) -> None:
-        """Call its `close` at the end, unless it was closed by then."""
+    def keep(self, close: Callable[[], None]) -> None:
         with self._lock:
-            self.open.add(closer)
+            self.open.add(close)
             if not self._watching:
                 self._watching = True
                 threading.Thread(target=self._watch, name="headgate: end").start()
 
     def _watch(self) -> None:
         threading.main_thread().join()
-        for closer in tuple(self.open):
-            closer.close()
+        for close in tuple(self.open):
+            close()
 
 
 _ending = _Ending()
 
 
-def close_at_end(closer: Closer) -> None:
-    """Call `closer.close()` when the main thread has ended."""
-    _ending.keep(closer)
+def close_at_end(close: Callable[[], None]) -> None:
+    """Call it when the main thread has ended, unless it `was_closed` by then."""
+    _ending.keep(close)
 
 
-def was_closed(closer: Closer) -> None:
-    """It need not be closed at the end."""
-    _ending.open.discard(closer)
+def was_closed(close: Callable[[], None]) -> None:
+    _ending.open.discard(close)
 
 
 def _restart_loop() -> None:

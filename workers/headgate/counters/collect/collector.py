@@ -12,12 +12,19 @@ collected while a hint may still be on its way; a key that cannot be read at ALL
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from headgate.counters.model.decide_hints import HintWindows, HintWindowsUnknown, decide_hint_windows
-from headgate.counters.model.decide_passes import BucketMark, PassHistory, decide_next_pass, places_left
+from headgate.counters.model.decide_passes import (
+    BucketMark,
+    HintWindows,
+    HintWindowsUnknown,
+    PassHistory,
+    decide_hint_windows,
+    decide_next_pass,
+    places_left,
+)
 from headgate.counters.model.decide_shards import (
     TALLY,
     Collection,
@@ -35,6 +42,7 @@ from headgate.counters.model.settings import CounterSettings
 from headgate.counters.read.folding import Folded, Folder
 from headgate.counters.read.reading import Reader
 from headgate.counters.types.contract import CounterType
+from headgate.counters.write.part import CounterPart
 from headgate.engines.context import Host
 from headgate.errors import OperationRefused, Unavailable
 from headgate.process.live import Live
@@ -53,8 +61,6 @@ HINTS_KNOWN_US = 60_000_000
 
 @dataclass
 class PassReport:
-    """The result of one run of the collector."""
-
     pass_us: int = 0
     keys: int = 0
     shards: int = 0
@@ -78,17 +84,13 @@ class PassReport:
 
 @dataclass
 class _Run:
-    """One run over some buckets."""
-
     report: PassReport
     in_a_row: int = 0
-    gave_up: bool = False
+    """Keys that could not be read at ALL, since the last that could."""
 
 
 @dataclass
 class _Page:
-    """Some keys, with the ends of their shards."""
-
     last: str | None
     more: bool
     keys: dict[str, list[int]] = field(default_factory=dict)
@@ -96,24 +98,15 @@ class _Page:
     shards: int = 0
 
 
-class Collector:
-    """Collects one counter."""
-
+class Collector(CounterPart):
     def __init__(
         self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any], hints: HintWindows
     ) -> None:
-        self.host = host
-        self.live = settings
-        self.kind = kind
+        super().__init__(host, settings, kind)
         self.reader = Reader(host, settings, kind)
         self.folder = Folder(host, settings, kind, self.reader)
         self._hints = hints
         self._hints_read_us: int | None = None
-
-    @property
-    def settings(self) -> CounterSettings:
-        """As the catalogue was last read; fixed fields stay fixed."""
-        return self.live.now
 
     # ---- one key
 
@@ -143,10 +136,9 @@ class Collector:
                 return gone
 
     def _batch(self, bucket: int, key: str, collection: Collection) -> Batch:
-        place: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket, "key": key}
+        place = {**self.partition(bucket), "key": key}
         table, kind = self.settings.tables.shards, self.kind
-        merged = kind.merge_all([kind.load(state) for state in collection.states])
-        state = kind.dump(kind.forget(merged, collection.forget_before_us))
+        state = kind.dump(kind.forget(self.merged(collection.states), collection.forget_before_us))
         through = Slice("mutator", SliceBound(TALLY, False), SliceBound(last_id_of(collection.through_us), True))
         stamp_us = collection.timestamp_us
         cell = tally_cell(collection.through_us, state)
@@ -169,29 +161,26 @@ class Collector:
             await self._note_refused(report.refused)
             return report
         except HintWindowsUnknown as error:
+            # The part that needs no replica but a quorum: minutes are folded, and collectable keys are counted as
+            # skipped. Nothing is recorded, so that the current pass continues where it was.
             report.waits = str(error)
-            await self._scan_all(report)
+            await self._visit(report, map(BucketMark, range(self.settings.buckets)))
             return report
         standing = await self.read_result()
         if standing.refused is not None:
             await self._note_refused(None)
-        now_us = self.host.now_us()
-        report.pass_us = decide_next_pass(standing, now_us, self.settings.buckets)
-        run = _Run(report)
-        for mark in places_left(standing, report.pass_us, self.settings.buckets):
-            await self._pass_bucket(run, mark)
-            if run.gave_up:
-                report.unreachable = True
-                return report
-        await self._close(report)
+        report.pass_us = decide_next_pass(standing, self.host.now_us(), self.settings.buckets)
+        await self._visit(report, places_left(standing, report.pass_us, self.settings.buckets))
+        if not report.unreachable:
+            await self._close(report)
         return report
 
-    async def _scan_all(self, report: PassReport) -> None:
-        """The part that needs no replica but a quorum: minutes are folded, and collectable keys are counted as
-        skipped. Nothing is recorded, so that the current pass continues where it was."""
+    async def _visit(self, report: PassReport, places: Iterable[BucketMark]) -> None:
         run = _Run(report)
-        for bucket in range(self.settings.buckets):
-            await self._pass_bucket(run, BucketMark(bucket))
+        for place in places:
+            await self._pass_bucket(run, place)
+            if report.unreachable:
+                return
 
     async def begin(self) -> int:
         """The current pass, or a new one, for callers that divide it by buckets. Refused, with the reason, where
@@ -200,18 +189,10 @@ class Collector:
         return decide_next_pass(await self.read_result(), self.host.now_us(), self.settings.buckets)
 
     async def run_share(self, pass_us: int, buckets: Iterable[int]) -> PassReport:
-        """These buckets of a started pass, as far as they are not done."""
         await self._require_hint_windows()
-        report = PassReport(pass_us=pass_us)
-        run = _Run(report)
-        wanted = frozenset(buckets)
-        standing = await self.read_result()
-        for mark in places_left(standing, pass_us, self.settings.buckets):
-            if mark.bucket in wanted:
-                await self._pass_bucket(run, mark)
-            if run.gave_up:
-                report.unreachable = True
-                break
+        report, wanted = PassReport(pass_us=pass_us), frozenset(buckets)
+        places = places_left(await self.read_result(), pass_us, self.settings.buckets)
+        await self._visit(report, [place for place in places if place.bucket in wanted])
         return report
 
     async def end(self, pass_us: int) -> bool:
@@ -221,18 +202,10 @@ class Collector:
         return report.full
 
     async def _close(self, report: PassReport) -> None:
-        """If no bucket of this pass skipped a key, it was a full one."""
         standing = await self.read_result()
         report.full = standing.is_full(report.pass_us, self.settings.buckets)
         if report.full:
-            await self.host.store.write(
-                Update(
-                    self.settings.tables.passes,
-                    {"counter": self.settings.counter},
-                    {"full_us": report.pass_us},
-                    timestamp_us=report.pass_us,
-                )
-            )
+            await self._update_passes({"full_us": report.pass_us}, report.pass_us)
 
     async def _pass_bucket(self, run: _Run, mark: BucketMark) -> None:
         """Its minutes first, so that they limit the final shards as little as possible; then its keys."""
@@ -240,13 +213,13 @@ class Collector:
         try:
             folded = await self.folder.fold(bucket)
         except Unavailable:
-            folded = await self._marks_alone(bucket)
+            folded = Folded(0, 0, 0, *await self.reader.read_marks(bucket))
         report.minutes += folded.minutes
         while not mark.done:
             page = await self._page(bucket, mark.after)
             before = replace(report)
             await self._collect_page(run, bucket, page, folded.folded)
-            if run.gave_up:
+            if report.unreachable:
                 return
             mark = replace(
                 mark,
@@ -261,22 +234,16 @@ class Collector:
                 await self._note(report.pass_us, mark)
         report.buckets += 1
 
-    async def _marks_alone(self, bucket: int) -> Folded:
-        folded, tokened = await self.reader.read_marks(bucket)
-        return Folded(folded=folded, tokened=tokened)
-
     async def _page(self, bucket: int, after: str | None) -> _Page:
         """The next keys of a bucket, and the ends of their shards: enough to see where it is worth reading at ALL.
 
         By one replica. Where several differ, read repair would copy to one the ids of the others and not the states,
         so it would tear a batch that deletes shards and writes their tally."""
-        partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
-        within = Slice("key", SliceBound(after, False)) if after is not None else None
         select = Select(
             self.settings.tables.shards,
-            partition,
+            self.partition(bucket),
             ("key", "mutator"),
-            within=within,
+            within=Slice("key", SliceBound(after, False)) if after is not None else None,
             limit=PAGE_ROWS,
             consistency=Consistency.ONE,
         )
@@ -313,7 +280,7 @@ class Collector:
             some = worth[first : first + KEYS_AT_ONCE]
             await asyncio.gather(*(self._try_key(run, bucket, key, folded) for key in some))
             if run.in_a_row > SKIPPED_IN_A_ROW_MAX:
-                run.gave_up = True
+                report.unreachable = True
                 return
 
     async def _try_key(self, run: _Run, bucket: int, key: str, folded: int | None) -> None:
@@ -329,38 +296,19 @@ class Collector:
     # ---- the record of passes
 
     async def read_result(self) -> PassHistory:
-        """The progress of passes, of any process."""
         rows = await self.host.store.read(Select(self.settings.tables.passes, {"counter": self.settings.counter}))
         return PassHistory.of(rows)
 
     async def _note(self, pass_us: int, mark: BucketMark) -> None:
-        await self.host.store.write(
-            Insert(
-                self.settings.tables.passes,
-                {
-                    "counter": self.settings.counter,
-                    "bucket": mark.bucket,
-                    "pass_us": pass_us,
-                    "after": mark.after,
-                    "done": mark.done,
-                    "keys": mark.keys,
-                    "shards": mark.shards,
-                    "expired": mark.expired,
-                    "skipped": mark.skipped,
-                },
-                timestamp_us=self.host.now_us(),
-            )
-        )
+        row = {"counter": self.settings.counter, "pass_us": pass_us, **asdict(mark)}
+        await self.host.store.write(Insert(self.settings.tables.passes, row, timestamp_us=self.host.now_us()))
 
     async def _note_refused(self, why: str | None) -> None:
-        await self.host.store.write(
-            Update(
-                self.settings.tables.passes,
-                {"counter": self.settings.counter},
-                {"refused": why},
-                timestamp_us=self.host.now_us(),
-            )
-        )
+        await self._update_passes({"refused": why}, self.host.now_us())
+
+    async def _update_passes(self, cells: Mapping[str, Value], stamp_us: int) -> None:
+        counter = {"counter": self.settings.counter}
+        await self.host.store.write(Update(self.settings.tables.passes, counter, cells, timestamp_us=stamp_us))
 
     async def _require_hint_windows(self, *, fresh: bool = False) -> None:
         now_us = self.host.now_us()

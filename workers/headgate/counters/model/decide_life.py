@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LifeTerms:
-    """The lifetime of mutators, from the resource."""
-
     lifetime_us: int
     refuse_within_us: int
 
@@ -30,7 +28,6 @@ class Life:
 
     @classmethod
     def begin(cls, now_us: int, terms: LifeTerms) -> Life:
-        """One is born."""
         return cls(now_us, now_us + terms.lifetime_us, terms.refuse_within_us)
 
     @property

@@ -1,23 +1,50 @@
-"""How far the collector's passes over a counter have come, and whether one is overdue. Pure.
+"""Whether the collector may run, how far its passes over a counter have come, and whether one is overdue. Pure.
+
+It has to know how long the nodes keep hints before it considers a shard final. The store queries the nodes
+(`store/cassandra/hints.py`, or the simulation).
 
 A pass is named by its start time. It is full when every bucket was visited to its end and no key of it had to be
 skipped; a full one is due within half of gc_grace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
+
+from headgate.errors import OperationRefused, Unavailable
 
 DAY_US = 86_400_000_000
 PASS_US_MAX = DAY_US
 """An older pass is not continued: another starts."""
 
 
+class HintWindows(Protocol):
+    async def read(self) -> Mapping[str, int]:
+        """By node, in µs; Unavailable if one of them does not report it."""
+
+
+class GcAfterTooShort(OperationRefused):
+    """The setting gc.after is not longer than a node's hint window plus maxClockSkew: a late hint could be lost."""
+
+
+class HintWindowsUnknown(Unavailable):
+    """Not every node reports its hint window, so nothing can be considered final."""
+
+
+def decide_hint_windows(windows_us: Mapping[str, int], *, after_us: int, skew_us: int) -> None:
+    for node, window_us in sorted(windows_us.items()):
+        if after_us <= window_us + skew_us:
+            raise GcAfterTooShort(
+                node=node,
+                hint_window_s=window_us / 1e6,
+                gc_after_s=after_us / 1e6,
+                remedy="raise spec.gc.after, or lower max_hint_window on that node",
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class BucketMark:
-    """How far a pass has come in one bucket."""
-
     bucket: int
     after: str | None = None
     done: bool = False
@@ -30,8 +57,6 @@ class BucketMark:
 
 @dataclass(frozen=True)
 class PassHistory:
-    """The record of all passes."""
-
     marks: dict[int, dict[int, BucketMark]] = field(default_factory=dict)
     """By pass, then by bucket."""
     full_us: int | None = None
@@ -41,7 +66,6 @@ class PassHistory:
 
     @classmethod
     def of(cls, rows: Iterable[Any]) -> PassHistory:
-        """Of the rows of the table."""
         marks: dict[int, dict[int, BucketMark]] = {}
         full_us = refused = None
         for row in rows:
@@ -54,16 +78,13 @@ class PassHistory:
 
     @property
     def last_pass_us(self) -> int | None:
-        """The pass that was started last."""
         return max(self.marks, default=None)
 
     def is_over(self, pass_us: int, buckets: int) -> bool:
-        """Whether it has walked over everything."""
         marks = self.marks.get(pass_us, {})
         return len(marks) == buckets and all(mark.done for mark in marks.values())
 
     def is_full(self, pass_us: int, buckets: int) -> bool:
-        """Whether it has skipped nothing as well."""
         marks = self.marks.get(pass_us, {})
         return self.is_over(pass_us, buckets) and not any(mark.skipped for mark in marks.values())
 
@@ -76,7 +97,6 @@ class PassHistory:
         return sum(m.keys for m in marks), sum(m.shards for m in marks), sum(m.expired for m in marks)
 
     def is_overdue(self, *, made_us: int, now_us: int, gc_grace_us: int) -> bool:
-        """Whether a full pass is owed (condition CollectionOverdue)."""
         return now_us > (self.full_us or made_us) + gc_grace_us // 2
 
 
@@ -89,7 +109,6 @@ def decide_next_pass(standing: PassHistory, now_us: int, buckets: int) -> int:
 
 
 def places_left(standing: PassHistory, pass_us: int, buckets: int) -> list[BucketMark]:
-    """The place where that pass continues."""
     marks = standing.marks.get(pass_us, {})
     places = [marks.get(bucket, BucketMark(bucket)) for bucket in range(buckets)]
     return [mark for mark in places if not mark.done]

@@ -44,32 +44,26 @@ def mutator_id(end_us: int, low: int) -> bytes:
 
 
 def end_of(mutator: bytes) -> int:
-    """When a mutator's life ends."""
     if len(mutator) != ID_BYTES:
         raise ShardBroken(mutator=mutator.hex())
     return int.from_bytes(mutator[:END_BYTES], "big")
 
 
 def last_id_of(end_us: int) -> bytes:
-    """The highest id of that end."""
     return mutator_id(end_us, LOW_MAX)
 
 
 def tally_cell(through_us: int, state: bytes) -> bytes:
-    """The one cell of a tally."""
     return through_us.to_bytes(THROUGH_BYTES, "big") + state
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The collected part: everything up to `through_us`."""
-
     through_us: int
     state: bytes
 
 
 def tally_of(cell: bytes) -> Tally:
-    """Of the cell of a tally."""
     if len(cell) <= THROUGH_BYTES:
         raise ShardBroken("A tally without a state", bytes=len(cell))
     return Tally(int.from_bytes(cell[:THROUGH_BYTES], "big"), cell[THROUGH_BYTES:])
@@ -77,8 +71,6 @@ def tally_of(cell: bytes) -> Tally:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One mutator's writes to a key."""
-
     mutator: bytes
     end_us: int
     state: bytes
@@ -86,8 +78,6 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class KeyRows:
-    """All rows of one key, as one read met them."""
-
     tally: Tally | None
     shards: tuple[Shard, ...]
 
@@ -103,7 +93,6 @@ class KeyRows:
         return [shard for shard in self.shards if shard.end_us > through_us]
 
     def states(self) -> list[bytes]:
-        """The inputs of a value's merge."""
         states = [shard.state for shard in self.counted]
         return [self.tally.state, *states] if self.tally is not None else states
 
@@ -113,7 +102,6 @@ class KeyRows:
 
 
 def rows_of_key(rows: Iterable[tuple[bytes, bytes]]) -> KeyRows:
-    """Of pairs of mutator and state."""
     tally: Tally | None = None
     shards = []
     for mutator, state in rows:

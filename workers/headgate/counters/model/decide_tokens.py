@@ -48,14 +48,12 @@ class Token:
 
     @classmethod
     def parse(cls, text: str) -> Token:
-        """Of the text that a caller kept."""
         second, dash, name = text.partition("-")
         if not dash or not second.isascii() or not second.isdigit() or len(second) != 10:
             raise TokenInvalid(given=text[:60], remedy="pass the token that was made for the first attempt")
         return cls(int(second), name).checked()
 
     def checked(self) -> Token:
-        """Refuse what could not be kept."""
         if not 0 < len(self.name) <= NAME_CHARACTERS_MAX or not 0 <= self.second < 10**10:
             raise TokenInvalid(
                 "A token's name has 1 to 200 characters", given=self.name[:60], characters=len(self.name)
@@ -64,7 +62,6 @@ class Token:
 
     @property
     def minute(self) -> int:
-        """The minute that it belongs to."""
         return self.second // MINUTE_S
 
     @property
@@ -77,7 +74,6 @@ class Token:
 
 
 def close_us(minute: int, window_us: int) -> int:
-    """When a minute closes: its end, and the window."""
     return (minute + 1) * MINUTE_US + window_us
 
 
@@ -87,7 +83,6 @@ def silent_after_us(minute: int, window_us: int, skew_us: int) -> int:
 
 
 def check_token(token: Token, *, now_us: int, window_us: int, skew_us: int) -> None:
-    """Refuse one that could not be acknowledged any more, or not yet."""
     if now_us >= silent_after_us(token.minute, window_us, skew_us):
         raise TokenTooOld(token=token, window_s=window_us / SECOND_US)
     if token.time_us > now_us + skew_us:
@@ -105,7 +100,6 @@ def fold_end_us(minute: int) -> int:
 
 
 def fold_id(minute: int) -> bytes:
-    """The id of the mutator that folds a minute."""
     return mutator_id(fold_end_us(minute), 0)
 
 
@@ -130,5 +124,4 @@ def removable(folded_us: int | None, *, now_us: int, skew_us: int) -> bool:
 
 
 def latest(known: Iterable[int | None]) -> int | None:
-    """The highest of those that are known."""
     return max((each for each in known if each is not None), default=None)

@@ -2,6 +2,9 @@
 
 A window is (grain, start), both in us; it begins at a multiple of its grain since 1970, in UTC. Its mutators end
 `refuseWithin` after it, and are never collected: the partition expires as a whole.
+
+A window is final when nothing will be counted in it any more: its mutators are silent `refuseWithin` after it, and an
+update with a token is in the window once its minute is folded.
 """
 
 from __future__ import annotations
@@ -9,11 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headgate.counters.model.decide_tokens import MINUTE_US, decide_last_foldable
 from headgate.errors import InvalidRequest
 from headgate.expiry import SECOND_US
 
 WINDOWS_MAX = 20_000
 """How many windows one read may merge."""
+
+
+Place = tuple[int, int]
+"""Where a state is written: a window by grain and start, or the total."""
+TOTAL: Place = (0, 0)
 
 
 class StretchInvalid(InvalidRequest):
@@ -22,20 +31,20 @@ class StretchInvalid(InvalidRequest):
 
 @dataclass(frozen=True, slots=True, order=True)
 class GrainWindow:
-    """One window of one grain."""
-
     start_us: int
     grain_us: int
 
     @property
     def end_us(self) -> int:
-        """It holds the updates from before this time."""
         return self.start_us + self.grain_us
 
 
 def window_at(time_us: int, grain_us: int) -> GrainWindow:
-    """The window of that grain that contains a given time."""
     return GrainWindow(time_us - time_us % grain_us, grain_us)
+
+
+def places_at(time_us: int, grains_us: Sequence[int]) -> tuple[Place, ...]:
+    return (TOTAL, *((grain, time_us - time_us % grain) for grain in grains_us))
 
 
 def ttl_s(window: GrainWindow, retention_us: int, now_us: int) -> int:
@@ -75,3 +84,14 @@ def _cover(from_us: int, to_us: int, grains_us: Sequence[int], windows: list[Gra
 def _divides(finer: Sequence[int], first: int, last: int) -> bool:
     """Whether the finer grains can represent the remaining ends at all."""
     return not finer or all(end % min(finer) == 0 for end in (first, last))
+
+
+def decide_final_before_us(now_us: int, *, refuse_within_us: int, token_window_us: int, skew_us: int) -> int:
+    silent_us = now_us - refuse_within_us - 2 * skew_us
+    folded_us = (decide_last_foldable(now_us, token_window_us, skew_us) + 1) * MINUTE_US
+    return min(silent_us, folded_us)
+
+
+def windows_of(grain_us: int, from_us: int, until_us: int) -> list[GrainWindow]:
+    start_us = -(-from_us // grain_us) * grain_us
+    return [window_at(each, grain_us) for each in range(start_us, until_us - grain_us + 1, grain_us)]

@@ -28,8 +28,6 @@ class NotACounter(InvalidRequest):
 
 @dataclass(frozen=True)
 class CounterSettings:
-    """One counter."""
-
     counter: UUID
     name: str
     tables: CounterTables
@@ -66,7 +64,6 @@ def settings_of(entry: Entry, *, data_center: str) -> CounterSettings:
 
 
 def counter_of(entry: Entry) -> CounterResource:
-    """The counter that an entry describes, as far as this release knows its fields."""
     resource = resource_of(entry.document)
     if not isinstance(resource, CounterResource):
         raise NotACounter(resource=entry.name, kind=resource.kind)
@@ -74,7 +71,6 @@ def counter_of(entry: Entry) -> CounterResource:
 
 
 def tables_of_entry(entry: Entry) -> CounterTables:
-    """The tables that were chosen at its creation."""
     return shared_tables() if entry.place.tables == "shared" else dedicated_tables(entry.id)
 
 

@@ -82,8 +82,6 @@ ALL = (SHARDS, TOKENS, MINUTES, WINDOWS, PASSES)
 
 @dataclass(frozen=True)
 class CounterTables:
-    """The tables that one counter uses, under their real names."""
-
     shards: Table
     tokens: Table
     minutes: Table
@@ -92,7 +90,6 @@ class CounterTables:
 
 
 def shared_tables() -> CounterTables:
-    """The tables that all counters with `storage.tables: shared` use."""
     return CounterTables(*(table.named(f"counter_{table.name}") for table in ALL))
 
 

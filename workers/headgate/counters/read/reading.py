@@ -10,7 +10,7 @@ updates count by its shard where the slice shows one or the tally covers it, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,17 +19,20 @@ from headgate.counters.model.decide_tokens import KEPT_US, MINUTE_US, Token, fol
 from headgate.counters.model.decide_windows import GrainWindow, decide_windows
 from headgate.counters.model.settings import CounterSettings
 from headgate.counters.types.contract import CounterType
+from headgate.counters.write.part import CounterPart
 from headgate.engines.context import Host
 from headgate.errors import Unavailable
 from headgate.process.live import Live
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Select, Slice, SliceBound
+from headgate.store.model.table import Table
 from headgate.store.model.types import Value
 
 PAGE_ROWS = 500
 WHOLE = ("key", "mutator", "state")
 """All of a row. Every read of shards by more than one replica requests it: read repair repairs the requested columns,
 and nothing else. A read of ids alone would copy a batch's deletions to a replica, and not its tally."""
+WHOLE_AND_MARKS = (*WHOLE, "folded", "tokened")
 MINUTES_AT_ONCE = 32
 """Where more than that are not folded, their marks are read first."""
 READS_AT_ONCE = 32
@@ -43,10 +46,12 @@ class ReadTooSlow(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class KeyState:
-    """The counted part of a key, and the facts for the collector."""
-
     state: Any
     rows: KeyRows
+
+
+KeyRowsAndTokens = tuple[KeyRows, Sequence[bytes]]
+"""The shards of a key, and its updates with tokens that no shard has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,66 +62,51 @@ class _Span:
     after: str | None = None
     up_to: str | None = None
 
-    def slice(self) -> Slice | None:
-        if self.after is None and self.up_to is None:
-            return None
+    def select(
+        self, table: Table, partition: dict[str, Value], names: tuple[str, ...], limit: int | None = None
+    ) -> Select:
+        if self.key is not None:
+            return Select(table, {**partition, "key": self.key}, names, limit=limit)
         lower = SliceBound(self.after, False) if self.after is not None else None
         upper = SliceBound(self.up_to, True) if self.up_to is not None else None
-        return Slice("key", lower, upper)
+        within = Slice("key", lower, upper) if lower or upper else None
+        return Select(table, partition, names, within=within, limit=limit)
 
 
 @dataclass(frozen=True, slots=True)
 class _SpanRows:
-    """The result of one slice: rows by key, and the static cells."""
-
     rows: dict[str, list[tuple[bytes, bytes]]]
     keys: list[str]
     folded: int | None
     tokened: int | None
 
 
-class Reader:
-    """The reading side of one counter in one process."""
-
+class Reader(CounterPart):
     def __init__(self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any]) -> None:
-        self.host = host
-        self.live = settings
-        self.kind = kind
+        super().__init__(host, settings, kind)
         self._folded: dict[int, int] = {}
         """By bucket: the highest `folded` of all reads that have ended."""
-
-    @property
-    def settings(self) -> CounterSettings:
-        """As the catalogue was last read; fixed fields stay fixed."""
-        return self.live.now
 
     # ---- totals
 
     async def read(self, key: str) -> KeyState:
-        """The whole value of one key."""
         bucket = bucket_of(key, self.settings.buckets)
         span_rows = await self._read_span(bucket, _Span(key=key))
-        rows, tokens = span_rows.get(key, (rows_of_key(()), ()))
-        return KeyState(self._merged([*rows.states(), *tokens]), rows)
+        return self._state_of(*span_rows.get(key, (rows_of_key(()), ())))
 
     async def pages(self, bucket: int) -> AsyncIterator[dict[str, KeyState]]:
         """All keys of a bucket in their order, some at a time; each is read whole."""
         after: str | None = None
         while True:
             page, after, more = await self._page(bucket, after)
-            yield {
-                key: KeyState(self._merged([*rows.states(), *tokens]), rows) for key, (rows, tokens) in page.items()
-            }
+            yield {key: self._state_of(*each) for key, each in page.items()}
             if not more:
                 return
 
-    def _merged(self, states: Iterable[bytes]) -> Any:
-        load = self.kind.load
-        return self.kind.merge_all([load(state) for state in states])
+    def _state_of(self, rows: KeyRows, tokens: Sequence[bytes]) -> KeyState:
+        return KeyState(self.merged([*rows.states(), *tokens]), rows)
 
-    async def _page(
-        self, bucket: int, after: str | None
-    ) -> tuple[dict[str, tuple[KeyRows, Sequence[bytes]]], str | None, bool]:
+    async def _page(self, bucket: int, after: str | None) -> tuple[dict[str, KeyRowsAndTokens], str | None, bool]:
         """The next keys; one with more rows than a page is read by itself."""
         known = self._folded.get(bucket)
         first = await self._slice(bucket, _Span(after=after), limit=PAGE_ROWS)
@@ -129,13 +119,13 @@ class Reader:
         span_rows = await self._with_tokens(bucket, span, known, _SpanRows(whole, [], first.folded, first.tokened))
         return span_rows, last, more
 
-    async def _read_span(self, bucket: int, span: _Span) -> dict[str, tuple[KeyRows, Sequence[bytes]]]:
+    async def _read_span(self, bucket: int, span: _Span) -> dict[str, KeyRowsAndTokens]:
         known = self._folded.get(bucket)
         return await self._with_tokens(bucket, span, known, await self._slice(bucket, span))
 
     async def _with_tokens(
         self, bucket: int, span: _Span, known: int | None, first: _SpanRows
-    ) -> dict[str, tuple[KeyRows, Sequence[bytes]]]:
+    ) -> dict[str, KeyRowsAndTokens]:
         """The counted part: the slice alone, where all updates with tokens are known to be in it."""
         for _ in range(READS_TRIED_MAX):
             folded = latest((known, first.folded))
@@ -144,7 +134,7 @@ class Reader:
             if first.tokened is None or (known is not None and first.tokened <= known):
                 return {key: (rows_of_key(rows), ()) for key, rows in first.rows.items()}
             began_us = self.host.now_us()
-            tokens = await self._read_tokens(bucket, span, folded, first.tokened)
+            tokens = await self._read_tokens(bucket, span, await self._minutes(bucket, folded, first.tokened))
             second = await self._slice(bucket, span)
             if self.host.now_us() - began_us < READ_US_MAX:
                 return _combined(second.rows, tokens)
@@ -154,16 +144,8 @@ class Reader:
     async def _slice(self, bucket: int, span: _Span, limit: int | None = None) -> _SpanRows:
         """Rows and static cells. A slice of keys without rows shows no static cells either: they are read
         separately."""
-        partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
-        key = partition if span.key is None else {**partition, "key": span.key}
         rows = await self.host.store.read(
-            Select(
-                self.settings.tables.shards,
-                key,
-                (*WHOLE, "folded", "tokened"),
-                within=span.slice(),
-                limit=limit,
-            )
+            span.select(self.settings.tables.shards, self.partition(bucket), WHOLE_AND_MARKS, limit)
         )
         cells: dict[str, list[tuple[bytes, bytes]]] = {}
         keys = []
@@ -171,62 +153,49 @@ class Reader:
             if row.key is not None and row.state is not None:
                 cells.setdefault(row.key, []).append((row.mutator, row.state))
                 keys.append(row.key)
-        if rows:
-            return _SpanRows(cells, keys, rows[0].folded, rows[0].tokened)
-        folded, tokened = await self.read_marks(bucket)
+        folded, tokened = (rows[0].folded, rows[0].tokened) if rows else await self.read_marks(bucket)
         return _SpanRows(cells, keys, folded, tokened)
 
     async def read_marks(self, bucket: int) -> tuple[int | None, int | None]:
-        """`folded` and `tokened` of a bucket."""
-        partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
-        rows = await self.host.store.read(
-            Select(self.settings.tables.shards, partition, (*WHOLE, "folded", "tokened"), limit=1)
-        )
+        """`folded` and `tokened`."""
+        select = Select(self.settings.tables.shards, self.partition(bucket), WHOLE_AND_MARKS, limit=1)
+        rows = await self.host.store.read(select)
         return (rows[0].folded, rows[0].tokened) if rows else (None, None)
 
     # ---- updates with tokens
 
-    async def _read_tokens(
-        self, bucket: int, span: _Span, folded: int | None, tokened: int
-    ) -> dict[int, list[tuple[str, bytes]]]:
-        """By minute, the updates that may not be folded: key and state, in the order of tokens."""
-        token_rows = await self._read_token_rows(bucket, span, await self._minutes(bucket, folded, tokened))
-        return {minute: [(key, state) for key, _, state in rows] for minute, rows in token_rows.items()}
+    async def read_minutes(self, bucket: int, *, after: int | None, up_to: int) -> list[int]:
+        """Those that may hold something, in order, by their marks."""
+        lower = SliceBound(after, False) if after is not None else None
+        within = Slice("minute", lower, SliceBound(up_to, True))
+        select = Select(self.settings.tables.minutes, self.partition(bucket), ("minute",), within=within)
+        return [row.minute for row in await self.host.store.read(select)]
 
     async def _minutes(self, bucket: int, folded: int | None, tokened: int) -> list[int]:
         if folded is not None and tokened - folded <= MINUTES_AT_ONCE:
             return list(range(folded + 1, tokened + 1))
-        partition: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket}
-        lower = SliceBound(folded, False) if folded is not None else None
-        within = Slice("minute", lower, SliceBound(tokened, True))
-        rows = await self.host.store.read(Select(self.settings.tables.minutes, partition, ("minute",), within=within))
-        return [row.minute for row in rows]
+        return await self.read_minutes(bucket, after=folded, up_to=tokened)
 
-    async def _read_token_rows(
-        self, bucket: int, span: _Span, minutes: Sequence[int]
-    ) -> dict[int, list[tuple[str, str, bytes]]]:
-        token_rows: dict[int, list[tuple[str, str, bytes]]] = {}
+    async def _read_tokens(self, bucket: int, span: _Span, minutes: Sequence[int]) -> dict[int, Sequence[Any]]:
+        """By minute its rows, in the order of tokens."""
+        table, partition = self.settings.tables.tokens, self.partition(bucket)
+        read, names = self.host.store.read, ("key", "token", "state")
+        by_minute: dict[int, Sequence[Any]] = {}
         for first in range(0, len(minutes), READS_AT_ONCE):
             some = minutes[first : first + READS_AT_ONCE]
-            answers = await asyncio.gather(*(self._read_minute(bucket, minute, span) for minute in some))
-            token_rows.update(zip(some, answers, strict=True))
-        return token_rows
-
-    async def _read_minute(self, bucket: int, minute: int, span: _Span) -> list[tuple[str, str, bytes]]:
-        place: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket, "minute": minute}
-        key = place if span.key is None else {**place, "key": span.key}
-        select = Select(self.settings.tables.tokens, key, ("key", "token", "state"), within=span.slice())
-        return [(row.key, row.token, row.state) for row in await self.host.store.read(select)]
+            selects = [span.select(table, {**partition, "minute": minute}, names) for minute in some]
+            by_minute.update(zip(some, await asyncio.gather(*map(read, selects)), strict=True))
+        return by_minute
 
     # ---- windows
 
     async def read_between(self, key: str, from_us: int, to_us: int) -> Any:
-        """The updates of a key counted in [from, to), which begins and ends at whole windows of the finest grain."""
+        """The updates counted in [from, to): at whole windows of the finest grain."""
         windows = decide_windows(from_us, to_us, self.settings.grains_us)
         bucket = bucket_of(key, self.settings.buckets)
         known = self._folded.get(bucket)
         folded, tokened = await self.read_marks(bucket)
-        tokens: dict[int, list[tuple[str, bytes]]] = {}
+        tokens: dict[int, Sequence[Any]] = {}
         if tokened is not None and (known is None or tokened > known):
             began_us = self.host.now_us()
             minutes = [
@@ -234,39 +203,30 @@ class Reader:
                 for minute in await self._minutes(bucket, latest((known, folded)), tokened)
                 if from_us - MINUTE_US < minute * MINUTE_US < to_us
             ]
-            rows = await self._read_token_rows(bucket, _Span(key=key), minutes)
+            tokens = await self._read_tokens(bucket, _Span(key=key), minutes)
             if self.host.now_us() - began_us >= READ_US_MAX:
                 raise ReadTooSlow(tried=1)
-            tokens = {
-                minute: [(token, state) for _, token, state in token_rows] for minute, token_rows in rows.items()
-            }
         states: list[bytes] = []
         for first in range(0, len(windows), READS_AT_ONCE):
             some = windows[first : first + READS_AT_ONCE]
-            for token_rows in await asyncio.gather(*(self._read_window(bucket, key, each, tokens) for each in some)):
-                states += token_rows
-        return self._merged(states)
+            for each in await asyncio.gather(*(self._read_window(bucket, key, each, tokens) for each in some)):
+                states += each
+        return self.merged(states)
 
     async def _read_window(
-        self, bucket: int, key: str, window: GrainWindow, tokens: Mapping[int, Sequence[tuple[str, bytes]]]
+        self, bucket: int, key: str, window: GrainWindow, tokens: Mapping[int, Sequence[Any]]
     ) -> list[bytes]:
         """Its shards, and the updates with tokens that it holds and no shard does yet."""
-        place: dict[str, Value] = {
-            "counter": self.settings.counter,
-            "grain": window.grain_us,
-            "start": window.start_us,
-            "bucket": bucket,
-            "key": key,
-        }
+        place = {**self.partition(bucket, (window.grain_us, window.start_us)), "key": key}
         rows = await self.host.store.read(Select(self.settings.tables.windows, place, ("mutator", "state")))
-        there = {row.mutator for row in rows}
+        mutators = {row.mutator for row in rows}
         states = [row.state for row in rows]
-        for minute, token_states in tokens.items():
-            if fold_id(minute) not in there:
+        for minute, updates in tokens.items():
+            if fold_id(minute) not in mutators:
                 states += [
-                    state
-                    for token, state in token_states
-                    if window.start_us <= Token.parse(token).time_us < window.end_us
+                    each.state
+                    for each in updates
+                    if window.start_us <= Token.parse(each.token).time_us < window.end_us
                 ]
         return states
 
@@ -274,30 +234,24 @@ class Reader:
 
     async def read_whole(self, bucket: int, key: str, limit: int) -> tuple[KeyRows, int | None]:
         """All rows of a key (the oldest, past a limit) at ALL, sent once: a read that decides. And `tokened`."""
-        whole: dict[str, Value] = {"counter": self.settings.counter, "bucket": bucket, "key": key}
-        select = Select(
-            self.settings.tables.shards,
-            whole,
-            ("mutator", "state", "tokened"),
-            limit=limit,
-            consistency=Consistency.ALL,
-        )
+        whole, names = {**self.partition(bucket), "key": key}, ("mutator", "state", "tokened")
+        select = Select(self.settings.tables.shards, whole, names, limit=limit, consistency=Consistency.ALL)
         answer = await self.host.store.attempt(select, self.host.store.attempt_s)
         tokened = answer.rows[0].tokened if answer.rows else None
         return rows_of_key((row.mutator, row.state) for row in answer.rows if row.state is not None), tokened
 
 
 def _combined(
-    rows: Mapping[str, Sequence[tuple[bytes, bytes]]], tokens: Mapping[int, Sequence[tuple[str, bytes]]]
-) -> dict[str, tuple[KeyRows, Sequence[bytes]]]:
+    rows: Mapping[str, Sequence[tuple[bytes, bytes]]], tokens: Mapping[int, Sequence[Any]]
+) -> dict[str, KeyRowsAndTokens]:
     """The slice, and the minutes that it does not show as their shard."""
     whole = {key: rows_of_key(key_rows) for key, key_rows in rows.items()}
     token_states: dict[str, list[bytes]] = {}
-    for minute, key_rows in tokens.items():
+    for minute, updates in tokens.items():
         end_us, mutator = fold_end_us(minute), fold_id(minute)
-        for key, state in key_rows:
-            there = whole.get(key)
-            if there is None or not there.covers(end_us, mutator):
-                token_states.setdefault(key, []).append(state)
+        for each in updates:
+            of_key = whole.get(each.key)
+            if of_key is None or not of_key.covers(end_us, mutator):
+                token_states.setdefault(each.key, []).append(each.state)
     keys = sorted({*whole, *token_states}, key=str.encode)
     return {key: (whole.get(key) or rows_of_key(()), token_states.get(key, ())) for key in keys}

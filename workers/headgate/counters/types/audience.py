@@ -11,43 +11,32 @@ Body: a compact, ordered ThetaSketch of DataSketches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from headgate.counters.types.contract import CounterType, Example, Json
-from headgate.counters.types.sketches import Estimate, Sketch, estimate_of, items_of, library
+from headgate.counters.types.sketches import Items, ItemType, Sketch, library
 
 LG_ITEMS = 12
 
 
+@dataclass(slots=True, eq=False)
 class AudienceState:
     """A sketch that can be read but takes no items, and one that does; together they are the value."""
 
-    __slots__ = ("fresh", "stored")
-
-    def __init__(self, stored: Sketch | None, fresh: Sketch | None) -> None:
-        self.stored = stored
-        self.fresh = fresh
+    stored: Sketch | None = None
+    fresh: Sketch | None = None
 
 
-class Audience(CounterType[AudienceState, tuple[int | str, ...]]):
-    """State: a sketch in two parts."""
-
+class Audience(ItemType[AudienceState]):
     name = "audience"
-    is_dated = False
 
     def __init__(self) -> None:
         self._library = library(self.name)
 
-    def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> tuple[int | str, ...]:
-        """`add` items: texts or whole numbers."""
-        self.require_verb(verb)
-        return items_of(self, arguments)
-
     def zero(self) -> AudienceState:
-        return AudienceState(None, None)
+        return AudienceState()
 
-    def apply(self, state: AudienceState, update: tuple[int | str, ...]) -> AudienceState:
+    def apply(self, state: AudienceState, update: Items) -> AudienceState:
         if state.fresh is None:
             state.fresh = self._library.update_theta_sketch(LG_ITEMS)
         for item in update:
@@ -63,17 +52,13 @@ class Audience(CounterType[AudienceState, tuple[int | str, ...]]):
             for part in (each.stored, each.fresh):
                 if part is not None:
                     union.update(part)
-        return AudienceState(union.get_result(True), None)
+        return AudienceState(union.get_result(True))
 
     def sketch_of(self, state: AudienceState) -> Sketch:
         """As one sketch of its final size, which takes no items."""
         if state.stored is not None and state.fresh is None:
             return state.stored
         return self.merge_all([state]).stored
-
-    def value(self, state: AudienceState, question: Mapping[str, Any]) -> Estimate:
-        self.require_question(question)
-        return estimate_of(self.sketch_of(state))
 
     def dump_body(self, state: AudienceState) -> bytes:
         return bytes(self.sketch_of(state).serialize())
@@ -82,30 +67,20 @@ class Audience(CounterType[AudienceState, tuple[int | str, ...]]):
         sketch = self._library.compact_theta_sketch.deserialize(body)
         if sketch.num_retained > 1 << LG_ITEMS:
             raise ValueError("a sketch of another size")
-        return AudienceState(sketch, None)
-
-    def read_words(self, words: Sequence[str]) -> list[Json]:
-        """As they are written."""
-        return list(words)
-
-    def examples(self) -> Sequence[Example]:
-        return [Example("add", ("ann",)), Example("add", ("bob", "eve")), Example("add", (17,))]
+        return AudienceState(sketch)
 
     # ---- of two
 
     def both(self, one: AudienceState, other: AudienceState) -> AudienceState:
-        """The members of both."""
         intersection = self._library.theta_intersection()
         intersection.update(self.sketch_of(one))
         intersection.update(self.sketch_of(other))
-        return AudienceState(intersection.get_result(True), None)
+        return AudienceState(intersection.get_result(True))
 
     def either(self, one: AudienceState, other: AudienceState) -> AudienceState:
-        """The members of either."""
         return self.merge(one, other)
 
     def without(self, one: AudienceState, other: AudienceState) -> AudienceState:
-        """The members of one that are not in the other."""
         return AudienceState(
             self._library.theta_a_not_b().compute(self.sketch_of(one), self.sketch_of(other), True), None
         )

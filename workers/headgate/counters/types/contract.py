@@ -80,6 +80,9 @@ class CounterType(ABC, Generic[S, U]):
     is_dated: ClassVar[bool] = True
     """Whether updates carry the time of their call. Without it, the clock is not read for them."""
 
+    takes_texts: ClassVar[bool] = False
+    """Whether arguments on a command line are texts, also where they look like numbers."""
+
     @abstractmethod
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> U:
         """The update from the caller's arguments, or UpdateInvalid. For dated updates, `at_us` is the time of the
@@ -128,7 +131,7 @@ class CounterType(ABC, Generic[S, U]):
 
     def read_words(self, words: Sequence[str]) -> list[Json]:
         """Arguments as they are typed on a command line: numbers, unless the type overrides it."""
-        return [number_of(word) for word in words]
+        return list(words) if self.takes_texts else [number_of(word) for word in words]
 
     @final
     def dump(self, state: S) -> bytes:
@@ -178,6 +181,21 @@ class CounterType(ABC, Generic[S, U]):
         """The error for an argument: the expected form, and the given one."""
         return UpdateInvalid(type=self.name, wanted=wanted, given=_shown(given))
 
+    def one_number(self, arguments: Sequence[Json]) -> int | float:
+        """The only argument."""
+        given = arguments[0] if len(arguments) == 1 else None
+        if not isinstance(given, int | float) or not is_number(given):
+            raise self.wrong("one number", list(arguments))
+        return given
+
+    def text_within(self, bytes_max: int, given: Json, wanted: str, noun: str = "string") -> str:
+        """An argument that is a text of bounded length."""
+        if not isinstance(given, str) or not is_text(given):
+            raise self.wrong(wanted, given)
+        if len(given.encode()) > bytes_max:
+            raise self.wrong(f"a {noun} of at most {bytes_max} bytes", given)
+        return given
+
     def require_question(self, question: Mapping[str, Any], *known: str) -> None:
         """Reject queries that the type does not know."""
         for name in question:
@@ -187,7 +205,6 @@ class CounterType(ABC, Generic[S, U]):
 
 
 def number_of(word: str) -> Json:
-    """A number, if it is written as one; else the string."""
     try:
         return int(word)
     except ValueError:
@@ -210,7 +227,6 @@ def is_number(given: object) -> bool:
 
 
 def is_text(given: object) -> bool:
-    """Whether it is a text that UTF-8 can write."""
     if not isinstance(given, str):
         return False
     try:
@@ -221,7 +237,6 @@ def is_text(given: object) -> bool:
 
 
 def compact_json(value: Json) -> bytes:
-    """One text for one value, UTF-8."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 

@@ -9,11 +9,10 @@ Body: an HllSketch of DataSketches, compact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from headgate.counters.types.contract import Example, Json
-from headgate.counters.types.sketches import Estimate, LoadedSketch, Sketch, SketchType, estimate_of, items_of
+from headgate.counters.types.sketches import Items, ItemType, LoadedSketch, Sketch, SketchType
 
 LG_REGISTERS = 12
 MODE_AT, MODE_BITS, MODE_REGISTERS = 7, 3, 2
@@ -21,19 +20,12 @@ REGISTERS_AT = 40
 """Their offset in the library's form. Its first byte is the length of the head, in words of 4 bytes."""
 
 
-class Distinct(SketchType[tuple[int | str, ...]]):
-    """State: the sketch."""
-
+class Distinct(ItemType[LoadedSketch], SketchType[Items]):
     name = "distinct"
 
     def __init__(self) -> None:
         super().__init__()
         self._form = self._library.tgt_hll_type.HLL_4
-
-    def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> tuple[int | str, ...]:
-        """`add` items: texts or whole numbers."""
-        self.require_verb(verb)
-        return items_of(self, arguments)
 
     def new_sketch(self) -> Sketch:
         return self._library.hll_sketch(LG_REGISTERS, self._form)
@@ -47,7 +39,7 @@ class Distinct(SketchType[tuple[int | str, ...]]):
     def write_sketch(self, sketch: Sketch) -> bytes:
         return bytes(sketch.serialize_compact())
 
-    def take(self, sketch: Sketch, update: tuple[int | str, ...]) -> None:
+    def take(self, sketch: Sketch, update: Items) -> None:
         for item in update:
             sketch.update(item)
 
@@ -60,9 +52,8 @@ class Distinct(SketchType[tuple[int | str, ...]]):
             union.update(each)
         return union
 
-    def value(self, state: LoadedSketch, question: Mapping[str, Any]) -> Estimate:
-        self.require_question(question)
-        return estimate_of(state.sketch)
+    def sketch_of(self, state: LoadedSketch) -> Sketch:
+        return state.sketch
 
     def same(self, one: LoadedSketch, other: LoadedSketch) -> bool:
         """The same registers. A sketch that took its items one by one has slightly more information, which merging
@@ -78,10 +69,3 @@ class Distinct(SketchType[tuple[int | str, ...]]):
             return mode, data[REGISTERS_AT:]
         hashes = data[data[0] * 4 :]
         return mode, b"".join(sorted(hashes[at : at + 4] for at in range(0, len(hashes), 4)))
-
-    def read_words(self, words: Sequence[str]) -> list[Json]:
-        """As they are written."""
-        return list(words)
-
-    def examples(self) -> Sequence[Example]:
-        return [Example("add", ("ann",)), Example("add", ("bob", "eve")), Example("add", (17,))]

@@ -96,7 +96,6 @@ def _broken_of_apply(kind: CounterType[S, U], a: S, b: S, update: U) -> Iterator
 
 
 def taken(kind: CounterType[S, U], updates: list[U]) -> S:
-    """Zero, with these updates applied."""
     state = kind.zero()
     for update in updates:
         state = kind.apply(state, update)

@@ -22,8 +22,6 @@ EXACT_FLOAT = 2**53
 
 
 class WitnessedNumber(NamedTuple):
-    """A number and its witness."""
-
     number: int | float
     witness: str | None
 
@@ -42,13 +40,10 @@ State = tuple[WitnessedNumber, WitnessedNumber] | None
 
 
 class MinMax(CounterType[State, WitnessedNumber]):
-    """State: the least and the greatest."""
-
     name = "minmax"
     is_dated = False
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> WitnessedNumber:
-        """`add` a number and, if one likes, its witness."""
         self.require_verb(verb)
         if len(arguments) not in (1, 2):
             raise self.wrong("a number, and a string as its witness", list(arguments))
@@ -58,10 +53,8 @@ class MinMax(CounterType[State, WitnessedNumber]):
             raise self.wrong("a number", number)
         if isinstance(number, int) and number.bit_length() > WHOLE_BITS_MAX:
             raise self.wrong(f"a number of at most {WHOLE_BITS_MAX} bits", f"{number.bit_length()} bits")
-        if witness is not None and not (isinstance(witness, str) and is_text(witness)):
-            raise self.wrong("a string as the witness", witness)
-        if witness is not None and len(witness.encode()) > WITNESS_BYTES_MAX:
-            raise self.wrong(f"a witness of at most {WITNESS_BYTES_MAX} bytes", witness)
+        if witness is not None:
+            witness = self.text_within(WITNESS_BYTES_MAX, witness, "a string as the witness", "witness")
         return WitnessedNumber(_canonical(number), witness)
 
     def zero(self) -> State:
@@ -128,12 +121,10 @@ def _witnessed(witnessed: WitnessedNumber) -> tuple[bytes, bool]:
 
 
 def _least(one: WitnessedNumber, other: WitnessedNumber) -> WitnessedNumber:
-    if one.number != other.number:
-        return one if one.number < other.number else other
-    return min(one, other, key=_witnessed)
+    if one.number == other.number:
+        return min(one, other, key=_witnessed)
+    return one if one.number < other.number else other
 
 
 def _greatest(one: WitnessedNumber, other: WitnessedNumber) -> WitnessedNumber:
-    if one.number != other.number:
-        return one if one.number > other.number else other
-    return min(one, other, key=_witnessed)
+    return _least(one, other) if one.number == other.number else max(one, other, key=lambda each: each.number)

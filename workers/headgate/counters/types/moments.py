@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from headgate.counters.types.contract import CounterType, Example, Json, is_number
+from headgate.counters.types.contract import CounterType, Example, Json
 from headgate.counters.types.sum import whole_bytes, whole_of
 
 SCALE_MAX = 1_074
@@ -57,17 +57,13 @@ class MomentsState(NamedTuple):
 
 
 class Moments(CounterType[MomentsState, Number]):
-    """State: exact sums."""
-
     name = "moments"
     is_dated = False
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> Number:
         """`add` a number; whole ones up to the size of the greatest float."""
         self.require_verb(verb)
-        given = arguments[0] if len(arguments) == 1 else None
-        if not isinstance(given, int | float) or not is_number(given):
-            raise self.wrong("one number", list(arguments))
+        given = self.one_number(arguments)
         if isinstance(given, int):
             if given.bit_length() >= 1_024:
                 raise self.wrong("a number that a float can hold", f"{given.bit_length()} bits")

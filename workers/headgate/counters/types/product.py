@@ -27,8 +27,6 @@ SAME_DIGITS = 990
 
 @dataclass(frozen=True)
 class ProductValue:
-    """The value of a key."""
-
     number: Decimal
     exact: bool
     """Whether nothing was rounded: see above."""
@@ -52,13 +50,10 @@ def _context(digits: int) -> Context:
 
 
 class Product(CounterType[ProductState, Decimal]):
-    """State: the product, and whether it is exact."""
-
     name = "product"
     is_dated = False
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> Decimal:
-        """`add` a factor."""
         self.require_verb(verb)
         wanted = "one factor: a whole number, a decimal as a string, or a float"
         if len(arguments) != 1:

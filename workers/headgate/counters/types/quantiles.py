@@ -32,8 +32,6 @@ SAME_ERRORS = 4.0
 
 @dataclass(frozen=True)
 class QuantilesValue:
-    """The value of a key."""
-
     count: int
     least: float | None
     greatest: float | None
@@ -44,16 +42,11 @@ class QuantilesValue:
 
 
 class Quantiles(SketchType[float]):
-    """State: the sketch."""
-
     name = "quantiles"
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> float:
-        """`add` a number."""
         self.require_verb(verb)
-        given = arguments[0] if len(arguments) == 1 else None
-        if not isinstance(given, int | float) or not is_number(given):
-            raise self.wrong("one number", list(arguments))
+        given = self.one_number(arguments)
         try:
             return float(given)
         except OverflowError:

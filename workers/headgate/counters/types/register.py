@@ -23,16 +23,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class RegisterValue:
-    """The value of a key."""
-
     value: Json
     at: datetime | None
     """When it was written; None if it never was."""
 
 
 class RegisterEntry(NamedTuple):
-    """A time, and the JSON of a value."""
-
     at_us: int
     value: bytes
 
@@ -41,13 +37,11 @@ State = RegisterEntry | None
 
 
 class Register(CounterType[State, RegisterEntry]):
-    """State: the last write."""
-
     name = "register"
     verbs = ("set",)
+    takes_texts = True
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> RegisterEntry:
-        """`set` what JSON has."""
         self.require_verb(verb)
         if len(arguments) != 1:
             raise self.wrong("one value", list(arguments))
@@ -87,10 +81,6 @@ class Register(CounterType[State, RegisterEntry]):
         if not is_whole(at_us):
             raise ValueError("no timestamp")
         return RegisterEntry(at_us, compact_json(value))
-
-    def read_words(self, words: Sequence[str]) -> list[Json]:
-        """As they are written."""
-        return list(words)
 
     def examples(self) -> Sequence[Example]:
         return [Example("set", ("on",)), Example("set", ({"rate": 0.5},)), Example("set", (None,))]

@@ -49,7 +49,6 @@ class TypeBroken(EnvironmentProblem):
 
 @cache
 def type_of(name: str) -> CounterType[Any, Any]:
-    """The type of that name, ready to use; else one line with the reason and the remedy."""
     if name in OURS:
         counter_type = getattr(import_module(f"headgate.counters.types.{name}"), OURS[name])()
         if not isinstance(counter_type, CounterType):
@@ -59,7 +58,6 @@ def type_of(name: str) -> CounterType[Any, Any]:
 
 
 def load_own(name: str, announced: Iterable[EntryPoint]) -> CounterType[Any, Any]:
-    """A user's own type among those that are announced, imported and held against the laws."""
     points = {point.name: point for point in announced}
     point = points.get(name)
     if point is None:

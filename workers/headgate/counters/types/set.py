@@ -14,15 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from headgate.counters.types.contract import (
-    CounterType,
-    Example,
-    Json,
-    StateFull,
-    compact_json,
-    is_text,
-    is_whole,
-)
+from headgate.counters.types.contract import CounterType, Example, Json, StateFull, compact_json, is_whole
 
 ELEMENT_BYTES_MAX = 1_024
 ELEMENTS_MAX = 50_000
@@ -34,25 +26,16 @@ State = dict[str, int]
 
 
 class Elements(CounterType[State, State]):
-    """State: the last update of each element."""
-
     name = "set"
     verbs = ("add", "remove")
+    takes_texts = True
 
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> State:
-        """`add` or `remove` texts."""
         self.require_verb(verb)
         if not 1 <= len(arguments) <= AT_ONCE_MAX:
             raise self.wrong(f"1 to {AT_ONCE_MAX} strings", f"{len(arguments)} arguments")
         stamp = 2 * at_us + (verb == "add")
-        return {self._element(given): stamp for given in arguments}
-
-    def _element(self, given: Json) -> str:
-        if not isinstance(given, str) or not is_text(given):
-            raise self.wrong("a text", given)
-        if len(given.encode()) > ELEMENT_BYTES_MAX:
-            raise self.wrong(f"a string of at most {ELEMENT_BYTES_MAX} bytes", given)
-        return given
+        return {self.text_within(ELEMENT_BYTES_MAX, given, "a text"): stamp for given in arguments}
 
     def zero(self) -> State:
         return {}
@@ -77,12 +60,10 @@ class Elements(CounterType[State, State]):
         return merged
 
     def value(self, state: State, question: Mapping[str, Any]) -> list[str]:
-        """The elements, in order."""
         self.require_question(question)
         return sorted(element for element, stamp in state.items() if stamp & 1)
 
     def forget(self, state: State, before_us: int) -> State:
-        """Without the removals from before that time."""
         return {element: stamp for element, stamp in state.items() if stamp & 1 or stamp >> 1 >= before_us}
 
     def dump_body(self, state: State) -> bytes:
@@ -93,10 +74,6 @@ class Elements(CounterType[State, State]):
     def load_body(self, body: bytes, version: int) -> State:
         fields = json.loads(body)
         return {**dict(_stamps(fields["out"], 0)), **dict(_stamps(fields["in"], 1))}
-
-    def read_words(self, words: Sequence[str]) -> list[Json]:
-        """As they are written."""
-        return list(words)
 
     def examples(self) -> Sequence[Example]:
         return [

@@ -7,12 +7,12 @@ The library is an extra: a process that counts with other types does without.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
 
-from headgate.counters.types.contract import CounterType, Json, is_text, is_whole
+from headgate.counters.types.contract import CounterType, Example, Json, is_whole
 from headgate.errors import EnvironmentProblem
 
 Sketch = Any
@@ -30,19 +30,61 @@ class SketchesMissing(EnvironmentProblem):
     """This counter type needs Apache DataSketches."""
 
 
+@dataclass(slots=True, eq=False)
 class LoadedSketch:
     """A sketch as a state, and the bytes that it was loaded from, if any. It is dumped unchanged, since the library
     may order the same content differently. A change of the sketch drops the bytes."""
 
-    __slots__ = ("data", "sketch")
-
-    def __init__(self, sketch: Sketch, data: bytes | None = None) -> None:
-        self.sketch = sketch
-        self.data = data
+    sketch: Sketch
+    data: bytes | None = None
 
 
+S = TypeVar("S")
 U = TypeVar("U")
-"""An update, checked."""
+Items = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How many different items; from `low` to `high` with `confidence`."""
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float = CONFIDENCE
+
+
+class ItemType(CounterType[S, Items]):
+    """A type of distinct items: strings, and whole numbers of 64 bits. The string "1" is another item than the number
+    1."""
+
+    is_dated = False
+    takes_texts = True
+
+    @abstractmethod
+    def sketch_of(self, state: S) -> Sketch:
+        """The sketch that estimates."""
+
+    def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> Items:
+        self.require_verb(verb)
+        if not 1 <= len(arguments) <= ITEMS_AT_ONCE_MAX:
+            raise self.wrong(f"1 to {ITEMS_AT_ONCE_MAX} items", f"{len(arguments)} arguments")
+        return tuple(self._item(given) for given in arguments)
+
+    def _item(self, given: Json) -> int | str:
+        if isinstance(given, int) and is_whole(given):
+            if not -WHOLE_MAX <= given < WHOLE_MAX:
+                raise self.wrong("a whole number of 64 bits", given)
+            return given
+        return text_item(self, given)
+
+    def value(self, state: S, question: Mapping[str, Any]) -> Estimate:
+        self.require_question(question)
+        sketch = self.sketch_of(state)
+        return Estimate(sketch.get_estimate(), sketch.get_lower_bound(DEVIATIONS), sketch.get_upper_bound(DEVIATIONS))
+
+    def examples(self) -> Sequence[Example]:
+        return [Example("add", ("ann",)), Example("add", ("bob", "eve")), Example("add", (17,))]
 
 
 class SketchType(CounterType[LoadedSketch, U]):
@@ -86,25 +128,13 @@ class SketchType(CounterType[LoadedSketch, U]):
         return self.write_sketch(state.sketch) if state.data is None else state.data
 
     def write_sketch(self, sketch: Sketch) -> bytes:
-        """Its bytes."""
         return bytes(sketch.serialize())
 
     def load_body(self, body: bytes, version: int) -> LoadedSketch:
         return LoadedSketch(self.read_sketch(body), body)
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """How many different items; from `low` to `high` with `confidence`."""
-
-    estimate: float
-    low: float
-    high: float
-    confidence: float = CONFIDENCE
-
-
 def library(name: str) -> Any:
-    """The module `datasketches`, for the type of that name."""
     try:
         return import_module("datasketches")
     except ImportError as error:
@@ -113,33 +143,9 @@ def library(name: str) -> Any:
         ) from None
 
 
-def estimate_of(sketch: Sketch) -> Estimate:
-    """The value of a sketch of distinct items."""
-    return Estimate(
-        sketch.get_estimate(), sketch.get_lower_bound(DEVIATIONS), sketch.get_upper_bound(DEVIATIONS), CONFIDENCE
-    )
-
-
-def items_of(kind: CounterType[Any, Any], arguments: Any) -> tuple[int | str, ...]:
-    """Items to distinguish: strings, and whole numbers of 64 bits. The string "1" is another item than the number
-    1."""
-    if not 1 <= len(arguments) <= ITEMS_AT_ONCE_MAX:
-        raise kind.wrong(f"1 to {ITEMS_AT_ONCE_MAX} items", f"{len(arguments)} arguments")
-    return tuple(_item(kind, given) for given in arguments)
-
-
-def _item(kind: CounterType[Any, Any], given: Json) -> int | str:
-    if isinstance(given, int) and is_whole(given):
-        if not -WHOLE_MAX <= given < WHOLE_MAX:
-            raise kind.wrong("a whole number of 64 bits", given)
-        return given
-    return text_item(kind, given)
-
-
 def text_item(kind: CounterType[Any, Any], given: Json) -> str:
     """One text, not empty: the library takes an empty one for none."""
-    if not isinstance(given, str) or not given or not is_text(given):
-        raise kind.wrong("a string that is not empty", given)
-    if len(given.encode()) > ITEM_BYTES_MAX:
-        raise kind.wrong(f"a string of at most {ITEM_BYTES_MAX} bytes", given)
-    return given
+    wanted = "a string that is not empty"
+    if given == "":
+        raise kind.wrong(wanted, given)
+    return kind.text_within(ITEM_BYTES_MAX, given, wanted)

@@ -15,8 +15,6 @@ UPDATE_BITS_MAX = 4_096
 
 
 class Sum(CounterType[int, int]):
-    """State: the sum."""
-
     name = "sum"
     is_dated = False
 
@@ -68,7 +66,6 @@ def whole_bytes(number: int) -> bytes:
 
 
 def whole_of(body: bytes) -> int:
-    """The number of such bytes."""
     number = int.from_bytes(body, "little", signed=True)
     if whole_bytes(number) != bytes(body):
         raise ValueError("more bytes than the number needs")

@@ -27,8 +27,6 @@ COUNT_MAX = 2**40
 
 @dataclass(frozen=True)
 class Frequent:
-    """One item."""
-
     item: str
     count: int
     low: int
@@ -37,8 +35,6 @@ class Frequent:
 
 @dataclass(frozen=True)
 class TopKValue:
-    """The value of a key: the most frequent first."""
-
     items: tuple[Frequent, ...]
     total: int
     """Of all counts, including items that are not listed."""
@@ -50,8 +46,6 @@ Update = tuple[str, int]
 
 
 class TopK(SketchType[Update]):
-    """State: the sketch."""
-
     name = "topk"
 
     def __init__(self) -> None:

@@ -8,30 +8,25 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
+from headgate.counters.model.decide_windows import TOTAL, Place
+
 STATE_OVERHEAD_BYTES = 300
 """The cost of a state besides its bytes: objects, key, two entries in tables."""
-TOTAL = (0, 0)
-"""The place of a key's total, as (grain, start)."""
 
-Place = tuple[int, int]
-"""Where a state is written: a window by grain and start, or the total."""
 SlotKey = tuple[str, Place]
 
 
+@dataclass(slots=True, eq=False)
 class Slot:
-    """One key's state in one place."""
-
-    __slots__ = ("key", "pins", "place", "size", "state")
-
-    def __init__(self, key: str, place: Place, state: Any) -> None:
-        self.key = key
-        self.place = place
-        self.state = state
-        self.size = 0
-        self.pins = 0
+    key: str
+    place: Place
+    state: Any
+    size: int = 0
+    pins: int = 0
 
 
 class Gone:
@@ -50,7 +45,6 @@ class Gone:
         return one % self._cells, (one + other) % self._cells, (one + 2 * other) % self._cells
 
     def add(self, key: SlotKey) -> None:
-        """This one went."""
         if self._bits is None:
             self._bits = bytearray(self._cells // 8)
         for place in self._places(key):
@@ -63,8 +57,6 @@ class Gone:
 
 
 class Memory:
-    """The states of one mutator."""
-
     def __init__(self, bytes_max: int) -> None:
         self.bytes = 0
         self.culled = 0
@@ -76,7 +68,6 @@ class Memory:
         return len(self._slots)
 
     def find(self, key: str, place: Place) -> Slot | None:
-        """The slot, if it is in memory."""
         return self._slots.get((key, place))
 
     def may_have_gone(self, key: str, place: Place) -> bool:
@@ -84,7 +75,6 @@ class Memory:
         return (key, place) in self._gone
 
     def put(self, key: str, place: Place, state: Any) -> Slot:
-        """A slot for a key that has none in memory."""
         slot = Slot(key, place, state)
         slot.size = STATE_OVERHEAD_BYTES + len(key)
         self._slots[key, place] = slot
@@ -104,14 +94,12 @@ class Memory:
         slot.pins += 1
 
     def hold_all(self, keys: Iterable[str], places: Iterable[Place]) -> list[Slot]:
-        """All of them that are in memory, pinned."""
         slots = [slot for key in keys for place in places if (slot := self._slots.get((key, place))) is not None]
         for slot in slots:
             slot.pins += 1
         return slots
 
     def unpin(self, slot: Slot) -> None:
-        """Its write is known to have landed, or it is held no longer."""
         slot.pins -= 1
 
     def drop(self, slot: Slot) -> None:
@@ -122,7 +110,6 @@ class Memory:
             self.culled += 1
 
     def cull(self) -> None:
-        """Evict the least recently used, until all is within the budget."""
         tries = len(self._slots)
         while self.bytes > self._bytes_max and tries:
             tries -= 1

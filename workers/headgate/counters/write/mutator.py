@@ -17,41 +17,37 @@ be silent. It is acknowledged only while the mutator may acknowledge (R2)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.counters.model.decide_life import Life, decide_stamp_us
 from headgate.counters.model.decide_shards import bucket_of, mutator_id
-from headgate.counters.model.decide_windows import GrainWindow, ttl_s, window_at
+from headgate.counters.model.decide_windows import TOTAL, Place, places_at
 from headgate.counters.model.settings import CounterSettings
 from headgate.counters.types.contract import CounterType
-from headgate.counters.write.memory import TOTAL, Memory, Place, Slot, SlotKey
+from headgate.counters.write.memory import Memory, Slot, SlotKey
+from headgate.counters.write.part import WRITE_WITHIN_S, Writer, acknowledge_callers, fail_callers
 from headgate.engines.context import Host
 from headgate.errors import Bug, HeadgateError, InvalidRequest, OperationRefused, Unavailable
-from headgate.process.background_tasks import BackgroundTasks
 from headgate.process.live import Live
-from headgate.store.model.shapes import InsertShape, insert_shape
 from headgate.store.model.statements import RowsOf, Select
-from headgate.store.model.types import Value
 from headgate.store.store import NotSent, OutcomeUnknown
 
 KEY_BYTES_MAX = 1_024
 STATE_BYTES_MAX = 8 * 1024 * 1024
 FLUSH_UPDATES_MAX = 20_000
-FLUSH_ROWS_MAX = 1_000
-FLUSH_BYTES_MAX = 4 * 1024 * 1024
 WAITING_MAX = 500_000
 READS_AT_ONCE = 16
 KEYS_KNOWN_MAX = 20_000
-WRITE_WITHIN_S = 10.0
-"""After this time without an answer, callers get an unknown outcome; the write itself continues."""
 AGAIN_S = 1.0
-CLOCK_WITHIN_S = 10.0
-CLOCK_PAUSE_S = 0.05
 WINDOWS_FORGOTTEN_EVERY_US = 60_000_000
 
 Waiting = tuple[str, Any, "asyncio.Future[None]"]
 """Key, update, and the waiting caller."""
+
+
+_TOTAL_ALONE: tuple[Place, ...] = (TOTAL,)
 
 
 class KeyInvalid(InvalidRequest):
@@ -75,8 +71,6 @@ class UpdateUnknown(OutcomeUnknown):
 
 
 class _Living:
-    """A mutator from birth to death: its id, its end, its states."""
-
     def __init__(self, life: Life, low: int, memory: Memory) -> None:
         self.life = life
         self.low = low
@@ -88,70 +82,49 @@ class _Living:
         return self.id if place == TOTAL else mutator_id(sum(place) + self.life.refuse_within_us, self.low)
 
 
+@dataclass(slots=True, eq=False)
 class _BucketBuffer:
-    """Where the updates of one bucket wait."""
-
-    __slots__ = ("bucket", "busy", "waiting")
-
-    def __init__(self, bucket: int) -> None:
-        self.bucket = bucket
-        self.busy = False
-        self.waiting: list[Waiting] = []
+    bucket: int
+    busy: bool = False
+    waiting: list[Waiting] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
 class _InFlightBatch:
-    """One batch: the waiting callers, and the states that it writes."""
-
-    __slots__ = ("callers", "living", "slots", "writes")
-
-    def __init__(self, living: _Living, callers: list[asyncio.Future[None]], slots: list[Slot]) -> None:
-        self.living = living
-        self.callers = callers
-        self.slots = slots
-        self.writes: list[RowsOf] = []
+    living: _Living
+    callers: list[asyncio.Future[None]]
+    slots: list[Slot]
+    writes: list[RowsOf] = field(default_factory=list)
 
 
-class Mutator:
-    """The updating side of one counter in one process. It belongs to the event loop that runs when it is created."""
-
+class Mutator(Writer):
     def __init__(self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any]) -> None:
-        self.host = host
-        self.live = settings
-        self.kind = kind
+        super().__init__(host, settings, kind, "counter updates")
         self.waiting = 0
         """Updates that no write has taken yet."""
         self.unknown_writes = 0
         """Writes of which it is not known whether they landed, and which are sent again."""
         self.born = 0
-        self._loop = asyncio.get_running_loop()
         self._buffers = [_BucketBuffer(bucket) for bucket in range(self.settings.buckets)]
         self._buffer_of_key: dict[str, _BucketBuffer] = {}
-        self._shape = _shape_of(self.settings)
         self._living: _Living | None = None
         self._stamp_us = 0
         self._windows_forgotten_us = 0
-        self._closed = False
-        self._tasks = BackgroundTasks("counter updates")
 
-    @property
-    def settings(self) -> CounterSettings:
-        """As the catalogue was last read; fixed fields stay fixed."""
-        return self.live.now
+    def has_waiting(self) -> bool:
+        return self.waiting > 0
 
     @property
     def culled(self) -> int:
-        """The number of states that the living mutator has evicted."""
         return self._living.memory.culled if self._living is not None else 0
 
     @property
     def memory_bytes(self) -> int:
-        """The memory of its states, as far as it is counted."""
         return self._living.memory.bytes if self._living is not None else 0
 
     # ---- the way of an update
 
     def add(self, key: str, update: Any) -> asyncio.Future[None]:
-        """Count an update. The future is done when it is durable."""
         future: asyncio.Future[None] = self._loop.create_future()
         buffer = self._buffer_of_key.get(key) or self._assign_buffer(key)
         buffer.waiting.append((key, update, future))
@@ -172,7 +145,6 @@ class Mutator:
         return buffer
 
     def _refuse_waiting(self, buffer: _BucketBuffer, error: HeadgateError) -> None:
-        """The one that came last."""
         buffer.waiting.pop()[2].set_exception(error)
         self.waiting -= 1
 
@@ -180,7 +152,6 @@ class Mutator:
         self._tasks.start(self._fly(buffer))
 
     async def _fly(self, buffer: _BucketBuffer) -> None:
-        """One write after the other, while there is anything to write."""
         taken: list[Waiting] = []
         try:
             while buffer.waiting:
@@ -191,20 +162,19 @@ class Mutator:
                     await self._land(buffer, batch)
         except BaseException as error:
             broken = UpdateUnknown("Write aborted", error=repr(error))
-            _fail_callers([future for _, _, future in taken], broken)
+            fail_callers([future for _, _, future in taken], broken)
             self._fail_waiting(buffer, Bug("Write failed", error=repr(error)))
             raise
         finally:
             buffer.busy = False
 
     async def _prepare(self, buffer: _BucketBuffer, taken: list[Waiting]) -> _InFlightBatch | None:
-        """Apply what can be applied now, and make the writes."""
         held: list[Slot] = []
         memory: Memory | None = None
         try:
             if self._closed:
                 raise MutatorClosed
-            now_us = await trusted_now_us(self.host)
+            now_us = await self.read_trusted_us()
             living = self._live(now_us)
             memory = living.memory
             places = self._places(now_us)
@@ -213,7 +183,7 @@ class Mutator:
                 # States in memory may not be evicted while the rest is read back, nor those read back while more is.
                 held = memory.hold_all({each[0] for each in taken}, places)
                 taken = await self._bring_back(living, buffer, missing, taken, held)
-                now_us = await trusted_now_us(self.host)
+                now_us = await self.read_trusted_us()
                 if not living.life.accepts(now_us):  # it died meanwhile: nothing of this was applied
                     buffer.waiting[:0] = taken
                     self.waiting += len(taken)
@@ -223,7 +193,7 @@ class Mutator:
                 self._write(buffer, batch, taken, now_us)
             return batch if batch.writes else None
         except HeadgateError as error:
-            _fail_callers([future for _, _, future in taken], error)
+            fail_callers([future for _, _, future in taken], error)
             return None
         finally:
             if memory is not None:
@@ -243,7 +213,6 @@ class Mutator:
         }
 
     def _live(self, now_us: int) -> _Living:
-        """The mutator that takes updates now; another is born when it does not any more."""
         living = self._living
         if living is None or not living.life.accepts(now_us):
             life = Life.begin(now_us, self.settings.life)
@@ -253,14 +222,13 @@ class Mutator:
         return living
 
     def _places(self, now_us: int) -> tuple[Place, ...]:
-        """Where an update of now counts."""
-        if not self.settings.grains_us:
+        grains_us = self.settings.grains_us
+        if not grains_us:
             return _TOTAL_ALONE
         if now_us - self._windows_forgotten_us > WINDOWS_FORGOTTEN_EVERY_US and self._living is not None:
             self._windows_forgotten_us = now_us
             self._living.memory.forget_windows(now_us)
-        starts = ((grain, window_at(now_us, grain).start_us) for grain in self.settings.grains_us)
-        return (TOTAL, *starts)
+        return places_at(now_us, grains_us)
 
     # ---- states that went
 
@@ -287,16 +255,13 @@ class Mutator:
                     held.append(slot)
         for key, _, future in taken:
             if key in failed:
-                _fail_callers([future], failed[key])
+                fail_callers([future], failed[key])
         return [each for each in taken if each[0] not in failed]
 
     async def _read_own(self, living: _Living, bucket: int, key: str, place: Place) -> Any:
         """Exact: all its writes were acknowledged before it was evicted, and nobody else writes that row."""
         tables = self.settings.tables
-        partition: dict[str, Any] = {"counter": self.settings.counter, "bucket": bucket}
-        if place != TOTAL:
-            partition = {"counter": self.settings.counter, "grain": place[0], "start": place[1], "bucket": bucket}
-        whole = {**partition, "key": key, "mutator": living.id_in(place)}
+        whole = {**self.partition(bucket, place), "key": key, "mutator": living.id_in(place)}
         table = tables.shards if place == TOTAL else tables.windows
         rows = await self.host.store.read(Select(table, whole, ["state"]))
         return self.kind.load(rows[0].state) if rows and rows[0].state is not None else self.kind.zero()
@@ -349,7 +314,7 @@ class Mutator:
             living.memory.pin(slot, len(state))
             rows.setdefault(slot.place, []).append((slot.key, living.id_in(slot.place), state))
         for place, tails in rows.items():
-            batch.writes += self._batches(buffer.bucket, place, tails, stamp_us, now_us)
+            batch.writes += self.build_rows(buffer.bucket, place, tails, stamp_us=stamp_us, now_us=now_us)
 
     @staticmethod
     def _leave_out(
@@ -358,7 +323,7 @@ class Mutator:
         """A state that is too large is evicted unchanged: the key continues with the state that was written last."""
         refused = {future for key, _, future in taken if key in too_large}
         for future in refused:
-            _fail_callers(
+            fail_callers(
                 [future], StateTooLarge(bytes_max=STATE_BYTES_MAX, remedy="spread the updates over several keys")
             )
         batch.callers = [future for future in batch.callers if future not in refused]
@@ -368,21 +333,6 @@ class Mutator:
         kept = [each for each in dumped if each[0].key not in too_large]
         batch.slots = [slot for slot, _ in kept]
         return kept
-
-    def _batches(
-        self, bucket: int, place: Place, tails: list[tuple[str, bytes, bytes]], stamp_us: int, now_us: int
-    ) -> list[RowsOf]:
-        counter = self.settings.counter
-        shape, ttl = self._shape, None
-        lead: tuple[Value, ...] = (counter, bucket)
-        if place != TOTAL:
-            shape, lead = _window_shape_of(self.settings), (counter, place[0], place[1], bucket)
-            ttl = min(
-                ttl_s(GrainWindow(place[1], place[0]), self.settings.retention_us, now_us),
-                self.host.last_expiry_s - now_us // 1_000_000,
-            )
-        stamp = (stamp_us, ttl)
-        return [RowsOf(shape, lead, some, [stamp] * len(some)) for some in _shared_out(tails)]
 
     # ---- landing
 
@@ -400,16 +350,14 @@ class Mutator:
             memory.unpin(slot)
         memory.cull()
         try:
-            speaks = batch.living.life.acknowledges(await trusted_now_us(self.host))
+            speaks = batch.living.life.acknowledges(await self.read_trusted_us())
         except Unavailable as error:
-            _fail_callers(batch.callers, UpdateUnknown("The time of the answer is unknown", last=error.message))
+            fail_callers(batch.callers, UpdateUnknown("The time of the answer is unknown", last=error.message))
             return
         if not speaks:
-            _fail_callers(batch.callers, UpdateUnknown("The mutator ended before the answer"))
+            fail_callers(batch.callers, UpdateUnknown("The mutator ended before the answer"))
             return
-        for future in batch.callers:
-            if not future.done():
-                future.set_result(None)
+        acknowledge_callers(batch.callers)
 
     async def _send(self, buffer: _BucketBuffer, batch: _InFlightBatch, write: RowsOf) -> bool:
         """The same bytes and timestamp, until they are known to have landed. Whether they have."""
@@ -422,7 +370,7 @@ class Mutator:
                     return True
                 except Unavailable as error:
                     unknown = UpdateUnknown(last=error.message)
-                    _fail_callers(batch.callers, unknown)
+                    fail_callers(batch.callers, unknown)
                     earlier = "An earlier write of the same bucket is not known yet; this update was not sent"
                     self._fail_waiting(buffer, NotSent(earlier, last=error.message))
                 if not again:
@@ -445,81 +393,13 @@ class Mutator:
     def _fail_waiting(self, buffer: _BucketBuffer, error: HeadgateError) -> None:
         waiting, buffer.waiting = buffer.waiting, []
         self.waiting -= len(waiting)
-        _fail_callers([future for _, _, future in waiting], error)
-
-    # ---- the end
-
-    async def flush(self) -> None:
-        """Return when nothing waits and nothing is under way."""
-        while self._tasks or self.waiting:
-            if self._tasks:
-                await self._tasks.wait()
-            else:
-                await asyncio.sleep(0)
-
-    async def close(self, within_s: float = WRITE_WITHIN_S) -> None:
-        """Write pending updates; writes with an unknown outcome by then are abandoned, and their callers are
-        notified."""
-        try:
-            async with asyncio.timeout(within_s):
-                await self.flush()
-        except TimeoutError:
-            pass
-        self._closed = True
-        await self._tasks.stop()
-
-
-async def trusted_now_us(host: Host) -> int:
-    """The time; where it is in doubt, as after a pause, no caller is rejected before the next comparison."""
-    until_s: float | None = None
-    while True:
-        try:
-            return host.now_us()
-        except Unavailable:
-            now_s = host.store.monotonic_s()
-            until_s = until_s if until_s is not None else now_s + CLOCK_WITHIN_S
-            if now_s >= until_s:
-                raise
-        await host.store.pause(CLOCK_PAUSE_S)
-
-
-_TOTAL_ALONE: tuple[Place, ...] = (TOTAL,)
-
-
-def _shape_of(settings: CounterSettings) -> InsertShape:
-    return insert_shape(settings.tables.shards, ("counter", "bucket", "key", "mutator", "state"), False)
-
-
-def _window_shape_of(settings: CounterSettings) -> InsertShape:
-    names = ("counter", "grain", "start", "bucket", "key", "mutator", "state")
-    return insert_shape(settings.tables.windows, names, False)
+        fail_callers([future for _, _, future in waiting], error)
 
 
 def _take(buffer: _BucketBuffer) -> list[Waiting]:
-    """The pending updates, up to a bound."""
     taken = buffer.waiting
     if len(taken) <= FLUSH_UPDATES_MAX:
         buffer.waiting = []
         return taken
     buffer.waiting = taken[FLUSH_UPDATES_MAX:]
     return taken[:FLUSH_UPDATES_MAX]
-
-
-def _fail_callers(callers: Iterable[asyncio.Future[None]], error: BaseException) -> None:
-    """The callers that were not notified yet."""
-    for future in callers:
-        if not future.done():
-            future.set_exception(error)
-
-
-def _shared_out(tails: list[tuple[str, bytes, bytes]]) -> Iterator[list[tuple[str, bytes, bytes]]]:
-    """Rows in batches that one request can take."""
-    some: list[tuple[str, bytes, bytes]] = []
-    size = 0
-    for tail in tails:
-        if some and (size + len(tail[2]) > FLUSH_BYTES_MAX or len(some) >= FLUSH_ROWS_MAX):
-            yield some
-            some, size = [], 0
-        some.append(tail)
-        size += len(tail[2])
-    yield some

@@ -12,30 +12,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from headgate.counters.model.decide_shards import bucket_of
 from headgate.counters.model.decide_tokens import Token, check_token, decide_last_foldable, silent_after_us
 from headgate.counters.model.settings import CounterSettings
 from headgate.counters.types.contract import CounterType
-from headgate.counters.write.mutator import (
-    FLUSH_ROWS_MAX,
-    KEY_BYTES_MAX,
-    WRITE_WITHIN_S,
-    KeyInvalid,
-    MutatorClosed,
-    trusted_now_us,
-)
+from headgate.counters.write.mutator import KEY_BYTES_MAX, KeyInvalid, MutatorClosed
+from headgate.counters.write.part import FLUSH_ROWS_MAX, WRITE_WITHIN_S, Writer, acknowledge_callers, fail_callers
 from headgate.engines.context import Host
 from headgate.errors import Bug, HeadgateError, Unavailable
-from headgate.process.background_tasks import BackgroundTasks
 from headgate.process.live import Live
 from headgate.store.model.shapes import insert_shape
 from headgate.store.model.statements import Insert, RowsOf, Update, Write
-from headgate.store.model.types import Value
 from headgate.store.store import OutcomeUnknown
 
-Place = tuple[int, int]
+BucketMinute = tuple[int, int]
 """Bucket and minute."""
 
 
@@ -43,46 +35,30 @@ class TokenUnknown(OutcomeUnknown):
     """The update may have been counted, or may still be: send it again with the same token."""
 
 
-class _Waiting:
-    """One update on its way."""
-
-    __slots__ = ("future", "key", "state", "token")
-
-    def __init__(self, key: str, token: Token, state: bytes, future: asyncio.Future[None]) -> None:
-        self.key = key
-        self.token = token
-        self.state = state
-        self.future = future
+class _Waiting(NamedTuple):
+    key: str
+    token: Token
+    state: bytes
+    future: asyncio.Future[None]
 
 
-class TokenWriter:
-    """The updates with tokens of one counter in one process."""
-
+class TokenWriter(Writer):
     def __init__(self, host: Host, settings: Live[CounterSettings], kind: CounterType[Any, Any]) -> None:
-        self.host = host
-        self.live = settings
-        self.kind = kind
-        self._loop = asyncio.get_running_loop()
-        self._buffers: dict[Place, list[_Waiting]] = {}
-        self._busy: set[Place] = set()
-        self._marked: set[Place] = set()
-        self._closed = False
-        self._tasks = BackgroundTasks("updates with tokens")
+        super().__init__(host, settings, kind, "updates with tokens")
+        self._buffers: dict[BucketMinute, list[_Waiting]] = {}
+        self._busy: set[BucketMinute] = set()
+        self._marked: set[BucketMinute] = set()
         names = ("counter", "bucket", "minute", "key", "token", "state")
-        self._shape = insert_shape(self.settings.tables.tokens, names, False)
+        self._token_shape = insert_shape(self.settings.tables.tokens, names, False)
 
-    @property
-    def settings(self) -> CounterSettings:
-        """As the catalogue was last read; fixed fields stay fixed."""
-        return self.live.now
+    def has_waiting(self) -> bool:
+        return bool(self._busy)
 
     def new_token(self, name: str | None = None) -> Token:
-        """A token for an update that was never sent before; keep it, and send it with each repetition."""
         now_us = self.host.now_us()
         return Token(now_us // 1_000_000, name if name is not None else self.host.uuid().hex).checked()
 
     def add(self, key: str, update: Any, token: Token) -> asyncio.Future[None]:
-        """Count an update once, however often it is sent."""
         future: asyncio.Future[None] = self._loop.create_future()
         try:
             if self._closed:
@@ -113,10 +89,10 @@ class TokenWriter:
         settings = self.settings
         check_token(token, now_us=now_us, window_us=settings.token_window_us, skew_us=settings.skew_us)
 
-    def _begin(self, place: Place) -> None:
+    def _begin(self, place: BucketMinute) -> None:
         self._tasks.start(self._fly(place))
 
-    async def _fly(self, place: Place) -> None:
+    async def _fly(self, place: BucketMinute) -> None:
         taken: list[_Waiting] = []
         try:
             while waiting := self._buffers.pop(place, None):
@@ -130,9 +106,9 @@ class TokenWriter:
         finally:
             self._busy.discard(place)
 
-    async def _land(self, place: Place, taken: Sequence[_Waiting]) -> None:
+    async def _land(self, place: BucketMinute, taken: Sequence[_Waiting]) -> None:
         try:
-            self._check(taken[0].token, await trusted_now_us(self.host))  # time has passed, maybe much
+            self._check(taken[0].token, await self.read_trusted_us())  # time has passed, maybe much
             answers = await asyncio.gather(
                 *(self.host.store.write(write, within_s=WRITE_WITHIN_S) for write in self._writes(place, taken)),
                 return_exceptions=True,
@@ -150,35 +126,33 @@ class TokenWriter:
         self._marked.add(place)
         await self._acknowledge(place, taken)
 
-    async def _acknowledge(self, place: Place, taken: Sequence[_Waiting]) -> None:
+    async def _acknowledge(self, place: BucketMinute, taken: Sequence[_Waiting]) -> None:
         """If that may still be acknowledged: from the close on, its minute may be folded without it."""
         settings = self.settings
         try:
-            now_us = await trusted_now_us(self.host)
+            now_us = await self.read_trusted_us()
         except Unavailable as error:
             _fail_waiting(taken, TokenUnknown(last=error.message))
             return
         if now_us >= silent_after_us(place[1], settings.token_window_us, settings.skew_us):
             _fail_waiting(taken, TokenUnknown("The token's minute was closed before the answer"))
             return
-        for each in taken:
-            if not each.future.done():
-                each.future.set_result(None)
+        acknowledge_callers(each.future for each in taken)
 
-    def _writes(self, place: Place, taken: Sequence[_Waiting]) -> list[Write]:
+    def _writes(self, place: BucketMinute, taken: Sequence[_Waiting]) -> list[Write]:
         """The rows, and the marks that are not known to exist. Timestamps follow from the tokens and the minute: a
         repeated update writes the same."""
         bucket, minute = place
         tables, counter = self.settings.tables, self.settings.counter
         rows = RowsOf(
-            self._shape,
+            self._token_shape,
             (counter, bucket, minute),
             [(each.key, str(each.token), each.state) for each in taken],
             [(max(1, each.token.time_us), None) for each in taken],
         )
         if place in self._marked:
             return [rows]
-        partition: dict[str, Value] = {"counter": counter, "bucket": bucket}
+        partition = self.partition(bucket)
         now_us = self.host.now_us()
         self._forget_marks(now_us)
         return [
@@ -188,31 +162,14 @@ class TokenWriter:
         ]
 
     def _forget_marks(self, now_us: int) -> None:
-        """Of minutes that take nothing any more."""
         last = decide_last_foldable(now_us, self.settings.token_window_us, self.settings.skew_us)
         self._marked = {place for place in self._marked if place[1] > last}
 
-    async def flush(self) -> None:
-        """Return when nothing waits and nothing is under way."""
-        while self._tasks or self._busy:
-            if self._tasks:
-                await self._tasks.wait()
-            else:
-                await asyncio.sleep(0)
-
     async def close(self, within_s: float = WRITE_WITHIN_S) -> None:
-        """Write pending updates; writes with an unknown outcome by then are abandoned, and their callers are
-        notified."""
+        """Take nothing more, and write pending updates."""
         self._closed = True
-        try:
-            async with asyncio.timeout(within_s):
-                await self.flush()
-        except TimeoutError:
-            pass
-        await self._tasks.stop()
+        await super().close(within_s)
 
 
 def _fail_waiting(waiting: Sequence[_Waiting], error: BaseException) -> None:
-    for each in waiting:
-        if not each.future.done():
-            each.future.set_exception(error)
+    fail_callers([each.future for each in waiting], error)

@@ -1,11 +1,15 @@
-"""The facts about its message that a handler may read, and the requests it may make.
+"""A message in flight in the worker, from its receipt to its settle, and what its handler may know of it.
 
-A handler gets it by a parameter annotated `Context`, or named `context`.
+A handler gets the `Context` by a parameter annotated `Context`, or named `context`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -18,32 +22,24 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class HandlerControl(Protocol):
-    """The worker, as a context reaches it."""
-
     async def extend(self, seconds: float) -> bool:
         """Give the handler this much time from now, and hide the message for as long. False if this worker no longer
         owns the message."""
-        ...
 
-    def extend_blocking(self, seconds: float) -> bool:
-        """The same, from a thread."""
-        ...
+    def extend_blocking(self, seconds: float) -> bool: ...
 
     def deadline_s(self) -> float | None:
         """When the handler has to be done, in seconds since 1970."""
-        ...
+
+    def limit(self, seconds: float) -> None:
+        """Let the handler take this long from now, and hide the message as before; infinity for no bound."""
 
 
 class Context:
     """One delivery of one message."""
 
     def __init__(
-        self,
-        delivery: Delivery,
-        queue: str,
-        control: HandlerControl,
-        *,
-        trace: TraceContext | None = None,
+        self, delivery: Delivery, queue: str, control: HandlerControl, *, trace: TraceContext | None = None
     ) -> None:
         self.delivery = delivery
         self.queue = queue
@@ -126,3 +122,36 @@ class Context:
 
 def _seconds(span: timedelta | float) -> float:
     return span.total_seconds() if isinstance(span, timedelta) else float(span)
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One delivery. Each of its fields has one writer; times are by the event loop's clock."""
+
+    delivery: Delivery
+    until_s: float
+    """When its visibility ends. Written by VisibilityKeeper, as `deadline_s`, `lost`, `overdue` and `given_back`."""
+    context: Context | None = None
+    """Written by the slot that handles it, as `task`, `batch` and `trace`."""
+    deadline_s: float = math.inf
+    lost: bool = False
+    overdue: bool = False
+    given_back: bool = False
+    """Its time is over because the worker ends."""
+    task: asyncio.Task[None] | None = None
+    """The task that runs its handler now."""
+    batch: Sequence[Attempt] = ()
+    """All that one call of the handler has, this one too, while it runs."""
+    trace: TraceContext | None = None
+    in_thread: bool = False
+    """Whether its handler is in a thread: then cancelling the task does not stop it. Written by the runner."""
+
+    def end(self) -> None:
+        """Its handler has returned. The references back to this flight are dropped, so that the message's memory is
+        free at once: the collector runs seldom, and a message may be large."""
+        self.task = self.context = None
+        self.batch = ()
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.lost or self.overdue or self.given_back

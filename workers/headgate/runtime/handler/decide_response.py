@@ -21,8 +21,6 @@ REJECT_HEADER = "Headgate-Reject"
 
 @dataclass(frozen=True)
 class Response:
-    """The response, with only the beginning of its body."""
-
     status: int
     retry_after: str | None = None
     reject: str | None = None

@@ -37,8 +37,6 @@ class HandlerUnusable(InvalidRequest):
 
 @dataclass(frozen=True)
 class Options:
-    """The options of the decorator."""
-
     batch: bool | None = None
     retries: RetryPolicy = field(default_factory=RetryPolicy)
     retry_invalid: bool = False
@@ -46,8 +44,6 @@ class Options:
 
 @dataclass(frozen=True)
 class Handler:
-    """A function, and its calling convention."""
-
     name: str
     function: Callable[..., Any]
     is_async: bool
@@ -59,7 +55,6 @@ class Handler:
     retry_invalid: bool
 
     def call(self, payloads: Sequence[Any], contexts: Sequence[Context | None]) -> Any:
-        """Call it: of one message with its payload, of a batch with all of them."""
         given: Any = list(payloads) if self.batch else payloads[0]
         if self.context is None:
             return self.function(given)
@@ -154,7 +149,6 @@ def _functions_of(module: object) -> str:
 
 
 def understand(function: Any, name: str) -> Handler:
-    """The meaning of a function's annotations and its decorator."""
     if inspect.isclass(function) or not callable(function):
         raise HandlerUnusable("A handler must be a function or a callable object", handler=name)
     called = function if inspect.isroutine(function) else function.__call__
@@ -179,7 +173,6 @@ def understand(function: Any, name: str) -> Handler:
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[str, str | None]:
-    """The names of the parameters for the payload and for the context."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise HandlerUnusable("A handler must return, not yield", handler=name)
     parameters = inspect.signature(function).parameters
@@ -210,7 +203,6 @@ def _is_context(annotation: Any) -> bool:
 
 
 def _item_of(annotation: Any) -> Any | None:
-    """The type of a list's items; None if it is not a list."""
     if typing.get_origin(annotation) in (list, Sequence):
         return typing.get_args(annotation)[0]
     return None

@@ -21,7 +21,7 @@ import aiohttp
 
 from headgate.engines.contract import Attributes, NackDelivery, Settle
 from headgate.errors import InvalidRequest
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 from headgate.runtime.handler.decide_response import REJECT_HEADER, Response, decide_response
 from headgate.runtime.handler.decide_retry import Backoff, bounded_reason, delay_after
 from headgate.runtime.handler.payloads import CONTENT_TYPE
@@ -34,11 +34,9 @@ IDLE_S = 4.0
 BODY_READ_BYTES = 2_048
 REPORT_AFTER = 5
 NOT_CONNECTED = Backoff(first_s=0.2, factor=2.0, cap_s=5.0)
-DEFAULT_TIMEOUT_S = 300.0
 
 
 def checked_url(url: str) -> str:
-    """A URL that messages can be posted to."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
         raise InvalidRequest(
@@ -48,10 +46,7 @@ def checked_url(url: str) -> str:
 
 
 class HttpPerformer:
-    """Posts messages to one URL."""
-
     batch = False
-    can_stop = True
     wants_context = True
 
     def __init__(
@@ -71,33 +66,32 @@ class HttpPerformer:
         self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
 
     def drain(self) -> None:
-        """Stop trying to connect."""
         self._draining.set()
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._session.close()
 
-    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
-        """One after the other."""
-        return [await self.perform(attempt) for attempt in attempts]
-
-    async def perform(self, attempt: Attempt) -> Settle:
-        """Post one message."""
+    async def perform(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+        (attempt,) = attempts
         tries = 0
         while True:
             try:
-                return await self._post(attempt)
+                return (await self._post(attempt),)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 tries += 1
                 if tries == REPORT_AFTER:
                     log.warning("the handler cannot be reached", extra={"url": self._url, "error": str(error)})
-                attempt.deadline_s = math.inf  # it has not started
+                self._limit(attempt, math.inf)  # it has not started
                 if await self._is_draining_within(max(0.05, NOT_CONNECTED.bound_s(tries) * self._rng.random())):
-                    return NackDelivery(attempt.delivery.receipt, charged=False)
-                attempt.deadline_s = asyncio.get_running_loop().time() + CONNECT_WITHIN_S + self._timeout_s
+                    return (NackDelivery(attempt.delivery.receipt, charged=False),)
+                self._limit(attempt, CONNECT_WITHIN_S + self._timeout_s)
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
-                return self._failed(attempt, error)
+                return (self._failed(attempt, error),)
+
+    @staticmethod
+    def _limit(attempt: Attempt, seconds: float) -> None:
+        if attempt.context is not None:
+            attempt.context.control.limit(seconds)
 
     async def _is_draining_within(self, seconds: float) -> bool:
         try:
@@ -121,11 +115,7 @@ class HttpPerformer:
                 body.decode(errors="replace"),
             )
         return decide_response(
-            response,
-            attempt.delivery,
-            jitter=self._rng.random(),
-            now_s=time.time(),
-            backoff=self._backoff,
+            response, attempt.delivery, jitter=self._rng.random(), now_s=time.time(), backoff=self._backoff
         )
 
     def _failed(self, attempt: Attempt, error: Exception) -> NackDelivery:
@@ -138,7 +128,6 @@ class HttpPerformer:
 
 
 def headers_of(attempt: Attempt, queue: str) -> dict[str, str]:
-    """The headers that a handler receives with the payload."""
     delivery = attempt.delivery
     headers = {
         "Headgate-Queue": queue,

@@ -34,7 +34,6 @@ class PayloadInvalid(Exception):
 
 
 def decoder_of(annotation: Any, handler: str) -> Decode:
-    """How to read payloads for this annotation."""
     if annotation is bytes:
         return _as_bytes
     if annotation in (Any, object):

@@ -4,7 +4,7 @@ A handler is done when every awaitable that it returned is done. An async functi
 to be a sync one, runs in a thread, and returns its coroutine. The awaited part runs on the event loop.
 
 A thread cannot be stopped: its handler reads `Context.lost`. From the time
-when a handler waits on the loop, its flights can be stopped (`Attempt.can_stop`).
+when a handler waits on the loop, its flights can be stopped (`Attempt.in_thread`).
 """
 
 from __future__ import annotations
@@ -12,63 +12,50 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import traceback
 from collections.abc import Awaitable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, thread
+from pathlib import Path
 from random import Random
+from types import TracebackType
 from typing import Any, Protocol
 
 from headgate.engines.contract import Ack, DeadLetterDelivery, Settle
 from headgate.process.background_tasks import start_task
-from headgate.runtime.handler.attempt import Attempt
-from headgate.runtime.handler.context import Context
-from headgate.runtime.handler.decide_retry import decide_retry, delay_after
-from headgate.runtime.handler.failures import format_failure
+from headgate.runtime.handler.context import Attempt, Context
+from headgate.runtime.handler.decide_retry import Reject, Retry, bounded_reason, decide_retry, delay_after
 from headgate.runtime.handler.handlers import Handler
 from headgate.runtime.handler.payloads import PayloadInvalid
 
 
 class HandlerRunner(Protocol):
-    """Something that handles messages."""
-
     batch: bool
     """Whether it takes several at a time."""
-    can_stop: bool
-    """Whether cancelling the task that runs it stops it, from its beginning."""
-
     wants_context: bool
     """Whether it reads the fields of its `Context`."""
 
-    async def perform(self, attempt: Attempt) -> Settle:
-        """Handle one. It raises nothing but its cancellation."""
-        ...
-
-    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
-        """Handle these; how each is settled."""
-        ...
+    async def perform(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+        """Handle one, or several where it takes several; how each is settled. It raises nothing but its
+        cancellation."""
 
     def drain(self) -> None:
         """The worker is stopping: handlers that have not really started are given back."""
-        ...
 
-    async def close(self) -> None:
-        """Release its resources."""
-        ...
+    async def close(self) -> None: ...
 
 
 class PythonPerformer:
-    """Calls a Python handler."""
-
     def __init__(self, handler: Handler, *, threads: int, rng: Random) -> None:
         self.batch = handler.batch
-        self.can_stop = handler.is_async
         self.wants_context = handler.context is not None
         self._handler = handler
         self._rng = rng
         self._pool = None if handler.is_async else ThreadPoolExecutor(threads, thread_name_prefix="headgate-handler")
 
-    async def perform(self, attempt: Attempt) -> Settle:
-        """Handle one."""
-        handler = self._handler
+    async def perform(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+        if self.batch:
+            return await self._perform_batch(attempts)
+        attempt, handler = attempts[0], self._handler
         try:
             payload = handler.decode(attempt.delivery)
             if self._pool is None and handler.context is None:
@@ -76,13 +63,12 @@ class PythonPerformer:
                 if outcome is not None:
                     await _await_all(outcome)
             else:
-                await self._call([payload], [attempt])
+                await self._call([payload], attempts)
         except (Exception, SystemExit, asyncio.CancelledError) as error:
-            return self._judge(error, attempt)
-        return Ack(attempt.delivery.receipt)
+            return (self._judge(error, attempt),)
+        return (Ack(attempt.delivery.receipt),)
 
-    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
-        """Handle these."""
+    async def _perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
         settles: list[Settle] = [Ack(attempt.delivery.receipt) for attempt in attempts]
         payloads: list[Any] = []
         places: list[int] = []
@@ -117,16 +103,17 @@ class PythonPerformer:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _call(self, payloads: Sequence[Any], attempts: Sequence[Attempt]) -> Any:
-        """The final result of the handler."""
         contexts = [attempt.context for attempt in attempts]
         if self._pool is None:
             return await _await_all(await self._handler.call(payloads, contexts))
-        variables = contextvars.copy_context()
+        batch, variables = attempts[0].batch or attempts, contextvars.copy_context()
+        for attempt in batch:
+            attempt.in_thread = True
         loop = asyncio.get_running_loop()
         outcome = await loop.run_in_executor(self._pool, variables.run, self._in_thread, payloads, contexts)
         if not inspect.isawaitable(outcome):
             return outcome
-        return await _await_after_thread(outcome, attempts[0].batch or attempts, variables)
+        return await _await_after_thread(outcome, batch, variables)
 
     def _in_thread(self, payloads: Sequence[Any], contexts: Sequence[Context | None]) -> Any:
         """`sys.exit` in a handler fails its message, and ends no thread of the pool."""
@@ -156,7 +143,6 @@ class HandlerExited(Exception):
 
 
 async def _await_all(outcome: Any) -> Any:
-    """Await the handler's result, and the result of that."""
     while inspect.isawaitable(outcome):
         outcome = await outcome
     return outcome
@@ -171,7 +157,7 @@ async def _await_after_thread(
     or given back before the thread returned.
     """
     for attempt in batch:
-        attempt.can_stop = True
+        attempt.in_thread = False
     caller = asyncio.current_task()
     if caller is not None and all(attempt.is_stopped for attempt in batch):
         caller.cancel()
@@ -192,6 +178,31 @@ async def _await_without_exit(awaitable: Awaitable[Any]) -> Any:
         return await _await_all(awaitable)
     except SystemExit as error:
         raise HandlerExited(f"the handler called sys.exit({error.code!r})") from error
+
+
+_OURS = (str(Path(__file__).parent.parent), thread.__file__)
+"""The worker's own files, and the pool of threads that it runs handlers in."""
+
+
+def format_failure(error: BaseException) -> str:
+    """Bounded: the type and message first, then the end of the traceback from the handler on."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    text = str(error)
+    if isinstance(error, Reject):
+        return bounded_reason(f"rejected: {text}" if text else "rejected")
+    if isinstance(error, Retry):
+        return bounded_reason(f"retry requested: {text}" if text else "retry requested")
+    lines = traceback.format_exception(kind, error, _from_handler(error.__traceback__))
+    return bounded_reason(f"{name}: {text}" if text else name, "".join(lines))
+
+
+def _from_handler(trace: TracebackType | None) -> TracebackType | None:
+    """Without the worker's own frames, which do not help to find the fault."""
+    own = trace
+    while own is not None and own.tb_frame.f_code.co_filename.startswith(_OURS):
+        own = own.tb_next
+    return own if own is not None else trace
 
 
 class BatchAnswer(TypeError):

@@ -20,8 +20,7 @@ from random import Random
 from typing import Any
 
 from headgate.engines.contract import Settle
-from headgate.runtime.handler.attempt import Attempt
-from headgate.runtime.handler.context import Context
+from headgate.runtime.handler.context import Attempt, Context
 from headgate.runtime.handler.handlers import load_handler
 from headgate.runtime.handler.runner import PythonPerformer
 from headgate.runtime.isolation.frames import HEAD, Begun, Extension, Granted, Work, from_frame, to_frame
@@ -41,18 +40,15 @@ class Channel:
         self.deadline_s: float | None = None
 
     def receive(self) -> Any:
-        """The next frame; None at the end."""
         head = self._file.read(HEAD.size)
         if len(head) < HEAD.size:
             return None
         return from_frame(self._file.read(HEAD.unpack(head)[0]))
 
     def send(self, value: object) -> None:
-        """One frame."""
         self._end.sendall(to_frame(value))
 
     def ask(self, seconds: float) -> bool:
-        """Request more time from the worker."""
         with self._asking:
             self.send(Extension(seconds))
             granted = self.receive()
@@ -75,22 +71,21 @@ class _ControlOfChild:
     def deadline_s(self) -> float | None:
         return self._channel.deadline_s
 
+    def limit(self, seconds: float) -> None:
+        raise NotImplementedError  # its worker knows the deadline
+
 
 async def _handle(performer: PythonPerformer, work: Work, channel: Channel) -> Settle:
     channel.deadline_s = work.deadline_s
     trace = read_trace(work.delivery.attributes)
-    attempt = Attempt(work.delivery, 0.0)
-    attempt.context = Context(work.delivery, work.queue, _ControlOfChild(channel), trace=trace)
+    context = Context(work.delivery, work.queue, _ControlOfChild(channel), trace=trace)
     current_trace.set(trace)
     log_fields.set({"queue": work.queue, "message_id": work.delivery.message_id, "attempt": work.delivery.attempt})
-    if performer.batch:
-        (settle,) = await performer.perform_batch([attempt])
-        return settle
-    return await performer.perform(attempt)
+    (settle,) = await performer.perform([Attempt(work.delivery, 0.0, context)])
+    return settle
 
 
 def main(end: socket.socket, entry_point: str) -> None:
-    """Handle messages until the socket closes."""
     channel = Channel(end)
     performer = PythonPerformer(load_handler(entry_point), threads=1, rng=Random())  # noqa: S311  jitter
     channel.send("ready")

@@ -19,8 +19,6 @@ HEAD = struct.Struct("<I")
 
 @dataclass(frozen=True)
 class Work:
-    """From the worker: handle this."""
-
     delivery: Delivery
     queue: str
     deadline_s: float | None
@@ -41,18 +39,14 @@ class Extension:
 
 @dataclass(frozen=True)
 class Granted:
-    """The answer."""
-
     yes: bool
     deadline_s: float | None
 
 
 def to_frame(value: object) -> bytes:
-    """As it goes over the socket."""
     payload = pickle.dumps(value)
     return HEAD.pack(len(payload)) + payload
 
 
 def from_frame(payload: bytes) -> Any:
-    """A message from the other side, which is part of this program."""
     return pickle.loads(payload)  # noqa: S301  between a process and its own child, over a private socket

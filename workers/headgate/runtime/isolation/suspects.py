@@ -25,7 +25,7 @@ from typing import Any
 from headgate.engines.contract import NackDelivery, Settle
 from headgate.errors import EnvironmentProblem
 from headgate.process.background_tasks import BackgroundTasks
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 from headgate.runtime.handler.decide_retry import Backoff, delay_after
 from headgate.runtime.isolation.frames import HEAD, Begun, Extension, Granted, Work, from_frame, to_frame
 from headgate.telemetry.logs import log_fields
@@ -41,8 +41,6 @@ UNSTARTED_AS_ATTEMPT = 5
 
 @dataclass(frozen=True)
 class ChildTerms:
-    """The start arguments of a child, and the meaning of its death."""
-
     entry_point: str
     queue: str
     log_form: str = "json"
@@ -54,7 +52,6 @@ class ChildPool:
     """A `Performer` of suspects: a child for each that runs, at most as many as there are slots for it."""
 
     batch = False
-    can_stop = True
     wants_context = True
 
     def __init__(
@@ -71,33 +68,27 @@ class ChildPool:
 
     @property
     def pids(self) -> list[int]:
-        """Of the children there are."""
         return [child.pid for child in (*self._idle, *self._busy) if child.pid is not None]
 
-    async def perform(self, attempt: Attempt) -> Settle:
-        """Handle one message, in a child that does nothing else."""
+    async def perform(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+        (attempt,) = attempts
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
         child = self._idle.pop() if self._idle else Child(self.terms, self._rng, self._on_death)
         self._busy.add(child)
         try:
-            return await child.perform(attempt)
+            return (await child.perform(attempt),)
         finally:
             self._busy.discard(child)
             self._idle.append(child)
             if not self._busy:
                 self._ending = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
 
-    async def perform_batch(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
-        """One after the other: a suspect is alone in its process."""
-        return [await self.perform(attempt) for attempt in attempts]
-
     def drain(self) -> None:
         """Running handlers continue."""
 
     async def close(self) -> None:
-        """End all children."""
         if self._ending is not None:
             self._ending.cancel()
         await asyncio.gather(*(child.end() for child in (*self._idle, *self._busy)), self._ends.wait())
@@ -122,11 +113,9 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """Of the child, if there is one."""
         return None if self._child is None else self._child.pid
 
     async def perform(self, attempt: Attempt) -> Settle:
-        """Handle one."""
         try:
             await self._hand_over(attempt)
             return await self._reply(attempt)

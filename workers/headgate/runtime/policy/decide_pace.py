@@ -1,4 +1,9 @@
-"""How fast a worker continues while everything fails. Pure.
+"""How many messages a worker takes: how many it holds beyond those in its handlers, and how few while everything
+fails. Pure.
+
+Each receive, and each write of settles, costs as much for one message as for many. So a fast worker whose user sets
+no number prefetches more: the messages that it handles in LEAD_S at the present rate, which start soon, and at least
+as many as it handles at once. A worker that slows down prefetches less from the next window on.
 
 When a service that the handler calls is unavailable, every message fails. At full speed a whole queue would use up
 its receives in a minute and end in the dead-letter queue. So after many failures in a row and no success, messages
@@ -13,6 +18,9 @@ from dataclasses import dataclass
 FAILURES_MIN = 20
 PAUSE_S = 0.5
 PAUSE_S_MAX = 10.0
+LEAD_S = 0.05
+WINDOW_S = 0.25
+MESSAGES_MAX = 1_000
 
 
 @dataclass
@@ -32,7 +40,6 @@ class Pace:
 
     @property
     def is_slow(self) -> bool:
-        """Whether one message at a time is taken."""
         return self.failed >= self.failures
 
     def went_well(self) -> bool:
@@ -50,9 +57,23 @@ class Pace:
         return self.failed == self.failures
 
     def slots_free(self, free: int, in_flight: int) -> int:
-        """The number of messages that may still be taken, at most the free capacity."""
         return min(free, 1 - in_flight) if self.is_slow else free
 
     def rest_s(self, now_s: float) -> float:
-        """Until the next may be taken."""
         return max(0.0, self.until_s - now_s)
+
+
+@dataclass
+class Prefetch:
+    least: int
+    begun_s: float = 0.0
+    ended_by_then: int = 0
+    rate_per_s: float = 0.0
+
+    def wanted(self, ended: int, now_s: float) -> int:
+        """The current number, given how many handlers have ended since the start."""
+        passed_s = now_s - self.begun_s
+        if passed_s >= WINDOW_S:
+            self.rate_per_s = (ended - self.ended_by_then) / passed_s
+            self.begun_s, self.ended_by_then = now_s, ended
+        return max(self.least, min(MESSAGES_MAX, int(self.rate_per_s * LEAD_S)))

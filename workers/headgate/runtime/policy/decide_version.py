@@ -26,6 +26,5 @@ def decide_version_problem(own: str, operators: str) -> str | None:
 
 
 def _parts(version: str) -> tuple[int, int] | None:
-    """Major and minor."""
     match = _VERSION.fullmatch(version)
     return (int(match[1]), int(match[2])) if match else None

@@ -13,8 +13,6 @@ from typing import Protocol, TypeVar
 
 
 class InFlightMessage(Protocol):
-    """The facts about a message in flight."""
-
     until_s: float
     """When its visibility ends, by the worker's clock."""
     deadline_s: float

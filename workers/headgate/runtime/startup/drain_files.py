@@ -25,13 +25,10 @@ GRACE_S = 25.0
 
 @dataclass(frozen=True)
 class RunningWorker:
-    """A worker that obeys the file."""
-
     pid: int
     grace_s: float
 
     def is_alive(self) -> bool:
-        """Whether its process exists."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -43,8 +40,6 @@ class RunningWorker:
 
 @dataclass(frozen=True)
 class DrainFiles:
-    """Three files with one name."""
-
     asking: Path
 
     @classmethod
@@ -72,7 +67,6 @@ class DrainFiles:
         _write(self.running, json.dumps({"pid": os.getpid(), "grace_s": grace_s}))
 
     def is_asked(self) -> bool:
-        """Whether a drain was requested."""
         return self.asking.exists()
 
     def finish(self) -> None:
@@ -84,7 +78,6 @@ class DrainFiles:
     # ---- the other side
 
     def worker(self) -> RunningWorker | None:
-        """The worker that runs; None where there is none."""
         try:
             document = json.loads(self.running.read_text(encoding="utf-8"))
             return RunningWorker(int(document["pid"]), float(document.get("grace_s", GRACE_S)))
@@ -92,11 +85,9 @@ class DrainFiles:
             return None
 
     def ask(self) -> None:
-        """Request a drain."""
         _write(self.asking, "")
 
     def is_answered(self) -> bool:
-        """Whether no message is in flight any more."""
         return self.answer.exists()
 
 

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -32,9 +32,9 @@ from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
 from headgate.runtime.isolation.suspects import ChildPool, ChildTerms
 from headgate.runtime.policy.decide_health import WorkerStatus, decide_liveness_problem, decide_readiness_problem
 from headgate.runtime.startup.drain_files import DrainFiles
-from headgate.runtime.worker.port import WorkerQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
+from headgate.runtime.worker.worker_queue import WorkerQueue
 from headgate.store.clock.clock_metrics import measure_clocks
 from headgate.telemetry.graphite import Graphite, GraphiteSettings
 from headgate.telemetry.logs import log_to
@@ -52,8 +52,6 @@ would be killed with the container."""
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """The options of the command."""
-
     queue: str
     handler: str | None = None
     http: str | None = None
@@ -90,8 +88,6 @@ def _end_in_spite_of_threads() -> None:
 
 
 class WorkerProcess:
-    """The parts of one worker process."""
-
     def __init__(self, options: WorkerOptions, handler: Handler | None, open_queue: Opening) -> None:
         self.options = options
         self._handler = handler
@@ -107,8 +103,6 @@ class WorkerProcess:
         self._asked = False
 
     async def run(self) -> None:
-        """Run until a shutdown request."""
-        self._ending, self._signalled = asyncio.Event(), asyncio.Event()
         self._take_signals()
         watch = LoopWatch()
         watch.start()
@@ -191,36 +185,23 @@ class WorkerProcess:
         return PythonPerformer(self._handler, threads=terms.concurrency, rng=self._rng), suspects
 
     def register_readings(self, queue: WorkerQueue) -> None:
-        """Add the metrics that are computed when they are read."""
-        reading = self.registry.reading
-        name = "headgate_worker_"
+        def gauge(name: str, description: str, read: Callable[[], float]) -> None:
+            self.registry.reading(
+                f"headgate_worker_{name}", description, ["queue"], lambda: [((queue.name,), float(read()))]
+            )
 
-        def slow() -> Iterable[tuple[tuple[str, ...], float]]:
-            yield (queue.name,), float(self._worker is not None and self._worker.is_slow)
+        def is_slow() -> bool:
+            return self._worker is not None and self._worker.is_slow
 
-        def in_flight() -> Iterable[tuple[tuple[str, ...], float]]:
-            yield (queue.name,), float(self._worker.in_flight if self._worker else 0)
+        def oldest_s() -> float:
+            return max((lease.age_s for lease in queue.leases()), default=0.0)
 
-        def lanes() -> Iterable[tuple[tuple[str, ...], float]]:
-            yield (queue.name,), float(len(queue.leases()))
-
-        def lease_age() -> Iterable[tuple[tuple[str, ...], float]]:
-            yield (queue.name,), max((lease.age_s for lease in queue.leases()), default=0.0)
-
-        reading(name + "in_flight", "Messages received and not yet settled.", ["queue"], in_flight)
-        reading(
-            name + "throttled",
-            "1 while everything fails: the worker takes one message at a time, with pauses.",
-            ["queue"],
-            slow,
-        )
-        reading(name + "lanes", "Lanes held by this worker.", ["queue"], lanes)
-        reading(
-            name + "lease_age_seconds",
-            "Time since the oldest lease renewal was sent. A lease lasts 10 s by default.",
-            ["queue"],
-            lease_age,
-        )
+        in_flight = "Messages received and not yet settled."
+        gauge("in_flight", in_flight, lambda: self._worker.in_flight if self._worker else 0)
+        gauge("throttled", "1 while everything fails: the worker takes one message at a time, with pauses.", is_slow)
+        gauge("lanes", "Lanes held by this worker.", lambda: len(queue.leases()))
+        lease_s = "Time since the oldest lease renewal was sent. A lease lasts 10 s by default."
+        gauge("lease_age_seconds", lease_s, oldest_s)
         measure_clocks(self.registry, lambda: [clock] if (clock := queue.clock()) is not None else [])
 
     # ---- signals and probes
@@ -301,7 +282,6 @@ def opening_by_client(options: WorkerOptions, environment: Mapping[str, str], vi
 
         leave_numpy_out()
         from headgate.client.connection import connect
-        from headgate.runtime.startup.sdk_queue import ClientQueue
 
         connection = connect(environment)
         await connection.open()
@@ -310,6 +290,6 @@ def opening_by_client(options: WorkerOptions, environment: Mapping[str, str], vi
         except BaseException:
             await connection.close()
             raise
-        return ClientQueue(connection, queue, visibility_us=visibility_us)
+        return WorkerQueue(connection, queue, visibility_us=visibility_us)
 
     return open_queue

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from headgate.engines.contract import Settle, Settled
 from headgate.errors import HeadgateError, Unavailable
 from headgate.process.background_tasks import start_task
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 
 CALLS_MAX = 4
 GROUP_MAX = 1_000
@@ -23,8 +23,6 @@ SettledCallback = Callable[[Attempt, Settle, Settled], None]
 
 
 class Settler:
-    """For one queue."""
-
     def __init__(
         self, settle: Callable[[Sequence[Settle]], Awaitable[list[Settled]]], on_settled: SettledCallback
     ) -> None:
@@ -37,11 +35,9 @@ class Settler:
 
     @property
     def pending(self) -> int:
-        """How many are not settled yet."""
         return len(self._waiting) + self.under_way
 
     def add(self, attempt: Attempt, settle: Settle) -> None:
-        """Settle this soon."""
         self._waiting.append((attempt, settle))
         if not self._scheduled:
             self._scheduled = True

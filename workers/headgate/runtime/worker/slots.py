@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 from headgate.engines.contract import DeadLetterDelivery, Delivery, NackDelivery, Settle
 from headgate.process.background_tasks import BackgroundTasks
-from headgate.runtime.handler.attempt import Attempt
-from headgate.runtime.handler.context import Context
+from headgate.runtime.handler.context import Attempt, Context
 from headgate.runtime.handler.runner import HandlerRunner
 from headgate.runtime.worker.visibility import VisibilityKeeper
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
@@ -33,8 +32,6 @@ Conclude = Callable[[Attempt, Settle | None], None]
 
 @dataclass(frozen=True)
 class SlotTerms:
-    """The parts that all slots of a worker share."""
-
     queue: str
     batch_size: int
     timeout_s: float | None
@@ -43,8 +40,6 @@ class SlotTerms:
 
 
 class Slots:
-    """Those of one performer."""
-
     def __init__(
         self,
         performer: HandlerRunner,
@@ -78,16 +73,13 @@ class Slots:
 
     @property
     def capacity(self) -> int:
-        """How many messages can be handled at the same time."""
         return self._slots_max * self._batch_size
 
     @property
     def in_flight(self) -> int:
-        """How many wait or are handled."""
         return len(self._waiting) + sum(map(len, self._running.values()))
 
     def add(self, attempts: Sequence[Attempt]) -> None:
-        """Have these handled."""
         self._waiting.extend(attempts)
         needed = -(-len(self._waiting) // self._batch_size)
         while needed > 0 and self._idle:
@@ -100,13 +92,11 @@ class Slots:
             needed -= 1
 
     def take_back(self) -> list[Attempt]:
-        """Messages that were not started; nothing waits any more."""
         waiting = list(self._waiting)
         self._waiting.clear()
         return waiting
 
     async def close(self) -> None:
-        """End all slots, in any state."""
         self._closing = True
         await self._tasks.stop(within_s=1.0)
         await self.performer.close()
@@ -142,7 +132,6 @@ class Slots:
         self._begin()
 
     def _still_ours(self, attempts: list[Attempt]) -> list[Attempt]:
-        """Without those that were lost while they waited."""
         for attempt in attempts:
             if attempt.is_stopped:
                 self._conclude(attempt, None)
@@ -155,17 +144,15 @@ class Slots:
         begun_s = loop.time()
         now_us = self._terms.now_us()
         for attempt in attempts:
-            self._take_up(attempt, attempts, task, begun_s)
+            self._take_up(attempt, attempts, task)
             self._metrics.lag.observe(max(0, now_us - attempt.delivery.due_us) / 1_000_000)
         settles: Sequence[Settle | None] = [None] * len(attempts)
         self._set_log_context(attempts)
         try:
             if self._terms.spans is not None:
                 settles = await self._traced(attempts, self._terms.spans)
-            elif self.performer.batch:
-                settles = await self.performer.perform_batch(attempts)
             else:
-                settles = (await self.performer.perform(attempts[0]),)
+                settles = await self.performer.perform(attempts)
             while task.cancelling():
                 task.uncancel()
         except asyncio.CancelledError:
@@ -179,12 +166,12 @@ class Slots:
                 attempt.end()
                 self._conclude(attempt, settle)
 
-    def _take_up(self, attempt: Attempt, batch: Sequence[Attempt], task: asyncio.Task[None], begun_s: float) -> None:
+    def _take_up(self, attempt: Attempt, batch: Sequence[Attempt], task: asyncio.Task[None]) -> None:
         """From now on its handler may read it, and be stopped."""
         performer, terms, delivery = self.performer, self._terms, attempt.delivery
-        attempt.task, attempt.batch, attempt.can_stop = task, batch, performer.can_stop
+        attempt.task, attempt.batch = task, batch
         if terms.timeout_s is not None:
-            attempt.deadline_s = begun_s + terms.timeout_s
+            self._keeper.limit(attempt, terms.timeout_s)
         if delivery.attributes:
             attempt.trace = read_trace(delivery.attributes)
         if performer.wants_context:
@@ -198,12 +185,8 @@ class Slots:
         current_trace.set(trace)
 
     async def _traced(self, attempts: Sequence[Attempt], spans: Spans) -> Sequence[Settle]:
-        """In a span of OpenTelemetry."""
         with spans.processing(self._terms.queue, [each.delivery for each in attempts]) as span:
-            if self.performer.batch:
-                settles = await self.performer.perform_batch(attempts)
-            else:
-                settles = (await self.performer.perform(attempts[0]),)
+            settles = await self.performer.perform(attempts)
             failed = [each.reason for each in settles if isinstance(each, NackDelivery | DeadLetterDelivery)]
             if failed:
                 span.failed(failed[0].partition("\n")[0])

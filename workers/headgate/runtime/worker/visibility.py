@@ -10,19 +10,18 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from headgate.engines.contract import ExtendDelivery, Settle, Settled
 from headgate.errors import HeadgateError
 from headgate.expiry import SECOND_US
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 from headgate.runtime.policy.decide_visibility import beat_every_s, decide_beats
 
 log = logging.getLogger("headgate.worker")
 
 
 class VisibilityKeeper:
-    """Of one worker."""
-
     def __init__(
         self,
         settle: Callable[[Sequence[Settle]], Awaitable[list[Settled]]],
@@ -45,11 +44,9 @@ class VisibilityKeeper:
         return len(self._attempts)
 
     def all(self) -> list[Attempt]:
-        """The messages in flight now."""
         return list(self._attempts.values())
 
     def take(self, attempt: Attempt) -> None:
-        """It is in flight from now on."""
         self._attempts[id(attempt)] = attempt
 
     def let_go(self, attempt: Attempt) -> bool:
@@ -59,7 +56,6 @@ class VisibilityKeeper:
     # ---- keeping them hidden
 
     async def keep_hidden(self) -> None:
-        """Until cancelled."""
         every_s = beat_every_s(self.visibility_s)
         while True:
             await asyncio.sleep(every_s)
@@ -69,14 +65,13 @@ class VisibilityKeeper:
                 log.warning("messages in flight could not be extended", extra={"error": str(error)})
 
     async def beat(self) -> None:
-        """One check of all of them."""
         attempts = self.all()
         now_s = self._loop.time()
         beats = decide_beats(attempts, now_s=now_s, visibility_s=self.visibility_s)
         for place in beats.overdue:
             attempts[place].overdue = True
             self.stop(attempts[place])
-            if not attempts[place].can_stop:
+            if attempts[place].in_thread:
                 self._on_overdue(attempts[place])
         for place in beats.lost:
             self._lose(attempts[place])
@@ -89,7 +84,7 @@ class VisibilityKeeper:
         if attempt.is_stopped or id(attempt) not in self._attempts:
             return False
         if attempt.deadline_s < math.inf:
-            attempt.deadline_s = self._loop.time() + seconds
+            self.limit(attempt, seconds)
         await self._extend([attempt], max(seconds, self.visibility_s))
         return not attempt.lost
 
@@ -112,44 +107,47 @@ class VisibilityKeeper:
         self.stop(attempt)
         self._on_lost(attempt)
 
+    def give_back(self) -> list[Attempt]:
+        attempts = self.all()
+        for attempt in attempts:
+            attempt.given_back = True
+        for attempt in attempts:
+            self.stop(attempt)
+        return attempts
+
+    def limit(self, attempt: Attempt, seconds: float) -> None:
+        attempt.deadline_s = self._loop.time() + seconds
+
     def stop(self, attempt: Attempt) -> None:
         """Cancel its handler, or notify it. The other handlers of its batch continue."""
         if attempt.context is not None:
             attempt.context.mark_lost()
         task = attempt.task
-        if task is not None and attempt.can_stop and all(each.is_stopped for each in attempt.batch):
+        if task is not None and not attempt.in_thread and all(each.is_stopped for each in attempt.batch):
             task.cancel()
 
     # ---- requests of a context
 
     def of(self, attempt: Attempt) -> AttemptControl:
-        """The interface of the context of this message."""
-        return AttemptControl(self, attempt, self._loop)
-
-    def time_of_day_s(self, at_s: float) -> float:
-        """A time of the event loop's clock, in seconds since 1970."""
-        return self._now_s() + at_s - self._loop.time()
+        return AttemptControl(self, attempt, self._loop, self._now_s)
 
 
+@dataclass(slots=True)
 class AttemptControl:
-    """The interface to the messages in flight for the context of one message."""
-
-    __slots__ = ("_attempt", "_keeper", "_loop")
-
-    def __init__(self, keeper: VisibilityKeeper, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
-        self._keeper = keeper
-        self._attempt = attempt
-        self._loop = loop
+    _keeper: VisibilityKeeper
+    _attempt: Attempt
+    _loop: asyncio.AbstractEventLoop
+    _now_s: Callable[[], float]
 
     async def extend(self, seconds: float) -> bool:
-        """On the event loop."""
         return await self._keeper.extend(self._attempt, seconds)
 
     def extend_blocking(self, seconds: float) -> bool:
-        """From a thread."""
         return asyncio.run_coroutine_threadsafe(self.extend(seconds), self._loop).result()
 
     def deadline_s(self) -> float | None:
-        """When its handler has to be done, in seconds since 1970."""
         at_s = self._attempt.deadline_s
-        return None if at_s == math.inf else self._keeper.time_of_day_s(at_s)
+        return None if at_s == math.inf else self._now_s() + at_s - self._loop.time()
+
+    def limit(self, seconds: float) -> None:
+        self._keeper.limit(self._attempt, seconds)

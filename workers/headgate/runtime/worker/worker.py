@@ -15,6 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
@@ -23,17 +24,16 @@ from headgate.errors import HeadgateError, Unavailable
 from headgate.expiry import SECOND_US
 from headgate.process.background_tasks import BackgroundTasks, start_task
 from headgate.process.pacing import ExponentialPause, TokenBucket
-from headgate.runtime.handler.attempt import Attempt
+from headgate.runtime.handler.context import Attempt
 from headgate.runtime.handler.decide_retry import Backoff, delay_after
 from headgate.runtime.handler.runner import HandlerRunner
-from headgate.runtime.policy.decide_drain import DrainState, DrainStep
-from headgate.runtime.policy.decide_pace import Pace
-from headgate.runtime.policy.decide_prefetch import MESSAGES_MAX, Prefetch
-from headgate.runtime.worker.port import WorkerQueue
+from headgate.runtime.policy.decide_health import DrainState, DrainStep
+from headgate.runtime.policy.decide_pace import MESSAGES_MAX, Pace, Prefetch
 from headgate.runtime.worker.settling import Settler
 from headgate.runtime.worker.slots import Slots, SlotTerms
 from headgate.runtime.worker.visibility import VisibilityKeeper
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
+from headgate.runtime.worker.worker_queue import WorkerQueue
 from headgate.telemetry.tracing import Spans
 
 log = logging.getLogger("headgate.worker")
@@ -53,11 +53,9 @@ RECEIVE_AGAIN_S = (0.1, 5.0)
 
 @dataclass(frozen=True)
 class WorkerTerms:
-    """The bounds of one worker."""
-
     concurrency: int = 16
     prefetch: int | None = None
-    """Messages in flight beyond those in handlers; None as `policy/decide_prefetch.py` decides."""
+    """Messages in flight beyond those in handlers; None as `policy/decide_pace.py` decides."""
     batch_size: int = 100
     rate_per_s: float | None = None
     rate_is_shared: bool = False
@@ -95,7 +93,8 @@ class Worker:
         self.keeper = VisibilityKeeper(
             queue.settle,
             visibility_s=queue.visibility_us / SECOND_US,
-            on_overdue=self._on_overdue,
+            # It continues in its thread, and occupies its slot; the message is given to the next attempt.
+            on_overdue=lambda attempt: self._conclude(attempt, None),
             on_lost=self._on_lost,
             now_s=lambda: now_us() / SECOND_US,
         )
@@ -133,12 +132,10 @@ class Worker:
 
     @property
     def is_ending(self) -> bool:
-        """Whether a shutdown was requested."""
         return self._ending.signals > 0
 
     @property
     def in_flight(self) -> int:
-        """Messages received and not settled."""
         return len(self.keeper) + self._settler.pending
 
     @property
@@ -148,7 +145,6 @@ class Worker:
 
     @property
     def stuck(self) -> int:
-        """Slots whose handler continues past its timeout."""
         return self._slots.stuck
 
     async def run(self) -> None:
@@ -212,25 +208,17 @@ class Worker:
     async def _stop_handlers(self) -> None:
         """Cancel the handlers that can be cancelled. The messages of the others stay hidden, and they end with the
         process."""
-        running = self.keeper.all()
-        for attempt in running:
-            attempt.given_back = True
-        for attempt in running:
-            self.keeper.stop(attempt)
+        running = self.keeper.give_back()
         loop = asyncio.get_running_loop()
         until_s = loop.time() + STOP_WITHIN_S
-        while any(attempt.can_stop and attempt.task is not None for attempt in running) and loop.time() < until_s:
+        while loop.time() < until_s and any(each.task is not None and not each.in_thread for each in running):
             await self._wait(0.1)
         for attempt in running:
             self.keeper.let_go(attempt)
 
     async def _wait(self, at_most_s: float) -> None:
-        """Until a handler ends, or a shutdown is requested."""
         self._change.clear()
-        try:
-            await asyncio.wait_for(self._change.wait(), at_most_s)
-        except TimeoutError:
-            return
+        await _wait_for(self._change, at_most_s)
 
     # ---- receiving
 
@@ -271,7 +259,6 @@ class Worker:
             self._accept(given)
 
     def _free(self) -> int:
-        """How many more messages may be in flight."""
         if self._settler.pending >= UNSETTLED_MAX:
             return 0
         suspects_running = 0 if self._suspect_slots is None else self._suspect_slots.in_flight
@@ -282,10 +269,7 @@ class Worker:
         return self._pace.slots_free(self._slots.capacity + beyond - in_flight, in_flight)
 
     async def _until_woken(self, at_most_s: float) -> None:
-        try:
-            await asyncio.wait_for(self._wake.wait(), at_most_s)
-        except TimeoutError:
-            return
+        await _wait_for(self._wake, at_most_s)
 
     def _accept(self, given: Sequence[Delivery]) -> None:
         until_s = asyncio.get_running_loop().time() + self.keeper.visibility_s
@@ -349,10 +333,6 @@ class Worker:
         most = self.queue.max_receives
         return most is not None and attempt.delivery.attempt >= most
 
-    def _on_overdue(self, attempt: Attempt) -> None:
-        """It continues in its thread, and occupies its slot; the message is given to the next attempt."""
-        self._conclude(attempt, None)
-
     def _on_lost(self, attempt: Attempt) -> None:
         self.metrics.lost.add()
         log.warning("message lost while in flight", extra={"message_id": attempt.delivery.message_id})
@@ -374,6 +354,11 @@ class Worker:
             self.metrics.dead.add()
         else:
             self.metrics.nacked.add()
+
+
+async def _wait_for(event: asyncio.Event, at_most_s: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), at_most_s)
 
 
 def _counts_as_failure(settle: Settle) -> bool:

@@ -1,30 +1,41 @@
-"""An SDK queue, adapted to the interface of the worker runtime.
+"""A queue of the SDK as the worker uses it: the engine's contract, and a few facts about lanes and health.
 
-Its lanes are those that the queue's engine shares with the other members (docs/internals/protocols/balance.md).
+Its lanes are those that the queue's engine shares with the other members (docs/internals/protocols/balance.md). Tests
+bring one of their own with the same calls (`tests/kit/worker_queue.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from headgate.client.connection import Headgate
-from headgate.client.queue import Queue
 from headgate.engines.contract import Delivery, Settle, Settled
 from headgate.errors import Unavailable
 from headgate.expiry import SECOND_US
-from headgate.runtime.worker.port import LeaseStatus
 from headgate.store.clock.clock import ClockFigures
 
+if TYPE_CHECKING:  # the SDK is imported once the queue is opened: it may bring the driver
+    from headgate.client.connection import Headgate
+    from headgate.client.queue import Queue
 
-class ClientQueue:
-    """One queue of a connection."""
 
+@dataclass(frozen=True, slots=True)
+class LeaseStatus:
+    lane: str
+    age_s: float
+    """Since the last renewal that counts was sent."""
+    epoch: int
+
+
+class WorkerQueue:
     def __init__(self, connection: Headgate, queue: Queue, *, visibility_us: int | None = None) -> None:
         self.name = queue.name
         self._connection = connection
         self._queue = queue
         settings = queue.engine.settings
         self.visibility_us = visibility_us or settings.visibility_us
+        """How long a received message is hidden by default."""
         if settings.free_visibility_us is not None:
             # It needs no record before delivery, and is extended while the message is in flight. If this process
             # dies, the end of the lease makes the message visible earlier than 30 s would.
@@ -34,34 +45,31 @@ class ClientQueue:
 
     @property
     def max_receives(self) -> int | None:
-        """As the catalogue last stated."""
+        """The maximum number of receives before a dead letter; None without a dead-letter queue."""
         settings = self._queue.engine.settings
         return settings.max_receives if settings.dead_letter is not None else None
 
     @property
     def stops(self) -> int:
-        """Lanes of other owners that this process had to stop."""
+        """How many lanes had to be taken from this process: their loop made no turn, or they were another's."""
         return self._queue.engine.ownership().stops
 
     def dead_loops(self) -> Sequence[str]:
-        """Of the lanes, the list of members, the catalogue and the clock."""
+        """Why background loops of lanes, members, catalogue and clock do nothing any more; none while all run."""
         return [*self._queue.engine.ownership().dead_loops, *self._connection.dead_loops()]
 
     @property
     def sharers(self) -> int:
-        """Members with a share of the lanes."""
+        """Among how many processes its lanes are shared, this one too; at least one."""
         return self._queue.engine.ownership().sharers
 
     async def receive(self, limit: int, *, visibility_us: int, wait_us: int) -> list[Delivery]:
-        """From the lanes that this process owns."""
         return await self._queue.receive_deliveries(limit, visibility_us=visibility_us, wait_us=wait_us)
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
-        """Each for itself."""
         return await self._queue.settle(settles)
 
     def leases(self) -> Sequence[LeaseStatus]:
-        """The lanes that this process owns."""
         try:
             now_us = self._connection.now_us()
         except Unavailable:
@@ -72,13 +80,13 @@ class ClientQueue:
         ]
 
     def clock(self) -> ClockFigures | None:
-        """As the connection's clock last measured it."""
+        """The measured offset of the nodes' clocks from this one; None without nodes."""
         return self._connection.process_context.clock.figures()
 
     async def leave(self) -> None:
-        """A lane in which nothing is open need not wait for the others."""
+        """Acquire no more lanes, and hand each lane over as soon as nothing of it is open; open messages can still be
+        settled."""
         await self._queue.engine.leave()
 
     async def close(self) -> None:
-        """Give all lanes back, disconnect."""
         await self._connection.close()
