@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from headgate.errors import Bug, EnvironmentProblem, OperationRefused, Unavailable
 from headgate.store.model.consistency import Consistency
-from headgate.store.model.rows import Row
+from headgate.store.model.rows import Row, WiredRows, wire_rows
 from headgate.store.model.statements import (
     BatchIf,
     Decision,
@@ -33,7 +33,6 @@ from headgate.store.model.statements import (
     Write,
     lifetime_s,
 )
-from headgate.store.model.wire_rows import WiredRows, wire_rows
 
 T = TypeVar("T")
 
@@ -68,8 +67,6 @@ node that is down. A background loop tries again; it ends neither itself nor the
 
 
 class Verdict(Enum):
-    """How an LWT ended."""
-
     APPLIED = "applied"
     REFUSED = "refused"
     OVERWRITTEN = "overwritten"
@@ -98,7 +95,6 @@ class Outcome:
 
     @property
     def applied(self) -> bool:
-        """Whether it is known to have been applied, and by this very attempt."""
         return self.verdict is Verdict.APPLIED
 
 
@@ -217,8 +213,6 @@ class Store(ABC):
 
 @dataclass(frozen=True)
 class AttemptAnswer:
-    """The answer: rows of a read, or whether an LWT was applied and which rows it read."""
-
     rows: Sequence[Row] = ()
     applied: bool = True
 

@@ -93,8 +93,6 @@ class MachineTime:
 
 @dataclass(frozen=True)
 class ClockFigures:
-    """The figures of a clock for metrics."""
-
     trusted: bool
     differences_us: Mapping[str, int]
     """By node; positive where the node is ahead. Nodes that did not answer are left out."""

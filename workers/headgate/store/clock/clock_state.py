@@ -60,7 +60,6 @@ class Bounds:
 
     @property
     def narrowest_skew_us(self) -> int:
-        """The bound of the most exacting caller."""
         return self.max_skew_us if self.narrowest_us is None else self.narrowest_us
 
     def serving(self, max_skew_us: int) -> Bounds:
@@ -95,8 +94,6 @@ class ClockReading:
 
 
 class NodeClockStatus(Enum):
-    """The judgement of a node by a reading."""
-
     WITHIN = "within"
     BEYOND = "beyond"
     UNCLEAR = "unclear"
@@ -105,8 +102,6 @@ class NodeClockStatus(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One node, judged."""
-
     node: str
     standing: NodeClockStatus
     difference_us: int = 0
@@ -114,7 +109,6 @@ class Finding:
 
     @property
     def worst_us(self) -> int:
-        """The most by which the two clocks can differ."""
         return abs(self.difference_us) + self.uncertainty_us
 
 
@@ -158,8 +152,6 @@ class Check:
 
 @dataclass(frozen=True)
 class ClockState:
-    """All known facts about time in this process."""
-
     offset_us: int
     wall_offset_us: int
     turned_boot_us: int

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.errors import Bug
 from headgate.store.memory.keys import order_key, partition_key, token_of
 from headgate.store.memory.mutations import has_row, row_key
 from headgate.store.memory.partition import EVERYTHING, Cut, Image
@@ -24,6 +23,8 @@ from headgate.store.model.table import Table
 from headgate.store.model.types import Value
 
 _COMPARE: dict[ComparisonOperator, Callable[[Any, Any], bool]] = {
+    ComparisonOperator.IS: operator.eq,
+    ComparisonOperator.IS_NOT: operator.ne,
     ComparisonOperator.BELOW: operator.lt,
     ComparisonOperator.AT_MOST: operator.le,
     ComparisonOperator.ABOVE: operator.gt,
@@ -42,30 +43,29 @@ class Question:
     result_names: tuple[str, ...]
 
 
-def question_of(statement: Decision, now_s: int, gc_grace_s: int) -> Question:
-    """The facts needed before an LWT can be decided."""
+def question_of(statement: Decision, now_s: int) -> Question:
     parts = statement.statements if isinstance(statement, BatchIf) else (statement,)
     table = parts[0].shape.table
-    if any(part.shape.table is not table and part.shape.table.name != table.name for part in parts):
-        raise Bug("A conditional batch must be of one table", table=table.name)
     values = partition_of(parts[0])
     key = partition_key(table, values)
     points = _rows_asked_about(table, parts)
-    cut = Cut(EVERYTHING, False, None if points else 1, now_s, now_s - gc_grace_s, points or None)
+    cut = Cut(EVERYTHING, False, None if points else 1, now_s, points or None)
     command = StoredCommand(table, values, key, token_of(key), cut)
     regulars, statics = _columns_read(table, parts)
     return Question(command, parts, regulars, statics, _result_names(statement, table, parts))
 
 
 def _rows_asked_about(table: Table, parts: tuple[Conditional, ...]) -> tuple[OrderKey, ...]:
-    points = set()
-    for part in parts:
-        if isinstance(part, InsertIfAbsent):
-            if has_row(part.shape):
-                points.add(order_key(table, row_key(part)))
-        elif any(name not in table.static_names for name, _ in part.shape.conditions):
-            points.add(order_key(table, row_key(part)))
-    return tuple(sorted(points))
+    of_rows = (
+        part
+        for part in parts
+        if (
+            has_row(part.shape)
+            if isinstance(part, InsertIfAbsent)
+            else any(name not in table.static_names for name, _ in part.shape.conditions)
+        )
+    )
+    return tuple(sorted({order_key(table, row_key(part)) for part in of_rows}))
 
 
 def _columns_read(table: Table, parts: tuple[Conditional, ...]) -> tuple[frozenset[str], frozenset[str]]:
@@ -95,10 +95,8 @@ def _conditions(part: Conditional) -> tuple[tuple[str, ComparisonOperator], ...]
 
 def _result_names(statement: Decision, table: Table, parts: tuple[Conditional, ...]) -> tuple[str, ...]:
     if any(isinstance(part, InsertIfAbsent) for part in parts):
-        rest = sorted(table.static_names) + sorted(
-            column.name for column in table.columns if column.name not in table.static_names
-        )
-        return (*table.key_names, *rest)
+        regular = {column.name for column in table.columns} - table.static_names
+        return (*table.key_names, *sorted(table.static_names), *sorted(regular))
     named = dict.fromkeys(name for part in parts for name, _ in _conditions(part))
     return (*table.key_names, *named) if isinstance(statement, BatchIf) else tuple(named)
 
@@ -134,10 +132,6 @@ def _compare(table: Table, name: str, compared: ComparisonOperator, held: Value,
             return held is None and value is None
         return compared is ComparisonOperator.IS_NOT and (held is not None or value is not None)
     order = table.by_name[name].type.order
-    if compared is ComparisonOperator.IS:
-        return bool(order(held) == order(value))
-    if compared is ComparisonOperator.IS_NOT:
-        return bool(order(held) != order(value))
     return _COMPARE[compared](order(held), order(value))
 
 

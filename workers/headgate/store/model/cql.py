@@ -55,12 +55,10 @@ class Markers:
 
 
 def name_cql(name: str) -> str:
-    """A name as CQL takes it."""
     return f'"{name}"' if name in RESERVED else name
 
 
 def text_cql(text: str) -> str:
-    """A string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -70,7 +68,6 @@ def qualified_cql(keyspace: str, table: Table) -> str:
 
 
 def insert_cql(keyspace: str, shape: InsertShape, markers: Markers) -> str:
-    """INSERT, with IF NOT EXISTS when it is conditional."""
     names = list(shape.names)
     if markers.attempt:
         names.append(_attempt(shape.table))
@@ -89,7 +86,6 @@ def insert_text(keyspace: str, statement: Insert) -> tuple[str, tuple[Value, ...
 
 
 def update_cql(keyspace: str, shape: UpdateShape, markers: Markers) -> str:
-    """UPDATE, with IF when it has conditions."""
     to = [*shape.to, *([_attempt(shape.table)] if markers.attempt else [])]
     settings = ", ".join(f"{name_cql(name)} = ?" for name in to)
     conditions = " AND ".join(f"{name_cql(name)} {operator.value} ?" for name, operator in shape.conditions)
@@ -100,7 +96,6 @@ def update_cql(keyspace: str, shape: UpdateShape, markers: Markers) -> str:
 
 
 def delete_cql(keyspace: str, shape: DeleteShape, markers: Markers) -> str:
-    """DELETE of a row, a range or a partition."""
     where = _where(shape.key, shape.within)
     return f"DELETE FROM {qualified_cql(keyspace, shape.table)}{_using(markers)} WHERE {where}"
 
@@ -154,12 +149,10 @@ def create_table_cql(keyspace: str, table: Table) -> str:
 
 
 def drop_table_cql(keyspace: str, name: str) -> str:
-    """DROP TABLE; the second one does nothing."""
     return f"DROP TABLE IF EXISTS {name_cql(keyspace)}.{name_cql(name)}"
 
 
 def primary_key_cql(table: Table) -> str:
-    """The contents of PRIMARY KEY (...)."""
     partition = f"({_names(table.partition_names)})"
     return ", ".join([partition, *map(name_cql, table.clustering_names)])
 
@@ -176,7 +169,6 @@ def table_options(table: Table) -> dict[str, str]:
 
 
 def alter_table_cql(keyspace: str, table: Table, names: Iterable[str]) -> str:
-    """ALTER TABLE that gives the named options the values of `table`."""
     options = table_options(table)
     return f"ALTER TABLE {qualified_cql(keyspace, table)} WITH " + " AND ".join(
         f"{name} = {options[name]}" for name in names
@@ -191,7 +183,6 @@ def add_column_cql(keyspace: str, table: Table, name: str) -> str:
 
 
 def create_keyspace_cql(keyspace: Keyspace) -> str:
-    """CREATE KEYSPACE IF NOT EXISTS, replicated by data centre."""
     replication = _map_cql((("class", "NetworkTopologyStrategy"), *keyspace.replication))
     return f"CREATE KEYSPACE IF NOT EXISTS {name_cql(keyspace.name)} WITH replication = {replication}"
 

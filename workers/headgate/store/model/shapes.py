@@ -6,8 +6,8 @@ at the end are cached: a hot loop that builds the same kind of statement finds i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
 
@@ -23,44 +23,12 @@ class ShapeBroken(Bug):
 
 
 class ComparisonOperator(Enum):
-    """How a condition compares a column with a value."""
-
     IS = "="
     IS_NOT = "!="
     BELOW = "<"
     AT_MOST = "<="
     ABOVE = ">"
     AT_LEAST = ">="
-
-
-@dataclass(frozen=True)
-class SliceBound:
-    """One end of a slice."""
-
-    value: Value
-    inclusive: bool
-
-
-@dataclass(frozen=True)
-class Slice:
-    """A run of rows in clustering order: columns held equal, then one column between two bounds."""
-
-    column: str
-    lower: SliceBound | None = None
-    upper: SliceBound | None = None
-    equal: Mapping[str, Value] = field(default_factory=dict)
-
-    @property
-    def form(self) -> SliceForm:
-        """The part of it that belongs to the shape."""
-        bounds = tuple(bound.inclusive if bound is not None else None for bound in (self.lower, self.upper))
-        return SliceForm(tuple(self.equal), self.column, bounds[0], bounds[1])
-
-    @property
-    def values(self) -> tuple[Value, ...]:
-        """The part of it that is values, in the order of the shape."""
-        bounds = (bound.value for bound in (self.lower, self.upper) if bound is not None)
-        return (*self.equal.values(), *bounds)
 
 
 @dataclass(frozen=True)
@@ -74,7 +42,6 @@ class SliceForm:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns of its values, in order."""
         ends = sum(bound is not None for bound in (self.lower, self.upper))
         return (*self.equal, *([self.column] * ends))
 
@@ -87,12 +54,11 @@ class StatementShape:
 
     @property
     def value_names(self) -> tuple[str, ...]:
-        """The column of each value, in order."""
+        """The name of the column of each value, in order."""
         return ()
 
     @cached_property
     def value_columns(self) -> tuple[Column, ...]:
-        """The column of each value, in order."""
         return tuple(self.table.by_name[name] for name in self.value_names)
 
     @cached_property
@@ -105,7 +71,6 @@ class StatementShape:
         return tuple(self.value_names.index(name) for name in self.table.partition_names)
 
     def partition_of(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        """The partition key among the values, in the order of the table."""
         return tuple(values[place] for place in self._partition_places)
 
     @cached_property
@@ -148,8 +113,6 @@ class StatementShape:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InsertShape(StatementShape):
-    """Columns of a row to be made, by LWT or plainly."""
-
     names: tuple[str, ...] = ()
     conditional: bool = False
 
@@ -179,8 +142,6 @@ class UpdateShape(StatementShape):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeleteShape(StatementShape):
-    """A row, a range of rows, or a partition."""
-
     key: tuple[str, ...] = ()
     within: SliceForm | None = None
 
@@ -191,8 +152,6 @@ class DeleteShape(StatementShape):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SelectShape(StatementShape):
-    """Columns of a partition, or of a slice of it."""
-
     key: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     within: SliceForm | None = None

@@ -81,7 +81,6 @@ class Type(Enum):
 
     @property
     def cql(self) -> str:
-        """Its name in CQL."""
         return self.value.cql
 
     def accepts(self, value: object) -> bool:
