@@ -87,7 +87,7 @@ def test_many_answers_of_another_thread_need_one_wake_up() -> None:
         loop = asyncio.get_running_loop()
         handover, wakes = Handover(loop), []
         real = loop.call_soon_threadsafe
-        loop.call_soon_threadsafe = lambda *args, **options: wakes.append(1) or real(*args, **options)  # type: ignore[func-returns-value,method-assign,assignment]
+        loop.call_soon_threadsafe = lambda *args, **options: wakes.append(1) or real(*args, **options)  # type: ignore[func-returns-value,method-assign]
         futures = [loop.create_future() for _ in range(100)]
 
         def answer() -> None:

@@ -25,14 +25,7 @@ from typing import TypeVar
 from headgate.errors import Bug, EnvironmentProblem, OperationRefused, Unavailable
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.rows import Row, WiredRows, wire_rows
-from headgate.store.model.statements import (
-    BatchIf,
-    Decision,
-    Scan,
-    Select,
-    Write,
-    lifetime_s,
-)
+from headgate.store.model.statements import BatchIf, Decision, Scan, Select, Write, lifetime_s
 
 T = TypeVar("T")
 

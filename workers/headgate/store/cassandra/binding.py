@@ -40,14 +40,8 @@ LEVELS = {
     Consistency.EACH_QUORUM: ConsistencyLevel.EACH_QUORUM,
     Consistency.ALL: ConsistencyLevel.ALL,
 }
-SERIAL_LEVELS = {
-    SerialLevel.LOCAL_SERIAL: ConsistencyLevel.LOCAL_SERIAL,
-    SerialLevel.SERIAL: ConsistencyLevel.SERIAL,
-}
-COMMIT_LEVELS = {
-    SerialLevel.LOCAL_SERIAL: ConsistencyLevel.LOCAL_QUORUM,
-    SerialLevel.SERIAL: ConsistencyLevel.QUORUM,
-}
+SERIAL_LEVELS = {SerialLevel.LOCAL_SERIAL: ConsistencyLevel.LOCAL_SERIAL, SerialLevel.SERIAL: ConsistencyLevel.SERIAL}
+COMMIT_LEVELS = {SerialLevel.LOCAL_SERIAL: ConsistencyLevel.LOCAL_QUORUM, SerialLevel.SERIAL: ConsistencyLevel.QUORUM}
 """At which an applied LWT is learnt, so that a plain quorum read sees it."""
 
 _BIGINT = struct.Struct(">q").pack

@@ -320,7 +320,7 @@ class Catalogue:
         """Record their creation. After they exist: a crash in between is repaired by the next process that reads
         it."""
         for name in names:
-            row = {"tables_keyspace": keyspace, "table_name": name, "made_us": self.now_us()}
+            row: dict[str, Value] = {"tables_keyspace": keyspace, "table_name": name, "made_us": self.now_us()}
             await self._store.decide(InsertIfAbsent(TABLES_MADE, row, attempt=self.new_uuid()))
 
     async def _until_done(self, name: Name, step: Callable[[], Awaitable[Done | None]]) -> Done:

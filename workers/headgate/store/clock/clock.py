@@ -303,7 +303,5 @@ def _error(problem: ClockProblem) -> ClockNotTrusted:
     if problem.bound_us is not None:
         facts["bound_ms"] = problem.bound_us // 1000
     return ClockNotTrusted(
-        "Clock is not trusted; nothing is owned, acknowledged or sent",
-        remedy=problem.remedy,
-        **facts,
+        "Clock is not trusted; nothing is owned, acknowledged or sent", remedy=problem.remedy, **facts
     )

@@ -80,12 +80,7 @@ def _selected(shape: SelectShape, command: StoredCommand, static: Row | None, ro
 
 
 def shown_values(
-    table: Table,
-    names: tuple[str, ...],
-    partition: Sequence[Value],
-    static: Row | None,
-    row: Row | None,
-    now_s: int,
+    table: Table, names: tuple[str, ...], partition: Sequence[Value], static: Row | None, row: Row | None, now_s: int
 ) -> list[Value]:
     """The columns of one row, as a reader of that second sees them."""
     shown: list[Value] = []

@@ -17,14 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headgate.errors import Bug
-from headgate.store.model.shapes import (
-    DeleteShape,
-    InsertShape,
-    ScanShape,
-    SelectShape,
-    SliceForm,
-    UpdateShape,
-)
+from headgate.store.model.shapes import DeleteShape, InsertShape, ScanShape, SelectShape, SliceForm, UpdateShape
 from headgate.store.model.statements import Insert
 from headgate.store.model.table import Keyspace, Table
 from headgate.store.model.types import Value
