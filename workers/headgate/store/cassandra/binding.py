@@ -33,14 +33,8 @@ from headgate.store.model.statements import Conditional, Insert, InsertIfAbsent,
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
 
-LEVELS = {
-    Consistency.ONE: ConsistencyLevel.ONE,
-    Consistency.LOCAL_QUORUM: ConsistencyLevel.LOCAL_QUORUM,
-    Consistency.QUORUM: ConsistencyLevel.QUORUM,
-    Consistency.EACH_QUORUM: ConsistencyLevel.EACH_QUORUM,
-    Consistency.ALL: ConsistencyLevel.ALL,
-}
-SERIAL_LEVELS = {SerialLevel.LOCAL_SERIAL: ConsistencyLevel.LOCAL_SERIAL, SerialLevel.SERIAL: ConsistencyLevel.SERIAL}
+LEVELS = {each: getattr(ConsistencyLevel, each.value) for each in Consistency if each is not Consistency.SERIAL}
+SERIAL_LEVELS = {each: getattr(ConsistencyLevel, each.value) for each in SerialLevel}
 COMMIT_LEVELS = {SerialLevel.LOCAL_SERIAL: ConsistencyLevel.LOCAL_QUORUM, SerialLevel.SERIAL: ConsistencyLevel.QUORUM}
 """At which an applied LWT is learnt, so that a plain quorum read sees it."""
 
@@ -142,6 +136,14 @@ class HeadgateProtocol(ProtocolHandler):  # type: ignore[misc]  # the driver has
         return _FRAME(protocol_version, frame_flags, stream_id, msg.opcode, len(body)) + body
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Ready to be sent, and its size in bytes."""
+
+    query: Any
+    size: int
+
+
 class _Bound(BoundStatement):  # type: ignore[misc]  # the driver has no types
     """Encoded values: the driver's own binding never reads them, and its messages do not show them."""
 
@@ -177,7 +179,7 @@ def cql_of(keyspace: str, shape: StatementShape, markers: Markers) -> str:
 
 def plan_of(shape: StatementShape, prepared: PreparedStatement) -> Plan:
     head = len(shape.to) if isinstance(shape, UpdateShape) else len(shape.value_names)
-    encoders = tuple(column.type.value.encode for column in shape.value_columns)
+    encoders = tuple(column.type.encode for column in shape.value_columns)
     partition = shape.table.partition_names
     lead = len(partition) if shape.value_names[: len(partition)] == partition else 0
     return Plan(prepared, _undecoded(prepared), prepared.query_id, encoders, head, lead, shape.table.name)
@@ -255,12 +257,12 @@ def bound(
     serial: int | None = None,
     page: int | None = None,
     decoded: bool = True,
-) -> Any:
+) -> Request:
     """One statement for the driver; without a page size it is answered whole."""
     prepared = plan.prepared if decoded else plan.undecoded
     statement = _Bound(prepared, consistency_level=level, serial_consistency_level=serial, fetch_size=page)
     statement.values = encoded
-    return statement
+    return Request(statement, sum([len(value) + 4 for value in encoded if value is not None]))
 
 
 class Wiring:
@@ -341,7 +343,7 @@ def _wire(encoders: Sequence[Callable[[Any], bytes]], values: Sequence[Value], p
         raise ShapeBroken("A value does not fit its column", table=plan.table, cause=error) from None
 
 
-def batch(wiring: Wiring, level: int, *, logged: bool = False, serial: int | None = None) -> Any:
+def batch(wiring: Wiring, level: int, *, logged: bool = False, serial: int | None = None) -> Request:
     """A batch for the driver, routed by its first statement."""
     if wiring.first is None:
         raise ShapeBroken("An empty batch")
@@ -353,4 +355,4 @@ def batch(wiring: Wiring, level: int, *, logged: bool = False, serial: int | Non
     first.values = encoded
     statement.keyspace = first.keyspace
     statement.routing_key = first.routing_key
-    return statement
+    return Request(statement, sum(map(len, wiring.wired)))

@@ -18,18 +18,19 @@ _REMEDY = (
 )
 
 try:
-    import cassandra.cluster as driver
+    import cassandra.cluster
     from cassandra.connection import Timer
     from cassandra.io import libevreactor
     from cassandra.io.libevreactor import LibevConnection
 except Exception as error:  # the driver raises a class of its own, which is not importable when this fails
     raise EnvironmentProblem("The Cassandra driver's libev reactor is missing", remedy=_REMEDY, cause=error) from None
 
+driver = cassandra.cluster
+
 DRIVER_LOGGERS = tuple(
     f"cassandra.{name}"
     for name in ("cluster", "connection", "pool", "policies", "metadata", "protocol", "io.libevreactor", "query")
 )
-
 
 SOCKET_OPTIONS = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
 """Without it the last segment of a large request waits for the acknowledgement of the one before, up to 40 ms."""
@@ -98,13 +99,6 @@ def keep_logs_to_a_line() -> None:
         logging.getLogger(name).addFilter(_ONE_LINE)
 
 
-def require_libev(cluster: object) -> None:
-    """Assert that the reactor in use is the one we chose."""
-    used = getattr(cluster, "connection_class", None)
-    if not (isinstance(used, type) and issubclass(used, LibevConnection)):
-        raise EnvironmentProblem("The Cassandra driver does not use its libev reactor", remedy=_REMEDY, uses=used)
-
-
 def let_reactor_end() -> None:
     """After the last connection of the process: the driver's timer repeats forever and would keep its thread.
 
@@ -113,14 +107,3 @@ def let_reactor_end() -> None:
     reactor = libevreactor._global_loop
     if reactor is not None and not reactor._live_conns:
         HeadgateConnection.create_timer(0, reactor._loop_timer.stop)
-
-
-__all__ = [
-    "SOCKET_OPTIONS",
-    "HeadgateConnection",
-    "RequestTimer",
-    "driver",
-    "keep_logs_to_a_line",
-    "let_reactor_end",
-    "require_libev",
-]

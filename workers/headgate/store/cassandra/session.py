@@ -32,7 +32,6 @@ from headgate.store.cassandra.driver import (
     driver,
     keep_logs_to_a_line,
     let_reactor_end,
-    require_libev,
 )
 from headgate.store.cassandra.routing import HomePolicy
 from headgate.store.cassandra.settings import ConnectionSettings
@@ -304,7 +303,6 @@ def _connect(settings: ConnectionSettings, keyspace: str | None, policy: HomePol
     cluster = None
     try:
         cluster = build_cluster(settings, policy, context)
-        require_libev(cluster)
         session = cluster.connect()
         session.use_client_timestamp = False
         session.client_protocol_handler = HeadgateProtocol

@@ -21,7 +21,7 @@ from typing import Any
 
 from headgate.process.background_tasks import SharedWork
 from headgate.store.cassandra import binding
-from headgate.store.cassandra.binding import Encoded, Plan, Wiring
+from headgate.store.cassandra.binding import Plan, Request, Wiring
 from headgate.store.cassandra.errors import of_prepare, too_large, translate
 from headgate.store.cassandra.session import ResultPage, Session, boottime_s, open_session, reuse_session
 from headgate.store.cassandra.settings import ConnectionSettings
@@ -52,8 +52,6 @@ from headgate.store.store import AttemptAnswer, Overloaded, Store
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 """The server's default for a mutation and for a message: a larger one would only break the connection."""
 
-_ENOUGH_FOR_FRAMES = 1024
-
 
 @dataclass(frozen=True)
 class Coordinator:
@@ -65,13 +63,7 @@ class Coordinator:
     up: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    query: Any
-    size: int
-
-
-_Bind = Callable[[Any, float], Awaitable[_Request]]
+_Bind = Callable[[Any, float], Awaitable[Request]]
 
 
 class CassandraStore(Store):
@@ -137,10 +129,10 @@ class CassandraStore(Store):
         if len(selects) < 2 or not alike or not first.shape.is_of_plain_partitions:
             return await super().read_together(selects, within_s=within_s)
 
-        async def bind(_: Select, left_s: float) -> _Request:
+        async def bind(_: Select, left_s: float) -> Request:
             plan = await self._plan(first.shape, Markers(partitions=len(selects)), left_s, first)
             encoded = [value for each in selects for value in binding.encode_select(plan, each)]
-            return _bound(plan, encoded, binding.read_level(first.shape.table, first.consistency))
+            return binding.bound(plan, encoded, binding.read_level(first.shape.table, first.consistency))
 
         answer = await self._tried_again(lambda left_s: self._attempt(first, bind, left_s), within_s)
         return rows_of(first.shape.result_names, answer.rows)
@@ -148,7 +140,7 @@ class CassandraStore(Store):
     async def read_wired(self, select: Select, *, within_s: float | None = None) -> WiredRows:
         """As the server sent them: the driver leaves them alone."""
 
-        async def bind(_: Select, left_s: float) -> _Request:
+        async def bind(_: Select, left_s: float) -> Request:
             return await self._bind_select(select, left_s, decoded=False)
 
         answer = await self._tried_again(lambda left_s: self._attempt(select, bind, left_s), within_s)
@@ -162,8 +154,7 @@ class CassandraStore(Store):
         level = binding.read_level(scan.shape.table, scan.consistency)
         page: bytes | None = None
         while True:
-            query = binding.bound(plan, binding.encode_scan(scan), level, page=scan.page_rows)
-            request = _Request(query, _ENOUGH_FOR_FRAMES)
+            request = binding.bound(plan, binding.encode_scan(scan), level, page=scan.page_rows)
             answer = await self._tried_again(lambda left_s: self._send(scan, request, left_s, page), None)  # noqa: B023 - awaited here
             for row in rows_of(scan.shape.columns, answer.rows):
                 yield row
@@ -224,7 +215,7 @@ class CassandraStore(Store):
         return await self._send(statement, request, deadline - boottime_s())
 
     async def _send(
-        self, statement: Statement, request: _Request, within_s: float, page: bytes | None = None
+        self, statement: Statement, request: Request, within_s: float, page: bytes | None = None
     ) -> ResultPage:
         if request.size > REQUEST_BYTES_MAX:
             raise too_large(f"{request.size} bytes", statement)
@@ -240,21 +231,21 @@ class CassandraStore(Store):
         finally:
             admission.leave(request.size)
 
-    async def _bind_plain(self, statement: Plain, within_s: float) -> _Request:
+    async def _bind_plain(self, statement: Plain, within_s: float) -> Request:
         plan = await self._plan(statement.shape, binding.plain_markers(statement.ttl_s), within_s, statement)
-        return _bound(plan, binding.encode_plain(plan, statement), binding.LEVELS[statement.consistency])
+        return binding.bound(plan, binding.encode_plain(plan, statement), binding.LEVELS[statement.consistency])
 
-    async def _bind_select(self, select: Select, within_s: float, *, decoded: bool = True) -> _Request:
+    async def _bind_select(self, select: Select, within_s: float, *, decoded: bool = True) -> Request:
         plan = await self._plan(select.shape, Markers(), within_s, select)
         level = binding.read_level(select.shape.table, select.consistency)
-        return _bound(plan, binding.encode_select(plan, select), level, decoded=decoded)
+        return binding.bound(plan, binding.encode_select(plan, select), level, decoded=decoded)
 
-    async def _bind_lwt(self, statement: Conditional, within_s: float) -> _Request:
+    async def _bind_lwt(self, statement: Conditional, within_s: float) -> Request:
         plan = await self._plan(statement.shape, binding.lwt_markers(statement, True), within_s, statement)
         level, serial = binding.lwt_levels(statement.shape.table)
-        return _bound(plan, binding.encode_lwt(plan, statement, True), level, serial=serial)
+        return binding.bound(plan, binding.encode_lwt(plan, statement, True), level, serial=serial)
 
-    async def _bind_batch(self, batch: Batch, within_s: float) -> _Request:
+    async def _bind_batch(self, batch: Batch, within_s: float) -> Request:
         wiring = Wiring()
         plan: Plan | None = None
         shape: StatementShape | None = None
@@ -268,21 +259,21 @@ class CassandraStore(Store):
                 wiring.add_insert(plan, statement)
             else:
                 wiring.add(plan, binding.encode_plain(plan, statement))
-        return _batched(wiring, binding.LEVELS[batch.consistency], logged=batch.logged)
+        return binding.batch(wiring, binding.LEVELS[batch.consistency], logged=batch.logged)
 
-    async def _bind_rows(self, rows: RowsOf, within_s: float) -> _Request:
+    async def _bind_rows(self, rows: RowsOf, within_s: float) -> Request:
         plan = await self._plan(rows.shape, binding.plain_markers(rows.stamps[0][1]), within_s, rows)
         wiring = Wiring()
         wiring.add_rows(plan, rows)
-        return _batched(wiring, binding.LEVELS[rows.consistency])
+        return binding.batch(wiring, binding.LEVELS[rows.consistency])
 
-    async def _bind_batch_if(self, batch: BatchIf, within_s: float) -> _Request:
+    async def _bind_batch_if(self, batch: BatchIf, within_s: float) -> Request:
         wiring = Wiring()
         for statement, bears in zip(batch.statements, attempt_bearers(batch), strict=True):
             plan = await self._plan(statement.shape, binding.lwt_markers(statement, bears), within_s, batch)
             wiring.add(plan, binding.encode_lwt(plan, statement, bears))
         level, serial = binding.lwt_levels(batch.statements[0].shape.table)
-        return _batched(wiring, level, serial=serial)
+        return binding.batch(wiring, level, serial=serial)
 
     async def _plan(
         self, shape: StatementShape, markers: Markers, within_s: float, about: Statement | None = None
@@ -300,16 +291,6 @@ class CassandraStore(Store):
         prepared = await self._session.prepare(binding.cql_of(self.keyspace, shape, markers), within_s)
         plan = self._plans[markers][shape] = binding.plan_of(shape, prepared)
         return plan
-
-
-def _bound(plan: Plan, encoded: Encoded, level: int, *, serial: int | None = None, decoded: bool = True) -> _Request:
-    query = binding.bound(plan, encoded, level, serial=serial, decoded=decoded)
-    return _Request(query, sum([len(value) + 4 for value in encoded if value is not None]))
-
-
-def _batched(wiring: Wiring, level: int, *, logged: bool = False, serial: int | None = None) -> _Request:
-    query = binding.batch(wiring, level, logged=logged, serial=serial)
-    return _Request(query, sum(map(len, wiring.wired)))
 
 
 def _decided(answer: ResultPage) -> AttemptAnswer:

@@ -130,14 +130,6 @@ class Catalogue:
         entry = entry_of(rows[0]) if rows else None
         return KnownEntry(entry, started_us) if entry and entry.state is not EntryState.GONE else None
 
-    async def find_id(self, id_: UUID) -> KnownEntry | None:
-        """The entry of this creation; None when it is gone, even if its name was taken again."""
-        rows = await self._store.read(Select(IDS, {"id": id_}, consistency=Consistency.QUORUM))
-        if not rows:
-            return None
-        known = await self.find(Name(rows[0].kind, rows[0].namespace, rows[0].name))
-        return known if known and known.entry.id == id_ else None
-
     async def list(self, namespace: str, kind: str | None = None) -> Sequence[KnownEntry]:
         """All entries of a namespace: one partition, whole."""
         return await self._list({"namespace": namespace, "kind": kind} if kind else {"namespace": namespace})

@@ -25,16 +25,7 @@ from headgate.errors import Unavailable
 from headgate.process.background_tasks import start_task
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.clock import clock_state as decide
-from headgate.store.clock.clock_state import (
-    Bounds,
-    ClockProblem,
-    ClockReading,
-    ClockState,
-    Doubt,
-    Finding,
-    Instant,
-    Trust,
-)
+from headgate.store.clock.clock_state import Bounds, ClockProblem, ClockReading, ClockState, Doubt, Instant, Trust
 from headgate.store.store import STORE_ERRORS
 
 log = logging.getLogger("headgate.clock")
@@ -53,16 +44,13 @@ class NodeTimes(Protocol):
 
     def coordinators(self) -> Mapping[str, bool]:
         """All nodes of the home data centre that could be coordinators, and whether each is up."""
-        ...
 
     async def ask_time(self, coordinator: str, within_s: float) -> int:
         """That node's own clock: microseconds since 1970, truncated to milliseconds. Unavailable if it does not
         answer."""
-        ...
 
     def exclude(self, coordinators: frozenset[str]) -> None:
         """From now on send nothing to these (but `ask_time`), and to all others again."""
-        ...
 
 
 class TimeSource(Protocol):
@@ -70,7 +58,6 @@ class TimeSource(Protocol):
 
     def read_instant(self) -> Instant:
         """Both, read at the same time."""
-        ...
 
 
 class MachineTime:
@@ -202,8 +189,7 @@ class Clock:
     def figures(self) -> ClockFigures:
         """For metrics: the difference to each node, and whether anything is owned at all."""
         check = self._state.check
-        findings: tuple[Finding, ...] = check.findings if check else ()
-        answered = [each for each in findings if each.uncertainty_us]
+        answered = [each for each in check.findings if each.uncertainty_us] if check else []
         return ClockFigures(
             trusted=decide.find_clock_problem(self._state, self._source.read_instant(), self._bounds) is None,
             differences_us={each.node: each.difference_us for each in answered},
@@ -287,21 +273,16 @@ class Clock:
             log.info("clock is within bounds again")
         elif self._state.doubt is Doubt.NEVER_ASKED:
             return
-        elif self._state.doubt is not None:  # the check that follows reports the result
-            log.info("clock is not trusted", extra={"reason": str(_error(problem))})
-        else:
-            log.warning("clock is not trusted", extra={"reason": str(_error(problem))})
+        else:  # of a doubt, the check that follows reports the result
+            level = logging.WARNING if self._state.doubt is None else logging.INFO
+            log.log(level, "clock is not trusted", extra={"reason": str(_error(problem))})
         self._reported = problem
 
 
 def _error(problem: ClockProblem) -> ClockNotTrusted:
-    facts: dict[str, object] = {"why": problem.problem}
-    if problem.node is not None:
-        facts["node"] = problem.node
-    if problem.by_us is not None:
-        facts["by_ms"] = round(problem.by_us / 1000)
-    if problem.bound_us is not None:
-        facts["bound_ms"] = problem.bound_us // 1000
-    return ClockNotTrusted(
-        "Clock is not trusted; nothing is owned, acknowledged or sent", remedy=problem.remedy, **facts
-    )
+    by_ms = None if problem.by_us is None else round(problem.by_us / 1000)
+    bound_ms = None if problem.bound_us is None else problem.bound_us // 1000
+    facts = {"why": problem.problem, "node": problem.node, "by_ms": by_ms, "bound_ms": bound_ms}
+    given = {name: fact for name, fact in facts.items() if fact is not None}
+    message = "Clock is not trusted; nothing is owned, acknowledged or sent"
+    return ClockNotTrusted(message, remedy=problem.remedy, **given)

@@ -39,7 +39,7 @@ class Descending:
 
 
 def _order_of(column: Column, descending: bool) -> Callable[[Any], Any]:
-    order: Callable[[Any], Any] = column.type.value.order
+    order = column.type.order
     if not descending:
         return order
     if column.type in (Type.INT, Type.BIGINT, Type.DOUBLE):
@@ -65,7 +65,7 @@ def partition_key(table: Table, values: Sequence[Value]) -> bytes:
 
 @lru_cache(KEYS_REMEMBERED)
 def _encoded(table: Table, values: tuple[Value, ...]) -> bytes:
-    parts = [column.type.value.encode(value) for column, value in zip(table.partition, values, strict=True)]
+    parts = [column.type.encode(value) for column, value in zip(table.partition, values, strict=True)]
     if len(parts) == 1:
         return parts[0]
     return b"".join(len(part).to_bytes(4) + part for part in parts)

@@ -72,7 +72,6 @@ class _Setting(NamedTuple):
 class _Plan(NamedTuple):
     """The indexes of the key and the cells in the values of a shape."""
 
-    partition: tuple[int, ...]
     clustering: tuple[int, ...]
     cells: tuple[_Setting, ...]
     statics: tuple[_Setting, ...]
@@ -86,10 +85,9 @@ def _plan(shape: InsertShape | UpdateShape) -> _Plan:
     names = shape.value_names[: len(shape.to) + len(shape.key)] if isinstance(shape, UpdateShape) else shape.names
     places = {name: place for place, name in enumerate(names)}
     to = shape.to if isinstance(shape, UpdateShape) else [name for name in names if name not in table.key_names]
-    settings = [_Setting(places[name], name, table.by_name[name].type.value.encode) for name in to]
+    settings = [_Setting(places[name], name, table.by_name[name].type.encode) for name in to]
     clustered = table.clustering_names if all(name in places for name in table.clustering_names) else ()
     return _Plan(
-        tuple(places[name] for name in table.partition_names),
         tuple(places[name] for name in clustered),
         tuple(setting for setting in settings if setting.name not in table.static_names),
         tuple(setting for setting in settings if setting.name in table.static_names),

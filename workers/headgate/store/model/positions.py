@@ -90,10 +90,6 @@ def position_at(order: int) -> UUID:
     return _uuid_at(order >> 64, order & 2**64 - 1 ^ _LOWEST)
 
 
-def later_of(one: UUID, other: UUID) -> UUID:
-    return one if position_order(one) >= position_order(other) else other
-
-
 def is_after(one: UUID, other: UUID) -> bool:
     return position_order(one) > position_order(other)
 

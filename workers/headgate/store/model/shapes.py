@@ -86,7 +86,7 @@ class StatementShape:
     @cached_property
     def exact_types(self) -> tuple[type, ...]:
         """The types of its values, where none is null and none is of a subclass."""
-        return tuple(column.type.value.python[0] for column in self.value_columns)
+        return tuple(column.type.python for column in self.value_columns)
 
     def check_values(self, values: tuple[Value, ...]) -> None:
         """Reject a value that the column cannot hold: the server would, later and less clearly."""
@@ -151,27 +151,19 @@ class DeleteShape(StatementShape):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SelectShape(StatementShape):
-    key: tuple[str, ...] = ()
+class SelectShape(DeleteShape):
+    """Columns of a partition, or of a slice of it; its values are those of a delete of the same rows."""
+
     columns: tuple[str, ...] = ()
-    within: SliceForm | None = None
     backwards: bool = False
     limited: bool = False
     write_times_of: tuple[str, ...] = ()
 
-    @property
-    def value_names(self) -> tuple[str, ...]:
-        return (*self.key, *(self.within.names if self.within else ()))
-
     @cached_property
     def is_of_plain_partitions(self) -> bool:
         """Whether it reads a whole partition that one column distinguishes from the others, in its own order."""
-        return self.key == self.table.partition_names and len(self.key) == 1 and not self.is_cut
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether it reads less than the whole partition, or turned round."""
-        return self.within is not None or self.limited or self.backwards
+        is_cut = self.within is not None or self.limited or self.backwards
+        return self.key == self.table.partition_names and len(self.key) == 1 and not is_cut
 
     @cached_property
     def result_names(self) -> tuple[str, ...]:
@@ -284,7 +276,7 @@ def select_shape(
     _require(not set(write_times_of) & set(table.key_names), "A key column has no write time", table)
     if within is not None:
         _check_slice(table, key, within)
-    return SelectShape(table, key, columns, within, backwards, limited, write_times_of)
+    return SelectShape(table, key, within, columns, backwards, limited, write_times_of)
 
 
 @lru_cache(SHAPES_MAX)
