@@ -12,7 +12,7 @@ and the table of a prepared statement is known only where the server returns its
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -200,7 +200,7 @@ def _parts_of(batch: Any) -> Iterator[_Part]:
 
 
 def size_of_text(text: str) -> int:
-    sizes = {
+    sizes: dict[str, Callable[[str], int]] = {
         "text": lambda literal: len(literal.encode()) - 2,
         "blob": lambda literal: len(literal) // 2 - 1,
         "uuid": lambda _: 16,

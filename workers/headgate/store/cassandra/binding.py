@@ -33,8 +33,10 @@ from headgate.store.model.statements import Conditional, Insert, InsertIfAbsent,
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
 
-LEVELS = {each: getattr(ConsistencyLevel, each.value) for each in Consistency if each is not Consistency.SERIAL}
-SERIAL_LEVELS = {each: getattr(ConsistencyLevel, each.value) for each in SerialLevel}
+LEVELS: dict[Consistency, int] = {
+    each: getattr(ConsistencyLevel, each.value) for each in Consistency if each is not Consistency.SERIAL
+}
+SERIAL_LEVELS: dict[SerialLevel, int] = {each: getattr(ConsistencyLevel, each.value) for each in SerialLevel}
 COMMIT_LEVELS = {SerialLevel.LOCAL_SERIAL: ConsistencyLevel.LOCAL_QUORUM, SerialLevel.SERIAL: ConsistencyLevel.QUORUM}
 """At which an applied LWT is learnt, so that a plain quorum read sees it."""
 

@@ -20,7 +20,7 @@ from cassandra import OperationTimedOut
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.policies import ExponentialReconnectionPolicy, FallthroughRetryPolicy
 from cassandra.protocol import PrepareMessage
-from cassandra.query import PreparedStatement, SimpleStatement
+from cassandra.query import PreparedStatement
 
 from headgate.errors import Bug
 from headgate.store.cassandra.binding import HeadgateProtocol
@@ -260,13 +260,6 @@ class Session:
         self.cluster.add_prepared(rows.query_id, prepared)
         return prepared
 
-    async def run(
-        self, text: str, values: tuple[Any, ...], within_s: float, *, level: int, at: Any = None
-    ) -> ResultPage:
-        """Run one text that is not worth preparing: schema changes, and questions to one coordinator."""
-        statement = SimpleStatement(text, consistency_level=level, fetch_size=None)
-        return await self.send(statement, within_s, values=values or None, at=at)
-
     async def close(self) -> None:
         """End the connections and the driver's threads; requests in flight fail. The application's own stay open."""
         if self._closed or os.getpid() != self._pid:
@@ -308,8 +301,9 @@ def _connect(settings: ConnectionSettings, keyspace: str | None, policy: HomePol
         session.client_protocol_handler = HeadgateProtocol
         check_cluster(cluster.metadata, settings, keyspace)
     except Exception as error:
-        known = [] if cluster is None else list(cluster.metadata.all_hosts())
+        known: list[Any] = []
         if cluster is not None:
+            known = list(cluster.metadata.all_hosts())
             cluster.shutdown()
         raise explain(error, settings, known) from None
     if policy.data_center is None:
@@ -318,9 +312,7 @@ def _connect(settings: ConnectionSettings, keyspace: str | None, policy: HomePol
 
 
 def build_cluster(settings: ConnectionSettings, policy: HomePolicy, context: Any) -> Any:
-    login = None
-    if settings.username is not None:
-        login = PlainTextAuthProvider(settings.username, settings.password)
+    login = settings.username and PlainTextAuthProvider(settings.username, settings.password)
     profile = driver.ExecutionProfile(
         load_balancing_policy=policy,
         retry_policy=FallthroughRetryPolicy(),

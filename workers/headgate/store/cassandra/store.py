@@ -19,6 +19,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cassandra.query import SimpleStatement
+
 from headgate.process.background_tasks import SharedWork
 from headgate.store.cassandra import binding
 from headgate.store.cassandra.binding import Plan, Request, Wiring
@@ -177,10 +179,9 @@ class CassandraStore(Store):
         """
         self._session.require_usable()
         host = None if at is None else self._host(at.address)
+        statement = SimpleStatement(text, consistency_level=binding.LEVELS[consistency], fetch_size=None)
         try:
-            answer = await self._session.run(
-                text, tuple(values), within_s, level=binding.LEVELS[consistency], at=host
-            )
+            answer = await self._session.send(statement, within_s, values=tuple(values) or None, at=host)
         except Exception as error:
             raise translate(error, " ".join(text.split())[:80]) from error
         return rows_of(answer.names, answer.rows)
@@ -189,10 +190,8 @@ class CassandraStore(Store):
         """The nodes of the home data centre, by address."""
         home = self._session.policy.data_center
         hosts = (host for host in self._session.cluster.metadata.all_hosts() if host.datacenter == home)
-        coordinators = (
-            Coordinator(host.address, host.datacenter, host.rack, host.is_up is not False) for host in hosts
-        )
-        return tuple(sorted(coordinators, key=lambda coordinator: coordinator.address))
+        nodes = (Coordinator(host.address, host.datacenter, host.rack, host.is_up is not False) for host in hosts)
+        return tuple(sorted(nodes, key=lambda node: node.address))
 
     def exclude(self, addresses: frozenset[str]) -> None:
         """Use these nodes as coordinators for nothing (rule R1: a clock that is off), and all others again."""

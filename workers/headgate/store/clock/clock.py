@@ -1,5 +1,5 @@
 """The clock of a process (rule R1): reads the machine's clocks, queries the nodes' clocks, and reports when they
-differ. All decisions are in clock.py, the argument in docs/internals/protocols/clocks.md.
+differ. All decisions are in clock_state.py, the argument in docs/internals/protocols/clocks.md.
 
     async with Clock(store) as clock:
         promise = Promise(clock.require(), lasts_us)    # refuses with one line when the time is not to be relied on
@@ -16,17 +16,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
 from headgate.errors import Unavailable
+from headgate.expiry import SECOND_US
 from headgate.process.background_tasks import start_task
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.clock import clock_state as decide
 from headgate.store.clock.clock_state import Bounds, ClockProblem, ClockReading, ClockState, Doubt, Instant, Trust
 from headgate.store.store import STORE_ERRORS
+from headgate.telemetry.metrics import Registry
 
 log = logging.getLogger("headgate.clock")
 
@@ -286,3 +288,50 @@ def _error(problem: ClockProblem) -> ClockNotTrusted:
     given = {name: fact for name, fact in facts.items() if fact is not None}
     message = "Clock is not trusted; nothing is owned, acknowledged or sent"
     return ClockNotTrusted(message, remedy=problem.remedy, **given)
+
+
+_Values = Iterable[tuple[tuple[str, ...], float]]
+
+
+def measure_clocks(registry: Registry, read: Callable[[], Iterable[ClockFigures]]) -> None:
+    """The offset of the nodes' clocks from this process's clock, as metrics: the quantity that a clock bound limits.
+
+    Reported as the last comparison measured it: once per minute, and after each pause or step. A process with several
+    connections reports a node once, by the comparison with the largest error.
+    """
+
+    def differences() -> _Values:
+        return _of_nodes(read(), of_difference=True)
+
+    def uncertainties() -> _Values:
+        return _of_nodes(read(), of_difference=False)
+
+    def bound() -> _Values:
+        return [((), min(each.bound_us for each in clocks) / SECOND_US)] if (clocks := list(read())) else []
+
+    def trusted() -> _Values:
+        return [((), float(all(each.trusted for each in clocks)))] if (clocks := list(read())) else []
+
+    name = "headgate_clock_"
+    registry.reading(
+        name + "difference_seconds", "Offset of a node's clock from this process's clock.", ["node"], differences
+    )
+    registry.reading(name + "uncertainty_seconds", "Uncertainty of the clock comparison.", ["node"], uncertainties)
+    registry.reading(
+        name + "bound_seconds",
+        "Largest accepted clock error (difference plus uncertainty): half of maxClockSkew.",
+        (),
+        bound,
+    )
+    registry.reading(name + "trusted", "1 while this process's clock is trusted.", (), trusted)
+
+
+def _of_nodes(clocks: Iterable[ClockFigures], *, of_difference: bool) -> _Values:
+    worst: dict[str, tuple[int, int]] = {}
+    for each in clocks:
+        for node, difference_us in each.differences_us.items():
+            measured = difference_us, each.uncertainties_us[node]
+            if node not in worst or abs(difference_us) + measured[1] > abs(worst[node][0]) + worst[node][1]:
+                worst[node] = measured
+    for node, (difference_us, uncertainty_us) in sorted(worst.items()):
+        yield (node,), (difference_us if of_difference else uncertainty_us) / SECOND_US

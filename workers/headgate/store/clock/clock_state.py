@@ -1,5 +1,5 @@
 """Decisions about time (rule R1): the time, whether it can be trusted, and the nodes that may be coordinators. The
-prose is in docs/internals/protocols/clocks.md; the I/O is in clocks.py.
+prose is in docs/internals/protocols/clocks.md; the I/O is in clock.py.
 
 It knows no system clock and no server: readings of the machine's clocks and of the nodes' clocks are passed in, all
 in microseconds.

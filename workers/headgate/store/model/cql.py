@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from headgate.errors import Bug
 from headgate.store.model.shapes import DeleteShape, InsertShape, ScanShape, SelectShape, SliceForm, UpdateShape
 from headgate.store.model.statements import Insert
-from headgate.store.model.table import Keyspace, Table
+from headgate.store.model.table import Column, Keyspace, Table
 from headgate.store.model.types import Value
 
 RESERVED = frozenset((
@@ -66,9 +66,8 @@ def insert_cql(keyspace: str, shape: InsertShape, markers: Markers) -> str:
         names.append(_attempt(shape.table))
     values = ", ".join("?" * len(names))
     unless = " IF NOT EXISTS" if shape.conditional else ""
-    return f"INSERT INTO {qualified_cql(keyspace, shape.table)} ({_names(names)}) VALUES ({values}){unless}" + _using(
-        markers
-    )
+    into = f"INSERT INTO {qualified_cql(keyspace, shape.table)} ({_names(names)})"
+    return f"{into} VALUES ({values}){unless}{_using(markers)}"
 
 
 def insert_text(keyspace: str, statement: Insert) -> tuple[str, tuple[Value, ...]]:
@@ -84,7 +83,7 @@ def update_cql(keyspace: str, shape: UpdateShape, markers: Markers) -> str:
     conditions = " AND ".join(f"{name_cql(name)} {operator.value} ?" for name, operator in shape.conditions)
     return (
         f"UPDATE {qualified_cql(keyspace, shape.table)}{_using(markers)} SET {settings}"
-        f" WHERE {_equalities(shape.key)}" + (f" IF {conditions}" if conditions else "")
+        f" WHERE {_where(shape.key)}" + (f" IF {conditions}" if conditions else "")
     )
 
 
@@ -101,7 +100,7 @@ def select_cql(keyspace: str, shape: SelectShape, partitions: int = 1) -> str:
         return f"{text} WHERE {_names(shape.key)} IN ({', '.join('?' * partitions)})"
     text += f" WHERE {_where(shape.key, shape.within)}"
     if shape.backwards:
-        text += f" ORDER BY {_turned(shape.table)}"
+        text += f" ORDER BY {_order(shape.table, backwards=True)}"
     return text + (" LIMIT ?" if shape.limited else "")
 
 
@@ -122,32 +121,21 @@ def table_id(keyspace: str, table: str) -> uuid.UUID:
 
 def create_table_cql(keyspace: str, table: Table) -> str:
     """CREATE TABLE IF NOT EXISTS, with its id, its purpose and every option that matters to correctness."""
-    columns = [
-        f"    {name_cql(column.name)} {column.type.cql}{' STATIC' if column.static else ''},"
-        for column in table.by_name.values()
-    ]
+    columns = [f"    {_column(column)}," for column in table.by_name.values()]
     options = " AND".join(f"\n    {name} = {value}" for name, value in table_options(table).items())
-    order = ""
-    if table.descending:
-        each = (
-            f"{name_cql(name)} {'DESC' if name in table.descending else 'ASC'}" for name in table.clustering_names
-        )
-        order = f"CLUSTERING ORDER BY ({', '.join(each)}) AND "
+    order = f"CLUSTERING ORDER BY ({_order(table)}) AND " if table.descending else ""
+    partition = f"({_names(table.partition_names)})"
+    key = ", ".join([partition, *map(name_cql, table.clustering_names)])
     return (
         f"CREATE TABLE IF NOT EXISTS {qualified_cql(keyspace, table)} (\n"
         + "\n".join(columns)
-        + f"\n    PRIMARY KEY ({primary_key_cql(table)})\n) WITH {order}ID = {table_id(keyspace, table.name)} AND"
+        + f"\n    PRIMARY KEY ({key})\n) WITH {order}ID = {table_id(keyspace, table.name)} AND"
         + options
     )
 
 
 def drop_table_cql(keyspace: str, name: str) -> str:
     return f"DROP TABLE IF EXISTS {name_cql(keyspace)}.{name_cql(name)}"
-
-
-def primary_key_cql(table: Table) -> str:
-    partition = f"({_names(table.partition_names)})"
-    return ", ".join([partition, *map(name_cql, table.clustering_names)])
 
 
 def table_options(table: Table) -> dict[str, str]:
@@ -170,9 +158,7 @@ def alter_table_cql(keyspace: str, table: Table, names: Iterable[str]) -> str:
 
 def add_column_cql(keyspace: str, table: Table, name: str) -> str:
     """ALTER TABLE that adds one column; the second one does nothing."""
-    column = table.by_name[name]
-    kind = f"{column.type.cql}{' STATIC' if column.static else ''}"
-    return f"ALTER TABLE {qualified_cql(keyspace, table)} ADD IF NOT EXISTS {name_cql(name)} {kind}"
+    return f"ALTER TABLE {qualified_cql(keyspace, table)} ADD IF NOT EXISTS {_column(table.by_name[name])}"
 
 
 def create_keyspace_cql(keyspace: Keyspace) -> str:
@@ -186,15 +172,15 @@ def _attempt(table: Table) -> str:
     return table.attempt
 
 
+def _column(column: Column) -> str:
+    return f"{name_cql(column.name)} {column.type.cql}{' STATIC' if column.static else ''}"
+
+
 def _names(names: Iterable[str]) -> str:
     return ", ".join(map(name_cql, names))
 
 
-def _equalities(names: Iterable[str]) -> str:
-    return " AND ".join(f"{name_cql(name)} = ?" for name in names)
-
-
-def _where(key: tuple[str, ...], within: SliceForm | None) -> str:
+def _where(key: tuple[str, ...], within: SliceForm | None = None) -> str:
     terms = [f"{name_cql(name)} = ?" for name in key]
     if within is not None:
         terms += [f"{name_cql(name)} = ?" for name in within.equal]
@@ -207,11 +193,10 @@ def _where(key: tuple[str, ...], within: SliceForm | None) -> str:
     return " AND ".join(terms)
 
 
-def _turned(table: Table) -> str:
-    """The clustering order read from its end: each column the other way round."""
-    return ", ".join(
-        f"{name_cql(name)} {'ASC' if name in table.descending else 'DESC'}" for name in table.clustering_names
-    )
+def _order(table: Table, *, backwards: bool = False) -> str:
+    """The clustering order, or that of a read from its end: each column the other way round."""
+    ways = {name: "ASC" if (name in table.descending) == backwards else "DESC" for name in table.clustering_names}
+    return ", ".join(f"{name_cql(name)} {way}" for name, way in ways.items())
 
 
 def _using(markers: Markers) -> str:
