@@ -222,11 +222,7 @@ def encode_lwt(plan: Plan, statement: Conditional, bears_attempt: bool) -> Encod
     if bears_attempt:
         encoded.insert(plan.head, statement.attempt.bytes)
     if statement.ttl_s is not None:
-        ttl = _INT(statement.ttl_s)
-        if isinstance(statement, InsertIfAbsent):
-            encoded.append(ttl)
-        else:
-            encoded.insert(0, ttl)
+        encoded.insert(len(encoded) if isinstance(statement, InsertIfAbsent) else 0, _INT(statement.ttl_s))
     return encoded
 
 

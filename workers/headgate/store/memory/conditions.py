@@ -56,48 +56,35 @@ def question_of(statement: Decision, now_s: int) -> Question:
 
 
 def _rows_asked_about(table: Table, parts: tuple[Conditional, ...]) -> tuple[OrderKey, ...]:
-    of_rows = (
-        part
-        for part in parts
-        if (
-            has_row(part.shape)
-            if isinstance(part, InsertIfAbsent)
-            else any(name not in table.static_names for name, _ in part.shape.conditions)
-        )
-    )
+    of_rows = (part for part in parts if _reads_row(table, part))
     return tuple(sorted({order_key(table, row_key(part)) for part in of_rows}))
 
 
+def _reads_row(table: Table, part: Conditional) -> bool:
+    if isinstance(part, InsertIfAbsent):
+        return has_row(part.shape)
+    return any(name not in table.static_names for name, _ in part.shape.conditions)
+
+
 def _columns_read(table: Table, parts: tuple[Conditional, ...]) -> tuple[frozenset[str], frozenset[str]]:
-    conditioned = {name for part in parts for name, _ in _conditions(part)}
+    conditioned = {name for part in parts for name, _ in part.shape.conditions}
     regular_names = {column.name for column in table.columns if not column.static}
-    writes_rows = any(has_row(part.shape) and _sets_regular(table, part) for part in parts)
-    writes_static = any(_sets_static(table, part) for part in parts)
+    written = [(part, {*part.shape.to, table.attempt}) for part in parts]
+    writes_rows = any(
+        has_row(part.shape) and (isinstance(part, InsertIfAbsent) or not names <= table.static_names)
+        for part, names in written
+    )
+    writes_static = any(names & table.static_names for _, names in written)
     regulars = regular_names if writes_rows else conditioned & regular_names
     statics = table.static_names if writes_static else conditioned & table.static_names
     return frozenset(regulars), frozenset(statics)
-
-
-def _sets_regular(table: Table, part: Conditional) -> bool:
-    if isinstance(part, InsertIfAbsent):
-        return True
-    return any(name not in table.static_names for name in (*part.shape.to, table.attempt))
-
-
-def _sets_static(table: Table, part: Conditional) -> bool:
-    names = part.shape.names if isinstance(part, InsertIfAbsent) else part.shape.to
-    return any(name in table.static_names for name in (*names, table.attempt))
-
-
-def _conditions(part: Conditional) -> tuple[tuple[str, ComparisonOperator], ...]:
-    return () if isinstance(part, InsertIfAbsent) else part.shape.conditions
 
 
 def _result_names(statement: Decision, table: Table, parts: tuple[Conditional, ...]) -> tuple[str, ...]:
     if any(isinstance(part, InsertIfAbsent) for part in parts):
         regular = {column.name for column in table.columns} - table.static_names
         return (*table.key_names, *sorted(table.static_names), *sorted(regular))
-    named = dict.fromkeys(name for part in parts for name, _ in _conditions(part))
+    named = dict.fromkeys(name for part in parts for name, _ in part.shape.conditions)
     return (*table.key_names, *named) if isinstance(statement, BatchIf) else tuple(named)
 
 

@@ -82,10 +82,9 @@ class _Plan(NamedTuple):
 @lru_cache(SHAPES_REMEMBERED)
 def _plan(shape: InsertShape | UpdateShape) -> _Plan:
     table = shape.table
-    names = shape.value_names[: len(shape.to) + len(shape.key)] if isinstance(shape, UpdateShape) else shape.names
-    places = {name: place for place, name in enumerate(names)}
-    to = shape.to if isinstance(shape, UpdateShape) else [name for name in names if name not in table.key_names]
-    settings = [_Setting(places[name], name, table.by_name[name].type.encode) for name in to]
+    names = shape.value_names
+    places = {name: names.index(name) for name in names}
+    settings = [_Setting(places[name], name, table.by_name[name].type.encode) for name in shape.to]
     clustered = table.clustering_names if all(name in places for name in table.clustering_names) else ()
     return _Plan(
         tuple(places[name] for name in clustered),
@@ -128,24 +127,16 @@ def decided_update(statement: Decision, timestamp_us: int, now_s: int) -> Partit
 
 def _gathered(parts: Iterable[Part]) -> list[Mutation]:
     mutations: dict[bytes, Mutation] = {}
-    same: Part | None = None
+    gathered: dict[tuple[bytes, str], Part] = {}
     for part in parts:
-        if same is not None and part.table is same.table and part.values == same.values:
-            _merge_into(same.update, part.update)
-            continue
-        same = part
         key = partition_key(part.table, part.values)
-        mutation = mutations.get(key)
-        if mutation is None:
-            mutations[key] = Mutation(key, token_of(key), [part])
-            continue
-        for known in mutation.parts:
-            if known.table is part.table or known.table.name == part.table.name:
-                _merge_into(known.update, part.update)
-                same = known
-                break
+        known = gathered.setdefault((key, part.table.name), part)
+        if known is not part:
+            _merge_into(known.update, part.update)
+        elif key in mutations:
+            mutations[key].parts.append(part)
         else:
-            mutation.parts.append(part)
+            mutations[key] = Mutation(key, token_of(key), [part])
     return list(mutations.values())
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 from headgate.errors import Bug
 from headgate.store.model.table import Column, Table, WrittenBy
@@ -115,10 +116,16 @@ class StatementShape:
 class InsertShape(StatementShape):
     names: tuple[str, ...] = ()
     conditional: bool = False
+    conditions: ClassVar[tuple[tuple[str, ComparisonOperator], ...]] = ()
 
     @property
     def value_names(self) -> tuple[str, ...]:
         return self.names
+
+    @cached_property
+    def to(self) -> tuple[str, ...]:
+        """The columns that are not of the key."""
+        return tuple(name for name in self.names if name not in self.table.key_names)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
