@@ -118,7 +118,8 @@ class _PlainWrite(_Statement):
         self.timestamp_us = timestamp_us
         self.ttl_s = ttl_s
         self.consistency = consistency
-        _check_stamp(ttl_s, timestamp_us)
+        if ttl_s is not None or timestamp_us <= 0:
+            _check_stamp(ttl_s, timestamp_us)
         shape.check_values(values)
 
 
