@@ -58,7 +58,7 @@ from headgate.counters.model.decide_windows import (
 )
 from headgate.counters.write.memory import Gone, Memory
 from headgate.expiry import is_separated
-from headgate.store.cassandra.hints import window_us_of
+from headgate.store.cassandra.node_queries import window_us_of
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND

@@ -53,8 +53,11 @@ class Counters(ResourcesByName[CounterRecord, Counter]):
     async def open(self, text: str, *, memory_bytes: int | None = None) -> Counter:
         return await self.open_once(text, partial(self._make, memory_bytes=memory_bytes))
 
-    def record_of(self, known: KnownEntry) -> CounterRecord:
-        return known.entry, settings_of(known.entry, data_center=self._process_context.data_center)
+    def settings_of(self, entry: Entry) -> CounterSettings:
+        return settings_of(entry, data_center=self._process_context.data_center)
+
+    def record_of(self, known: KnownEntry, settings: CounterSettings) -> CounterRecord:
+        return known.entry, settings
 
     async def renew(self, counter: Counter, record: CounterRecord) -> None:
         """In force from now on; the bound on memory is this process's own."""
