@@ -222,10 +222,10 @@ def _read_time_us(text: str) -> int:
 
 def _reason(text: str) -> Reason:
     """A reason in a status; a later release may have more of them."""
-    return Reason(text) if text in _REASONS else Reason.PROGRESSING
+    return _REASONS.get(text, Reason.PROGRESSING)
 
 
-_REASONS: Final = frozenset(reason.value for reason in Reason)
+_REASONS: Final = {reason.value: reason for reason in Reason}
 
 
 def _kept_figures(before: Status) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from headgate.cli.worker import command
+from headgate.cli.worker import worker as command
 from headgate.runtime.handler.handlers import understand
 from headgate.runtime.startup.worker_process import WorkerOptions, WorkerProcess
 from headgate.telemetry.graphite import Graphite, GraphiteSettings

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from headgate.api.read.parse import Resource
+from headgate.api.resources.consumer import PodTemplate
 from headgate.api.resources.counters import CounterResource
 from headgate.api.resources.queues import QueueResource
 from headgate.api.values.cron import is_due

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from headgate.api.resources.counters import Collect
+from headgate.api.resources.queues import Repair
 from headgate.client.catalogue.opened import PATIENCE_S
 from headgate.client.catalogue.queue_record import KIND
 from headgate.client.connection import Headgate
