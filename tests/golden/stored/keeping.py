@@ -37,6 +37,7 @@ READ_BACK = 3
 CREATION = UUID("11111111-2222-4333-8444-555555555555")
 SECRET = b"secret"
 HELD, RECEIPT = "Lanes that a member holds: with an address", "A receipt: with a lane"
+SETTLE_LOG = "The settle log: with a reason"
 """Later versions of a format stand beside the first."""
 CLAIM = LaneClaim((1, 2), 7, 5_000_000)
 SPECS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -130,13 +131,13 @@ def _cells() -> dict[str, bytes]:
         b"\x00\x01" + due[0].bytes: settle_log_format.RowFacts(
             settled=0b1011,
             tried={2: settle_log_format.Tried(7, 3, 2, 5_000_000)},
-            moved={4: settle_log_format.Moved(7, 3, 1, due[1].bytes)},
+            moved={4: settle_log_format.Moved(7, 3, 1, due[1].bytes, "unreadable")},
         )
     }
     run = PackedRun([1_000_000] * 2, [2_000_000, 3_000_000], [b"ab", b"c"], [1, 1], [b'{"a":"b"}', b""], [b"g", b""])
     cells = {
         "The packed row": pack(run),
-        "The settle log": settle_log_format.encode(facts, epoch=7, piece=3),
+        SETTLE_LOG: settle_log_format.encode(facts, epoch=7, piece=3),
         "Passed rows": encode_passed(due),
         "A range reservation": pack_reservation(CREATION, due[0], due[1], 5_000_000),
         HELD: encode_held(HeldLanes((CLAIM,), "10.0.0.7:4711", 9_000_000)),
@@ -185,7 +186,8 @@ def _tally(cell: bytes) -> str:
 
 READERS: Mapping[str, Callable[[bytes], str]] = {
     "The packed row": lambda cell: _run(unpack(cell)),
-    "The settle log": lambda cell: str(settle_log_format.decode(cell)),
+    "The settle log": lambda cell: str(settle_log_format.decode(cell)).replace(", reason=''", ""),
+    SETTLE_LOG: lambda cell: str(settle_log_format.decode(cell)),
     "Passed rows": lambda cell: str(sorted(map(str, decode_passed(cell)))),
     "A range reservation": lambda cell: str(unpack_reservation(cell)),
     "Lanes that a member holds": lambda cell: str(decode_held(cell).lanes),

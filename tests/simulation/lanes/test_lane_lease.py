@@ -96,6 +96,46 @@ def test_attack_C4_a_stop_is_obeyed_at_the_next_touch_and_shortens_no_lease() ->
     simulate(scenario, settings=WORKED)
 
 
+def test_a_lane_is_not_taken_as_it_was_before_a_release_that_landed_late() -> None:
+    """To the coordinator that shows it, the lock has ended; to the one that applies the release, it has not."""
+
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        owner, other = queue.client("owner"), queue.client("other")
+        mine, theirs = lane_of(queue, owner), lane_of(queue, other)
+        lanes = await owner.process.start(mine.read_state())
+        assert lanes is not None
+        lease_term = await owner.process.start(mine.take(lanes))
+        assert lease_term is not None
+        shown = await other.process.start(theirs.read_state())
+        assert shown is not None
+        await asyncio.sleep(1)
+        reached = first_at(owner.process.clock.wall_us())
+        assert await owner.process.start(mine.release(lease_term, last=reached, reach=reached))
+        assert await other.process.start(theirs.take(replace(shown, lock=None))) is None
+        shown = await other.process.start(theirs.read_state())
+        assert shown is not None and shown.reach == reached
+        assert await other.process.start(theirs.take(shown)) is not None
+
+    simulate(scenario, settings=WORKED)
+
+
+def test_a_lane_is_not_taken_as_it_was_before_a_range_was_reserved() -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        taker, job = queue.client("taker"), queue.client("job")
+        lane, reserving = lane_of(queue, taker), lane_of(queue, job)
+        free = await taker.process.start(lane.read_state())
+        assert free is not None
+        up_to = first_at(taker.process.clock.wall_us())
+        assert await job.process.start(reserving.lend(b"range", free, up_to=up_to))
+        assert await taker.process.start(lane.take(free)) is None, "the range would be handed out"
+        assert await job.process.start(reserving.end_reservation(b"range"))
+        assert await taker.process.start(lane.take(free)) is None, "what the job has settled would not be read"
+
+    simulate(scenario, settings=WORKED)
+
+
 def test_a_tenure_counts_as_begun_from_the_answer_to_its_taking() -> None:
     """Until then the lane may have been another's: the request may have waited for its lock to run out."""
 

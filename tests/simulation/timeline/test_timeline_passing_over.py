@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from headgate.engines.contract import Settled
-from headgate.engines.timeline.lanes.lane_snapshot import read_passed
 from headgate.engines.timeline.model.settings import GenerationSettings
+from headgate.engines.timeline.read.lane_records import read_passed
 from headgate.engines.timeline.repair.skip_settled import pass_over_settled
 from headgate.store.model.positions import position_order
+from tests.simulation.store.disks import Disks
 from tests.simulation.timeline.test_timeline_lending import Job, Scene, scene_of
 from tests.simulation.timeline.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
@@ -108,7 +109,8 @@ def test_what_was_passed_is_on_record_so_that_repair_puts_none_of_it_again() -> 
             began_us // queue.settings.part_us, client.process.clock.wall_us() // queue.settings.part_us + 1
         )
         record = [await client.process.start(read_passed(client.host, queue.settings, 1, 0, part)) for part in parts]
-        assert 12 == sum(map(len, record))
+        dues = {row.place.due for row in Disks(queue.cluster, queue.settings).rows()}
+        assert 12 == sum(len(of_part.among(dues)) for of_part in record)
         assert [] == await rest_of(queue)
 
     simulate(scenario, settings=ONE_LANE)

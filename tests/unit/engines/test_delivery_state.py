@@ -139,7 +139,7 @@ def test_a_message_received_too_often_goes_to_the_dead_letters_and_is_then_settl
     (move,) = delivery_state.take_moves()
     assert (Why.DEAD, 3, "boom", None) == (move.why, move.attempt, move.reason, move.place)
     delivery_state.place_fixed(move.row, 0, b"there")
-    assert {0: Moved(7, 0, 3, b"there")} == next(delivery_state.take_pending_facts().by_row())[1].moved
+    assert {0: Moved(7, 0, 3, b"there", "boom")} == next(delivery_state.take_pending_facts().by_row())[1].moved
     assert [] == delivery_state.advance()
     delivery_state.move_done(move.row, 0)
     delivery_state.durable(delivery_state.take_pending_facts())
@@ -156,7 +156,7 @@ def test_a_long_backoff_never_holds_the_position() -> None:
 
 def test_attack_D1_a_new_owner_finishes_the_copy_whose_place_is_fixed() -> None:
     delivery_state = DeliveryState(TERMS, epoch=7)
-    delivery_state.add(row(1, 1), RowFacts(moved={0: Moved(6, 0, 1, b"there")}), now_us=0)
+    delivery_state.add(row(1, 1), RowFacts(moved={0: Moved(6, 0, 1, b"there", "boom")}), now_us=0)
     assert [] == give(delivery_state)
     assert [b"there"] == [move.place for move in delivery_state.take_moves()]
 

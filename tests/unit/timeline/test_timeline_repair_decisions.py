@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
-from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -31,10 +29,8 @@ from headgate.engines.timeline.model.decide_repair import (
     shares,
 )
 from headgate.engines.timeline.model.repair_report import PROBLEMS_MAX, LateRowOutcome, RepairPassReport
-from headgate.engines.timeline.read.passed_rows import PassedBroken, PassedRows, encode_passed
-from headgate.engines.timeline.read.restamps import Families
 from headgate.errors import Unavailable
-from headgate.store.model.positions import Positions, time_us_of
+from headgate.store.model.positions import Positions
 
 SECOND = 1_000_000
 DAY_US = 24 * HOUR_US
@@ -194,38 +190,6 @@ def test_where_the_shards_stay_the_same_a_row_stays_whole() -> None:
 
 
 POSITIONS = Positions(lambda: 5)
-
-
-@pytest.mark.parametrize("bytes_max", [0, 100, 10**6])
-def test_passed_rows_are_distinguished_from_others_however_large_the_record(
-    bytes_max: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headgate.engines.timeline.read.passed_rows.DECODED_BYTES_MAX", bytes_max)
-    ids = [POSITIONS.at(SECOND * each) for each in range(300)]
-    passed = PassedRows(encode_passed(ids[start : start + 30 : 2]) for start in range(0, 300, 30))
-    for start in range(0, 300, 7):
-        asked = ids[start : start + 7]
-        assert {each for each in asked if ids.index(each) % 2 == 0} == passed.among(asked)
-    assert set() == passed.among([])
-
-
-def test_a_record_that_cannot_be_read_is_refused_whole() -> None:
-    with pytest.raises(PassedBroken):
-        PassedRows([encode_passed([POSITIONS.at(1)]), b"\xff"])
-
-
-def test_a_tenure_reports_by_what_it_passed_itself_though_it_read_the_record_before() -> None:
-    async def read(part: int) -> set[UUID]:
-        return set()
-
-    async def lease_term() -> None:
-        first, other = POSITIONS.at(SECOND), POSITIONS.at(2 * SECOND)
-        families = Families(lambda due: time_us_of(due) // MINUTE_US, read)
-        assert await families.choose(other, POSITIONS.at(3 * SECOND)), "the record of the part is known from here on"
-        families.passed(0, [first])
-        assert not await families.choose(first, POSITIONS.at(4 * SECOND))
-
-    asyncio.run(lease_term())
 
 
 # ---- the report

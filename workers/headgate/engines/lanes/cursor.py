@@ -8,6 +8,7 @@ facts below `last` are dropped only once the row is known to contain it (attack 
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from headgate.engines.lanes.delivery_state import DeliveryState
@@ -44,7 +45,9 @@ class Position:
         self._has_stood = False
         """Whether a renewal of this lease term was applied: until then the previous reach limits the deliveries."""
         self._to_be_passed: list[LaneRow] = []
-        self._passed: list[LaneRow] = []
+        self._passing = asyncio.Lock()
+        self._passed_to = self._stands_at = last
+        """The last row that was passed, and the position that is known to be in the lane's row."""
 
     def gave(self, messages: int) -> None:
         """The number of deliveries: those between two renewals show how far reach has to lead."""
@@ -57,24 +60,25 @@ class Position:
     @property
     def wants_to_move(self) -> bool:
         """Whether a touch now would move something."""
-        moved = self._given or self._passed or self._to_be_passed or self._delivery_state.has_settled_rows()
-        return bool(moved or not self._has_stood)
+        if self._given or self._to_be_passed or not self._has_stood or self._stands_at < self._passed_to:
+            return True
+        return self._delivery_state.has_settled_rows()
 
     async def advance(self) -> None:
-        """Pass settled rows, after making durable that they were passed."""
-        self._to_be_passed += self._delivery_state.advance()
-        if self._to_be_passed:
-            passing = self._to_be_passed
-            try:
-                await self._source.write_passed(passing)
-            except STORE_ERRORS:
-                return
-            self._to_be_passed = self._to_be_passed[len(passing) :]
-            self._passed += passing
-            self.last = max(self.last, passing[-1].order)
-        idle = self._delivery_state.lowest_unsettled is None and not self._to_be_passed
-        if idle and self._delivery_state.horizon is not None and not self._delivery_state.is_lending:
-            self.last = max(self.last, self._delivery_state.horizon)
+        """Pass settled rows, after making durable that they were passed: one write at a time, so that each moves the
+        position over its own rows alone."""
+        async with self._passing:
+            self._to_be_passed += self._delivery_state.advance()
+            if self._to_be_passed:
+                try:
+                    await self._source.write_passed(self._to_be_passed)
+                except STORE_ERRORS:
+                    return
+                self.last = self._passed_to = max(self.last, self._to_be_passed[-1].order)
+                self._to_be_passed = []
+            idle = self._delivery_state.lowest_unsettled is None
+            if idle and self._delivery_state.horizon is not None and not self._delivery_state.is_lending:
+                self.last = max(self.last, self._delivery_state.horizon)
 
     def wanted_reach(self, now_us: int) -> Any:
         """Up to where hand-outs shall be allowed: in a backlog bounded by count, at the head by time."""
@@ -83,17 +87,10 @@ class Position:
             bound = self._source.order_at(now_us + self._lead_us) if self.at_head else self._delivery_state.horizon
         return self.reach if bound is None else max(self.reach, bound)
 
-    def mark(self) -> list[LaneRow]:
-        """The facts below the `last` that is about to be sent."""
-        return list(self._passed)
-
-    def stands(self, reach: Any, marked: list[LaneRow]) -> None:
-        """A renewal with this reach was applied: so was its `last`."""
+    def stands(self, reach: Any, last: Any) -> None:
+        """A renewal with these was applied."""
         self.reach = reach
         self._has_stood = True
         self._given_before, self._given = self._given, 0
-        by_where: dict[Any, list[bytes]] = {}
-        for row in marked:
-            by_where.setdefault(row.where, []).append(row.key)
-        self._record.forget(by_where)
-        self._passed = self._passed[len(marked) :]
+        self._stands_at = last
+        self._record.forget(last)

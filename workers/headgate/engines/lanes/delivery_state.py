@@ -29,6 +29,7 @@ from headgate.errors import Bug
 from headgate.process.live import Live
 
 NEVER_US = 2**63 - 1
+REASON_CHARACTERS_MAX = 4_000
 CHARGES_BORNE = 2
 """A suspect may be charged once for another's fault, and keeps a try of its own: else it goes alone."""
 
@@ -151,7 +152,7 @@ class DeliveryState:
             self._strike(state, settled)
         for index, moved in facts.moved.items():
             if not state.settled >> index & 1 and index not in row.moved:
-                self._begin_move(state, index, _Moving(moved.attempt, Why.RETRY, now_us, "", moved.place))
+                self._begin_move(state, index, _Moving(moved.attempt, Why.RETRY, now_us, moved.reason, moved.place))
         for index, place in row.moved.items():
             if not state.settled >> index & 1:
                 self._begin_move(state, index, _Moving(state.attempts_before(index), Why.MOVED, now_us, "", place))
@@ -439,7 +440,7 @@ class DeliveryState:
         if charged:
             self._fail(state, index, attempt, delay_us, reason, now_us)
         else:
-            self._again_later(state, index, attempt - 1, delay_us, reason, now_us)
+            self._again_later(state, index, attempt - 1, delay_us, now_us)
         return True
 
     def reject(self, key: bytes, index: int, attempt: int, *, delay_us: int, reason: str, now_us: int) -> bool:
@@ -479,14 +480,14 @@ class DeliveryState:
             state.tried[index] = attempt
             self._move(state, index, attempt, Why.DEAD, now_us, reason)
         else:
-            self._again_later(state, index, attempt, delay_us, reason, now_us)
+            self._again_later(state, index, attempt, delay_us, now_us)
 
-    def _again_later(self, state: _State, index: int, attempt: int, delay_us: int, reason: str, now_us: int) -> None:
+    def _again_later(self, state: _State, index: int, attempt: int, delay_us: int, now_us: int) -> None:
         """Once more after a delay, with this many attempts charged to it."""
         state.tried[index] = attempt
         group = state.row.groups[index] if state.row.groups is not None else b""
         if not group and delay_us > self._terms.now.hold_us_max:
-            self._move(state, index, attempt, Why.RETRY, now_us + delay_us, reason)
+            self._move(state, index, attempt, Why.RETRY, now_us + delay_us, "")
         else:
             advance(state.states, index, life.RETURN)
             state.hidden[index] = now_us + delay_us
@@ -536,7 +537,7 @@ class DeliveryState:
     def _move(self, state: _State, index: int, attempt: int, why: Why, due_us: int, reason: str) -> None:
         """The next owner, which may come before a place is fixed, has to know everything that is answered now."""
         self._record_attempt(state, index, attempt, due_us)
-        self._begin_move(state, index, _Moving(attempt, why, due_us, reason))
+        self._begin_move(state, index, _Moving(attempt, why, due_us, reason[:REASON_CHARACTERS_MAX]))
 
     def take_moves(self) -> list[Move]:
         """The copies to write, each once; `move_failed` returns one that fails."""
@@ -554,7 +555,7 @@ class DeliveryState:
         if state is not None:
             moving = state.moving[index]
             moving.place = place
-            self._facts_of(state).moved[index] = Moved(self.epoch, 0, moving.attempt, place)
+            self._facts_of(state).moved[index] = Moved(self.epoch, 0, moving.attempt, place, moving.reason)
 
     def move_failed(self, row: LaneRow, index: int) -> None:
         """Try again later; a place that is fixed stays fixed."""

@@ -540,12 +540,12 @@ class Dispatcher:
     async def _touch_once(self) -> bool:
         """Whether it was rejected for a change that is obeyed by now."""
         reach = self.position.wanted_reach(self.host.now_us())
-        last, marked = self.position.last, self.position.mark()
+        last = self.position.last
         touched, self.lease_term, state = await self.lane.touch(
             self.lease_term, last=self.source.stored(last), reach=self.source.stored(reach), progress=self.progress
         )
         if touched is RenewalResult.RENEWED:
-            self.position.stands(reach, marked)
+            self.position.stands(reach, last)
             self.reservations.watch(self.host.now_us())
             self._notify_change()
         elif touched is RenewalResult.RESERVED and state is not None:

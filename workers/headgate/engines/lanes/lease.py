@@ -66,6 +66,9 @@ class Lane:
                 self._update(
                     {"epoch": epoch, "taken": sent_us, "touched": sent_us, "progress": 0},
                     is_("epoch", state.epoch),
+                    is_("touched", state.touched_us or None),  # `last`, `reach` and `released` are as they were read
+                    is_("lent", state.reserved),
+                    is_("lent_to", state.reserved_up_to),
                     is_("purged_before", state.purged_before_us),  # a purge meanwhile saw no owner to wait for
                     attempt=attempt,
                 ),
@@ -124,7 +127,7 @@ class Lane:
     async def release(self, lease_term: LeaseTerm, *, last: Value, reach: Value, clean: bool = True) -> bool:
         """Release the lane, with the statement that nothing in it is a crash suspect, unless suspects of an earlier
         owner remain. False if this process no longer owned it."""
-        final: dict[str, Value] = {"lock": None, "last": last, "reach": reach}
+        final: dict[str, Value] = {"lock": None, "last": last, "reach": reach, "touched": self.host.now_us()}
         if clean:
             final["released"] = lease_term.epoch
         update = self._update(final, is_("lock", lease_term.lock), attempt=self.host.uuid())

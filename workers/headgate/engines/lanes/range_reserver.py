@@ -224,15 +224,11 @@ class ReservedRange:
     async def settle(self, done: Iterable[ReservedRow]) -> Settled:
         """Make durable that these messages (`mine` of each) are done. Stale: the reservation was over before anything
         was sent. Unknown: it may count, or not; they may come again."""
-        by_where: dict[Any, dict[bytes, RowFacts]] = {}
-        for each in done:
-            facts = by_where.setdefault(each.row.where, {}).setdefault(each.row.key, RowFacts())
-            facts.settled |= each.mine
         async with self._writing:
             promise = self._granted.promise(self._host.now_us())
             if not promise.still_holds(self._host.now_us()):
                 return Settled.STALE
-            pieces = self._record.add(by_where)
+            pieces = self._record.add((each.row, RowFacts(settled=each.mine)) for each in done)
             try:
                 if pieces:
                     await self._source.write_record(pieces)

@@ -1,16 +1,19 @@
 """The settle log of one lease term, cut into pieces: the cells to write so that new facts are durable.
 
 A piece is overwritten by its owner as it grows, and closed when it is full, so that no write is large. Facts of rows
-that the lane's position has passed leave an open piece only once that position is known to be in the lane (attack
-D5). Pure: it returns the writes and does not write.
+that the lane's position has passed leave their piece only once that position is known to be in the lane (attack D5).
+No number of a piece is used twice, so nothing is kept of a piece that was emptied. Pure: it returns the writes and
+does not write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from itertools import count
+from typing import Any, Generic, TypeVar
 
+from headgate.engines.lanes.rows import LaneRow
 from headgate.engines.lanes.settle_log_format import RowFacts, encode_head, encode_row
 
 PIECE_BYTES_MAX = 8 * 1024
@@ -28,21 +31,26 @@ class Piece(Generic[Where]):
     content: bytes
 
 
-@dataclass
-class _Open:
-    """A piece that still grows. Its text about a row is encoded when that changes, not with every write."""
+@dataclass(eq=False)
+class _Growing(Generic[Where]):
+    """A piece that is not emptied yet. Its text about a row is encoded when that changes, not with every write."""
 
-    number: int = 0
-    facts: dict[bytes, RowFacts] = field(default_factory=dict)
-    encoded: dict[bytes, bytes] = field(default_factory=dict)
+    where: Where
+    number: int
+    up_to: Any
+    rows: dict[bytes, tuple[Any, RowFacts, bytes]] = field(default_factory=dict)
 
-    def add(self, key: bytes, latest: RowFacts) -> None:
+    def add(self, row: LaneRow, latest: RowFacts) -> None:
         """The latest of one row."""
-        facts = self.facts.get(key)
-        if facts is None:
-            facts = self.facts[key] = RowFacts()
+        facts = self.rows[row.key][1] if row.key in self.rows else RowFacts()
         facts.overrule(latest)
-        self.encoded[key] = encode_row(key, facts)
+        self.rows[row.key] = row.order, facts, encode_row(row.key, facts)
+        self.up_to = max(self.up_to, row.order)
+
+    def keep(self, *, above: Any) -> None:
+        """Drop the facts of rows up to an order. The facts of moved messages stay: `where` locates them by it, and
+        they exist nowhere else."""
+        self.rows = {key: row for key, row in self.rows.items() if row[0] > above or row[1].moved}
 
 
 class Record(Generic[Where]):
@@ -50,32 +58,41 @@ class Record(Generic[Where]):
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self._open: dict[Where, _Open] = {}
+        self._numbers = count()
+        self._open: dict[Where, _Growing[Where]] = {}
+        self._closed: list[_Growing[Where]] = []
+        self._emptied: list[Piece[Where]] = []
 
-    def add(self, pending_facts: Mapping[Where, Mapping[bytes, RowFacts]]) -> list[Piece[Where]]:
-        """Add new facts; returns the writes that make them durable now."""
-        pieces = []
-        for where, facts in pending_facts.items():
-            piece = self._open.setdefault(where, _Open())
-            for key, latest in facts.items():
-                piece.add(key, latest)
-            content = b"".join((encode_head(epoch=self.epoch, piece=piece.number), *piece.encoded.values()))
-            pieces.append(Piece(where, piece.number, content))
-            if len(content) > PIECE_BYTES_MAX:
-                self._open[where] = _Open(piece.number + 1)
+    def add(self, pending_facts: Iterable[tuple[LaneRow, RowFacts]]) -> list[Piece[Where]]:
+        """Add new facts; returns the writes that make them durable now, and those that empty earlier pieces."""
+        grown = {}
+        for row, latest in pending_facts:
+            piece = self._open.get(row.where)
+            if piece is None:
+                piece = self._open[row.where] = _Growing(row.where, next(self._numbers), row.order)
+            piece.add(row, latest)
+            grown[piece.number] = piece
+        pieces, self._emptied = self._emptied, []
+        for piece in grown.values():
+            pieces.append(self._as_stored(piece))
+            if len(pieces[-1].content) > PIECE_BYTES_MAX:
+                del self._open[piece.where]
+                piece.keep(above=piece.up_to)
+                self._closed.append(piece)
         return pieces
 
-    def forget(self, passed: Mapping[Where, Iterable[bytes]]) -> None:
-        """Drop the facts of rows below a position that is known to be in the lane. The facts of moved messages stay:
-        `where` locates them by it, and they exist nowhere else."""
-        for where, keys in passed.items():
-            piece = self._open.get(where)
-            if piece is not None:
-                for key in keys:
-                    facts = piece.facts.get(key)
-                    if facts is not None and not facts.moved:
-                        del piece.facts[key], piece.encoded[key]
+    def forget(self, last: Any) -> None:
+        """Drop the facts of rows at or below a position that is known to be in the lane."""
+        newest = max(self._open.values(), key=lambda piece: piece.number, default=None)
+        for piece in self._open.values():
+            piece.keep(above=last)
+        over = [each for each in (*self._closed, *self._open.values()) if each.up_to <= last and each is not newest]
+        for piece in over:
+            self._emptied.append(self._as_stored(piece))
+            if self._open.get(piece.where) is piece:
+                del self._open[piece.where]
+        self._closed = [piece for piece in self._closed if piece not in over]
 
-    def close(self, where: Where) -> None:
-        """No further facts of this partition follow."""
-        self._open.pop(where, None)
+    def _as_stored(self, piece: _Growing[Where]) -> Piece[Where]:
+        head = encode_head(epoch=self.epoch, piece=piece.number)
+        return Piece(piece.where, piece.number, b"".join((head, *(text for _, _, text in piece.rows.values()))))

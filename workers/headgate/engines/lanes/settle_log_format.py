@@ -11,18 +11,20 @@ Pure. A row is known by an opaque key, whose meaning only the engine knows.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headgate.errors import HeadgateError
 
-VERSION = 2
+VERSION = 3
+WITHOUT_REASONS = 2
 _HEAD = struct.Struct("<BII")
 _ROW = struct.Struct("<BHHH")
 _RANGE = struct.Struct("<HH")
 _TRIED = struct.Struct("<HHIQ")
 _IN_FLIGHT = struct.Struct("<BHI")
-_MOVED = struct.Struct("<HIB")
+_MOVED = struct.Struct("<HIBH")
+_MOVED_WITHOUT_REASON = struct.Struct("<HIB")
 
 
 class RecordBroken(HeadgateError):
@@ -49,6 +51,8 @@ class Moved:
     piece: int
     attempt: int
     place: bytes
+    reason: str = ""
+    """Of a dead letter: the next owner writes the same copy."""
 
 
 @dataclass(slots=True)
@@ -126,7 +130,8 @@ def encode_row(key: bytes, row: RowFacts) -> bytes:
     parts += [_RANGE.pack(start, end - 1) for start, end in ranges]
     parts += [_TRIED.pack(first, last, it.attempt, it.hidden_until_us) for first, last, it in tried]
     for index, moved in sorted(row.moved.items()):
-        parts += [_MOVED.pack(index, moved.attempt, len(moved.place)), moved.place]
+        reason = moved.reason.encode()
+        parts += [_MOVED.pack(index, moved.attempt, len(moved.place), len(reason)), moved.place, reason]
     return b"".join(parts)
 
 
@@ -150,17 +155,17 @@ def _is_same_attempt(one: Tried, other: Tried) -> bool:
     return (one.attempt, one.hidden_until_us) == (other.attempt, other.hidden_until_us)
 
 
-def decode(piece: bytes) -> Facts:
-    """The facts of one piece."""
+def decode(piece: bytes, *, wanted: Callable[[bytes], bool] | None = None) -> Facts:
+    """The facts of one piece; of the rows that are wanted, by their keys."""
     try:
-        return dict(_rows_of(piece))
-    except (struct.error, IndexError) as error:
+        return dict(_rows_of(piece, wanted))
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise RecordBroken("A stored settle record is truncated", length=len(piece)) from error
 
 
-def _rows_of(piece: bytes) -> Iterator[tuple[bytes, RowFacts]]:
+def _rows_of(piece: bytes, wanted: Callable[[bytes], bool] | None) -> Iterator[tuple[bytes, RowFacts]]:
     version, epoch, number = _HEAD.unpack_from(piece)
-    if version != VERSION:
+    if version not in (VERSION, WITHOUT_REASONS):
         raise RecordBroken(
             "A settle record has an unsupported version", remedy="upgrade this process", version=version
         )
@@ -171,6 +176,10 @@ def _rows_of(piece: bytes) -> Iterator[tuple[bytes, RowFacts]]:
         key = piece[at : at + key_length]
         at += key_length
         facts = RowFacts(epoch=epoch)
+        is_wanted = wanted is None or wanted(key)
+        if not is_wanted:  # a long log has hundreds of thousands of these
+            at += ranges * _RANGE.size + tried * _TRIED.size
+            ranges = tried = 0
         for _ in range(ranges):
             first, last = _RANGE.unpack_from(piece, at)
             facts.settled |= bits_of(first, last + 1)
@@ -181,21 +190,24 @@ def _rows_of(piece: bytes) -> Iterator[tuple[bytes, RowFacts]]:
             facts.tried.update(dict.fromkeys(range(first, last + 1), recorded))
             at += _TRIED.size
         for _ in range(moved):
-            index, attempt, length = _MOVED.unpack_from(piece, at)
-            at += _MOVED.size
-            if at + length > len(piece):
-                raise IndexError
-            facts.moved[index] = Moved(epoch, number, attempt, piece[at : at + length])
-            at += length
-        yield key, facts
+            index, at, fact = _moved_at(piece, at, version, epoch=epoch, number=number)
+            facts.moved[index] = fact
+        if is_wanted:
+            yield key, facts
 
 
-def union(pieces: Iterable[bytes]) -> Facts:
-    """The union of all pieces of all owners."""
-    whole: Facts = {}
-    for piece in pieces:
-        merge_facts(whole, decode(piece))
-    return whole
+def _moved_at(piece: bytes, at: int, version: int, *, epoch: int, number: int) -> tuple[int, int, Moved]:
+    """An index, where the next fact begins, and where the message moved."""
+    if version == WITHOUT_REASONS:
+        index, attempt, length = _MOVED_WITHOUT_REASON.unpack_from(piece, at)
+        start, reason_length = at + _MOVED_WITHOUT_REASON.size, 0
+    else:
+        index, attempt, length, reason_length = _MOVED.unpack_from(piece, at)
+        start = at + _MOVED.size
+    middle, end = start + length, start + length + reason_length
+    if end > len(piece):
+        raise IndexError
+    return index, end, Moved(epoch, number, attempt, piece[start:middle], piece[middle:end].decode())
 
 
 def encode_in_flight(in_flight: Iterable[tuple[bytes, int, int]]) -> bytes:

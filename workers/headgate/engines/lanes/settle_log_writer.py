@@ -12,7 +12,6 @@ from typing import Any
 
 from headgate.engines.lanes.delivery_state import DeliveryState, PendingFacts
 from headgate.engines.lanes.settle_log import Record
-from headgate.engines.lanes.settle_log_format import RowFacts
 from headgate.engines.lanes.source import LaneSource
 from headgate.store.store import STORE_ERRORS
 
@@ -80,10 +79,7 @@ class Recorder:
         await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _write(self, pending_facts: PendingFacts) -> None:
-        by_where: dict[Any, dict[bytes, RowFacts]] = {}
-        for row, facts in pending_facts.by_row():
-            by_where.setdefault(row.where, {})[row.key] = facts
-        pieces = self.record.add(by_where)
+        pieces = self.record.add(pending_facts.by_row())
         if pieces:
             await self.source.write_record(pieces)
 

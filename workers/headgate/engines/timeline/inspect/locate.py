@@ -15,10 +15,11 @@ from headgate.engines.context import Host
 from headgate.engines.contract import MessageLocation, MessageState
 from headgate.engines.lanes.settle_log_format import RowFacts
 from headgate.engines.packed_row import PackedRun, unpack
-from headgate.engines.timeline.lanes.lane_snapshot import Held, LaneView, read_facts, read_lane_view, read_passed
+from headgate.engines.timeline.lanes.lane_snapshot import Held, LaneView, read_lane_view
 from headgate.engines.timeline.model.decide_place import decide_shard
 from headgate.engines.timeline.model.layout import PLACE_BYTES, SECOND_US, MessagePlace, RowPlace, id_bytes, id_text
 from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.timeline.read.lane_records import read_facts, read_passed
 from headgate.engines.timeline.read.reading import family_of, row_key
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import first_at, last_at, position_order, time_us_of
@@ -195,7 +196,7 @@ class Finder:
         purged = met.run.put_us[met.index] < view.state.purged_before_us
         if order <= view.position:
             passed = await read_passed(self._host, self._settings, view.generation, view.shard, part)
-            if met.place.row.due in passed or met.first.due in passed:
+            if passed.among({met.place.row.due, met.first.due}):
                 return _with(location, MessageState.PURGED if purged else MessageState.SETTLED)
             return _with(location, MessageState.PURGED if purged else MessageState.LATE)
         if purged:
@@ -211,7 +212,7 @@ class Finder:
         row = place.row
         part = row.part(self._settings.part_us)
         passed = await read_passed(self._host, self._settings, row.generation, row.shard, part)
-        return MessageState.SETTLED if row.due in passed else MessageState.NOT_FOUND
+        return MessageState.SETTLED if passed.among({row.due}) else MessageState.NOT_FOUND
 
 
 async def _read_row(host: Host, settings: TimelineSettings, place: RowPlace) -> Any:

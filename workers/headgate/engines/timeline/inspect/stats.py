@@ -18,17 +18,10 @@ from headgate.engines.context import Host
 from headgate.engines.contract import LaneStats, Stats
 from headgate.engines.lanes.rows import DeliveryTerms
 from headgate.engines.lanes.settle_log_format import Facts
-from headgate.engines.timeline.lanes.lane_snapshot import (
-    Held,
-    LaneView,
-    list_lane_views,
-    order_of,
-    part_at,
-    part_key,
-    read_facts,
-)
+from headgate.engines.timeline.lanes.lane_snapshot import Held, LaneView, list_lane_views, order_of, part_at
 from headgate.engines.timeline.model.layout import LATER_SUBS_FROM
 from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.timeline.read.lane_records import part_key, read_facts
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.reading import family_of
 from headgate.store.model.positions import last_at, position_at, position_order, time_us_of

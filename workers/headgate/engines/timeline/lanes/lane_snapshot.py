@@ -17,17 +17,17 @@ from headgate.engines.lanes.decide_lease import LaneState
 from headgate.engines.lanes.dispatcher import Dispatcher
 from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.lease import lane_state
-from headgate.engines.lanes.settle_log_format import Facts, bits_of, decode, merge_facts
+from headgate.engines.lanes.settle_log_format import Facts, bits_of
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.settings import TimelineSettings
+from headgate.engines.timeline.read.lane_records import read_facts, read_passed
 from headgate.engines.timeline.read.part_index import PartIndex
-from headgate.engines.timeline.read.passed_rows import decode_passed
+from headgate.engines.timeline.read.passed_rows import PassedRows
 from headgate.engines.timeline.read.reading import LaneReader, family_of
 from headgate.engines.timeline.read.restamps import Families
 from headgate.process.live import Live
 from headgate.store.model.positions import first_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select
-from headgate.store.model.types import Value
 
 Held = Mapping[LaneName, Dispatcher]
 BEFORE_ALL = position_order(first_at(0))
@@ -99,27 +99,6 @@ async def read_lane_view(
     return LaneView(generation, shard, lane_state(rows[0]), mine)
 
 
-async def read_facts(host: Host, settings: TimelineSettings, generation: int, shard: int, part: int) -> Facts:
-    """The records of all owners and jobs for a part of a lane."""
-    key = part_key(settings, generation, shard, part)
-    whole: Facts = {}
-    for row in await host.store.read(Select(settings.tables.settled, key, ("facts",))):
-        merge_facts(whole, decode(row.facts))
-    return whole
-
-
-async def read_passed(host: Host, settings: TimelineSettings, generation: int, shard: int, part: int) -> set[UUID]:
-    """The due ids of the rows of a part that owners of a lane passed."""
-    key = part_key(settings, generation, shard, part)
-    rows = await host.store.read(Select(settings.tables.passed, key, ("ids",)))
-    return set().union(*(decode_passed(row.ids) for row in rows))
-
-
-def part_key(settings: TimelineSettings, generation: int, shard: int, part: int) -> dict[str, Value]:
-    """The key of the records of one part of a lane."""
-    return {"queue": settings.queue, "generation": generation, "shard": shard, "part": part}
-
-
 class LaneRows:
     """The rows of one lane with their records, for one inspection: nothing is kept for the next."""
 
@@ -153,7 +132,7 @@ class LaneRows:
     def _part_of(self, due: UUID) -> int:
         return time_us_of(due) // self._settings.part_us
 
-    async def _read_passed(self, part: int) -> set[UUID]:
+    async def _read_passed(self, part: int) -> PassedRows:
         return await read_passed(self._host, self._settings, self._view.generation, self._view.shard, part)
 
 

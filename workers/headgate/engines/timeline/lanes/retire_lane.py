@@ -36,6 +36,7 @@ from headgate.engines.timeline.lanes.decide_retire import (
 from headgate.engines.timeline.model.layout import MessagePlace, RowPlace, ttl_s_kept
 from headgate.engines.timeline.put.copies import Copy
 from headgate.engines.timeline.put.row_sender import Sender
+from headgate.engines.timeline.read.lane_records import read_passed
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.passed_rows_log import Passing
 from headgate.engines.timeline.read.source import TimelineSource, carry, copy_of
@@ -185,6 +186,7 @@ class Closing:
     async def _see_to(self, rows: Sequence[LaneRow]) -> bool:
         """Move or finish rows, in order; False where they have to be read again."""
         work = self._sorted(rows)
+        gone = work.move + work.finish
         if work.finish:
             work.finish = await self._not_finished(work.finish)
         places = [self._fix_place(row) for row in work.move]
@@ -197,6 +199,7 @@ class Closing:
         if done:
             await self._write(list(zip(places, map(copy_of, done), strict=True)))
             await self._passing.write(sorted(done, key=lambda row: row.order))
+        self._source.forget(gone)
         self.moved += len(work.move)
         self.finished += len(work.finish)
         return True
@@ -280,9 +283,12 @@ class Closing:
 
     async def _not_finished(self, rows: Sequence[LaneRow]) -> list[LaneRow]:
         """Of rows that show where they were moved to, those whose copy is not known to be written."""
-        parts = sorted({row.where for row in rows})
-        passed_of_parts = await asyncio.gather(*map(self._passing.read, parts))
-        passed = set().union(*passed_of_parts)
+        places = [row.content.place.due for row in rows]
+        reads = [
+            read_passed(self._host, self._sender.settings, self._generation, self._shard, part)
+            for part in sorted({row.where for row in rows})
+        ]
+        passed = set().union(*(of_part.among(places) for of_part in await asyncio.gather(*reads)))
         return [row for row in rows if row.content.place.due not in passed]
 
     async def _write(self, copies: Sequence[tuple[MessagePlace, Copy]]) -> None:

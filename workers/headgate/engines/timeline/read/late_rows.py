@@ -36,6 +36,7 @@ from headgate.engines.timeline.model.repair_report import LateRowOutcome
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.put.copies import write_restamp
 from headgate.engines.timeline.put.row_sender import Sender
+from headgate.engines.timeline.read.lane_records import read_passed
 from headgate.engines.timeline.read.passed_rows import PassedRows
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import time_us_of
@@ -226,9 +227,7 @@ class LateRows:
 
     async def read_passed(self, generation: int, shard: int, part: int) -> PassedRows:
         """The record of the rows that owners of a lane passed in a part."""
-        key: dict[str, Value] = {**lane_key(self._settings, generation, shard), "part": part}
-        rows = await self._host.store.read(Select(self._settings.tables.passed, key, ("ids",)))
-        return PassedRows(row.ids for row in rows if row.ids is not None)
+        return await read_passed(self._host, self._settings, generation, shard, part)
 
     async def _read_row(self, place: RowPlace, columns: Sequence[str], consistency: Consistency) -> Any:
         select = Select(self._table(place), self._key(place), columns, consistency=consistency)

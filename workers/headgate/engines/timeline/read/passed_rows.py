@@ -7,14 +7,15 @@ written (attacks A3, A4). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator
 from uuid import UUID
 
 from headgate.errors import HeadgateError
 
 VERSION = 1
-DECODED_BYTES_MAX = 256 * 1024
 _LOW_HALF = (1 << 64) - 1
+_ABOVE_ALL = 1 << 128
 
 
 class PassedBroken(HeadgateError):
@@ -37,51 +38,46 @@ def encode_passed(ids: Iterable[UUID]) -> bytes:
 
 def decode_passed(piece: bytes) -> set[UUID]:
     """The ids of one piece."""
+    return set(map(_uuid_of, _numbers_in(piece)))
+
+
+def _numbers_in(piece: bytes) -> Iterator[int]:
     if not piece or piece[0] != VERSION:
         raise PassedBroken("A record of passed rows has an unsupported version", remedy="upgrade this process")
-    ids: set[UUID] = set()
     number, rest, shift = 0, 0, 0
     for byte in piece[1:]:
         rest |= (byte & 0x7F) << shift
         shift += 7
         if not byte & 0x80:
             number += rest
-            ids.add(_uuid_of(number))
+            yield number
             rest, shift = 0, 0
     if shift:
         raise PassedBroken("A record of passed rows is truncated", length=len(piece))
-    return ids
 
 
 class PassedRows:
     """The record of one part, all pieces of all owners: queried for some rows at a time.
 
-    A part may hold millions of rows. A large record is kept in its stored form, and only the pieces whose span
-    contains queried rows are decoded; owners pass rows in order, so these are few.
+    A part may hold millions of rows. The record is kept in its stored form, and only the pieces whose span contains
+    queried rows are decoded; owners pass rows in order, a second of rows to a piece, so these are few.
     """
 
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._spans: list[tuple[int, int, bytes]] = []
-        self._small: set[UUID] = set()
-        small_bytes = 0
-        for piece in pieces:
-            ids = decode_passed(piece)
-            small_bytes += len(piece)
-            if small_bytes <= DECODED_BYTES_MAX:
-                self._small |= ids
-            elif ids:
-                numbers = [_number_of(each) for each in ids]
-                self._spans.append((min(numbers), max(numbers), piece))
+    def __init__(self, pieces: Iterable[tuple[bytes, UUID | None]]) -> None:
+        """Each piece with the highest row of its write, where that is known."""
+        self._spans = [
+            (next(_numbers_in(piece), _ABOVE_ALL), _ABOVE_ALL if up_to is None else _number_of(up_to), piece)
+            for piece, up_to in pieces
+        ]
 
     def among(self, ids: Collection[UUID]) -> set[UUID]:
         """Those of some rows that were passed."""
-        matching = self._small.intersection(ids)
-        if self._spans and ids:
-            numbers = [_number_of(each) for each in ids]
-            first, last = min(numbers), max(numbers)
-            for lowest, highest, piece in self._spans:
-                if lowest <= last and first <= highest:
-                    matching |= decode_passed(piece).intersection(ids)
+        matching: set[UUID] = set()
+        numbers = sorted(map(_number_of, ids))
+        for lowest, highest, piece in self._spans:
+            at = bisect_left(numbers, lowest)
+            if at < len(numbers) and numbers[at] <= highest:
+                matching |= decode_passed(piece).intersection(ids)
         return matching
 
 

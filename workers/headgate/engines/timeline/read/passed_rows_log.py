@@ -14,11 +14,12 @@ from headgate.engines.context import Host
 from headgate.engines.lanes.rows import LaneRow
 from headgate.engines.timeline.model.layout import SECOND_US, TTL_S_MAX
 from headgate.engines.timeline.model.settings import TimelineSettings
-from headgate.engines.timeline.read.passed_rows import decode_passed, encode_passed
+from headgate.engines.timeline.read.lane_records import part_key
+from headgate.engines.timeline.read.passed_rows import encode_passed
 from headgate.engines.timeline.read.reading import RowContent
 from headgate.process.live import Live
 from headgate.store.model.positions import position_at, time_us_of
-from headgate.store.model.statements import Batch, Insert, Plain, Select
+from headgate.store.model.statements import Batch, Insert, Plain
 from headgate.store.model.types import Value
 
 HOUR_US = 3_600 * SECOND_US
@@ -38,9 +39,8 @@ class Passing:
         self._pieces: dict[int, int] = {}
         self._stamped_us = 0
 
-    async def write(self, rows: Sequence[LaneRow]) -> dict[int, set[UUID]]:
-        """Add a piece to each part that they are in; for a restamped row, its lineage's first place to that part's.
-        Returns the additions."""
+    async def write(self, rows: Sequence[LaneRow]) -> None:
+        """Add a piece to each part that they are in; for a restamped row, its family's first place to that part's."""
         ids: dict[int, set[UUID]] = {}
         messages: dict[int, int] = {}
         for row in rows:
@@ -53,27 +53,14 @@ class Passing:
         by_part: dict[int, list[Plain]] = {}
         numbers = {part: self._pieces.get(part, -1) + 1 for part in ids}
         for part, passed in ids.items():
-            values: dict[str, Value] = {**self._key(part), "writer": self._writer, "piece": numbers[part]}
+            key = part_key(self._settings.now, self._generation, self._shard, part)
+            values: dict[str, Value] = {**key, "writer": self._writer, "piece": numbers[part]}
             values |= {"ids": encode_passed(passed), "messages": messages.get(part, 0)}
             values["up_to"] = position_at(rows[-1].order)
             ttl_s = passed_kept_s(self._settings.now, part, now_us=stamp_us, last_expiry_s=self._host.last_expiry_s)
             by_part[part] = [Insert(self._settings.now.tables.passed, values, timestamp_us=stamp_us, ttl_s=ttl_s)]
         await write_by_part(self._host, by_part)
         self._pieces |= numbers
-        return ids
-
-    async def read(self, part: int) -> set[UUID]:
-        """The rows that all writers have passed in a part."""
-        rows = await self._host.store.read(Select(self._settings.now.tables.passed, self._key(part), ("ids",)))
-        return set().union(*(decode_passed(row.ids) for row in rows))
-
-    def _key(self, part: int) -> dict[str, Value]:
-        return {
-            "queue": self._settings.now.queue,
-            "generation": self._generation,
-            "shard": self._shard,
-            "part": part,
-        }
 
 
 def kept_s(settings: TimelineSettings, part: int, *, now_us: int, last_expiry_s: int) -> int:

@@ -234,7 +234,7 @@ class LaneReader:
         self, part: int, order: int, sub: int, due: UUID, run: PackedRun | None, size: int
     ) -> LaneRow | None:
         """A usual row: nothing else has to be read to classify it. None if a restamped row of it goes instead."""
-        if run is None or not self._families.choose_first(part, due):
+        if run is None or not self._families.choose_first(due):
             return None
         count = len(run.payload)
         return LaneRow(

@@ -18,7 +18,7 @@ from headgate.engines.contract import Delivery
 from headgate.engines.lanes.decide_lease import LeaseTerm
 from headgate.engines.lanes.rows import HandOut, LaneRow, Move, Why
 from headgate.engines.lanes.settle_log import Piece
-from headgate.engines.lanes.settle_log_format import Facts, decode, merge_facts
+from headgate.engines.lanes.settle_log_format import Facts, merge_facts
 from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.lanes.source import RowSlice as LaneSlice
 from headgate.engines.packed_row import PackedRun, attributes_of
@@ -27,14 +27,16 @@ from headgate.engines.timeline.model.layout import PLACE_BYTES, SECOND_US, Messa
 from headgate.engines.timeline.put.copies import Copy, write_copies
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.ended_places import see_to_late_copy
+from headgate.engines.timeline.read.lane_records import part_key, read_passed, read_pieces
 from headgate.engines.timeline.read.part_index import PartIndex
+from headgate.engines.timeline.read.passed_rows import PassedRows
 from headgate.engines.timeline.read.passed_rows_log import Passing, kept_s, write_by_part
 from headgate.engines.timeline.read.reading import LaneReader, RowContent, family_of, put_before
 from headgate.engines.timeline.read.restamps import Families
 from headgate.errors import Bug, Unavailable
 from headgate.process.live import Live
 from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of
-from headgate.store.model.statements import Insert, Plain, Select
+from headgate.store.model.statements import Insert, Plain
 from headgate.store.model.types import Value
 
 RESTAMPS_WITHIN_US = 60 * SECOND_US
@@ -72,7 +74,7 @@ class TimelineSource:
         self._stamped_us = 0
         self._index = index or PartIndex(host, settings, generation)
         self._passed = Passing(host, settings, generation=generation, shard=shard, writer=lease_term.lock)
-        self._families = Families(self._part_of, self._passed.read, epoch=lease_term.epoch)
+        self._families = Families(self._part_of, self._read_passed, epoch=lease_term.epoch)
         self.reading = LaneReader(
             host,
             settings,
@@ -110,14 +112,13 @@ class TimelineSource:
         last = (max(time_us_of(position_at(up_to)), 0) + RESTAMPS_WITHIN_US) // part_us
         whole: Facts = {}
         while True:
-            for row in await self._host.store.read(Select(self._settings.now.tables.settled, self._key(part))):
-                merge_facts(whole, decode(row.facts))
+            async for facts in read_pieces(self._host, self._settings.now, self._key(part), after=after):
+                merge_facts(whole, facts)
+                for key, of_row in facts.items():
+                    self._begun(key, of_row.epoch)
             if part >= last:
-                break
+                return whole
             part = await self._index.next_part(part + 1, last)
-        for key, facts in whole.items():
-            self._begun(key, facts.epoch)
-        return whole
 
     def met(self, keys: Iterable[bytes]) -> None:
         """The owner of this lease term has these rows in flight."""
@@ -169,16 +170,18 @@ class TimelineSource:
 
     async def write_passed(self, rows: Sequence[LaneRow]) -> None:
         """Add a piece of passed rows to each part they lie in."""
-        for part, ids in (await self._passed.write(rows)).items():
-            self._families.passed(part, ids)
+        await self._passed.write(rows)
+        self.forget(rows)
+
+    def forget(self, rows: Iterable[LaneRow]) -> None:
+        """These rows are on record as passed: that record is what their families are known by from now on."""
+        self._families.forget((row.content.first, row.content.place.due) for row in rows)
+
+    async def _read_passed(self, part: int) -> PassedRows:
+        return await read_passed(self._host, self._settings.now, self._generation, self._shard, part)
 
     def _key(self, part: int) -> dict[str, Value]:
-        return {
-            "queue": self._settings.now.queue,
-            "generation": self._generation,
-            "shard": self._shard,
-            "part": part,
-        }
+        return part_key(self._settings.now, self._generation, self._shard, part)
 
     def _stamp(self) -> int:
         """A piece that is overwritten has to win, also twice in one microsecond."""
@@ -206,15 +209,16 @@ class TimelineSource:
         """The message at the place that was fixed."""
         if move.place is None:
             raise Bug("A copy was written to a fixed place", reason=move.reason)
-        place, queue = move.place[:PLACE_BYTES], move.place[PLACE_BYTES:]
+        place, queue = MessagePlace.from_bytes(move.place[:PLACE_BYTES]), move.place[PLACE_BYTES:]
+        due_us = time_us_of(place.row.due)  # which an owner that finishes the copy knows as well
         copy = copy_of(move.row, move.index)
         if queue:
             attributes = _with_reason(copy.attributes, self._settings.now.name, move)
-            copy = replace(copy, due_us=move.due_us, attributes=attributes, attempt=0)
+            copy = replace(copy, due_us=due_us, attributes=attributes, attempt=0)
         elif move.why is not Why.MOVED:
-            copy = replace(copy, due_us=move.due_us, attempt=move.attempt)
+            copy = replace(copy, due_us=due_us, attempt=move.attempt)
         sender = self._sender_to(queue) if queue else self._sender
-        await carry(sender, [(MessagePlace.from_bytes(place), copy)])
+        await carry(sender, [(place, copy)])
 
     def _sender_to(self, queue: bytes) -> Sender:
         dead_letters = self._dead_letters.now
