@@ -16,7 +16,7 @@ from headgate.engines.timeline.read.reading import row_key
 from headgate.store.model.positions import first_at, position_order, time_us_of
 from headgate.store.model.statements import Insert
 from headgate.store.store import OutcomeUnknown
-from headgate.testing.world import ProcessState
+from tests.kit.simulated_world import ProcessState
 from tests.simulation.store.disks import Disks
 from tests.simulation.timeline.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready, put_many
