@@ -68,8 +68,29 @@ def later(left: Deletion | None, right: Deletion | None) -> Deletion | None:
     return left if left >= right else right
 
 
-def purged(cell: Cell, now_s: int, gc_before_s: int) -> Cell | None:
-    """The rest of a cell after a purge. An expired one counts as deleted since it was written, as in Cassandra."""
-    if cell.is_live(now_s) or cell.gone_s - cell.ttl_s >= gc_before_s:
-        return cell
-    return None
+class Purge(NamedTuple):
+    """What a purge drops: what was deleted, or has expired, and was written before a second and a timestamp."""
+
+    now_s: int
+    gc_before_s: int
+    below_us: int | None = None
+    """The least timestamp of what overlaps in the partition: a tombstone at or above it may still cover some of that.
+    None in an answer, which a tombstone that may be purged is left out of."""
+
+    def takes(self, cell: Cell) -> bool:
+        """Whether a cell goes. An expired one counts as deleted since it was written, as in Cassandra."""
+        if cell.is_live(self.now_s) or cell.gone_s - cell.ttl_s >= self.gc_before_s:
+            return False
+        return self.below_us is None or cell.timestamp_us < self.below_us
+
+    def takes_marker(self, marker: Cell) -> bool:
+        """Whether the marker of a row goes."""
+        if marker.is_live(self.now_s) or marker.gone_s >= self.gc_before_s:
+            return False
+        return self.below_us is None or marker.timestamp_us < self.below_us
+
+    def takes_deletion(self, deletion: Deletion) -> bool:
+        """Whether a deletion goes."""
+        if deletion.at_s >= self.gc_before_s:
+            return False
+        return self.below_us is None or deletion.timestamp_us < self.below_us

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from headgate.store.memory.cells import Deletion, later
-from headgate.store.memory.rows import OrderKey, Row, merge_rows, oldest_end_s, purged_row, shadowed
+from headgate.store.memory.cells import Deletion, Purge, later
+from headgate.store.memory.rows import OrderKey, Row, least_timestamp_us, merge_rows, oldest_end_s, purged_row, shadowed
 
 
 class Span(NamedTuple):
@@ -216,6 +216,7 @@ class SimulatedPartition:
     def image(self, cut: Cut) -> Image:
         """The answer of this replica: without purgeable data, which Cassandra leaves out of answers as well."""
         purging = self.oldest_end_s is not None and self.oldest_end_s < cut.gc_before_s
+        purge = Purge(cut.now_s, cut.gc_before_s)
         keys: list[OrderKey] = []
         rows: list[Row] = []
         live = 0
@@ -223,7 +224,7 @@ class SimulatedPartition:
         for key in self._keys_of(cut):
             row = self.rows[key]
             if purging:
-                row = purged_row(row, cut.now_s, cut.gc_before_s)
+                row = purged_row(row, purge)
                 if row.is_empty:
                     continue
             if cut.limit is not None:
@@ -236,10 +237,10 @@ class SimulatedPartition:
         ranges = self._ranges_of(cut, keys[-1] if truncated else None) if self.ranges else {}
         if not purging:
             return Image(self.deletion, ranges, self.static, keys, rows, truncated)
-        static = purged_row(self.static, cut.now_s, cut.gc_before_s) if self.static is not None else None
+        static = purged_row(self.static, purge) if self.static is not None else None
         return Image(
-            _unless_old(self.deletion, cut.gc_before_s),
-            {span: deletion for span, deletion in ranges.items() if deletion.at_s >= cut.gc_before_s},
+            _unless_taken(self.deletion, purge),
+            {span: deletion for span, deletion in ranges.items() if not purge.takes_deletion(deletion)},
             static if static is not None and not static.is_empty else None,
             keys,
             rows,
@@ -264,16 +265,20 @@ class SimulatedPartition:
         return (self.keys[place] for place in places)
 
     def purge(self, now_s: int, gc_before_s: int) -> None:
-        """Compact: drop older tombstones, and cells that expired before it."""
+        """Compact: drop older tombstones, and cells that expired before it. What was written since may lie in memory or
+        in a file that the compaction does not take: a tombstone that could cover any of it stays, as in Cassandra."""
         if self.oldest_end_s is None or self.oldest_end_s >= gc_before_s:
             return
-        self.deletion = _unless_old(self.deletion, gc_before_s)
-        self.ranges = {span: deletion for span, deletion in self.ranges.items() if deletion.at_s >= gc_before_s}
+        rows = self.rows.values() if self.static is None else (*self.rows.values(), self.static)
+        overlapping = [each for row in rows if (each := least_timestamp_us(row, gc_before_s)) is not None]
+        purge = Purge(now_s, gc_before_s, min(overlapping, default=None))
+        self.deletion = _unless_taken(self.deletion, purge)
+        self.ranges = {span: each for span, each in self.ranges.items() if not purge.takes_deletion(each)}
         if self.static is not None:
-            static = purged_row(self.static, now_s, gc_before_s)
+            static = purged_row(self.static, purge)
             self.static = None if static.is_empty else static
-        rows = {key: purged_row(row, now_s, gc_before_s) for key, row in self.rows.items()}
-        self.rows = {key: row for key, row in rows.items() if not row.is_empty}
+        kept = {key: purged_row(row, purge) for key, row in self.rows.items()}
+        self.rows = {key: row for key, row in kept.items() if not row.is_empty}
         self.keys = [key for key in self.keys if key in self.rows]
         self.oldest_end_s = self._oldest_left_s()
 
@@ -291,8 +296,8 @@ class SimulatedPartition:
         return not self.rows and self.static is None and self.deletion is None and not self.ranges
 
 
-def _unless_old(deletion: Deletion | None, gc_before_s: int) -> Deletion | None:
-    return None if deletion is None or deletion.at_s < gc_before_s else deletion
+def _unless_taken(deletion: Deletion | None, purge: Purge) -> Deletion | None:
+    return None if deletion is None or purge.takes_deletion(deletion) else deletion
 
 
 EMPTY = Image(None, {}, None, [], [], truncated=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from headgate.store.memory.cells import LIVE, Cell, Deletion, later, purged, reconcile
+from headgate.store.memory.cells import EXPIRING, LIVE, Cell, Deletion, Purge, later, reconcile
 from headgate.store.model.types import Value
 
 OrderKey = tuple[Any, ...]
@@ -85,16 +85,11 @@ def _without_covered(row: Row, timestamp_us: int) -> Row:
     return row if marker is row.marker else row._replace(marker=marker)
 
 
-def purged_row(row: Row, now_s: int, gc_before_s: int) -> Row:
-    """The rest after dropping everything that was deleted, or had expired, before a given time."""
-    deletion = row.deletion
-    if deletion is not None and deletion.at_s < gc_before_s:
-        deletion = None
-    marker = row.marker
-    if marker is not None and marker.gone_s < gc_before_s and not marker.is_live(now_s):
-        marker = None
-    kept = {name: purged(cell, now_s, gc_before_s) for name, cell in row.cells.items()}
-    cells = {name: cell for name, cell in kept.items() if cell is not None}
+def purged_row(row: Row, purge: Purge) -> Row:
+    """The rest after a purge."""
+    deletion = None if row.deletion is not None and purge.takes_deletion(row.deletion) else row.deletion
+    marker = None if row.marker is not None and purge.takes_marker(row.marker) else row.marker
+    cells = {name: cell for name, cell in row.cells.items() if not purge.takes(cell)}
     if deletion is row.deletion and marker is row.marker and len(cells) == len(row.cells):
         return row
     return Row(row.clustering, marker, deletion, cells)
@@ -108,3 +103,9 @@ def oldest_end_s(row: Row) -> int | None:
     if row.deletion is not None:
         ends.append(row.deletion.at_s)
     return min(ends) if ends else None
+
+
+def least_timestamp_us(row: Row, written_from_s: int) -> int | None:
+    """The least timestamp of its cells that expire and were written in that second or later."""
+    written = [cell for cell in (row.marker, *row.cells.values()) if cell is not None and cell.kind == EXPIRING]
+    return min((cell.timestamp_us for cell in written if cell.gone_s - cell.ttl_s >= written_from_s), default=None)
