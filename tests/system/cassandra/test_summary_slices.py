@@ -41,8 +41,8 @@ def server() -> Iterator[Cassandra]:
 
 
 def marks_of(queue: UUID, writer: UUID, parts: range) -> Iterator[Insert]:
-    """The writes of a producer that puts a message with a delay of 30 s at the start of each part. They expire after a
-    second in place of an hour."""
+    """The writes of a producer that puts a message with a delay of 30 s at the start of each part. They expire after
+    a second in place of an hour."""
     owed = Owed(PART_US)
     for part in parts:
         now_us = part * PART_US
@@ -72,7 +72,8 @@ def ended_writers(queue: UUID, part: int) -> Iterator[Insert]:
 
 def sstables(server: Cassandra) -> int:
     """The files of the table."""
-    (line,) = (each for each in server.node.nodetool("tablestats", TABLE).splitlines() if "SSTable count:" in each)
+    lines = [each.strip() for each in server.node.nodetool("tablestats", TABLE).splitlines()]
+    (line,) = (each for each in lines if each.startswith("SSTable count:"))
     return int(line.split(":")[1])
 
 

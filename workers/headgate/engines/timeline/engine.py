@@ -148,11 +148,11 @@ class TimelineQueue:
         await self.lanes.leave()
 
     async def close(self) -> None:
-        """Write pending messages, release the lanes. Receivers stop waiting."""
+        """Release the lanes, while their leases last; then write pending messages. Receivers stop waiting."""
         self._closed = True
         self._changed.set()
-        await self.producer.close()
         await self.lanes.close()
+        await self.producer.close()
         if self.dead_letters is not None:
             await self.dead_letters.close()
 

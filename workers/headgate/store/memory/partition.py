@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from headgate.store.memory.cells import Deletion, Purge, later
-from headgate.store.memory.rows import OrderKey, Row, least_timestamp_us, merge_rows, oldest_end_s, purged_row, shadowed
+from headgate.store.memory.rows import (
+    OrderKey,
+    Row,
+    least_timestamp_us,
+    merge_rows,
+    oldest_end_s,
+    purged_row,
+    shadowed,
+)
 
 
 class Span(NamedTuple):
@@ -265,8 +273,8 @@ class SimulatedPartition:
         return (self.keys[place] for place in places)
 
     def purge(self, now_s: int, gc_before_s: int) -> None:
-        """Compact: drop older tombstones, and cells that expired before it. What was written since may lie in memory or
-        in a file that the compaction does not take: a tombstone that could cover any of it stays, as in Cassandra."""
+        """Compact: drop older tombstones, and cells that expired before it. What was written since may lie in memory
+        or in a file outside of the compaction: a tombstone that could cover any of it stays, as in Cassandra."""
         if self.oldest_end_s is None or self.oldest_end_s >= gc_before_s:
             return
         rows = self.rows.values() if self.static is None else (*self.rows.values(), self.static)

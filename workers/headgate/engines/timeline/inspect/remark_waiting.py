@@ -16,8 +16,8 @@ from headgate.engines.timeline.model.settings import TimelineSettings
 
 
 async def mark_what_waits(host: Host, settings: TimelineSettings, marks: Marks) -> None:
-    """Marks of the due messages in lanes without an owner, and of the next delayed message. That one is read first, so
-    that a message which falls due meanwhile is found by one of the two."""
+    """Marks of the due messages in lanes without an owner, and of the next delayed message. That one is read first: a
+    message that falls due meanwhile is found by one of the two."""
     later_us = await next_due_us(host, settings)
     views = await list_lane_views(host, settings, {})
     free = [view for view in views if view.state.lock is None and not view.state.is_retired]
