@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from headgate.engines.contract import NewMessage, PassEnd
 from headgate.engines.timeline.model.lane_rows import lane_key
+from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.engines.timeline.read.passed_rows import encode_passed
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import Insert, Select
@@ -46,6 +47,85 @@ def test_checks_are_due_after_a_minute_a_quarter_hours_and_the_grace_of_the_tabl
             checked.append((early.checked, in_time.checked, in_time.oldest_owed_us))
         assert [(0, 1, None)] * 4 == checked
         assert 0 == (await ward.repair()).checked
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_a_part_where_nothing_was_announced_to_come_late_is_checked_once() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        row = await indexed(client, stamped(client, b"put"), announced=False)
+        await client.store.write(row.statement)
+        await ward.work(20)
+        checked = 0
+        for wait_s in (2 * MINUTE_S, 15 * MINUTE_S, 4 * HOUR_S, 10 * DAY_S):
+            await asyncio.sleep(wait_s)
+            done = await ward.repair()
+            checked += done.checked
+            assert done.oldest_owed_us is None
+        assert 1 == checked
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_the_first_check_is_taken_of_a_part_that_later_ones_leave_out_though_all_are_due() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        row = await indexed(client, stamped(client, b"unannounced"), announced=False)
+        await ward.work(20)
+        await land(queue, row)
+        await asyncio.sleep(11 * DAY_S)
+        assert (1, 1) == ((done := await ward.repair()).checked, done.put_again)
+        await ward.work(20)
+        assert [b"unannounced"] == ward.payloads()
+
+    simulate(scenario, settings=REPAIRED)
+
+
+def test_an_idle_queue_costs_few_statements_and_ten_thousand_of_them_less_than_a_hundred_per_second() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        await client.process.start(queue.put(client, NewMessage(b"long ago")))
+        await ward.work(20)
+        await asyncio.sleep(12 * DAY_S)
+        for _ in range(30):
+            await ward.repair()
+            await asyncio.sleep(HOUR_S)
+        mender = Mender(queue, "counted")
+        for _ in range(24):
+            assert PassEnd.DONE is (await mender.repair()).end
+            await asyncio.sleep(300)
+        passes_each_s = 10_000 / 300
+        assert len(mender.store.sent) / 24 * passes_each_s < 100
+        at_all = [each for each in mender.store.sent if getattr(each, "consistency", None) is Consistency.ALL]
+        assert 1 <= len(at_all) <= 4, "all replicas are asked once per hour"
+
+    simulate(scenario, settings=replace(REPAIRED, generations=(GenerationSettings(1, 4),)))
+
+
+def test_a_node_that_is_down_costs_a_process_one_try_and_not_ten_seconds_for_each_queue() -> None:
+    async def scenario(queue: Queue) -> None:
+        ward = await opened(queue)
+        client = queue.client("producer")
+        row = await indexed(client, stamped(client, b"old"))
+        await client.store.write(row.statement)
+        await ward.work(20)
+        await asyncio.sleep(11 * DAY_S)
+        queue.cluster.kill("n3")
+        await asyncio.sleep(300)
+        mender = Mender(queue, "mender")
+        began_s = queue.world.now_s()
+        for _ in range(20):
+            assert (await mender.repair()).waits_for_all
+        assert queue.world.now_s() - began_s < 10
+        at_all = [each for each in mender.store.sent if getattr(each, "consistency", None) is Consistency.ALL]
+        assert 1 == len(at_all)
+        queue.cluster.restart("n3")
+        await asyncio.sleep(120)
+        assert not (await mender.repair()).waits_for_all, "and it is tried again"
 
     simulate(scenario, settings=REPAIRED)
 

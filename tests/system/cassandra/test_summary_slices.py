@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from uuid import UUID, uuid4
 
 import pytest
@@ -80,22 +80,29 @@ def sstables(server: Cassandra) -> int:
 def test_a_slice_reads_after_weeks_of_marks_and_is_compacted_while_more_are_written(server: Cassandra) -> None:
     queue, end = uuid4(), time.time_ns() // 1000 // PART_US
 
-    async def fill() -> None:
-        settings = read_settings({**server.environment(), "KEYSPACE": KEYSPACE})
-        store = await CassandraStore.connect(settings, must_exist=False)
+    async def connected(work: Callable[[CassandraStore], Awaitable[None]]) -> None:
+        store = await CassandraStore.connect(
+            read_settings({**server.environment(), "KEYSPACE": KEYSPACE}), must_exist=False
+        )
         try:
-            await store.cql(create_keyspace_cql(Keyspace(KEYSPACE, ((store.data_center, 1),))))
-            await store.cql(create_table_cql(KEYSPACE, SUMMARY))
-            await write_all(store, ended_writers(queue, end - PARTS - 60))
-            server.node.nodetool("flush", KEYSPACE)
-            await write_all(store, marks_of(queue, uuid4(), range(end - PARTS, end)))
-            assert set(await read_summary(store, now_us=end * PART_US)) <= {queue}
-            await store.cql(f"ALTER TABLE {TABLE} WITH gc_grace_seconds = 1")
+            await work(store)
         finally:
             await store.close()
 
-    asyncio.run(fill())
-    assert sstables(server) > 0
+    async def fill(store: CassandraStore) -> None:
+        await store.cql(create_keyspace_cql(Keyspace(KEYSPACE, ((store.data_center, 1),))))
+        await store.cql(create_table_cql(KEYSPACE, SUMMARY))
+        await write_all(store, ended_writers(queue, end - PARTS - 60))
+        await write_all(store, marks_of(queue, uuid4(), range(end - PARTS, end - 10)))
+        assert set(await read_summary(store, now_us=end * PART_US)) <= {queue}, (
+            "the server refuses 100,000 tombstones"
+        )
+        await store.cql(f"ALTER TABLE {TABLE} WITH gc_grace_seconds = 1")
+
+    asyncio.run(connected(fill))
     assert wait_until(lambda: not server.cql(f"SELECT writer FROM {TABLE}"), timeout_s=30)  # noqa: S608
+    server.node.nodetool("flush", KEYSPACE)
+    assert sstables(server) > 0
+    asyncio.run(connected(lambda store: write_all(store, marks_of(queue, uuid4(), range(end - 10, end)))))
     server.node.nodetool("compact", KEYSPACE)
     assert 0 == sstables(server), "what lies in memory holds nothing back"

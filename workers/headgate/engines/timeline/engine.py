@@ -443,6 +443,8 @@ class TimelineQueue:
         catalogue, for callers that have it: without it no generation is advanced."""
         sender, dead_letters = self.producer.sender, self.dead_letters
         repairer = Repairer(self.host, self.settings, sender, dead_letters=dead_letters, keeper=keeper)
+        if await repairer.is_idle():
+            return Repaired(PassEnd.DONE)
         done = await repairer.run(within_us=within_us)
         if done.end is not PassEnd.BUSY and sender.marks is not None:
             try:

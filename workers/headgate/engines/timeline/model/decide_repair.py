@@ -23,8 +23,11 @@ RECORD_US = 7 * 24 * HOUR_US
 """The record of passed rows is kept for this time after the last scan is due, with any retention: rows outlive it
 where the retention was lowered, and would all seem late."""
 CHECKS = (1, 2, 3, 4)
+"""The first is of all parts, the others of those where something was announced to come late."""
 LAST_CHECK = 4
 """At all replicas: nothing lands after it."""
+ASK_ALL_EVERY_US = HOUR_US
+"""Unless a quorum shows something to check."""
 EVERYTHING = 1 << 62
 """A cursor beyond every part: its lane holds nothing that this scan has not covered, and never will."""
 
@@ -77,8 +80,8 @@ class CheckTerms:
         return max(0, (now_us - self.record_us + HOUR_US) // self.part_us)
 
     def is_checked_again(self, part: int, sure_us: int | None, now_us: int) -> bool:
-        """Whether the last scan of a part is certainly still to come, by any repairer's clock."""
-        return now_us + MINUTE_US + self.skew_us < self.due_us(part, LAST_CHECK, sure_us)
+        """Whether the scan that every part has is certainly still to come, by any repairer's clock."""
+        return now_us + MINUTE_US + self.skew_us < self.due_us(part, CHECKS[0], sure_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +104,10 @@ def decide_next_stretch(
 
 
 def cursors_moved(check: int, up_to: int, cursors: Mapping[int, int]) -> dict[int, int]:
-    """The cursors that move after a scan of all parts below one: its own, and those of the earlier scans."""
-    return {each: up_to for each in CHECKS if each <= check and cursors.get(each, 0) < up_to}
+    """The cursors that move after a scan of all parts below one: its own, and those of the earlier scans of announced
+    parts. The first scan is of other parts too."""
+    covered = [each for each in CHECKS if CHECKS[0] < each <= check] or [check]
+    return {each: up_to for each in covered if cursors.get(each, 0) < up_to}
 
 
 class Where(Enum):

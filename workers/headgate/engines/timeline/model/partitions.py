@@ -153,8 +153,11 @@ class OwnParts:
         return mine
 
 
-def index_statement(settings: TimelineSettings, key: IndexKey, *, now_us: int, last_expiry_s: int) -> Insert:
+def index_statement(
+    settings: TimelineSettings, key: IndexKey, *, now_us: int, last_expiry_s: int, announced: bool = False
+) -> Insert:
     """The write of one index row: it lives longer than anything in its part can, as the records of the part do.
+    `announced`: what it names may come late, so repair checks the part again.
 
     Its timestamp is the retention. So of two producers with different retentions the longer wins, in any order, and
     those with the same one write the same (attack A13).
@@ -169,6 +172,7 @@ def index_statement(settings: TimelineSettings, key: IndexKey, *, now_us: int, l
             "part": key.part,
             "sub": key.sub,
             "put_us": now_us,
+            **({"late_us": now_us} if announced else {}),
         },
         timestamp_us=max(1, settings.retention_us),
         ttl_s=ttl_s_kept(end_us, now_us=now_us, retention_us=settings.retention_us, last_expiry_s=last_expiry_s),

@@ -56,7 +56,7 @@ PARTS = Table(
     "which parts contain messages",
     partition=(QUEUE, GENERATION, Column("day", Type.INT)),
     clustering=(PART, SUB),
-    columns=(Column("put_us", Type.BIGINT),),
+    columns=(Column("put_us", Type.BIGINT), Column("late_us", Type.BIGINT)),
     compaction=UNIFIED,
 )
 PUT_COUNTS = Table(
