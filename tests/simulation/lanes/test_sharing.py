@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 
 from headgate.engines.contract import LaneOwner, NewMessage
-from headgate.engines.lanes.balance.decide_dual_owners import LaneClaim, LaneClaims
 from headgate.engines.lanes.balance import membership
+from headgate.engines.lanes.balance.decide_dual_owners import LaneClaim, LaneClaims
 from headgate.engines.lanes.balance.decide_shares import Member as ShareMember
 from headgate.engines.lanes.balance.decide_shares import watchers
 from headgate.engines.lanes.balance.membership import Sharing

@@ -57,7 +57,7 @@ async def _is_killed_at(queue: Queue, *, number: int, is_sent: bool) -> bool:
     await asyncio.sleep(15)
     if mender.process.state is ProcessState.RUNNING:
         return False
-    for wait_s in (0, 11 * DAY_S):
+    for wait_s in (0, 2 * DAY_S):
         await asyncio.sleep(wait_s)
         assert PassEnd.DONE is (await ward.repair()).end
         await ward.work(20)

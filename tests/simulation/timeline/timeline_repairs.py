@@ -84,7 +84,7 @@ class Ward:
 
     async def repair_to_the_end(self) -> None:
         """All checks that will ever be due, with work in between."""
-        for wait_s in (MINUTE_S, 15 * MINUTE_S, 5 * HOUR_S, 11 * DAY_S):
+        for wait_s in (MINUTE_S, 15 * MINUTE_S, 5 * HOUR_S, 2 * DAY_S):
             await asyncio.sleep(wait_s)
             await self.repair()
             await self.work(20)

@@ -92,12 +92,6 @@ def test_a_part_that_ends_in_years_is_due_as_its_generation_ended() -> None:
     assert sure_us + SKEW + MINUTE_US == TERMS.due_us(in_years, 1, sure_us)
 
 
-def test_a_row_is_checked_again_until_shortly_before_the_check_that_every_part_has() -> None:
-    due_us = TERMS.due_us(7, CHECKS[0], None)
-    assert TERMS.is_checked_again(7, None, due_us - 2 * MINUTE_US)
-    assert not TERMS.is_checked_again(7, None, due_us - MINUTE_US)
-
-
 # ---- cursors
 
 
@@ -144,7 +138,7 @@ USUAL = Fixed(
     is_this_row=False,
     is_passed=False,
     is_there=False,
-    is_checked_again=True,
+    is_ahead=True,
     is_retired=False,
     is_writable=True,
 )
@@ -155,12 +149,12 @@ USUAL = Fixed(
     [
         ({}, LateRowStep.WRITE),
         ({"is_there": True}, LateRowStep.DONE),
-        ({"is_there": True, "is_checked_again": False}, LateRowStep.WRITE),
+        ({"is_there": True, "is_ahead": False}, LateRowStep.WRITE),
         ({"is_passed": True, "is_this_row": True}, LateRowStep.DONE),
         ({"is_this_row": True, "is_there": True}, LateRowStep.FIX_AGAIN),
         ({"is_retired": True, "is_writable": False}, LateRowStep.FIX_AGAIN),
         ({"is_retired": True, "is_writable": False, "is_there": True}, LateRowStep.DONE),
-        ({"is_retired": True, "is_there": True, "is_checked_again": False}, LateRowStep.FIX_AGAIN),
+        ({"is_retired": True, "is_there": True, "is_ahead": False}, LateRowStep.FIX_AGAIN),
         ({"is_writable": False}, LateRowStep.WAIT),
     ],
 )

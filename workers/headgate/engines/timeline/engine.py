@@ -50,6 +50,7 @@ from headgate.engines.timeline.put.cancel import Cancels
 from headgate.engines.timeline.put.once import OncePuts
 from headgate.engines.timeline.put.producer import DOUBT_PAUSE_S, Producer
 from headgate.engines.timeline.put.row_sender import Sender
+from headgate.engines.timeline.read.ended_places import see_to_late_copy
 from headgate.engines.timeline.repair.repair import Repairer
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 from headgate.process.background_tasks import BackgroundTasks
@@ -94,7 +95,7 @@ class TimelineQueue:
         self.lanes = LaneSet(
             host, self._engine_lanes, changed=self._changed, sharing=sharing, summary=summary, count=self._count
         )
-        self._once = OncePuts(self.producer)
+        self._once = OncePuts(self.producer, see_to=see_to_late_copy)
         self._cancels = Cancels(self.producer)
         self._lanes_max = lanes_max
         self._isolates_suspects = False

@@ -79,10 +79,6 @@ class CheckTerms:
         recorded then."""
         return max(0, (now_us - self.record_us + HOUR_US) // self.part_us)
 
-    def is_checked_again(self, part: int, sure_us: int | None, now_us: int) -> bool:
-        """Whether the scan that every part has is certainly still to come, by any repairer's clock."""
-        return now_us + MINUTE_US + self.skew_us < self.due_us(part, CHECKS[0], sure_us)
-
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -145,20 +141,20 @@ class Fixed:
     is_passed: bool
     """The owner of that lane has passed it, or one of its family."""
     is_there: bool
-    is_checked_again: bool
+    is_ahead: bool
+    """Its lane's position is before it: the owner reads it, or the first scan of its part, which comes after that."""
     is_retired: bool
     is_writable: bool
     """A put of now goes to its generation."""
 
 
 def decide_step(fixed: Fixed) -> LateRowStep:
-    """The action for a lineage's place. An existing row is read by its lane's owner, or found by a scan of its own
-    part, if one is still to come."""
+    """The action for a lineage's place."""
     if fixed.is_passed:
         return LateRowStep.DONE
     if fixed.is_this_row:
         return LateRowStep.FIX_AGAIN
-    if fixed.is_there and fixed.is_checked_again:
+    if fixed.is_there and fixed.is_ahead:
         return LateRowStep.DONE
     if fixed.is_retired:
         return LateRowStep.FIX_AGAIN

@@ -220,7 +220,7 @@ class Pass:
         self._leader = leader
         self._deadline_us = deadline_us
         self._terms = settings.check_terms
-        self._late_rows = LateRows(host, settings, self._terms, sender)
+        self._late_rows = LateRows(host, settings, sender)
         self._lanes_at_once = asyncio.Semaphore(LANES_AT_ONCE)
         self._rows_at_once = asyncio.Semaphore(ROWS_AT_ONCE)
         self._finished: dict[int, int] = {}
