@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.store.memory.partition import Cut, Image, Partition, PartitionUpdate, Span
-from headgate.store.memory.rows import Deletion, OrderKey, Row, purged_row
+from headgate.store.memory.rows import Deletion, OrderKey, Purge, Row, purged_row
 
 
 @dataclass(slots=True)
@@ -33,6 +33,7 @@ class SimulatedPartition(Partition):
     def replica_image(self, cut: Cut, gc_before_s: int) -> ReplicaImage:
         """The answer of this replica: without purgeable data, which Cassandra leaves out of answers as well."""
         purging = self.oldest_end_s is not None and self.oldest_end_s < gc_before_s
+        purge = Purge(cut.now_s, gc_before_s)
         keys: list[OrderKey] = []
         rows: list[Row] = []
         live = 0
@@ -40,7 +41,7 @@ class SimulatedPartition(Partition):
         for key in self._keys_of(cut):
             row = self.rows[key]
             if purging:
-                row = purged_row(row, cut.now_s, gc_before_s)
+                row = purged_row(row, purge)
                 if row.is_empty:
                     continue
             if cut.limit is not None:
@@ -53,13 +54,13 @@ class SimulatedPartition(Partition):
         ranges = self._ranges_of(cut, keys[-1] if truncated else None) if self.ranges else {}
         if not purging:
             return ReplicaImage(self.static, keys, rows, self.deletion, ranges, truncated)
-        static = purged_row(self.static, cut.now_s, gc_before_s) if self.static is not None else None
+        static = purged_row(self.static, purge) if self.static is not None else None
         return ReplicaImage(
             static if static is not None and not static.is_empty else None,
             keys,
             rows,
-            None if self.deletion is None or self.deletion.at_s < gc_before_s else self.deletion,
-            {span: deletion for span, deletion in ranges.items() if deletion.at_s >= gc_before_s},
+            purge.rest_of(self.deletion),
+            {span: deletion for span, deletion in ranges.items() if not purge.takes_deletion(deletion)},
             truncated,
         )
 

@@ -6,11 +6,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Collection
+from dataclasses import replace
 from uuid import UUID
 
+import pytest
+
 from headgate.engines.contract import LaneOwner, NewMessage
+from headgate.engines.lanes.balance import membership
 from headgate.engines.lanes.balance.decide_dual_owners import LaneClaim, LaneClaims
+from headgate.engines.lanes.balance.decide_shares import Member as ShareMember
+from headgate.engines.lanes.balance.decide_shares import watchers
 from headgate.engines.lanes.balance.membership import Sharing
+from headgate.engines.lanes.lane_name import LaneName
+from headgate.engines.timeline.model.settings import GenerationSettings
 from tests.simulation.lanes.sharing_members import SHARED, Member, begin, holding
 from tests.simulation.timeline.timeline_puts import Queue, simulate
 from tests.simulation.timeline.timeline_workers import (
@@ -26,6 +35,35 @@ def test_one_member_alone_holds_all_lanes() -> None:
     async def scenario(queue: Queue) -> None:
         members = await begin(queue, DeliveryLog(), 1)
         await holding(members, [6], within_s=5)
+
+    simulate(scenario, settings=SHARED)
+
+
+def test_one_process_takes_hundreds_of_lanes_within_seconds() -> None:
+    async def scenario(queue: Queue) -> None:
+        members = await begin(queue, DeliveryLog(), 1)
+        await holding(members, [300], within_s=4)
+
+    simulate(scenario, settings=replace(SHARED, generations=(GenerationSettings(1, 300),)))
+
+
+def test_which_lanes_a_member_watches_is_computed_once_for_each_list_of_members(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(queue: Queue) -> None:
+        asked: list[LaneName] = []
+
+        def counted(lane: LaneName, members: Collection[ShareMember]) -> set[UUID]:
+            asked.append(lane)
+            return watchers(lane, members)
+
+        monkeypatch.setattr(membership, "watchers", counted)
+        members = await begin(queue, DeliveryLog(), 2)
+        await holding(members, [3, 3], within_s=25)
+        await asyncio.sleep(10)
+        asked.clear()
+        await asyncio.sleep(60)
+        assert [] == asked
 
     simulate(scenario, settings=SHARED)
 

@@ -44,6 +44,12 @@ async def put_all(queue: Queue, count: int, **how: Any) -> None:
     await queue.put_many([Put(b"%d" % number, **how) for number in range(count)])
 
 
+async def hold_the_summary(statement: Any) -> None:
+    """A gate that lets no write to the summary pass."""
+    if isinstance(statement, Insert) and statement.shape.table is SUMMARY:
+        await asyncio.sleep(3600)
+
+
 def test_what_was_put_is_seen_by_one_that_checks_and_wakes_one_that_slept() -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text())
@@ -134,6 +140,76 @@ def test_of_what_is_due_later_the_earliest_part_is_marked_and_the_next_one_when_
         next_us = (await figures(producer)).next_due_us(now_us)
         assert next_us is not None
         assert 100 * SECOND < next_us - now_us <= 120 * SECOND
+
+    simulate(scenario)
+
+
+def held(shop: Shop, *, compacted: bool = False) -> int:
+    """The rows of the summary on the disks of the node that has most, expired ones too."""
+    counts = []
+    for name, node in shop.cluster.nodes.items():
+        if compacted:
+            shop.cluster.purge(name, SUMMARY)
+        slices = node.replica.tables.get(SUMMARY.name, {}).values()
+        counts.append(sum(len(each.partition.rows) for each in slices))
+    return max(counts)
+
+
+def test_a_producer_that_marks_two_hundred_parts_leaves_one_row_and_the_last_put() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text('{shards: 1, timeline: {part: "10s"}}'))
+        producer = shop.program("producer")
+        queue = await opened(producer)
+        for _ in range(200):
+            await producer.process.start(queue.put("hello", delay=30))
+            await shop.world.sleep(10)
+        assert 2 == held(shop)
+
+    simulate(scenario)
+
+
+def test_what_ended_writers_left_is_compacted_while_others_write_marks_all_the_time() -> None:
+    """A slice whose newest rows had the timestamps of 1970 would keep every tombstone for ever."""
+
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text('{shards: 1, timeline: {part: "10s"}}'))
+        shop.cluster.alter_gc_grace(SUMMARY, 600)
+        lasting = shop.program("lasting")
+        queue = await opened(lasting)
+        for number in range(8):
+            short = shop.program(f"short-{number}")
+            await short.process.start((await opened(short)).put("hello", delay=30))
+            await shop.world.sleep(3)
+            short.process.kill()
+        for _ in range(60):
+            await lasting.process.start(queue.put("hello", delay=30))
+            await shop.world.sleep(90)
+        assert 10 == held(shop)
+        assert 2 == held(shop, compacted=True)
+
+    simulate(scenario)
+
+
+def test_a_shared_mark_whose_time_has_come_is_not_lost_when_the_next_one_overwrites_it() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text())
+        producer, repairer = shop.program("producer"), shop.program("repairer")
+        queue = await opened(producer)
+        producer.store.gate = hold_the_summary
+        slept_us = producer.process.clock.wall_us()
+        await producer.process.start(queue.put("first", delay=100))
+        await producer.process.start(queue.put("second", delay=3000))
+        producer.process.kill()
+        mine = await opened(repairer)
+        await repairer.process.start(mine.repair())
+        assert 1 == len((await figures(repairer)).later)
+        await shop.world.sleep(150)
+        await repairer.process.start(mine.repair())
+        observation = await figures(repairer)
+        now_us = repairer.process.clock.wall_us()
+        assert 1 == len(observation.later), "one row for all that put nothing"
+        assert not any(mark.due_us <= now_us for mark in observation.later)
+        assert observation.wakes(slept_us, now_us=now_us)
 
     simulate(scenario)
 
@@ -272,12 +348,7 @@ def test_where_the_summary_cannot_be_written_queues_continue() -> None:
         await shop.apply(queue_text())
         program = shop.program("both")
         queue = await opened(program)
-
-        async def gate(statement: Any) -> None:
-            if isinstance(statement, Insert) and statement.shape.table is SUMMARY:
-                await asyncio.sleep(3600)
-
-        program.store.gate = gate
+        program.store.gate = hold_the_summary
         receiving = program.process.start(receive_for_ever(queue))
         await program.process.start(put_all(queue, 20))
         await shop.world.sleep(30)
@@ -294,12 +365,7 @@ def test_what_was_never_marked_is_marked_by_the_next_pass_of_repair() -> None:
         await shop.apply(queue_text())
         producer, repairer = shop.program("producer"), shop.program("repairer")
         queue = await opened(producer)
-
-        async def gate(statement: Any) -> None:
-            if isinstance(statement, Insert) and statement.shape.table is SUMMARY:
-                await asyncio.sleep(3600)
-
-        producer.store.gate = gate
+        producer.store.gate = hold_the_summary
         slept_us = producer.process.clock.wall_us()
         await producer.process.start(queue.put("soon"))
         await producer.process.start(queue.put("later", delay=3000))

@@ -24,6 +24,7 @@ from headgate.store.catalogue.entry import EntryState, Name
 from headgate.store.catalogue.tables import ENTRIES
 from headgate.store.clock.clock import ClockNotTrusted
 from headgate.store.model.consistency import Consistency
+from headgate.store.model.statements import Insert, UpdateIf
 from tests.kit.simulated_store import Cluster, SimulatedStore
 from tests.kit.simulated_world import World
 from tests.simulation.sdk.sdk_world import Program, Shop, queue_text
@@ -466,5 +467,24 @@ def test_a_worker_reports_each_background_loop_that_is_dead(loop: str) -> None:
         task.cancel()
         await shop.world.sleep(1)
         assert [f"the loop of {loop} has ended"] == port.dead_loops()
+
+    simulate(scenario)
+
+
+def test_a_process_that_ends_releases_its_lanes_before_it_writes_its_counts() -> None:
+    async def scenario(shop: Shop) -> None:
+        await shop.apply(queue_text("{shards: 1}"))
+        program = shop.program("both")
+        queue = await opened(program)
+        receiving = program.process.start(queue.receive(1, wait=60))
+        await shop.world.sleep(5)
+        await program.process.start(queue.put("later", delay=600))
+        began = len(program.store.sent)
+        receiving.cancel()
+        await program.process.start(program.connection.close())
+        tables = [each.shape.table.name for each in program.store.sent[began:] if isinstance(each, Insert | UpdateIf)]
+        released = next(at for at, name in enumerate(tables) if name.endswith("lanes"))
+        counted = next(at for at, name in enumerate(tables) if name.endswith("put_counts"))
+        assert released < counted
 
     simulate(scenario)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headgate.store.model.statements import Batch, Delete
+from headgate.store.model.statements import Batch, Delete, Insert
 from tests.kit.simulated_store import Settings
 from tests.simulation.store.ring import ALL, DAY_S, ONE, ROWS, Ring, ends_unknown, simulate
 
@@ -242,6 +242,24 @@ def test_an_old_write_sent_again_after_the_purge_lives_again() -> None:
         return shadowed, await ring.get(to=ALL)
 
     assert simulate(scenario) == ([], ["again"])
+
+
+@pytest.mark.parametrize(("timestamp_us", "left"), [(5, 2), (None, 1)])
+def test_a_tombstone_stays_while_a_younger_write_of_its_partition_has_a_lower_timestamp(
+    timestamp_us: int | None, left: int
+) -> None:
+    """It could cover that write, which lies in memory or in a file outside of the compaction."""
+
+    async def scenario(ring: Ring) -> int:
+        await ring.store.write(ring.insert("short", c=1, ttl_s=10))
+        await asyncio.sleep(DAY_S + 60)
+        young = {"p": "a", "c": 2, "v": "young"}
+        await ring.store.write(Insert(ROWS, young, timestamp_us=timestamp_us or ring.now_us(), ttl_s=3600))
+        ring.cluster.purge("n1")
+        (held,) = ring.cluster.nodes["n1"].replica.tables["rows"].values()
+        return len(held.partition.rows)
+
+    assert left == simulate(scenario)
 
 
 def test_a_late_write_below_a_deletion_stays_hidden() -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from headgate.engines.contract import NewMessage
 from headgate.engines.timeline.model.decide_place import decide_shard
-from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
+from headgate.engines.timeline.model.layout import MessagePlace, RowPlace, id_bytes
 from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.engines.timeline.put.once import CLAIMED_AT_ONCE_MAX
+from headgate.engines.timeline.put.row_sender import Sender
 from headgate.errors import HeadgateError
 from headgate.store.model.statements import Select
 from tests.simulation.timeline.timeline_puts import SECOND, SETTINGS, Client, Queue, Reader, simulate
@@ -205,7 +206,16 @@ def test_a_claim_in_a_generation_that_has_ended_is_finished_by_checking(is_writt
         second.producer.settings_changed(queue.settings, read_us=second.process.clock.wall_us())
         reader = Reader(queue)
         reader.process.start(reader.run())
+        observed: list[RowPlace] = []
+        see_to = second.once._see_to
+
+        async def recorded(sender: Sender, place: RowPlace) -> None:
+            observed.append(place)
+            await see_to(sender, place)
+
+        second.once._see_to = recorded
         ids = await second.process.start(second.once.put([message]))
+        assert is_written == bool(observed), "a row that is there is read, found or moved before it is answered"
         await one_message(queue, reader, after_s=30)
         assert 1 == reader.times(ids[0])
 

@@ -23,6 +23,7 @@ from headgate.engines.timeline.model.tables import shared_tables
 from headgate.engines.timeline.put.cancel import Cancels
 from headgate.engines.timeline.put.once import OncePuts
 from headgate.engines.timeline.put.producer import Producer
+from headgate.engines.timeline.read.ended_places import see_to_late_copy
 from headgate.errors import HeadgateError
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import first_at, is_after, last_at, time_us_of
@@ -117,7 +118,7 @@ class Queue:
     def client_on(self, host: Host, store: GatedStore, process: Process, read_us: int | None = None) -> Client:
         """The same on a host of one's own making."""
         producer = Producer(host, self.settings, read_us=process.clock.wall_us() if read_us is None else read_us)
-        return Client(process, store, host, producer, OncePuts(producer), Cancels(producer))
+        return Client(process, store, host, producer, OncePuts(producer, see_to=see_to_late_copy), Cancels(producer))
 
     async def put(self, client: Client, *messages: NewMessage) -> list[str] | None:
         """Put, and remember what was acknowledged; None when it was not."""

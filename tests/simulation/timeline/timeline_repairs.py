@@ -84,7 +84,7 @@ class Ward:
 
     async def repair_to_the_end(self) -> None:
         """All checks that will ever be due, with work in between."""
-        for wait_s in (MINUTE_S, 15 * MINUTE_S, 5 * HOUR_S, 11 * DAY_S):
+        for wait_s in (MINUTE_S, 15 * MINUTE_S, 5 * HOUR_S, 2 * DAY_S):
             await asyncio.sleep(wait_s)
             await self.repair()
             await self.work(20)
@@ -159,24 +159,24 @@ async def reported_of(queue: Queue, message_id: str) -> MessageLocation:
     return await asker.process.start(ask())
 
 
-def index_rows(client: Client, place: RowPlace) -> list[Insert]:
-    """The index row of a part, and that of its day."""
+def index_rows(client: Client, place: RowPlace, *, announced: bool = True) -> list[Insert]:
+    """The index row of a part, and that of its day: as an application's batch has them."""
     now_us, part = client.process.clock.wall_us(), place.part(REPAIRED.part_us)
     rows = [(day_of(part, REPAIRED.part_us), part), (DAYS, day_of(part, REPAIRED.part_us))]
-    return [
-        Insert(
-            REPAIRED.tables.parts,
-            {"queue": QUEUE, "generation": place.generation, "day": day, "part": each, "sub": 0, "put_us": now_us},
-            timestamp_us=REPAIRED.retention_us,
-            ttl_s=2 * REPAIRED.retention_us // SECOND,
-        )
+    values: list[dict[str, Any]] = [
+        {"queue": QUEUE, "generation": place.generation, "day": day, "part": each, "sub": 0, "put_us": now_us}
         for day, each in rows
     ]
+    if announced:
+        values[0]["late_us"] = now_us
+    kept_s = 2 * REPAIRED.retention_us // SECOND
+    tables = REPAIRED.tables
+    return [Insert(tables.parts, each, timestamp_us=REPAIRED.retention_us, ttl_s=kept_s) for each in values]
 
 
-async def indexed(client: Client, row: Row) -> Row:
+async def indexed(client: Client, row: Row, *, announced: bool = True) -> Row:
     """Its index rows are durable; it is not."""
-    for statement in index_rows(client, row.place):
+    for statement in index_rows(client, row.place, announced=announced):
         await client.store.write(statement)
     return row
 

@@ -25,9 +25,9 @@ from headgate.engines.summary.decide_figures import (
     next_count_us,
     with_total,
 )
-from headgate.engines.summary.decide_marks import AT_ONCE_US, PARTS_MAX, LastPut, LaterPart, Owed
-from headgate.engines.summary.reading import LaterMark, QueueFigures
-from headgate.engines.summary.rows import mark_statement
+from headgate.engines.summary.decide_marks import AT_ONCE_US, PARTS_MAX, LastPut, LaterMark, Mark, Owed
+from headgate.engines.summary.reading import QueueFigures
+from headgate.engines.summary.rows import NEXT_DUE, mark_statement
 
 SECOND = 1_000_000
 PART = 60 * SECOND
@@ -35,12 +35,17 @@ NOW = 100 * PART
 QUEUE = UUID(int=7)
 
 
-def write(owed: Owed, now_us: int) -> list[LastPut | LaterPart]:
+def write(owed: Owed, now_us: int) -> list[Mark]:
     """Write the owed marks."""
     marks = owed.marks(now_us)
     for mark in marks:
         owed.is_written(mark)
     return marks
+
+
+def later(due_us: int) -> LaterMark:
+    """The mark of the part that a message is due in."""
+    return LaterMark(due_us, (due_us // PART + 1) * PART)
 
 
 # ---- marks
@@ -56,24 +61,41 @@ def test_the_last_put_is_marked_with_the_time_at_which_it_is_due_and_once() -> N
     assert [] == write(owed, NOW + SECOND)
 
 
-def test_of_what_is_due_later_the_earliest_is_marked_and_the_next_when_that_has_passed() -> None:
+def test_of_what_is_due_later_the_earliest_is_marked_and_the_next_when_its_time_has_come() -> None:
     owed = Owed(PART)
     first, second, third = NOW + 5 * PART, NOW + 7 * PART, NOW + 9 * PART
     owed.add([second, third], sent_us=NOW)
-    assert [LaterPart(107, second)] == write(owed, NOW)
+    assert [later(second)] == write(owed, NOW)
     owed.add([first], sent_us=NOW)
-    assert [LaterPart(105, first)] == write(owed, NOW)
+    assert [later(first)] == write(owed, NOW), "and the second, which it overwrites, is owed again"
     assert [] == owed.marks(first - 1)
     assert first == owed.next_us(NOW)
-    assert [] == owed.marks(first), "the one of the second was written before, and stands"
-    assert [LaterPart(109, third)] == write(owed, second)
+    assert [LastPut(first + PART), later(second)] == write(owed, first)
+    owed.add([first + 30 * SECOND], sent_us=first)
+    assert [] == write(owed, first + SECOND), "the last put covers the rest of that part"
+    assert [LastPut(second + PART), later(third)] == write(owed, second)
     assert None is owed.next_us(second)
+    assert [] == write(owed, third + PART), "nothing overwrites the last one"
+
+
+def test_a_mark_becomes_a_last_put_before_it_is_overwritten_and_wakes_whom_it_woke() -> None:
+    owed = Owed(PART)
+    first, second = NOW + PART + 1, NOW + 3 * PART
+    owed.add([first, second], sent_us=NOW)
+    assert [later(first)] == write(owed, NOW)
+    put, _ = owed.marks(first)
+    before = QueueFigures(later=(later(first),))
+    after = QueueFigures(put_us=put.due_us, later=(later(second),))
+    for slept_us in (first - 1, first, NOW + 2 * PART - 1, NOW + 2 * PART):
+        assert before.wakes(slept_us, now_us=first) == after.wakes(slept_us, now_us=first)
+    owed.is_written(put)
+    assert [later(second)] == owed.marks(first), "what could not be written is owed"
 
 
 def test_one_mark_a_part_is_enough_also_for_what_comes_after_its_earliest_has_passed() -> None:
     owed = Owed(PART)
     owed.add([NOW + 10 * SECOND], sent_us=NOW)
-    assert [LaterPart(100, NOW + 10 * SECOND)] == write(owed, NOW)
+    assert [later(NOW + 10 * SECOND)] == write(owed, NOW)
     owed.add([NOW + 50 * SECOND], sent_us=NOW + 20 * SECOND)
     assert [] == write(owed, NOW + 20 * SECOND)
     woken = QueueFigures(later=(LaterMark(NOW + 10 * SECOND, NOW + PART),))
@@ -92,7 +114,7 @@ def test_of_too_many_parts_the_furthest_are_forgotten() -> None:
     owed = Owed(PART)
     owed.add([NOW + part * PART for part in range(1, PARTS_MAX + 10)], sent_us=NOW)
     assert PARTS_MAX == len(owed.later)
-    assert (101, 100 + PARTS_MAX) == (min(owed.later), max(owed.later))
+    assert (NOW + 2 * PART, NOW + (PARTS_MAX + 1) * PART) == (min(owed.later), max(owed.later))
 
 
 DELAYS = st.lists(st.integers(0, 6 * PART), min_size=1, max_size=8)
@@ -108,8 +130,8 @@ def test_whenever_a_queue_fell_asleep_what_falls_due_afterwards_wakes_it(
     """The table at the due time of each message: it has to wake a reader that had not read until then."""
     owed, now_us = Owed(PART), NOW
     dues: list[int] = []
-    put_us, later = 0, dict[int, int]()
-    due_and_observed: list[tuple[int, int, dict[int, int]]] = []
+    put_us, row = 0, None
+    due_and_observed: list[tuple[int, QueueFigures]] = []
     steps = sorted({NOW + sum(gap for gap, _ in puts[: at + 1]) for at in range(len(puts))})
     by_step = {NOW + sum(gap for gap, _ in puts[: at + 1]): delays for at, (_, delays) in enumerate(puts)}
     for now_us in range(NOW, NOW + 14 * PART, SECOND):
@@ -120,25 +142,23 @@ def test_whenever_a_queue_fell_asleep_what_falls_due_afterwards_wakes_it(
             if isinstance(mark, LastPut):
                 put_us = max(put_us, mark.due_us)
             else:
-                later[mark.part] = min(mark.due_us, later.get(mark.part, mark.due_us))
-        due_and_observed += [(due, put_us, dict(later)) for due in dues if now_us <= due < now_us + SECOND]
-    for due_us, put_observed, later_observed in due_and_observed:
+                row = mark
+        observed = QueueFigures(put_us=put_us, later=(row,) if row else ())
+        due_and_observed += [(due, observed) for due in dues if now_us <= due < now_us + SECOND]
+    for due_us, observed in due_and_observed:
         slept_us = min(NOW + slept, due_us - 1)
-        marks = tuple(LaterMark(each, (part + 1) * PART) for part, each in later_observed.items())
-        figures = QueueFigures(put_us=put_observed, later=marks)
-        assert figures.wakes(slept_us, now_us=due_us + SECOND)
+        assert observed.wakes(slept_us, now_us=due_us + SECOND)
 
 
-def test_of_two_marks_of_a_part_the_earlier_stays_and_of_two_puts_the_later_whichever_process_writes_last() -> None:
-    def stamp(mark: LastPut | LaterPart) -> int:
+def test_of_two_puts_the_later_stays_and_of_two_marks_of_a_writer_the_one_written_last() -> None:
+    def stamp(mark: Mark, stamp_us: int = NOW) -> int:
         statement = mark_statement(
-            QUEUE, mark, part_us=PART, retention_us=60 * SECOND, now_us=NOW, last_expiry_s=2**31 - 2
+            QUEUE, NEXT_DUE, mark, retention_us=60 * SECOND, stamp_us=stamp_us, last_expiry_s=2**31 - 2
         )
         return statement.timestamp_us
 
-    assert stamp(LaterPart(101, 101 * PART + 5)) > stamp(LaterPart(101, 101 * PART + 6)) > 0
-    assert stamp(LaterPart(101, 102 * PART - 1)) > 0
-    assert stamp(LastPut(NOW + 1)) > stamp(LastPut(NOW))
+    assert stamp(LastPut(NOW + 1), NOW) > stamp(LastPut(NOW), NOW + 1)
+    assert NOW + 1 == stamp(later(NOW + 5 * PART), NOW + 1)
 
 
 # ---- figures

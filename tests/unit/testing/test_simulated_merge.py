@@ -9,10 +9,10 @@ from headgate.store.memory.partition import EVERYTHING, Cut, PartitionUpdate, Sp
 from headgate.store.memory.rows import (
     Cell,
     Deletion,
+    Purge,
     Row,
     expiring_cell,
     live_cell,
-    purged,
     reconcile,
     tombstone_cell,
 )
@@ -91,9 +91,9 @@ def test_at_one_timestamp_a_tombstone_beats_what_expires_and_that_beats_what_sta
 
 def test_what_expired_counts_as_deleted_when_it_was_written() -> None:
     cell = expiring_cell(5, b"a", "a", 100, 50)
-    assert purged(cell, 149, 140) is cell, "it still lives"
-    assert purged(cell, 150, 100) is cell, "it is not old enough"
-    assert purged(cell, 150, 101) is None
+    assert not Purge(149, 140).takes(cell), "it still lives"
+    assert not Purge(150, 100).takes(cell), "it is not old enough"
+    assert Purge(150, 101).takes(cell)
 
 
 @given(st.data(), st.lists(updates(), max_size=12))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from collections import Counter
@@ -255,8 +256,8 @@ def test_attack_E5_a_sub_is_opened_after_a_hundred_thousand_rows_or_many_bytes()
     mine = parts()
     subs = Counter(mine.sub_for(1, 7, later=False, size_bytes=10) for _ in range(250_000))
     assert {0: 100_000, 1: 100_000, 2: 50_000} == subs
-    large = [mine.sub_for(1, 8, later=False, size_bytes=100_000_000) for _ in range(6)]
-    assert [0, 0, 1, 1, 2, 2] == large
+    large = [mine.sub_for(1, 8, later=False, size_bytes=16 * 1024 * 1024) for _ in range(6)]
+    assert [0, 0, 1, 1, 2, 2] == large, "32 MiB"
 
 
 def test_what_is_due_beyond_the_retention_has_subs_of_its_own() -> None:
@@ -278,12 +279,41 @@ def test_attack_A13_what_was_under_way_when_all_was_forgotten_does_not_count() -
 def test_a_part_that_was_forgotten_is_counted_under_another_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitions, "PARTS_MAX", 2)
     mine = parts()
+    counts = []
     for part in (1, 2, 3, 1):
         mine.acknowledged(1, part, later=False, messages=5, size_bytes=50)
-    counts = mine.take_changed(10)
+        counts += mine.take_changed(10)
     assert [1, 2, 3, 1] == [count.part for count in counts]
     assert 4 == len({count.writer for count in counts})
     assert [5, 5, 5, 5] == [count.messages for count in counts]
+
+
+def test_the_part_that_was_written_to_least_recently_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "PARTS_MAX", 2)
+    mine = parts()
+    writers = []
+    for part in (1, 2, 1, 3, 1):
+        mine.acknowledged(1, part, later=False, messages=1, size_bytes=1)
+        writers += [count.writer for count in mine.take_changed(10) if count.part == 1]
+    assert [writers[0]] * 3 == writers
+
+
+def test_a_producer_that_schedules_over_a_month_holds_no_more_after_a_minute_than_after_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """1,000 messages per second, due over 30 days, while hardly a count can be written."""
+    monkeypatch.setattr(partitions, "PARTS_MAX", 1_000)
+    mine, rng = parts(), random.Random(3)
+    sizes = []
+    for _ in range(60):
+        for _ in range(1_000):
+            part = rng.randrange(30 * 1_440)
+            mine.sub_for(1, part, later=False, size_bytes=200)
+            mine.acknowledged(1, part, later=False, messages=1, size_bytes=200)
+        taken = mine.take_changed(100)
+        mine.give_back(taken[10:])
+        sizes.append((len(mine._parts), mine.changed))
+    assert max(sizes) <= (1_000, 1_000)
 
 
 def test_a_count_that_could_not_be_written_is_written_later() -> None:

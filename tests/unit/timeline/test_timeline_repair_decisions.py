@@ -88,12 +88,6 @@ def test_a_part_that_ends_in_years_is_due_as_its_generation_ended() -> None:
     assert sure_us + SKEW + MINUTE_US == TERMS.due_us(in_years, 1, sure_us)
 
 
-def test_a_row_is_checked_again_until_shortly_before_its_last_check() -> None:
-    due_us = TERMS.due_us(7, LAST_CHECK, None)
-    assert TERMS.is_checked_again(7, None, due_us - 2 * MINUTE_US)
-    assert not TERMS.is_checked_again(7, None, due_us - MINUTE_US)
-
-
 # ---- cursors
 
 
@@ -112,7 +106,8 @@ def test_a_later_check_counts_for_those_before_it() -> None:
     stretch = decide_next_stretch(2, {2: 3}, due_below=9, passed_below=9, strongest=8)
     assert stretch is not None
     assert (8, 9) == (stretch.start, stretch.end)
-    assert {1: 8, 3: 8} == cursors_moved(3, 8, {1: 5, 2: 8, 4: 9})
+    assert {3: 8} == cursors_moved(3, 8, {1: 5, 2: 8, 4: 9}), "the first is of other parts too"
+    assert {2: 8, 3: 8} == cursors_moved(3, 8, {1: 9, 2: 5})
     assert {} == cursors_moved(1, 8, {1: 8})
 
 
@@ -139,7 +134,7 @@ USUAL = Fixed(
     is_this_row=False,
     is_passed=False,
     is_there=False,
-    is_checked_again=True,
+    is_ahead=True,
     is_retired=False,
     is_writable=True,
 )
@@ -150,12 +145,12 @@ USUAL = Fixed(
     [
         ({}, LateRowStep.WRITE),
         ({"is_there": True}, LateRowStep.DONE),
-        ({"is_there": True, "is_checked_again": False}, LateRowStep.WRITE),
+        ({"is_there": True, "is_ahead": False}, LateRowStep.WRITE),
         ({"is_passed": True, "is_this_row": True}, LateRowStep.DONE),
         ({"is_this_row": True, "is_there": True}, LateRowStep.FIX_AGAIN),
         ({"is_retired": True, "is_writable": False}, LateRowStep.FIX_AGAIN),
         ({"is_retired": True, "is_writable": False, "is_there": True}, LateRowStep.DONE),
-        ({"is_retired": True, "is_there": True, "is_checked_again": False}, LateRowStep.FIX_AGAIN),
+        ({"is_retired": True, "is_there": True, "is_ahead": False}, LateRowStep.FIX_AGAIN),
         ({"is_writable": False}, LateRowStep.WAIT),
     ],
 )
@@ -230,7 +225,7 @@ def test_what_is_owed_is_due_passed_and_not_checked_and_what_is_too_old_is_owed_
         1: (lapsed, now - 1),
         2: (lapsed, now - 15),
         3: (lapsed, now - 240),
-        4: (lapsed, now - 14_400),
+        4: (lapsed, now - 14_400 - 60),
     } == owed({})
     assert {} == owed({1: now - 1, 2: now - 15, 3: now - 240, 4: now - 14_400})
     assert {1: (now - 5, now - 1)} == owed({1: now - 5, 2: now - 15, 3: now - 240, 4: now - 14_400})

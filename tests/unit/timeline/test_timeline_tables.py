@@ -28,6 +28,12 @@ def test_attack_A5_no_table_of_a_timeline_forgets_within_a_day() -> None:
     assert {} == {table.name: table.gc_grace_s for table in ALL if table.gc_grace_s < DAY_S}
 
 
+def test_tables_in_which_rows_only_expire_keep_expired_rows_for_a_day() -> None:
+    """C4: a file is deleted only gc_grace after all of it has expired."""
+    kept = {"work", "later", "parts", "put_counts", "settled", "passed"}
+    assert kept == {table.name for table in ALL if table.gc_grace_s == DAY_S}
+
+
 def test_rule_R3_what_is_written_by_lwt_is_never_written_plainly() -> None:
     kinds = {table.name: {column.written for column in table.columns if column.name != "attempt"} for table in ALL}
     assert {WrittenBy.LWT} == kinds["lanes"]

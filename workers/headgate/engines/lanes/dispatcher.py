@@ -93,6 +93,8 @@ class Dispatcher:
         self.terms = terms
         self._lease_term = Live(lease_term)
         self._beat = beat or Beat()
+        self._own_beat = Beat(lane.host.rng.random() * terms.turn_s)
+        """Renewals need not go out together: those of many lanes would be one long turn of the event loop."""
         self.delivery_state = DeliveryState(
             terms.deliveries, lease_term.epoch, groups_held=groups_held, budget=lane.host.read_budget
         )
@@ -514,7 +516,7 @@ class Dispatcher:
     async def _keep_moving(self) -> None:
         while True:
             await self.position.advance()
-            await self._beat.next(self.terms.turn_s)
+            await self._own_beat.next(self.terms.turn_s)
 
     async def _keep_touching(self) -> None:
         touched_s = asyncio.get_running_loop().time()
@@ -525,7 +527,7 @@ class Dispatcher:
             if (now_s - touched_s) * 1_000_000 >= wait_us * NEARLY:
                 touched_s = now_s
                 await self._touch()
-            await self._beat.next(self.terms.turn_s)
+            await self._own_beat.next(self.terms.turn_s)
 
     async def _touch(self) -> None:
         """Renew, and move the position; ends the lease term when the lane has another owner. If it met only a
@@ -547,7 +549,8 @@ class Dispatcher:
         if touched is RenewalResult.RENEWED:
             self.position.stands(reach, last)
             self.reservations.watch(self.host.now_us())
-            self._notify_change()
+            if self.delivery_state.unsettled:  # only the reach changes, and nothing else waits for it
+                self._notify_change()
         elif touched is RenewalResult.RESERVED and state is not None:
             async with self.marking:
                 self.reservations.adopt(state.reserved)

@@ -39,6 +39,7 @@ from headgate.store.store import STORE_ERRORS
 log = logging.getLogger("headgate.lanes")
 
 CHECK_EVERY_S = 1.0
+TAKEN_AT_ONCE = 32
 MARK_WITHIN_S = 3.0
 STOPPED_S = 60.0
 """A process that was ordered to stop leaves that lane to the others for this long: its loop may hang again."""
@@ -175,10 +176,20 @@ class LaneSet:
     # ---- taking lanes
 
     async def _take_free(self) -> None:
-        for name in self._free_names():
-            if len(self.held) >= self.wanted:
-                break
-            await self._try(name)
+        """Several at a time: a lane takes some round trips, and a process may hold a thousand."""
+        free = iter(self._free_names())
+        under_way = 0
+
+        async def take() -> None:
+            nonlocal under_way
+            while len(self.held) + under_way < self.wanted and (name := next(free, None)) is not None:
+                under_way += 1
+                try:
+                    await self._try(name)
+                finally:
+                    under_way -= 1
+
+        await asyncio.gather(*(take() for _ in range(TAKEN_AT_ONCE)))
 
     async def _try(self, name: LaneName) -> None:
         """Take a lane if it is free. A lane that cannot be taken, for any reason, does not affect the others."""

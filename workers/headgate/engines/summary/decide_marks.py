@@ -4,7 +4,8 @@ docs/internals/protocols/summary.md, "Marks".
 Pure: due times of durable messages go in, marks to write come out. It knows neither tables nor queues.
 
 Invariants: no delayed message is unmarked while it is the earliest known to this process; a mark is owed until it was
-written; at most `PARTS_MAX` parts are remembered, the earliest (an owner marks what it leaves).
+written; a mark that is overwritten is owed again, or its part is reported as a put before; at most `PARTS_MAX`
+parts are remembered, the earliest (an owner marks what it leaves).
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ class LastPut:
 
 
 @dataclass(frozen=True)
-class LaterPart:
-    """A message in this part is due, at this time at the earliest."""
+class LaterMark:
+    """A message is due at this time, and perhaps more until the other, which is the end of its part."""
 
-    part: int
     due_us: int
+    until_us: int
 
 
-Mark = LastPut | LaterPart
+Mark = LastPut | LaterMark
 
 
 @dataclass
@@ -43,9 +44,9 @@ class Owed:
     put_us: int = 0
     written_put_us: int = 0
     later: dict[int, int] = field(default_factory=dict)
-    """The earliest time of each part ahead that has no mark."""
-    written: dict[int, int] = field(default_factory=dict)
-    """The time with which each part that is not over was marked."""
+    """The earliest time of each part ahead that has no mark, by the part's end."""
+    standing: LaterMark | None = None
+    """The mark in this producer's row."""
 
     def add(self, dues_us: Sequence[int], *, sent_us: int) -> None:
         """These are durable."""
@@ -60,27 +61,35 @@ class Owed:
             else:
                 self._add_later(due_us)
 
+    def mark_of(self, due_us: int) -> LaterMark:
+        """The mark of the part in which a message is due."""
+        return LaterMark(due_us, (due_us // self.part_us + 1) * self.part_us)
+
     def _add_later(self, due_us: int) -> None:
-        part = due_us // self.part_us
-        if due_us < self.written.get(part, due_us + 1) and due_us < self.later.get(part, due_us + 1):
-            self.later[part] = due_us
+        until_us, standing = self.mark_of(due_us).until_us, self.standing
+        is_marked = standing is not None and standing.until_us == until_us and standing.due_us <= due_us
+        if is_marked or until_us <= self.put_us:
+            return
+        if due_us < self.later.get(until_us, due_us + 1):
+            self.later[until_us] = due_us
             if len(self.later) > PARTS_MAX:
                 del self.later[max(self.later)]
 
     def marks(self, now_us: int) -> list[Mark]:
-        """The marks to write now."""
-        self.written = {part: due for part, due in self.written.items() if (part + 1) * self.part_us > now_us}
-        for part, due_us in list(self.later.items()):
+        """The marks to write now, in this order."""
+        for until_us, due_us in list(self.later.items()):
             if due_us <= now_us:  # it was not the earliest, and is due by now: a mark of a put reports it as well
-                del self.later[part]
+                del self.later[until_us]
                 self.put_us = max(self.put_us, due_us)
+        if self.later and self.standing is not None and self.standing.due_us <= now_us:
+            self.put_us = max(self.put_us, self.standing.until_us)
+            self.standing = None
         marks: list[Mark] = []
         if self.put_us > self.written_put_us:
             marks.append(LastPut(self.put_us))
-        earliest_us = min(self.later.values(), default=None)
-        stands_us = self._stands_us(now_us)
-        if earliest_us is not None and (stands_us is None or earliest_us < stands_us):
-            marks.append(LaterPart(earliest_us // self.part_us, earliest_us))
+        if self.later and (self.standing is None or min(self.later) <= self.standing.until_us):
+            until_us = min(self.later)
+            marks.append(LaterMark(self.later[until_us], until_us))
         return marks
 
     def is_written(self, mark: Mark) -> None:
@@ -88,15 +97,14 @@ class Owed:
         if isinstance(mark, LastPut):
             self.written_put_us = max(self.written_put_us, mark.due_us)
             return
-        self.written[mark.part] = min(mark.due_us, self.written.get(mark.part, mark.due_us))
-        if self.later.get(mark.part, 0) >= self.written[mark.part]:
-            del self.later[mark.part]
+        overwritten, self.standing = self.standing, mark
+        if self.later.get(mark.until_us, 0) >= mark.due_us:
+            del self.later[mark.until_us]
+        if overwritten is not None:
+            self._add_later(overwritten.due_us)
 
     def next_us(self, now_us: int) -> int | None:
-        """When the stored mark has passed, and another is owed; None: nothing is left to mark."""
+        """When the time of the stored mark has come, and another is owed; None: nothing is left to mark."""
         if not self.later:
             return None
-        return self._stands_us(now_us) or now_us
-
-    def _stands_us(self, now_us: int) -> int | None:
-        return min((due_us for due_us in self.written.values() if due_us > now_us), default=None)
+        return now_us if self.standing is None else self.standing.due_us

@@ -13,8 +13,9 @@ from contextlib import suppress
 from uuid import UUID
 
 from headgate.engines.context import Host
-from headgate.engines.summary.decide_marks import LastPut, LaterPart, Mark, Owed
-from headgate.engines.summary.rows import SECOND_US, mark_statement
+from headgate.engines.summary.decide_marks import LastPut, Mark, Owed
+from headgate.engines.summary.reading import read_next_mark
+from headgate.engines.summary.rows import NEXT_DUE, SECOND_US, mark_statement
 from headgate.errors import HeadgateError
 from headgate.process.background_tasks import SupervisedLoop
 
@@ -29,6 +30,8 @@ class Marks:
     def __init__(self, host: Host, queue: UUID, *, part_us: int, retention_us: Callable[[], int]) -> None:
         self._host = host
         self._queue = queue
+        self._me = host.uuid()
+        self._stamped_us = 0
         self._owed = Owed(part_us)
         self._retention_us = retention_us
         self._changed = asyncio.Event()
@@ -45,7 +48,11 @@ class Marks:
 
     async def announce_later(self, due_us: int) -> None:
         """The next message of the queue is due then: from a process that leaves it. Raises the error."""
-        await self._write(LaterPart(due_us // self._owed.part_us, due_us))
+        mark, standing = self._owed.mark_of(due_us), await read_next_mark(self._host.store, self._queue)
+        if standing is not None and standing.due_us <= self._host.now_us():
+            await self._write(LastPut(standing.until_us))
+        if mark != standing:
+            await self._write(mark, writer=NEXT_DUE)
 
     async def announce_put(self, due_us: int) -> None:
         """A message waits that has been due since then: from a process that read it. Raises the error."""
@@ -87,13 +94,14 @@ class Marks:
             await self._write(mark)
             self._owed.is_written(mark)
 
-    async def _write(self, mark: Mark) -> None:
+    async def _write(self, mark: Mark, *, writer: UUID | None = None) -> None:
+        self._stamped_us = max(self._stamped_us + 1, self._host.now_us())
         statement = mark_statement(
             self._queue,
+            writer or self._me,
             mark,
-            part_us=self._owed.part_us,
             retention_us=self._retention_us(),
-            now_us=self._host.now_us(),
+            stamp_us=self._stamped_us,
             last_expiry_s=self._host.last_expiry_s,
         )
         await self._host.store.write(statement)

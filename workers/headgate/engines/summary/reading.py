@@ -5,27 +5,20 @@ knows queues by their ids alone. docs/internals/protocols/summary.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 from uuid import UUID
 
 from headgate.engines.summary.decide_figures import Figures, OwnersRow, fresh
-from headgate.engines.summary.rows import SLICES, slice_of
+from headgate.engines.summary.decide_marks import LaterMark
+from headgate.engines.summary.rows import NEXT_DUE, SLICES, key_of, slice_of
 from headgate.store.catalogue.tables import SUMMARY
 from headgate.store.model.statements import Select
 from headgate.store.store import Store
 
 FIGURES = tuple(field.name for field in fields(Figures))
 COLUMNS = ("queue", "writer", "put_us", "due_us", "until_us", *FIGURES, "at_us")
-
-
-@dataclass(frozen=True)
-class LaterMark:
-    """A message is due at this time, and perhaps more until the other."""
-
-    due_us: int
-    until_us: int
 
 
 @dataclass(frozen=True)
@@ -68,6 +61,12 @@ async def read_of_queue(store: Store, queue: UUID) -> list[Any]:
     return list(await store.read(Select(SUMMARY, {"slice": slice_of(queue), "queue": queue}, COLUMNS)))
 
 
+async def read_next_mark(store: Store, queue: UUID) -> LaterMark | None:
+    """The mark that leaving owners and repair share."""
+    rows = await store.read(Select(SUMMARY, key_of(queue, NEXT_DUE), ("due_us", "until_us")))
+    return next(iter(_marks_of(rows)), None)
+
+
 def owners_of(rows: Iterable[Any]) -> list[OwnersRow]:
     """The rows of owners among those of a queue."""
     return [
@@ -82,9 +81,6 @@ def combined(rows: Iterable[Any], *, now_us: int) -> QueueFigures:
     rows = list(rows)
     owners = [row.figures for row in fresh(owners_of(rows), now_us)]
     oldest = [each for owner in owners for each in (owner.oldest_us, owner.total_oldest_us) if each]
-    marks = (
-        LaterMark(row.due_us, row.until_us) for row in rows if row.due_us is not None and row.until_us is not None
-    )
     return QueueFigures(
         backlog=max(sum(each.backlog for each in owners), *(each.total for each in owners)) if owners else None,
         in_flight=sum(each.in_flight for each in owners),
@@ -94,5 +90,9 @@ def combined(rows: Iterable[Any], *, now_us: int) -> QueueFigures:
         lanes=sum(each.lanes for each in owners),
         held=sum(each.held for each in owners),
         put_us=max((row.put_us for row in rows if row.put_us is not None), default=None),
-        later=tuple(sorted(marks, key=lambda mark: mark.due_us)),
+        later=tuple(sorted(_marks_of(rows), key=lambda mark: mark.due_us)),
     )
+
+
+def _marks_of(rows: Iterable[Any]) -> Iterator[LaterMark]:
+    return (LaterMark(row.due_us, row.until_us) for row in rows if None not in (row.due_us, row.until_us))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from headgate.engines.summary.decide_figures import KEPT_S, Figures
 from headgate.engines.summary.decide_marks import LastPut, Mark
@@ -14,10 +14,10 @@ from headgate.store.model.types import Value
 SLICES = 16
 SECOND_US = 1_000_000
 LAST_PUT = UUID(int=0)
+NEXT_DUE = UUID(int=1)
+"""The mark of processes that put nothing: owners that leave, and repair."""
 OUTLIVES_US = 3_600 * SECOND_US
 TTL_S_MAX = 630_720_000
-
-_PARTS = UUID("5f0d1c7c-6a6b-5a6e-9c0a-0d9c5b0f4f51")
 
 
 def slice_of(queue: UUID) -> int:
@@ -30,23 +30,17 @@ def key_of(queue: UUID, writer: UUID) -> dict[str, Value]:
     return {"slice": slice_of(queue), "queue": queue, "writer": writer}
 
 
-def writer_of_part(part: int) -> UUID:
-    """The key of a part's mark, the same for all writers."""
-    return uuid5(_PARTS, str(part))
-
-
 def mark_statement(
-    queue: UUID, mark: Mark, *, part_us: int, retention_us: int, now_us: int, last_expiry_s: int
+    queue: UUID, writer: UUID, mark: Mark, *, retention_us: int, stamp_us: int, last_expiry_s: int
 ) -> Insert:
-    """The write of a mark: equal marks write the same; the latest put and the earliest time win."""
+    """The write of a mark: the latest put wins, whichever process writes last, and the latest mark of a writer."""
     if isinstance(mark, LastPut):
         values = {**key_of(queue, LAST_PUT), "put_us": mark.due_us}
         end_us, timestamp_us = mark.due_us + retention_us, mark.due_us
     else:
-        until_us = (mark.part + 1) * part_us
-        values = {**key_of(queue, writer_of_part(mark.part)), "due_us": mark.due_us, "until_us": until_us}
-        end_us, timestamp_us = until_us + OUTLIVES_US, until_us - mark.due_us
-    ttl_s = min(-(-max(end_us - now_us, 0) // SECOND_US), TTL_S_MAX, last_expiry_s - now_us // SECOND_US)
+        values = {**key_of(queue, writer), "due_us": mark.due_us, "until_us": mark.until_us}
+        end_us, timestamp_us = mark.until_us + OUTLIVES_US, stamp_us
+    ttl_s = min(-(-max(end_us - stamp_us, 0) // SECOND_US), TTL_S_MAX, last_expiry_s - stamp_us // SECOND_US)
     return Insert(SUMMARY, values, timestamp_us=timestamp_us, ttl_s=max(1, ttl_s))
 
 

@@ -50,6 +50,7 @@ from headgate.engines.timeline.put.cancel import Cancels
 from headgate.engines.timeline.put.once import OncePuts
 from headgate.engines.timeline.put.producer import DOUBT_PAUSE_S, Producer
 from headgate.engines.timeline.put.row_sender import Sender
+from headgate.engines.timeline.read.ended_places import see_to_late_copy
 from headgate.engines.timeline.repair.repair import Repairer
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 from headgate.process.background_tasks import BackgroundTasks
@@ -94,7 +95,7 @@ class TimelineQueue:
         self.lanes = LaneSet(
             host, self._engine_lanes, changed=self._changed, sharing=sharing, summary=summary, count=self._count
         )
-        self._once = OncePuts(self.producer)
+        self._once = OncePuts(self.producer, see_to=see_to_late_copy)
         self._cancels = Cancels(self.producer)
         self._lanes_max = lanes_max
         self._isolates_suspects = False
@@ -148,11 +149,11 @@ class TimelineQueue:
         await self.lanes.leave()
 
     async def close(self) -> None:
-        """Write pending messages, release the lanes. Receivers stop waiting."""
+        """Release the lanes, while their leases last; then write pending messages. Receivers stop waiting."""
         self._closed = True
         self._changed.set()
-        await self.producer.close()
         await self.lanes.close()
+        await self.producer.close()
         if self.dead_letters is not None:
             await self.dead_letters.close()
 
@@ -443,6 +444,8 @@ class TimelineQueue:
         catalogue, for callers that have it: without it no generation is advanced."""
         sender, dead_letters = self.producer.sender, self.dead_letters
         repairer = Repairer(self.host, self.settings, sender, dead_letters=dead_letters, keeper=keeper)
+        if await repairer.is_idle():
+            return Repaired(PassEnd.DONE)
         done = await repairer.run(within_us=within_us)
         if done.end is not PassEnd.BUSY and sender.marks is not None:
             try:

@@ -12,7 +12,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headgate.store.memory.rows import Deletion, OrderKey, Row, later, merge_rows, oldest_end_s, purged_row, shadowed
+from headgate.store.memory.rows import (
+    Deletion,
+    OrderKey,
+    Purge,
+    Row,
+    later,
+    least_timestamp_us,
+    merge_rows,
+    oldest_end_s,
+    purged_row,
+    shadowed,
+)
 
 
 class Span(NamedTuple):
@@ -201,17 +212,20 @@ class Partition:
         return (self.keys[place] for place in places)
 
     def purge(self, now_s: int, gc_before_s: int) -> None:
-        """Compact: drop older tombstones, and cells that expired before it."""
+        """Compact: drop older tombstones, and cells that expired before it. What was written since may lie in memory
+        or in a file outside of the compaction: a tombstone that could cover any of it stays, as in Cassandra."""
         if self.oldest_end_s is None or self.oldest_end_s >= gc_before_s:
             return
-        if self.deletion is not None and self.deletion.at_s < gc_before_s:
-            self.deletion = None
-        self.ranges = {span: deletion for span, deletion in self.ranges.items() if deletion.at_s >= gc_before_s}
+        rows = self.rows.values() if self.static is None else (*self.rows.values(), self.static)
+        overlapping = [each for row in rows if (each := least_timestamp_us(row, gc_before_s)) is not None]
+        purge = Purge(now_s, gc_before_s, min(overlapping, default=None))
+        self.deletion = purge.rest_of(self.deletion)
+        self.ranges = {span: each for span, each in self.ranges.items() if not purge.takes_deletion(each)}
         if self.static is not None:
-            static = purged_row(self.static, now_s, gc_before_s)
+            static = purged_row(self.static, purge)
             self.static = None if static.is_empty else static
-        rows = {key: purged_row(row, now_s, gc_before_s) for key, row in self.rows.items()}
-        self.rows = {key: row for key, row in rows.items() if not row.is_empty}
+        kept = {key: purged_row(row, purge) for key, row in self.rows.items()}
+        self.rows = {key: row for key, row in kept.items() if not row.is_empty}
         self.keys = [key for key in self.keys if key in self.rows]
         left = PartitionUpdate(self.deletion, self.ranges, self.static, self.rows)
         ends = [deletion.at_s for deletion in (self.deletion, *self.ranges.values()) if deletion is not None]

@@ -73,11 +73,35 @@ def later(left: Deletion | None, right: Deletion | None) -> Deletion | None:
     return left if left >= right else right
 
 
-def purged(cell: Cell, now_s: int, gc_before_s: int) -> Cell | None:
-    """The rest of a cell after a purge. An expired one counts as deleted since it was written, as in Cassandra."""
-    if cell.is_live(now_s) or cell.gone_s - cell.ttl_s >= gc_before_s:
-        return cell
-    return None
+class Purge(NamedTuple):
+    """What a purge drops: what was deleted, or has expired, and was written before a second and a timestamp."""
+
+    now_s: int
+    gc_before_s: int
+    below_us: int | None = None
+    """The least timestamp of what overlaps in the partition: a tombstone at or above it may still cover some of that.
+    None in an answer, which a tombstone that may be purged is left out of."""
+
+    def takes(self, cell: Cell) -> bool:
+        """Whether a cell goes. An expired one counts as deleted since it was written, as in Cassandra."""
+        if cell.is_live(self.now_s) or cell.gone_s - cell.ttl_s >= self.gc_before_s:
+            return False
+        return self.below_us is None or cell.timestamp_us < self.below_us
+
+    def takes_marker(self, marker: Cell) -> bool:
+        """Whether the marker of a row goes."""
+        if marker.is_live(self.now_s) or marker.gone_s >= self.gc_before_s:
+            return False
+        return self.below_us is None or marker.timestamp_us < self.below_us
+
+    def takes_deletion(self, deletion: Deletion) -> bool:
+        """Whether a deletion goes."""
+        if deletion.at_s >= self.gc_before_s:
+            return False
+        return self.below_us is None or deletion.timestamp_us < self.below_us
+
+    def rest_of(self, deletion: Deletion | None) -> Deletion | None:
+        return None if deletion is None or self.takes_deletion(deletion) else deletion
 
 
 class Row(NamedTuple):
@@ -148,16 +172,11 @@ def _without_covered(row: Row, timestamp_us: int) -> Row:
     return row if marker is row.marker else row._replace(marker=marker)
 
 
-def purged_row(row: Row, now_s: int, gc_before_s: int) -> Row:
-    """The rest after dropping everything that was deleted, or had expired, before a given time."""
-    deletion = row.deletion
-    if deletion is not None and deletion.at_s < gc_before_s:
-        deletion = None
-    marker = row.marker
-    if marker is not None and marker.gone_s < gc_before_s and not marker.is_live(now_s):
-        marker = None
-    kept = {name: purged(cell, now_s, gc_before_s) for name, cell in row.cells.items()}
-    cells = {name: cell for name, cell in kept.items() if cell is not None}
+def purged_row(row: Row, purge: Purge) -> Row:
+    """The rest after a purge."""
+    deletion = purge.rest_of(row.deletion)
+    marker = None if row.marker is not None and purge.takes_marker(row.marker) else row.marker
+    cells = {name: cell for name, cell in row.cells.items() if not purge.takes(cell)}
     if deletion is row.deletion and marker is row.marker and len(cells) == len(row.cells):
         return row
     return Row(row.clustering, marker, deletion, cells)
@@ -171,3 +190,9 @@ def oldest_end_s(row: Row) -> int | None:
     if row.deletion is not None:
         ends.append(row.deletion.at_s)
     return min(ends, default=None)
+
+
+def least_timestamp_us(row: Row, written_from_s: int) -> int | None:
+    """The least timestamp of its cells that expire and were written in that second or later."""
+    written = [cell for cell in (row.marker, *row.cells.values()) if cell is not None and cell.kind == EXPIRING]
+    return min((cell.timestamp_us for cell in written if cell.gone_s - cell.ttl_s >= written_from_s), default=None)

@@ -67,6 +67,9 @@ class Sharing:
         self._giving = GivingBack()
         self._known = asyncio.Event()
         self._shared: tuple[tuple[LaneName, ...], tuple[Member, ...], dict[LaneName, UUID]] = ((), (), {})
+        self._watched_among: tuple[Member, ...] = ()
+        self._watched: dict[LaneName, bool] = {}
+        """Whether this process watches a lane, among those members."""
         self.loop = SupervisedLoop("members", self._keep, log=log, member=host.name)
         """Keeps this process in the list, and reads the list."""
 
@@ -141,7 +144,12 @@ class Sharing:
 
     def to_watch(self, lanes: Collection[LaneName]) -> list[LaneName]:
         """Of these lanes of others', those that this process keeps an eye on."""
-        return [lane for lane in lanes if self.me in watchers(lane, self.members)]
+        if self._watched_among != self.members:
+            self._watched_among, self._watched = self.members, {}
+        for lane in lanes:
+            if lane not in self._watched:
+                self._watched[lane] = self.me in watchers(lane, self.members)
+        return [lane for lane in lanes if self._watched[lane]]
 
     async def owner_of(self, lane: LaneName) -> LaneOwner | None:
         """The member that claims a lane, by the list of members; None where none is known to."""

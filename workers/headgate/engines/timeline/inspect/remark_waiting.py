@@ -16,13 +16,14 @@ from headgate.engines.timeline.model.settings import TimelineSettings
 
 
 async def mark_what_waits(host: Host, settings: TimelineSettings, marks: Marks) -> None:
-    """Marks of the due messages in lanes without an owner, and of the next delayed message."""
+    """Marks of the due messages in lanes without an owner, and of the next delayed message. That one is read first: a
+    message that falls due meanwhile is found by one of the two."""
+    later_us = await next_due_us(host, settings)
     views = await list_lane_views(host, settings, {})
     free = [view for view in views if view.state.lock is None and not view.state.is_retired]
     first_times = await asyncio.gather(*(first_unsettled_us(host, settings, view) for view in free))
     waiting = [due_us for due_us in first_times if due_us is not None]
     if waiting:
         await marks.announce_put(max(waiting))
-    later_us = await next_due_us(host, settings)
     if later_us is not None:
         await marks.announce_later(later_us)

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from headgate.engines.context import Host
 from headgate.engines.contract import RepairStanding
 from headgate.engines.timeline.lanes.lane_snapshot import LaneView, list_lane_views, read_lane_view
-from headgate.engines.timeline.model.decide_repair import CHECKS, EVERYTHING, CheckTerms
+from headgate.engines.timeline.model.decide_repair import (
+    ASK_ALL_EVERY_US,
+    CHECKS,
+    EVERYTHING,
+    LAST_CHECK,
+    CheckTerms,
+)
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
-from headgate.engines.timeline.read.part_list import parts_from
+from headgate.engines.timeline.read.part_list import indexed_from
+from headgate.engines.timeline.repair.cursors import Cursors
 from headgate.engines.timeline.repair.repair import REPAIR_LANE
-from headgate.store.model.statements import Select
-from headgate.store.model.types import Value
 
 STARTS_AT_ONCE = 16
 
-Cursors = Mapping[int, int]
-"""The part up to which each scan of a lane has run."""
-Stretch = tuple[int, int, int]
+DueStretch = tuple[int, int, int]
 """A scan, and the range of parts for which it is due at a lane."""
 
 
@@ -51,63 +55,63 @@ async def _of_generation(
     host: Host, settings: TimelineSettings, generation: GenerationSettings, views: Sequence[LaneView]
 ) -> tuple[int | None, list[int]]:
     """Since when the oldest scan of it is owed, and up to which part each of its lanes had the first one."""
-    cursors = await _read_cursors(host, settings, generation.number)
-    lanes = [view for view in views if view.generation == generation.number]
+    cursors = (await Cursors(host, settings, generation.number, generation.shards).read()).lanes
     terms, now_us = settings.check_terms, host.now_us()
     stretches = {
-        stretch
-        for view in lanes
-        for stretch in due_stretches(
-            terms,
-            cursors.get(view.shard, {}),
-            passed_below=EVERYTHING if view.state.is_retired else view.part_of_position(settings.part_us),
-            sure_us=generation.sure_us,
-            now_us=now_us,
+        view.shard: list(
+            due_stretches(
+                terms,
+                cursors[view.shard].up_to,
+                passed_below=EVERYTHING if view.state.is_retired else view.part_of_position(settings.part_us),
+                sure_us=generation.sure_us,
+                now_us=now_us,
+            )
         )
+        for view in views
+        if view.generation == generation.number
     }
-    firsts = await _first_parts(host, settings, generation.number, {start for _, start, _ in stretches})
-    owed = [
-        terms.due_us(part, check, generation.sure_us)
-        for check, start, end in stretches
-        if (part := firsts[start]) is not None and part < end
-    ]
-    checked_to_all = [to for view in lanes if (to := cursors.get(view.shard, {}).get(CHECKS[0], 0)) < EVERYTHING]
-    return min(owed, default=None), checked_to_all
+    firsts = await _first_parts(host, settings, generation.number, chain.from_iterable(stretches.values()))
+    owed: list[int] = []
+    checked_to: list[int] = []
+    for shard, of_lane in stretches.items():
+        checked = cursors[shard].up_to.get(CHECKS[0], 0)
+        for check, start, end in of_lane:
+            part = firsts[check == CHECKS[0], start]
+            if part is not None and part < end:
+                owed.append(terms.due_us(part, check, generation.sure_us))
+            elif check == CHECKS[0]:
+                checked = end
+        if checked < EVERYTHING:
+            checked_to.append(checked)
+    return min(owed, default=None), checked_to
 
 
 def due_stretches(
-    terms: CheckTerms, cursors: Cursors, *, passed_below: int, sure_us: int | None, now_us: int
-) -> Iterator[Stretch]:
-    """The scans that are due at a lane, and their parts. Parts too old for a scan are not owed."""
+    terms: CheckTerms, cursors: Mapping[int, int], *, passed_below: int, sure_us: int | None, now_us: int
+) -> Iterator[DueStretch]:
+    """The scans that are due at a lane, and their parts. Parts too old for a scan are not owed, and the last scan is
+    owed once its next run could have been."""
     lapsed_below = min(terms.distinguishable_from_us(now_us), passed_below)
     for check in CHECKS:
         start = max(cursors.get(check, 0), lapsed_below)
-        end = min(terms.due_below(check, sure_us, now_us), passed_below)
+        due_us = now_us - ASK_ALL_EVERY_US if check == LAST_CHECK else now_us
+        end = min(terms.due_below(check, sure_us, due_us), passed_below)
         if start < end:
             yield check, start, end
 
 
 async def _first_parts(
-    host: Host, settings: TimelineSettings, generation: int, starts: Iterable[int]
-) -> dict[int, int | None]:
-    """The first part that holds something from each of these on."""
+    host: Host, settings: TimelineSettings, generation: int, stretches: Iterable[DueStretch]
+) -> dict[tuple[bool, int], int | None]:
+    """The first part that a scan checks from each of these on: any, or one that is announced."""
     at_once = asyncio.Semaphore(STARTS_AT_ONCE)
 
-    async def first(start: int) -> tuple[int, int | None]:
+    async def first(is_any: bool, start: int) -> tuple[tuple[bool, int], int | None]:
         async with at_once:
-            async for part, _ in parts_from(host, settings, generation, start):
-                return start, part
-            return start, None
+            async for each in indexed_from(host, settings, generation, start):
+                if is_any or each.is_announced:
+                    return (is_any, start), each.part
+            return (is_any, start), None
 
-    return dict(await asyncio.gather(*map(first, starts)))
-
-
-async def _read_cursors(host: Host, settings: TimelineSettings, generation: int) -> dict[int, dict[int, int]]:
-    """Of each shard."""
-    key: dict[str, Value] = {"queue": settings.queue, "generation": generation}
-    rows = await host.store.read(Select(settings.tables.checks, key, ("shard", "look", "up_to")))
-    cursors: dict[int, dict[int, int]] = {}
-    for row in rows:
-        if row.up_to is not None:
-            cursors.setdefault(row.shard, {})[row.look] = row.up_to
-    return cursors
+    wanted = {(check == CHECKS[0], start) for check, start, _ in stretches}
+    return dict(await asyncio.gather(*(first(*each) for each in wanted)))

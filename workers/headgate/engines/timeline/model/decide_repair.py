@@ -23,8 +23,11 @@ RECORD_US = 7 * 24 * HOUR_US
 """The record of passed rows is kept for this time after the last scan is due, with any retention: rows outlive it
 where the retention was lowered, and would all seem late."""
 CHECKS = (1, 2, 3, 4)
+"""The first is of all parts, the others of those where something was announced to come late."""
 LAST_CHECK = 4
 """At all replicas: nothing lands after it."""
+ASK_ALL_EVERY_US = HOUR_US
+"""Unless a quorum shows something to check."""
 EVERYTHING = 1 << 62
 """A cursor beyond every part: its lane holds nothing that this scan has not covered, and never will."""
 
@@ -76,10 +79,6 @@ class CheckTerms:
         recorded then."""
         return max(0, (now_us - self.record_us + HOUR_US) // self.part_us)
 
-    def is_checked_again(self, part: int, sure_us: int | None, now_us: int) -> bool:
-        """Whether the last scan of a part is certainly still to come, by any repairer's clock."""
-        return now_us + MINUTE_US + self.skew_us < self.due_us(part, LAST_CHECK, sure_us)
-
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -101,8 +100,10 @@ def decide_next_stretch(
 
 
 def cursors_moved(check: int, up_to: int, cursors: Mapping[int, int]) -> dict[int, int]:
-    """The cursors that move after a scan of all parts below one: its own, and those of the earlier scans."""
-    return {each: up_to for each in CHECKS if each <= check and cursors.get(each, 0) < up_to}
+    """The cursors that move after a scan of all parts below one: its own, and those of the earlier scans of announced
+    parts. The first scan is of other parts too."""
+    covered = [each for each in CHECKS if CHECKS[0] < each <= check] or [check]
+    return {each: up_to for each in covered if cursors.get(each, 0) < up_to}
 
 
 class Where(Enum):
@@ -140,20 +141,20 @@ class Fixed:
     is_passed: bool
     """The owner of that lane has passed it, or one of its family."""
     is_there: bool
-    is_checked_again: bool
+    is_ahead: bool
+    """Its lane's position is before it: the owner reads it, or the first scan of its part, which comes after that."""
     is_retired: bool
     is_writable: bool
     """A put of now goes to its generation."""
 
 
 def decide_step(fixed: Fixed) -> LateRowStep:
-    """The action for a lineage's place. An existing row is read by its lane's owner, or found by a scan of its own
-    part, if one is still to come."""
+    """The action for a lineage's place."""
     if fixed.is_passed:
         return LateRowStep.DONE
     if fixed.is_this_row:
         return LateRowStep.FIX_AGAIN
-    if fixed.is_there and fixed.is_checked_again:
+    if fixed.is_there and fixed.is_ahead:
         return LateRowStep.DONE
     if fixed.is_retired:
         return LateRowStep.FIX_AGAIN

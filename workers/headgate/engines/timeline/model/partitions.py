@@ -1,15 +1,16 @@
 """One producer's writes into each part: its current sub, its index rows, and its counts; and their statements.
 
-
 It does no I/O. The prose is "Put" in docs/internals/protocols/timeline.md.
 
 Invariants: an index row counts as written only once its write was acknowledged, and only for the memory in which that
 write started: a write under way at a reset does not count (attack A13). A writer's count of a part never decreases: a
-part that was evicted and comes again is counted under another writer's uuid.
+part that was evicted and comes again is counted under another writer's uuid. At most `PARTS_MAX` parts are
+remembered, and as many counts wait to be written.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -28,8 +29,9 @@ from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.store.model.statements import Insert
 
 SUB_ROWS_MAX = 100_000
-SUB_BYTES_MAX = 256 * 1024 * 1024
-"""Both of one producer alone, over all shards (attack E5)."""
+SUB_BYTES_MAX = 32 * 1024 * 1024
+"""Both of one producer alone, over all shards (attack E5): a partition stays below 100 MB with up to three busy
+producers for each shard."""
 PARTS_MAX = 20_000
 INDEXED_MAX = 100_000
 
@@ -53,7 +55,6 @@ class Count:
     size_bytes: int = 0
     sent_us: int = 0
     """The send time of the latest of them: a purge from then on covers the whole part."""
-    changed: bool = False
 
 
 @dataclass(slots=True)
@@ -65,12 +66,12 @@ class _Part:
 
 
 class OwnParts:
-    """The parts that one producer has written to, the newest ones; an older one starts again."""
+    """The parts that one producer wrote to last; one that was evicted starts again."""
 
     def __init__(self, uuid: Callable[[], UUID]) -> None:
         self._uuid = uuid
-        self._parts: dict[tuple[int, int, bool], _Part] = {}
-        self._changed: dict[tuple[int, int, UUID], Count] = {}
+        self._parts: OrderedDict[tuple[int, int, bool], _Part] = OrderedDict()
+        self._changed: dict[UUID, Count] = {}
         self._indexed: set[IndexKey] = set()
 
     def sub_for(self, generation: int, part: int, *, later: bool, size_bytes: int) -> int:
@@ -100,24 +101,21 @@ class OwnParts:
         count.sent_us = max(count.sent_us, sent_us)
         count.messages += messages
         count.size_bytes += size_bytes
-        if not count.changed:
-            count.changed = True
-            self._changed[generation, part, count.writer] = count
+        self._owe(count)
 
     def take_changed(self, most: int) -> list[Count]:
         """Counts to write, the longest changed first; the caller writes them, or returns them."""
-        taken = []
-        for key in list(self._changed)[:most]:
-            count = self._changed.pop(key)
-            count.changed = False
-            taken.append(count)
-        return taken
+        return [self._changed.pop(writer) for writer in list(self._changed)[:most]]
 
     def give_back(self, counts: Iterable[Count]) -> None:
         """They could not be written."""
         for count in counts:
-            count.changed = True
-            self._changed[count.generation, count.part, count.writer] = count
+            self._owe(count)
+
+    def _owe(self, count: Count) -> None:
+        self._changed.setdefault(count.writer, count)
+        if len(self._changed) > PARTS_MAX:
+            del self._changed[next(iter(self._changed))]
 
     @property
     def changed(self) -> int:
@@ -148,13 +146,18 @@ class OwnParts:
         mine = self._parts.get(key)
         if mine is None:
             if len(self._parts) >= PARTS_MAX:
-                del self._parts[next(iter(self._parts))]
+                self._parts.popitem(last=False)
             mine = self._parts[key] = _Part(Count(generation, part, self._uuid()))
+        else:
+            self._parts.move_to_end(key)
         return mine
 
 
-def index_statement(settings: TimelineSettings, key: IndexKey, *, now_us: int, last_expiry_s: int) -> Insert:
+def index_statement(
+    settings: TimelineSettings, key: IndexKey, *, now_us: int, last_expiry_s: int, announced: bool = False
+) -> Insert:
     """The write of one index row: it lives longer than anything in its part can, as the records of the part do.
+    `announced`: what it names may come late, so repair checks the part again.
 
     Its timestamp is the retention. So of two producers with different retentions the longer wins, in any order, and
     those with the same one write the same (attack A13).
@@ -169,6 +172,7 @@ def index_statement(settings: TimelineSettings, key: IndexKey, *, now_us: int, l
             "part": key.part,
             "sub": key.sub,
             "put_us": now_us,
+            **({"late_us": now_us} if announced else {}),
         },
         timestamp_us=max(1, settings.retention_us),
         ttl_s=ttl_s_kept(end_us, now_us=now_us, retention_us=settings.retention_us, last_expiry_s=last_expiry_s),

@@ -19,6 +19,9 @@ WRITER = Column("writer", Type.UUID)
 PIECE = Column("piece", Type.INT)
 ATTEMPT = Column("attempt", Type.UUID, WrittenBy.LWT)
 
+NOTHING_DELETED_S = DAY_S
+"""The gc_grace of tables whose rows only expire: it guards hints and batch logs, and no deletes
+(docs/decisions/0049-a-day-of-gc-grace.md)."""
 TIME_WINDOW = (
     ("class", "TimeWindowCompactionStrategy"),
     ("compaction_window_unit", "DAYS"),
@@ -43,6 +46,7 @@ def _work(name: str, purpose: str, compaction: tuple[tuple[str, str], ...]) -> T
             ATTEMPT,
         ),
         attempt="attempt",
+        gc_grace_s=NOTHING_DELETED_S,
         compaction=compaction,
         compression=NOT_COMPRESSED,
     )
@@ -56,7 +60,8 @@ PARTS = Table(
     "which parts contain messages",
     partition=(QUEUE, GENERATION, Column("day", Type.INT)),
     clustering=(PART, SUB),
-    columns=(Column("put_us", Type.BIGINT),),
+    columns=(Column("put_us", Type.BIGINT), Column("late_us", Type.BIGINT)),
+    gc_grace_s=NOTHING_DELETED_S,
     compaction=UNIFIED,
 )
 PUT_COUNTS = Table(
@@ -65,6 +70,7 @@ PUT_COUNTS = Table(
     partition=(QUEUE, GENERATION, PART),
     clustering=(WRITER,),
     columns=(Column("messages", Type.BIGINT), Column("bytes", Type.BIGINT), Column("sent_us", Type.BIGINT)),
+    gc_grace_s=NOTHING_DELETED_S,
     compaction=UNIFIED,
 )
 LANES = Table(
@@ -97,6 +103,7 @@ SETTLED = Table(
     partition=(QUEUE, GENERATION, SHARD, PART),
     clustering=(WRITER, PIECE),
     columns=(Column("facts", Type.BLOB),),
+    gc_grace_s=NOTHING_DELETED_S,
     compaction=UNIFIED,
 )
 PASSED = Table(
@@ -109,6 +116,7 @@ PASSED = Table(
         Column("messages", Type.BIGINT),
         Column("up_to", Type.TIMEUUID),
     ),
+    gc_grace_s=NOTHING_DELETED_S,
     compaction=UNIFIED,
 )
 CHECKS = Table(
@@ -128,7 +136,6 @@ ONCE = Table(
     rows=WrittenBy.LWT,
     attempt="attempt",
     compaction=UNIFIED,
-    gc_grace_s=10 * DAY_S,
 )
 
 ALL = (WORK, LATER, PARTS, PUT_COUNTS, LANES, SETTLED, PASSED, CHECKS, ONCE)

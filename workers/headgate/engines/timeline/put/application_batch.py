@@ -51,7 +51,7 @@ def stamp_put(producer: Producer, message: NewMessage, *, within_us: int) -> Sta
         message_id=id_text(place.to_bytes()),
         statements=(
             row.statement,
-            index_statement(settings, key, now_us=now_us, last_expiry_s=last_expiry_s),
+            index_statement(settings, key, now_us=now_us, last_expiry_s=last_expiry_s, announced=True),
             day_statement(settings, key.generation, day, now_us=now_us, last_expiry_s=last_expiry_s),
         ),
         promise=promise,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from headgate.engines.contract import NewMessage
 from headgate.engines.packed_row import attribute_bytes
 from headgate.engines.timeline.model.decide_place import generation_at
-from headgate.engines.timeline.model.layout import SECOND_US, MessagePlace, id_alone, id_text
+from headgate.engines.timeline.model.layout import SECOND_US, MessagePlace, RowPlace, id_alone, id_text
 from headgate.engines.timeline.put.copies import Copy, write_copies
 from headgate.engines.timeline.put.decide_ack import LatencyWindow
 from headgate.engines.timeline.put.decide_once import (
@@ -35,6 +35,7 @@ from headgate.engines.timeline.put.decide_once import (
 )
 from headgate.engines.timeline.put.producer import Producer
 from headgate.engines.timeline.put.put_buffer import not_sent, outcome_unknown
+from headgate.engines.timeline.put.row_sender import Sender
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 from headgate.store.model.deadline import Deadline
 from headgate.store.model.positions import time_us_of
@@ -68,8 +69,10 @@ class _Wanted:
 class OncePuts:
     """The once keys of one queue in one process."""
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: Producer, *, see_to: Callable[[Sender, RowPlace], Awaitable[None]]) -> None:
+        """`see_to` returns once a durable row was read, found or moved, whatever became of its generation."""
         self._producer = producer
+        self._see_to = see_to
         self._sender = producer.sender
         self._host = producer.sender.host
         self._claims = LatencyWindow()
@@ -261,9 +264,11 @@ class OncePuts:
         return generation_at(self._sender.settings.generations, due_us).number == generation
 
     async def _finish_by_reading(self, one: _Wanted, claim: Claim, place: MessagePlace) -> None:
-        """No lane can distinguish a restamped row from the original any more. An existing row is durable: the reader
-        has it, or repair will. Otherwise the key is claimed again, unless another process has done so."""
+        """No lane can distinguish a restamped row from the original any more. An existing row is durable, and is
+        answered once it was read, found or moved. Otherwise the key is claimed again, unless another process has done
+        so."""
         if await self._is_there(place):
+            await self._see_to(self._sender, place.row)
             await self._note_written([(one, claim)])
             return
         statement = UpdateIf(

@@ -2,14 +2,14 @@
 acknowledged, and put counts and marks, which are written after it, at most once per second. The prose is "Put" in
 docs/internals/protocols/timeline.md.
 
-Counts are best effort: a failed write is repeated with the next.
+Counts are best effort: a failed write is repeated with the next, and of too many the oldest are dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from headgate.engines.context import Host
@@ -33,7 +33,10 @@ from headgate.store.store import STORE_ERRORS
 log = logging.getLogger("headgate.puts")
 
 COUNT_EVERY_S = 1.0
-COUNTS_AT_ONCE_MAX = 64
+COUNTS_EACH_MAX = 1_024
+"""Counts that are written each time, some at once: as many as there are at 1,000 delayed messages per second, each in
+a part of its own."""
+COUNTS_AT_ONCE = 64
 
 
 class PartRecords:
@@ -119,26 +122,27 @@ class PartRecords:
             await self._write()
 
     async def _write(self) -> None:
-        taken = self.parts.take_changed(COUNTS_AT_ONCE_MAX)
+        taken = self.parts.take_changed(COUNTS_EACH_MAX)
         try:
             now_us = self._host.now_us()
         except HeadgateError:
             self.parts.give_back(taken)
             return
-        written = await asyncio.gather(*[self._write_count(count, now_us) for count in taken])
-        self.parts.give_back(count for count, done in zip(taken, written, strict=True) if not done)
+        waiting = iter(taken)
+        await asyncio.gather(*(self._write_counts(waiting, now_us) for _ in range(COUNTS_AT_ONCE)))
 
-    async def _write_count(self, count: Count, now_us: int) -> bool:
-        statement = count_statement(self._settings(), count, now_us=now_us, last_expiry_s=self._host.last_expiry_s)
-        try:
-            await self._host.store.write(statement)
-        except STORE_ERRORS:
-            return False
-        return True
+    async def _write_counts(self, counts: Iterator[Count], now_us: int) -> None:
+        settings, last_expiry_s = self._settings(), self._host.last_expiry_s
+        for count in counts:
+            try:
+                await self._host.store.write(
+                    count_statement(settings, count, now_us=now_us, last_expiry_s=last_expiry_s)
+                )
+            except STORE_ERRORS:
+                self.parts.give_back([count])
 
     async def close(self) -> None:
-        """Write the owed counts."""
+        """Write the owed counts, once: what cannot be written now is dropped."""
         self._closing = True
         await self._writing.stop()
-        for _ in range(1 + self.parts.changed // COUNTS_AT_ONCE_MAX):
-            await self._write()
+        await self._write()

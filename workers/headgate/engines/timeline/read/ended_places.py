@@ -13,7 +13,6 @@ position is above its own.
 from __future__ import annotations
 
 from headgate.engines.lanes.lease import Lane
-from headgate.engines.timeline.model.decide_repair import CheckTerms
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.layout import RowPlace
 from headgate.engines.timeline.model.repair_report import LateRowOutcome
@@ -36,8 +35,7 @@ async def see_to_late_copy(sender: Sender, place: RowPlace) -> None:
     state = await Lane(host, settings.tables.lanes, key, settings.lease).read_state()
     if state is None or (not state.is_retired and is_after(place.due, state.last)):
         return
-    terms = CheckTerms(settings.part_us, settings.skew_us, (0, 0, 0, 0))
-    late_rows = LateRows(host, settings, terms, sender)
+    late_rows = LateRows(host, settings, sender)
     passed = await late_rows.read_passed(place.generation, place.shard, place.part(settings.part_us))
     if passed.among({place.due}):
         return

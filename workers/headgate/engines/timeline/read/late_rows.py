@@ -21,7 +21,6 @@ from headgate.engines.lanes.lease import Lane
 from headgate.engines.packed_row import PackedRun, unpack
 from headgate.engines.timeline.model.decide_place import decide_shard, generation_at
 from headgate.engines.timeline.model.decide_repair import (
-    CheckTerms,
     Fixed,
     LateRowStep,
     Where,
@@ -39,7 +38,7 @@ from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.lane_records import read_passed
 from headgate.engines.timeline.read.passed_rows import PassedRows
 from headgate.store.model.consistency import Consistency
-from headgate.store.model.positions import time_us_of
+from headgate.store.model.positions import is_after, time_us_of
 from headgate.store.model.statements import Select, UpdateIf, is_
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
@@ -78,10 +77,9 @@ class _Late:
 class LateRows:
     """Late rows of one queue. The sender, whose knowledge is current, provides the generations."""
 
-    def __init__(self, host: Host, settings: TimelineSettings, terms: CheckTerms, sender: Sender) -> None:
+    def __init__(self, host: Host, settings: TimelineSettings, sender: Sender) -> None:
         self._host = host
         self._settings = settings
-        self._terms = terms
         self._sender = sender
 
     async def put_again(self, lane: PassedLane, place: RowPlace, *, consistency: Consistency) -> LateRowOutcome:
@@ -133,24 +131,19 @@ class LateRows:
         """The action for the fixed place."""
         now_us = self._sender.now_fresh_us()
         generation = self._generation(target.generation)
-        lane = await self._read_state(target)
+        is_there = await self.is_there(target)
+        lane = await self._read_state(target)  # later: a row that was there before the position came by is not lost
+        is_retired = generation is None or (lane is not None and lane.is_retired)
         fixed = Fixed(
             is_this_row=late.place == replace(target, shard=late.place.shard),
             is_passed=await self._is_passed(target.generation, target.shard, target)
             or await self._is_passed(target.generation, target.shard, late.first),
-            is_there=await self.is_there(target),
-            is_checked_again=self.is_checked_again(target, now_us),
-            is_retired=generation is None or (lane is not None and lane.is_retired),
+            is_there=is_there,
+            is_ahead=lane is not None and not is_retired and is_after(target.due, lane.last),
+            is_retired=is_retired,
             is_writable=self._is_writable(target, now_us),
         )
         return decide_step(fixed)
-
-    def is_checked_again(self, place: RowPlace, now_us: int) -> bool:
-        """Whether a row at that place would still be found if it were late."""
-        generation = self._generation(place.generation)
-        if generation is None:
-            return False
-        return self._terms.is_checked_again(place.part(self._settings.part_us), generation.sure_us, now_us)
 
     async def is_there(self, place: RowPlace) -> bool:
         """Whether a row with messages is at that place; cells that only a lineage's LWT wrote do not count."""

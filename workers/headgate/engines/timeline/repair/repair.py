@@ -12,8 +12,11 @@ is read before its rows and before the record of passed rows; memory is bounded 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 from headgate.engines.context import Host
@@ -25,11 +28,11 @@ from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.lanes.retire_lane import FreeLane, close_free_lane
 from headgate.engines.timeline.lanes.timeline_lanes import lane_of, lanes_with
 from headgate.engines.timeline.model.decide_repair import (
+    ASK_ALL_EVERY_US,
     CHECKS,
     EVERYTHING,
     LAST_CHECK,
     Stretch,
-    cursors_moved,
     decide_next_stretch,
 )
 from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, SECOND_US, RowPlace
@@ -37,13 +40,14 @@ from headgate.engines.timeline.model.repair_report import LateRowOutcome, Repair
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.late_rows import LateRows, PassedLane
-from headgate.engines.timeline.read.part_list import parts_from
+from headgate.engines.timeline.read.part_list import IndexedPart, indexed_from
 from headgate.engines.timeline.read.passed_rows import PassedRows
+from headgate.engines.timeline.repair.cursors import Cursors, LaneCursors
 from headgate.errors import HeadgateError, Unavailable
 from headgate.process.background_tasks import start_task
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import time_us_of
-from headgate.store.model.statements import Batch, Insert, Select, Slice, SliceBound
+from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Value
 from headgate.store.store import STORE_ERRORS, NotEnoughReplicas
 
@@ -54,10 +58,8 @@ ROWS_AT_ONCE = 8
 SLICE_ROWS = 1000
 CLOSING_US = 60 * SECOND_US
 """The time limit for closing one lane in one pass: longer than the wait for rows that fall due soon."""
-ALL_FAILURES_MAX = 2
-"""After this many failed scans at ALL, a pass tries no more of them: the others would wait as long in vain."""
-CURSOR_KEPT_S = 90 * 86_400
-"""An evicted one starts again, with the parts that the index still names."""
+PARTS_MAX = 100_000
+"""The number of indexed parts of a generation that a pass reads; the next pass resumes there."""
 
 
 class Repairer:
@@ -77,6 +79,33 @@ class Repairer:
         self._sender = sender
         self._dead_letters = dead_letters
         self._keeper = keeper
+
+    async def is_idle(self) -> bool:
+        """Whether there is nothing to do: the queue was never resharded, and its index names nothing from the lowest
+        cursor on. Once per hour all replicas are asked for that."""
+        host, settings = self._host, self._settings
+        (newest, *others) = settings.generations
+        if others or newest.sure_us is not None:
+            return False
+        now_us = host.now_us()
+        cursors = await Cursors(host, settings, newest.number, newest.shards).read()
+        if await self._names_something(newest, cursors.lowest(), Consistency.LOCAL_QUORUM):
+            return False
+        if all(is_asked(lane, now_us) for lane in cursors.lanes.values()):
+            return True
+        try:
+            if await self._names_something(newest, cursors.lowest(), Consistency.ALL):
+                return False
+        except Unavailable:
+            return True
+        due_below = settings.check_terms.due_below(LAST_CHECK, None, now_us)
+        await cursors.move_all(dict.fromkeys(cursors.lanes, due_below))
+        return True
+
+    async def _names_something(self, generation: GenerationSettings, part: int, consistency: Consistency) -> bool:
+        async for _ in indexed_from(self._host, self._settings, generation.number, part, consistency=consistency):
+            return True
+        return False
 
     async def run(self, *, within_us: int = PASS_US) -> Repaired:
         """One pass, unless another process repairs. Raises where even that cannot be determined."""
@@ -145,6 +174,32 @@ class TooOldToCheck(Unavailable):
     """The last scan of some parts is too old: their passed rows may be unknown, and late rows in them were left."""
 
 
+@dataclass(frozen=True)
+class _Known:
+    """A generation's cursors, and then its index from the lowest of them on. The index is read after `now_us`, by
+    which parts are due, and names all parts below one."""
+
+    now_us: int
+    cursors: Cursors
+    parts: Sequence[IndexedPart]
+    below: int
+
+    @cached_property
+    def _announced(self) -> Sequence[IndexedPart]:
+        return [each for each in self.parts if each.is_announced]
+
+    def work(self, check: int, start: int, end: int) -> Sequence[IndexedPart]:
+        """The parts for a scan."""
+        parts = self.parts if check == CHECKS[0] else self._announced
+        first, last = (bisect_left(parts, part, key=lambda each: each.part) for part in (start, end))
+        return parts[first:last]
+
+
+def is_asked(cursors: LaneCursors, now_us: int) -> bool:
+    """Whether all replicas were asked within the hour."""
+    return now_us - cursors.asked_all_us < ASK_ALL_EVERY_US
+
+
 class _Stopped(Exception):
     """The time of a pass is up, or its lease."""
 
@@ -165,11 +220,9 @@ class Pass:
         self._leader = leader
         self._deadline_us = deadline_us
         self._terms = settings.check_terms
-        self._late_rows = LateRows(host, settings, self._terms, sender)
+        self._late_rows = LateRows(host, settings, sender)
         self._lanes_at_once = asyncio.Semaphore(LANES_AT_ONCE)
         self._rows_at_once = asyncio.Semaphore(ROWS_AT_ONCE)
-        self._all_failures = 0
-        self._written_us = 0
         self._finished: dict[int, int] = {}
         self._is_stopped = False
         self.report = RepairPassReport()
@@ -184,7 +237,8 @@ class Pass:
         names = [(each, shard) for each in self._settings.generations for shard in range(each.shards)]
         self._host.rng.shuffle(names)  # so that a pass with a short time limit eventually reaches all of them
         await asyncio.gather(*(self._for_a_lane(self._close_lane(*name, dead_letters)) for name in names))
-        await asyncio.gather(*(self._for_a_lane(self._check_lane(*name)) for name in names))
+        known = {each.number: await self._read_known(each) for each in self._settings.generations}
+        await asyncio.gather(*(self._for_a_lane(self._check_lane(*name, known[name[0].number])) for name in names))
         if keeper is not None:
             await self._leave_generations(keeper)
         return self.report.value(PassEnd.STOPPED if self._is_stopped else PassEnd.DONE)
@@ -222,133 +276,116 @@ class Pass:
         except TimeoutError:
             return  # the next pass resumes it, or its next owner
 
-    async def _check_lane(self, generation: GenerationSettings, shard: int) -> None:
-        settings = self._settings
+    async def _read_known(self, generation: GenerationSettings) -> _Known | None:
+        """What is known of a generation. None where it cannot be read: its checks are owed."""
         now_us = self._host.now_us()
+        try:
+            cursors = await Cursors(self._host, self._settings, generation.number, generation.shards).read()
+            parts: list[IndexedPart] = []
+            async for each in indexed_from(self._host, self._settings, generation.number, cursors.lowest()):
+                if len(parts) >= PARTS_MAX:
+                    return _Known(now_us, cursors, parts, each.part)
+                parts.append(each)
+        except HeadgateError as error:
+            self.report.failed(error)
+            return None
+        return _Known(now_us, cursors, parts, EVERYTHING)
+
+    async def _check_lane(self, generation: GenerationSettings, shard: int, known: _Known | None) -> None:
+        if known is None:
+            return
+        settings, now_us, cursors = self._settings, known.now_us, known.cursors.lanes[shard]
+        due = {check: self._terms.due_below(check, generation.sure_us, now_us) for check in CHECKS}
+        is_over = generation.sure_us is not None
+        is_wanted = (known.work(check, cursors.up_to.get(check, 0), due[check]) for check in CHECKS)
+        if not (is_over or not is_asked(cursors, now_us) or any(is_wanted)):
+            return
         state = await lane_of(self._host, settings, (generation.number, shard)).read_state()
         if state is None:
             return
         lane = PassedLane(generation.number, shard, state.is_retired, state.purged_before_us)
         passed_below = EVERYTHING if state.is_retired else time_us_of(state.last) // settings.part_us
-        cursors = await self._read_cursors(lane)
-        strongest = await self._let_lapse(
-            lane, cursors, min(self._terms.distinguishable_from_us(now_us), passed_below)
+        lapsed = strongest = await self._let_lapse(
+            lane, known, min(self._terms.distinguishable_from_us(now_us), passed_below)
         )
         for check in reversed(CHECKS):
-            due_below = self._terms.due_below(check, generation.sure_us, now_us)
             stretch = decide_next_stretch(
-                check, cursors, due_below=due_below, passed_below=passed_below, strongest=strongest
+                check,
+                cursors.up_to,
+                due_below=min(due[check], known.below),
+                passed_below=passed_below,
+                strongest=lapsed if check == CHECKS[0] else strongest,
             )
             if stretch is not None:
-                await self._take_stretch(lane, stretch, cursors, generation.sure_us)
-            strongest = max(strongest, cursors.get(check, 0))
-        if state.is_retired and cursors.get(LAST_CHECK) == EVERYTHING:
+                await self._take_stretch(lane, stretch, known, generation.sure_us)
+            strongest = max(strongest, cursors.up_to.get(check, 0))
+        if state.is_retired and cursors.up_to.get(LAST_CHECK) == EVERYTHING:
             self._finished[generation.number] = self._finished.get(generation.number, 0) + 1
 
-    async def _let_lapse(self, lane: PassedLane, cursors: dict[int, int], end: int) -> int:
+    async def _let_lapse(self, lane: PassedLane, known: _Known, end: int) -> int:
         """Parts below `end` are too old to be scanned: their passed rows may be unknown, and every row would seem
         late. Such parts without all their scans are reported."""
-        start = min(cursors.get(check, 0) for check in CHECKS)
-        if start < end:
-            async for part, _ in parts_from(self._host, self._settings, lane.generation, start):
-                if part < end:
-                    self.report.failed(TooOldToCheck(generation=lane.generation, shard=lane.shard))
-                break
-            await self._move_cursors(lane, LAST_CHECK, end, cursors)
+        up_to = known.cursors.lanes[lane.shard].up_to
+        if any(known.work(check, up_to.get(check, 0), end) for check in CHECKS):
+            self.report.failed(TooOldToCheck(generation=lane.generation, shard=lane.shard))
+            await known.cursors.move_all({lane.shard: end})
         return end
 
-    async def _take_stretch(
-        self, lane: PassedLane, stretch: Stretch, cursors: dict[int, int], sure_us: int | None
-    ) -> None:
-        """A scan of parts of a lane, in order, as far as it can run; the rest is owed."""
+    async def _take_stretch(self, lane: PassedLane, stretch: Stretch, known: _Known, sure_us: int | None) -> None:
+        """A scan of parts of a lane, in order, as far as it can run; the rest is owed. A cursor stays where nothing
+        is named, except at the end of everything."""
         consistency = Consistency.ALL if stretch.check == LAST_CHECK else Consistency.LOCAL_QUORUM
         at_all = consistency is Consistency.ALL
+        cursors = known.cursors.lanes[lane.shard]
+        work = known.work(stretch.check, stretch.start, stretch.end)
+        if at_all and not work and stretch.end != EVERYTHING and is_asked(cursors, known.now_us):
+            return
+        move = partial(known.cursors.move, check=stretch.check)
         try:
-            if at_all and self._all_failures >= ALL_FAILURES_MAX:
-                raise _Stopped
-            async for part, subs in parts_from(
-                self._host, self._settings, lane.generation, stretch.start, consistency=consistency
-            ):
-                if part >= stretch.end:
-                    break
+            if at_all:
+                work = await self._read_announced(lane.generation, stretch)
+            covered_below = 0 if stretch.check > CHECKS[0] else cursors.up_to.get(CHECKS[0] + 1, 0)
+            for each in work:
+                if each.is_announced and each.part < covered_below:
+                    continue  # a scan of announced parts has read it
                 if not self._goes_on():
                     raise _Stopped
-                await self._check_part(lane, part, subs, consistency)
+                await self._check_part(lane, each, consistency)
                 self.report.checked_part()
-                await self._move_cursors(lane, stretch.check, part + 1, cursors)
-            await self._move_cursors(lane, stretch.check, stretch.end, cursors)
+                await move({lane.shard: each.part + 1})
+            if at_all or stretch.end == EVERYTHING:
+                await move({lane.shard: stretch.end})
             return
         except (_Stopped, _Waits):
-            pass
-        except Unavailable as error:
-            self._all_failures += at_all
+            waits_for_all = False
+        except HeadgateError as error:
+            waits_for_all = at_all and isinstance(error, Unavailable)
             if not (at_all and isinstance(error, NotEnoughReplicas)):
                 self.report.failed(error)
-        except HeadgateError as error:
-            self.report.failed(error)
-        await self._owe(lane, stretch, cursors, sure_us, waits_for_all=at_all and self._all_failures > 0)
+        owed = known.work(stretch.check, max(stretch.start, cursors.up_to.get(stretch.check, 0)), stretch.end)
+        if owed:
+            self.report.owes(self._terms.due_us(owed[0].part, stretch.check, sure_us), waits_for_all=waits_for_all)
 
-    async def _owe(
-        self,
-        lane: PassedLane,
-        stretch: Stretch,
-        cursors: Mapping[int, int],
-        sure_us: int | None,
-        *,
-        waits_for_all: bool,
-    ) -> None:
-        """Record since when the scan has been due at its first missing part, if there is one."""
-        start = max(stretch.start, cursors.get(stretch.check, 0))
-        async for part, _ in parts_from(self._host, self._settings, lane.generation, start):
-            if part < stretch.end:
-                due_us = self._terms.due_us(part, stretch.check, sure_us)
-                self.report.owes(due_us, waits_for_all=waits_for_all)
-            break
-
-    # ---- cursors
-
-    async def _read_cursors(self, lane: PassedLane) -> dict[int, int]:
-        key: dict[str, Value] = {"queue": self._settings.queue, "generation": lane.generation}
-        within = Slice("shard", SliceBound(lane.shard, True), SliceBound(lane.shard, True))
-        rows = await self._host.store.read(
-            Select(self._settings.tables.checks, key, ("look", "up_to"), within=within)
-        )
-        return {row.look: row.up_to for row in rows if row.up_to is not None}
-
-    async def _move_cursors(self, lane: PassedLane, check: int, up_to: int, cursors: dict[int, int]) -> None:
-        """This scan, and those before it, have run on all parts below one."""
-        moved = cursors_moved(check, up_to, cursors)
-        if not moved:
-            return
-        now_us = self._host.now_us()
-        self._written_us = max(self._written_us + 1, now_us)
-        ttl_s = min(CURSOR_KEPT_S, self._host.last_expiry_s - now_us // SECOND_US)
-        inserts = [
-            Insert(
-                self._settings.tables.checks,
-                {
-                    "queue": self._settings.queue,
-                    "generation": lane.generation,
-                    "shard": lane.shard,
-                    "look": each,
-                    "up_to": to,
-                    "looked_us": now_us,
-                },
-                timestamp_us=self._written_us,
-                ttl_s=ttl_s,
-            )
-            for each, to in moved.items()
-        ]
-        await self._host.store.write(inserts[0] if len(inserts) == 1 else Batch(inserts))
-        cursors.update(moved)
+    async def _read_announced(self, generation: int, stretch: Stretch) -> Sequence[IndexedPart]:
+        """The parts of the last scan, as all replicas name them."""
+        announced = []
+        async for each in indexed_from(
+            self._host, self._settings, generation, stretch.start, consistency=Consistency.ALL
+        ):
+            if each.part >= stretch.end:
+                break
+            if each.is_announced:
+                announced.append(each)
+        return announced
 
     # ---- parts
 
-    async def _check_part(self, lane: PassedLane, part: int, subs: Sequence[int], consistency: Consistency) -> None:
+    async def _check_part(self, lane: PassedLane, indexed: IndexedPart, consistency: Consistency) -> None:
         """All rows of a part that no reader has read; each is durable at its place when this returns."""
+        part = indexed.part
         passed: PassedRows | None = None
         waits = False
-        for sub in sorted({0, *subs}):
+        for sub in sorted({0, *indexed.subs}):
             after: Any = None
             while True:
                 rows = await self._read_ids(lane, part, sub, after, consistency)
@@ -379,7 +416,7 @@ class Pass:
             "sub": sub,
             "shard": lane.shard,
         }
-        return await self._host.store.read(
+        return await self._host.read(
             Select(
                 tables.later if sub >= LATER_SUBS_FROM else tables.work,
                 key,
