@@ -9,7 +9,6 @@ import pytest
 
 from headgate.api.read.parse import check_resource, parse_resource
 from headgate.api.read.versions import document_of
-from headgate.api.resources.queues import QueueResource
 from headgate.api.rules.rules import COUNTER_RULES, QUEUE_RULES
 from tests.unit.api.api_cases import (
     ACCEPTED,
@@ -86,15 +85,6 @@ def test_every_field_with_a_shape_is_found() -> None:
 def test_a_resource_survives_being_dumped(kind: str, spec: dict[str, Any]) -> None:
     resource = parse_resource(document(kind, spec))
     assert parse_resource(json.loads(json.dumps(document_of(resource)))) == resource
-
-
-@pytest.mark.parametrize("engine", ["timeline", "bucket", "extent"])
-def test_an_engines_settings_are_in_force_also_where_its_block_is_absent(engine: str) -> None:
-    absent, present = (parse_resource(document("Queue", {"engine": engine, **block})) for block in ({}, {engine: {}}))
-    assert isinstance(absent, QueueResource)
-    assert isinstance(present, QueueResource)
-    assert absent.spec.engine_settings() == present.spec.engine_settings()
-    assert type(absent.spec.engine_settings()).__name__.lower() == engine
 
 
 def test_a_malformed_duration_is_reported_once_and_breaks_no_rule() -> None:

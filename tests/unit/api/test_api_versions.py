@@ -81,4 +81,4 @@ def test_storage_is_what_the_resource_states_else_what_the_connection_states() -
     )
     assert (StoragePlace("dc1", "headgate", "dedicated"), 2) == (plain.place, plain.replication)
     assert (StoragePlace("dc1", "shop", "shared"), 5) == (chosen.place, chosen.replication)
-    assert "queue/shop/emails" == plain.label
+    assert "queue/shop/emails" == str(plain.name)

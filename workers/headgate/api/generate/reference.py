@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headgate.api.generate.schemas import KINDS, PLURALS, SHORT_NAMES, Schema, build_structural_schema, format_default
 from headgate.api.resources.model import API_VERSION, Model, kind_of
@@ -67,7 +67,7 @@ def _kind(model: type[Model]) -> str:
 
 
 def _tables(path: str, node: Schema) -> Iterator[str]:
-    rows = ["| field | type | default | description |", "|---|---|---|---|"]
+    rows: list[tuple[str, ...]] = []
     below: list[tuple[str, Schema]] = []
     for name, child in node["properties"].items():
         inner = child.get("items") or child.get("additionalProperties") or child
@@ -75,10 +75,8 @@ def _tables(path: str, node: Schema) -> Iterator[str]:
         if inner.get("properties") and not inner.get("x-kubernetes-preserve-unknown-fields"):
             below.append((f"{path}.{name}{mark}", inner))
         needed = " (required)" if name in node.get("required", ()) else ""
-        rows.append(
-            f"| `{name}`{needed} | {_type(child)} | {_default(child)} | {_cell(child.get('description', ''))} |"
-        )
-    yield f"#### `{path}`\n\n" + "\n".join(rows) + "\n"
+        rows.append((f"`{name}`{needed}", _type(child), _default(child), child.get("description", "")))
+    yield f"#### `{path}`\n\n{_table('field type default description', rows)}\n"
     for inner_path, inner in below:
         yield from _tables(inner_path, inner)
 
@@ -104,28 +102,25 @@ def _default(node: Schema) -> str:
     return f"`{format_default(default)}`"
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+def _table(names: str, rows: Iterable[tuple[str, ...]]) -> str:
+    heads = names.split()
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (heads, *rows)]
+    lines = [f"| {line} |" for line in lines]
+    return "\n".join([lines[0], "|---" * len(heads) + "|", *lines[1:]])
 
 
 def _rules(model: type[Model]) -> str:
-    rows = ["| rule | field | message |", "|---|---|---|"]
-    for rule in rules_of(model):
-        field = ".".join(step for step in (rule.scope, rule.field) if step)
-        rows.append(f"| {rule.name} | `{field}` | {_cell(rule.message)} |")
-    return "\n".join(rows) + "\n"
+    rules = rules_of(model)
+    rows = [(rule.name, f"`{'.'.join(filter(None, (rule.scope, rule.field)))}`", rule.message) for rule in rules]
+    return _table("rule field message", rows) + "\n"
 
 
 def _condition(name: str) -> str:
     kinds = {"Queue": QUEUE_CONDITIONS, "Counter": COUNTER_CONDITIONS}
     of = " and ".join(kind for kind, names in kinds.items() if name in names)
+    kind_of_reason = {**dict.fromkeys(STALLING, " (stalls)"), **dict.fromkeys(AWAITED, " (awaited)")}
     rows = [
-        f"### {name}\n",
-        f"{CONDITION_MEANINGS[name]} Of {of}.\n",
-        "| reason | meaning | remedy |",
-        "|---|---|---|",
+        (f"{reason}{kind_of_reason.get(reason, '')}", reason.meaning, reason.remedy or "Nothing.")
+        for reason in REASONS_OF[name]
     ]
-    for reason in REASONS_OF[name]:
-        kind = " (stalls)" if reason in STALLING else " (awaited)" if reason in AWAITED else ""
-        rows.append(f"| {reason}{kind} | {reason.meaning} | {reason.remedy or 'Nothing.'} |")
-    return "\n".join([*rows, ""])
+    return f"### {name}\n\n{CONDITION_MEANINGS[name]} Of {of}.\n\n{_table('reason meaning remedy', rows)}\n"

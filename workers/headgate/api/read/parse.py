@@ -22,10 +22,7 @@ from headgate.api.rules.rules import Fault, check_rules, format_path
 from headgate.errors import InvalidRequest
 
 Resource = QueueResource | CounterResource
-KINDS: Final[dict[str, type[QueueResource] | type[CounterResource]]] = {
-    "Queue": QueueResource,
-    "Counter": CounterResource,
-}
+KINDS: Final[dict[str, type[Resource]]] = {"Queue": QueueResource, "Counter": CounterResource}
 FAULTS_MAX: Final = 50
 """Each needs a search for what was meant, so that a document of unknown fields would take seconds."""
 _NULLS_KEPT: Final = PASSED_ON | {"metadata"}
@@ -65,11 +62,11 @@ def _check(document: Mapping[str, Any], old: Mapping[str, Any] | None) -> Resour
     """Against models and rules."""
     model = KINDS[document["kind"]]
     plain = without_nulls(document)
-    faults = [*_check_model(model, plain), *_check_keys(plain)]
-    if not _shaped(plain):
-        return faults
-    faults += check_rules(model, plain, None if old is None else without_nulls(old))
-    return faults or model.model_validate(plain, by_alias=True, by_name=False)
+    resource = _check_model(model, plain)
+    faults = [*(resource if isinstance(resource, list) else ()), *_check_keys(plain)]
+    if _shaped(plain):
+        faults += check_rules(model, plain, None if old is None else without_nulls(old))
+    return faults or resource
 
 
 def is_ours(document: Mapping[str, Any]) -> bool:
@@ -97,15 +94,14 @@ def _check_kind(document: Mapping[str, Any]) -> list[Fault]:
     return faults
 
 
-def _check_model(model: type[BaseModel], plain: Mapping[str, Any]) -> list[Fault]:
+def _check_model(model: type[Resource], plain: Mapping[str, Any]) -> Resource | list[Fault]:
     try:
-        model.model_validate(plain, by_alias=True, by_name=False)
+        return model.model_validate(plain, by_alias=True, by_name=False)
     except ValidationError as invalid:
         errors = invalid.errors(include_url=False)
         faults = [Fault(format_path(error["loc"]), _format_error(model, error)) for error in errors[:FAULTS_MAX]]
         left = len(errors) - len(faults)
         return [*faults, Fault("spec", f"has {left} further faults; fix these first")] if left else faults
-    return []
 
 
 def _check_keys(plain: Mapping[str, Any]) -> list[Fault]:
@@ -149,7 +145,6 @@ _WORDS: Final[dict[str, str]] = {
     "string_too_short": "must have at least {min_length} characters",
     "too_long": "must have at most {max_length} items",
     "string_pattern_mismatch": "must match {pattern}",
-    "literal_error": "must be {expected}",
 }
 
 

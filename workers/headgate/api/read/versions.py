@@ -37,13 +37,13 @@ def known_part(document: Document) -> dict[str, Any]:
     model = KINDS.get(str(document.get("kind")))
     if model is None:
         raise InvalidRequest("This version does not know the kind of the resource", kind=document.get("kind"))
-    return _known(model, document)
+    return dict(_known(model, document))
 
 
 def carry_unknown(standing: Document, wanted: Document) -> dict[str, Any]:
     """The wanted document, with fields of the standing one that this version's models do not have."""
     model = KINDS.get(str(wanted.get("kind")))
-    return dict(wanted) if model is None else _merge_model(model, standing, wanted)
+    return dict(wanted) if model is None else dict(_merge(model, standing, wanted))
 
 
 @cache
@@ -52,42 +52,27 @@ def _models(model: type[BaseModel]) -> dict[str, type[BaseModel] | None]:
     return {name: model_of(field.annotation) for name, field in fields_of(model).items()}
 
 
-def _known(model: type[BaseModel], node: Mapping[str, Any]) -> dict[str, Any]:
-    models = _models(model)
-    return {key: _known_value(models[key], value) for key, value in node.items() if key in models}
-
-
-def _known_value(model: type[BaseModel] | None, value: Any) -> Any:
+def _known(model: type[BaseModel] | None, value: Any) -> Any:
     if model is not None and isinstance(value, Mapping):
-        return _known(model, value)
-    if model is not None and isinstance(value, list):
-        return [_known_value(model, item) for item in value]
-    return value
+        models = _models(model)
+        return {key: _known(models[key], inner) for key, inner in value.items() if key in models}
+    return [_known(model, item) for item in value] if model is not None and isinstance(value, list) else value
 
 
-def _merge_model(model: type[BaseModel], standing: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    models = _models(model)
-    merged = dict(wanted)
-    for key, value in standing.items():
-        if key not in models:
-            merged.setdefault(key, value)
-            continue
-        inner, ours = models[key], wanted.get(key)
-        if inner is None:
-            continue
-        if isinstance(value, Mapping) and isinstance(ours, Mapping):
-            merged[key] = _merge_model(inner, value, ours)
-        elif isinstance(value, list) and isinstance(ours, list):
-            merged[key] = _merge_items(inner, value, ours)
-    return merged
-
-
-def _merge_items(model: type[BaseModel], standing: list[Any], wanted: list[Any]) -> list[Any]:
+def _merge(model: type[BaseModel] | None, standing: Any, wanted: Any) -> Any:
     """Items of a list are the same when they have the same name, as for the API server."""
-    by_name = {item["name"]: item for item in standing if isinstance(item, Mapping) and "name" in item}
-    return [
-        _merge_model(model, by_name[item["name"]], item)
-        if isinstance(item, Mapping) and item.get("name") in by_name
-        else item
-        for item in wanted
-    ]
+    if model is not None and isinstance(standing, Mapping) and isinstance(wanted, Mapping):
+        models = _models(model)
+        merged = dict(wanted)
+        for key, value in standing.items():
+            if key not in models:
+                merged.setdefault(key, value)
+            elif key in wanted:
+                merged[key] = _merge(models[key], value, wanted[key])
+        return merged
+    if model is not None and isinstance(standing, list) and isinstance(wanted, list):
+        named = {item["name"]: item for item in standing if isinstance(item, Mapping) and "name" in item}
+        return [
+            _merge(model, named.get(item.get("name")), item) if isinstance(item, Mapping) else item for item in wanted
+        ]
+    return wanted

@@ -31,29 +31,26 @@ def describe_length_limit(field: str) -> str:
     return f"must have at most {ITEMS_MAX} items" + (f"; {remedy}" if remedy else "")
 
 
-def _listed(name: str, items: JsonDict | None = None) -> JsonDict:
-    inner: JsonDict = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, **(items or {})}
-    rule: JsonDict = {"rule": f"self.size() <= {ITEMS_MAX}", "message": describe_length_limit(name)}
-    return {"type": "array", "nullable": True, "items": inner, "x-kubernetes-validations": [rule]}
-
-
 def _lists(*names: str) -> JsonDict:
-    return {name: _listed(name) for name in names}
+    return {name: _list({"x-kubernetes-validations": [_bound(name)]}) for name in names}
 
 
-def _containers() -> JsonDict:
-    """A rule is paid for by how often it may run, so these are bounded for the API server's estimate too."""
-    inner: JsonDict = {"properties": _lists("env", "envFrom", "ports", "volumeMounts")}
-    made = _listed("containers", inner)
-    del made["x-kubernetes-validations"]
-    return {**made, "maxItems": ITEMS_MAX}
+def _list(bound: JsonDict, **items: JsonDict) -> JsonDict:
+    inner: JsonDict = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, **items}
+    return {"type": "array", "nullable": True, "items": inner, **bound}
 
 
+def _bound(name: str) -> JsonDict:
+    return {"rule": f"self.size() <= {ITEMS_MAX}", "message": describe_length_limit(name)}
+
+
+_CONTAINERS: Final = _list({"maxItems": ITEMS_MAX}, properties=_lists("env", "envFrom", "ports", "volumeMounts"))
+"""A rule is paid for by how often it may run, so these are bounded for the API server's estimate too."""
 POD_SPEC: Final[JsonDict] = {
     "x-kubernetes-preserve-unknown-fields": True,
     "properties": {
-        "containers": _containers(),
-        "initContainers": _containers(),
+        "containers": _CONTAINERS,
+        "initContainers": _CONTAINERS,
         **_lists("volumes", "tolerations", "imagePullSecrets", "hostAliases", "topologySpreadConstraints"),
     },
 }

@@ -89,12 +89,6 @@ class QueueSpec(Model):
     paused: Flag = False
     """true: the operator does not change the queue or its children. Existing workers keep running."""
 
-    def engine_settings(self) -> Timeline | Bucket | Extent:
-        """The settings in force of the queue's engine, also where its block is absent."""
-        if self.engine == "timeline":
-            return self.timeline or Timeline()
-        return (self.bucket or Bucket()) if self.engine == "bucket" else (self.extent or Extent())
-
 
 class QueueResource(Model):
     """A durable queue on Cassandra."""

@@ -10,8 +10,9 @@ The check ends at the first fault, so it reads at most `SPEC_BYTES_MAX` of a spe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from json.encoder import encode_basestring
 from typing import Any, Final
 
@@ -30,8 +31,7 @@ _REMEDY: Final = "move files, scripts and long values into a ConfigMap or into t
 
 def check_bounds(document: Mapping[str, Any]) -> list[Fault]:
     """The first bound that a resource's spec exceeds, if it exceeds one."""
-    fault = _Measure().first_fault("spec", document.get("spec"), None)
-    return [] if fault is None else [fault]
+    return list(islice(_Measure().faults("spec", document.get("spec"), None), 1))
 
 
 @dataclass
@@ -44,58 +44,43 @@ class _Part:
 
 
 class _Measure:
-    """One pass over a spec."""
+    """One pass over a spec, as far as its faults are read."""
 
     def __init__(self) -> None:
         self._whole = _Part("spec", SPEC_BYTES_MAX)
         self._path: list[str | int] = []
 
-    def first_fault(self, name: str | int, value: Any, piece: _Part | None) -> Fault | None:
-        """The first in this field and what is inside of it."""
+    def faults(self, name: str | int, value: Any, piece: _Part | None) -> Iterator[Fault]:
+        """Those of this field and what is inside of it."""
         self._path.append(name)
         if piece is None and name in PASSED_ON:
             piece = _Part(format_path(self._path), PASSED_ON_BYTES_MAX)
         size = _bytes_of_text(name) + 1 if isinstance(name, str) else 0
-        fault: Fault | None
+        inside: Iterable[tuple[Any, Any]] = ()
         if isinstance(value, str):
-            fault = self._add(size + _bytes_of_text(value), piece)
-        elif isinstance(value, dict):
-            fault = self._add(size + _brackets(value), piece) or self._first_inside(value.items(), piece)
-        elif isinstance(value, list):
-            fault = self._first_in_list(name, value, size, piece)
+            size += _bytes_of_text(value)
+        elif isinstance(value, dict | list):
+            if isinstance(value, list) and piece is not None and len(value) > ITEMS_MAX:
+                yield Fault(format_path(self._path), describe_length_limit(str(name)))
+            size += 1 + max(1, len(value))  # brackets and commas
+            inside = value.items() if isinstance(value, dict) else enumerate(value)
         else:
-            fault = self._add(size + (5 if isinstance(value, bool) else len(str(value))), piece)
+            size += 5 if isinstance(value, bool) else len(str(value))
+        yield from self._add(size, piece)
+        if isinstance(value, dict | list) and len(self._path) > DEPTH_MAX:
+            yield Fault(format_path(self._path[:8]), f"must nest at most {DEPTH_MAX} maps and lists in each other")
+        for inner_name, inner in inside:
+            yield from self.faults(inner_name, inner, piece)
         self._path.pop()
-        return fault
 
-    def _first_in_list(self, name: str | int, items: list[Any], size: int, piece: _Part | None) -> Fault | None:
-        if piece is not None and len(items) > ITEMS_MAX:
-            return Fault(format_path(self._path), describe_length_limit(str(name)))
-        return self._add(size + _brackets(items), piece) or self._first_inside(enumerate(items), piece)
-
-    def _first_inside(self, fields: Iterable[tuple[Any, Any]], piece: _Part | None) -> Fault | None:
-        if len(self._path) > DEPTH_MAX:
-            return Fault(format_path(self._path[:8]), f"must nest at most {DEPTH_MAX} maps and lists in each other")
-        for name, inner in fields:
-            fault = self.first_fault(name, inner, piece)
-            if fault is not None:
-                return fault
-        return None
-
-    def _add(self, size: int, piece: _Part | None) -> Fault | None:
+    def _add(self, size: int, piece: _Part | None) -> Iterator[Fault]:
         for part in (piece, self._whole):
             if part is not None:
                 part.size += size
                 if part.size > part.bytes_max:
                     limit = f"must be at most {part.bytes_max // 1024} KiB of JSON"
-                    return Fault(part.path, f"{limit}; {_REMEDY}")
-        return None
+                    yield Fault(part.path, f"{limit}; {_REMEDY}")
 
 
 def _bytes_of_text(text: str) -> int:
     return len(encode_basestring(text).encode("utf-8", "surrogatepass"))
-
-
-def _brackets(value: Sized) -> int:
-    """The size of a map or a list without its items: its brackets and commas."""
-    return 1 + max(1, len(value))

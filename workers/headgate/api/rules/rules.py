@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from headgate.api.resources.counters import CounterSpec
@@ -83,12 +84,8 @@ def _value(spec: type[Model], path: str) -> e.Value:
     return e.Value(path, default)
 
 
-def _queue(path: str) -> e.Value:
-    return _value(QueueSpec, path)
-
-
-def _counter(path: str) -> e.Value:
-    return _value(CounterSpec, path)
+_queue: Final = partial(_value, QueueSpec)
+_counter: Final = partial(_value, CounterSpec)
 
 
 def _fixed(spec: type[Model], prefix: str, path: str, *, duration: bool = False) -> Rule:
@@ -120,8 +117,12 @@ def _engine_is(engine: str) -> e.Condition:
     return e.compare(_queue("engine"), "==", engine)
 
 
-def _of_queue(field: str, message: str, condition: e.Condition, *, name: str = "") -> Rule:
-    return Rule(f"queue.{name or field}", "spec", field, message, condition)
+def _of_spec(prefix: str, field: str, message: str, condition: e.Condition, *, name: str = "") -> Rule:
+    return Rule(f"{prefix}.{name or field}", "spec", field, message, condition)
+
+
+_of_queue: Final = partial(_of_spec, "queue")
+_of_counter: Final = partial(_of_spec, "counter")
 
 
 def _of_engine(field: str, message: str, condition: e.Condition) -> Rule:
@@ -307,11 +308,6 @@ _BULK: Final = (
 )
 
 QUEUE_RULES: Final[tuple[Rule, ...]] = (_name_fits("queue"), *_QUEUE_FIXED, *_ENGINES, *_QUEUE, *_BULK)
-
-
-def _of_counter(field: str, message: str, condition: e.Condition, *, name: str = "") -> Rule:
-    return Rule(f"counter.{name or field}", "spec", field, message, condition)
-
 
 COUNTER_RULES: Final[tuple[Rule, ...]] = (
     _name_fits("counter"),

@@ -86,29 +86,18 @@ def text(pattern: str, message: str, *, length_max: int, never: str | None = Non
 
 
 def between(least: str, most: str) -> Range:
-    low, high = Duration(least), Duration(most)
-    return Range(
-        least=low,
-        most=high,
-        message=f"{Duration.message}, from {least} to {most}",
-        cel=(
-            f"self.matches({quoted(Duration.pattern)}) && "
-            f"{duration_cel('self')} >= duration('{low.ms}ms') && {duration_cel('self')} <= duration('{high.ms}ms')"
-        ),
-    )
+    low, high, value = Duration(least), Duration(most), duration_cel("self")
+    return _range(low, high, f"{value} >= duration('{low.ms}ms') && {value} <= duration('{high.ms}ms')")
 
 
 def sized(least: str, most: str) -> Range:
-    low, high = Size(least), Size(most)
-    return Range(
-        least=low,
-        most=high,
-        message=f"{Size.message}, from {least} to {most}",
-        cel=(
-            f"self.matches({quoted(Size.pattern)}) && "
-            f"quantity(self).compareTo(quantity('{least}')) >= 0 && quantity(self).compareTo(quantity('{most}')) <= 0"
-        ),
-    )
+    low, high = f"quantity(self).compareTo(quantity('{least}'))", f"quantity(self).compareTo(quantity('{most}'))"
+    return _range(Size(least), Size(most), f"{low} >= 0 && {high} <= 0")
+
+
+def _range(least: UnitValue, most: UnitValue, within: str) -> Range:
+    cel = f"self.matches({quoted(least.pattern)}) && {within}"
+    return Range(message=f"{least.message}, from {least} to {most}", cel=cel, least=least, most=most)
 
 
 def duration_cel(name: str) -> str:
