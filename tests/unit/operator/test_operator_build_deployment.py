@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headgate.cli.worker import command as worker_command
+from headgate.cli.worker import worker as worker_command
 from headgate.store.connection_variables import VARIABLES
 from headgate_operator.build_deployment import HANDLER, REST_S, WORKER, minor_of
 from headgate_operator.build_disruption import build_disruption_budget
