@@ -19,6 +19,7 @@ from headgate.engines.summary.standing import (
     write_pass_result,
 )
 from headgate.errors import HeadgateError, Unavailable
+from headgate.maintenance import passes
 from headgate.maintenance.pass_groups import PassOutcome, record_failure
 from headgate.maintenance.passes import collect_counter, repair_queue
 from tests.kit.simulated_store import Cluster, SimulatedStore

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from headgate.cli.worker import worker as command
+from headgate.cli.worker import worker
 from headgate.runtime.handler.handlers import understand
 from headgate.runtime.startup.worker_process import WorkerOptions, WorkerProcess
 from headgate.telemetry.graphite import Graphite, GraphiteSettings
@@ -28,7 +28,7 @@ def rows_after(mark: str) -> list[str]:
 
 
 def test_every_option_is_in_the_reference() -> None:
-    assert [each.opts[0] for each in command.params if isinstance(each, click.Option)] == rows_after("options")
+    assert [each.opts[0] for each in worker.params if isinstance(each, click.Option)] == rows_after("options")
 
 
 def test_every_metric_is_in_the_reference() -> None:

@@ -334,7 +334,7 @@ class Environment:
             worker.kill()
             return
         owner = OWNER.get()
-        if not isinstance(owner, VirtualProcess):
+        if owner is None:
             raise InvalidRequest("Outside a handler, name the worker that crashes")
         own = next((each for each in self._workers if each.is_process(owner)), None)
         if own is None:

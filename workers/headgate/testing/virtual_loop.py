@@ -23,9 +23,12 @@ import queue
 import threading
 from asyncio import events
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from headgate.errors import Bug, OperationRefused
+
+if TYPE_CHECKING:
+    from headgate.testing.virtual_world import VirtualProcess
 
 TURNS_AT_ONCE = 256
 SPINS_AT_ONE_TIME_MAX = 400
@@ -47,17 +50,7 @@ class RealWorld(Bug):
     """Code inside a simulation used the real world."""
 
 
-class Owner(Protocol):
-    """A process, as far as the loop needs it."""
-
-    name: str
-    gate: Callable[[events.Handle], bool] | None
-
-    def keep(self, task: asyncio.Task[Any]) -> None:
-        """Remember a task that runs in it."""
-
-
-OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("headgate_process", default=None)
+OWNER: contextvars.ContextVar[VirtualProcess | None] = contextvars.ContextVar("headgate_process", default=None)
 """The process in whose context a callback or a task runs; the loop checks its gate before it runs anything."""
 
 
