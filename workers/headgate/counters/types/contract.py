@@ -81,7 +81,7 @@ class CounterType(ABC, Generic[S, U]):
     """Whether updates carry the time of their call. Without it, the clock is not read for them."""
 
     takes_texts: ClassVar[bool] = False
-    """Whether arguments on a command line are texts, also where they look like numbers."""
+    """Whether every argument on a command line is a text, `17` as well."""
 
     @abstractmethod
     def parse(self, verb: str, arguments: Sequence[Json], at_us: int) -> U:
