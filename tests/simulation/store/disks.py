@@ -130,12 +130,11 @@ class Disks:
                 met.setdefault((generation, shard), set()).update(decode_passed(ids))
         lanes = {(lane.generation, lane.shard): lane for lane in self.lanes()}
         for row in self.rows():
-            lane = row.place.generation, row.place.shard
-            if row.run is None or row.cancelled or row.moved or not _is_passed(row, lanes):
+            known = met.get((row.place.generation, row.place.shard), set())
+            if row.cancelled or row.moved or row.place.due in known or not _is_passed(row, lanes) or row.run is None:
                 continue
             replaces = row.run.replaces
-            family = {row.place.due, *(() if replaces is None else (MessagePlace.from_bytes(replaces).row.due,))}
-            if family.isdisjoint(met.get(lane, ())):
+            if replaces is None or MessagePlace.from_bytes(replaces).row.due not in known:
                 yield row
 
     def _merged(self, table: Table) -> Iterator[tuple[tuple[Any, ...], Row, int]]:

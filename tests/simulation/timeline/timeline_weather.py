@@ -25,7 +25,7 @@ from tests.kit.invariants import Ledger
 from tests.kit.simulated_store import Cluster
 from tests.kit.simulated_world import EPOCH_S, ProcessState, World
 from tests.simulation.store.disks import Disks
-from tests.simulation.timeline.timeline_checks import never_met, owners_break
+from tests.simulation.timeline.timeline_checks import never_met, owners_break, unknown_families
 from tests.simulation.timeline.timeline_faults import Storm
 from tests.simulation.timeline.timeline_members import (
     DELAY_S,
@@ -144,6 +144,15 @@ def _keepers(life: Life) -> Iterator[Coroutine[Any, Any, None]]:
         yield _keep(life, life.helpers, Reserving, "job")
     if life.plan.has("resharding"):
         yield _reshard(life)
+    else:
+        yield _inspect_disks(life)
+
+
+async def _inspect_disks(life: Life) -> None:
+    """What holds of the disks at any time."""
+    while not life.broken:
+        await asyncio.sleep(DISKS_EVERY_S)
+        life.broken += unknown_families(Disks(life.cluster, life.settings), life.ledger)
 
 
 async def _reshard(life: Life) -> None:
@@ -211,6 +220,7 @@ async def _replace_the_dead(life: Life, at_work: list[Member]) -> None:
                 again.start()
 
 
+DISKS_EVERY_S = 5.0
 CHECKS_AGAIN_S = (20 * 60, 5 * 3600, 11 * 86_400)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from headgate.engines.timeline.read.passed_rows import PassedBroken, PassedRows, encode_passed
 from headgate.engines.timeline.read.restamps import Families
-from headgate.store.model.positions import Positions, time_us_of
+from headgate.store.model.positions import Positions
 
 SECOND, MINUTE_US = 1_000_000, 60_000_000
 POSITIONS = Positions(lambda: 5)
@@ -22,7 +22,7 @@ class Lane:
     def __init__(self, *, epoch: int = 0) -> None:
         self.passed: set[UUID] = set()
         self.reads = 0
-        self.families = Families(lambda due: time_us_of(due) // MINUTE_US, self._read, epoch=epoch)
+        self.families = Families(MINUTE_US, self._read, epoch=epoch)
 
     async def _read(self, part: int) -> PassedRows:
         self.reads += 1

@@ -80,10 +80,6 @@ class RowFacts:
         self.tried.update(later.tried)
         self.moved.update(later.moved)
 
-    def is_empty(self) -> bool:
-        """Whether there are no facts."""
-        return not (self.settled or self.tried or self.moved)
-
 
 Facts = dict[bytes, RowFacts]
 
@@ -198,12 +194,9 @@ def _rows_of(piece: bytes, wanted: Callable[[bytes], bool] | None) -> Iterator[t
 
 def _moved_at(piece: bytes, at: int, version: int, *, epoch: int, number: int) -> tuple[int, int, Moved]:
     """An index, where the next fact begins, and where the message moved."""
-    if version == WITHOUT_REASONS:
-        index, attempt, length = _MOVED_WITHOUT_REASON.unpack_from(piece, at)
-        start, reason_length = at + _MOVED_WITHOUT_REASON.size, 0
-    else:
-        index, attempt, length, reason_length = _MOVED.unpack_from(piece, at)
-        start = at + _MOVED.size
+    shape = _MOVED if version == VERSION else _MOVED_WITHOUT_REASON
+    index, attempt, length, reason_length = (*shape.unpack_from(piece, at), 0)[:4]
+    start = at + shape.size
     middle, end = start + length, start + length + reason_length
     if end > len(piece):
         raise IndexError

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from headgate.engines.context import Host
@@ -22,7 +23,6 @@ from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.lane_records import read_facts, read_passed
 from headgate.engines.timeline.read.part_index import PartIndex
-from headgate.engines.timeline.read.passed_rows import PassedRows
 from headgate.engines.timeline.read.reading import LaneReader, family_of
 from headgate.engines.timeline.read.restamps import Families
 from headgate.process.live import Live
@@ -106,7 +106,8 @@ class LaneRows:
         self._host = host
         self._settings = settings
         self._view = view
-        self._families = Families(self._part_of, self._read_passed)
+        read = partial(read_passed, host, settings, view.generation, view.shard)
+        self._families = Families(settings.part_us, read)
         self.reading = LaneReader(
             host,
             Live(settings),
@@ -128,12 +129,6 @@ class LaneRows:
             if due != first:
                 self._families.begun(first, due, epoch=of_row.epoch)
         return facts
-
-    def _part_of(self, due: UUID) -> int:
-        return time_us_of(due) // self._settings.part_us
-
-    async def _read_passed(self, part: int) -> PassedRows:
-        return await read_passed(self._host, self._settings, self._view.generation, self._view.shard, part)
 
 
 async def first_unsettled_us(host: Host, settings: TimelineSettings, view: LaneView) -> int | None:

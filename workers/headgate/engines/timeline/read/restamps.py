@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from uuid import UUID
 
 from headgate.engines.timeline.read.passed_rows import PassedRows
+from headgate.store.model.positions import time_us_of
 
 
 class Families:
@@ -19,12 +20,12 @@ class Families:
 
     def __init__(
         self,
-        part_of: Callable[[UUID], int],
+        part_us: int,
         read_passed: Callable[[int], Awaitable[PassedRows]],
         *,
         epoch: int = 0,
     ) -> None:
-        self._part_of = part_of
+        self._part_us = part_us
         self._read_passed = read_passed
         self._epoch = epoch
         self._chosen: dict[int, int] = {}
@@ -46,7 +47,7 @@ class Families:
         return self._chosen.setdefault(first.int, due.int) == due.int
 
     async def _is_passed(self, first: UUID) -> bool:
-        part, known = self._part_of(first), self._passed
+        part, known = time_us_of(first) // self._part_us, self._passed
         if part not in known:
             passed = await self._read_passed(part)
             known.clear()

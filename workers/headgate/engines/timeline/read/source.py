@@ -10,6 +10,7 @@ import json
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -29,7 +30,6 @@ from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.ended_places import see_to_late_copy
 from headgate.engines.timeline.read.lane_records import part_key, read_passed, read_pieces
 from headgate.engines.timeline.read.part_index import PartIndex
-from headgate.engines.timeline.read.passed_rows import PassedRows
 from headgate.engines.timeline.read.passed_rows_log import Passing, kept_s, write_by_part
 from headgate.engines.timeline.read.reading import LaneReader, RowContent, family_of, put_before
 from headgate.engines.timeline.read.restamps import Families
@@ -74,7 +74,8 @@ class TimelineSource:
         self._stamped_us = 0
         self._index = index or PartIndex(host, settings, generation)
         self._passed = Passing(host, settings, generation=generation, shard=shard, writer=lease_term.lock)
-        self._families = Families(self._part_of, self._read_passed, epoch=lease_term.epoch)
+        read = partial(read_passed, host, settings.now, generation, shard)
+        self._families = Families(settings.now.part_us, read, epoch=lease_term.epoch)
         self.reading = LaneReader(
             host,
             settings,
@@ -177,9 +178,6 @@ class TimelineSource:
         """These rows are on record as passed: that record is what their families are known by from now on."""
         self._families.forget((row.content.first, row.content.place.due) for row in rows)
 
-    async def _read_passed(self, part: int) -> PassedRows:
-        return await read_passed(self._host, self._settings.now, self._generation, self._shard, part)
-
     def _key(self, part: int) -> dict[str, Value]:
         return part_key(self._settings.now, self._generation, self._shard, part)
 
@@ -187,9 +185,6 @@ class TimelineSource:
         """A piece that is overwritten has to win, also twice in one microsecond."""
         self._stamped_us = max(self._stamped_us + 1, self._host.now_us())
         return self._stamped_us
-
-    def _part_of(self, due: UUID) -> int:
-        return time_us_of(due) // self._settings.now.part_us
 
     # ---- copies
 
