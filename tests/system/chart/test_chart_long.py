@@ -111,5 +111,5 @@ def test_with_a_cassandra_of_its_own_messages_come_through(
         made.values.clear()
         made.values.update(values)
         made.install()
-        assert "10 messages came through" in made.test()
+        assert "10 messages passed through" in made.test()
         made.uninstall()
