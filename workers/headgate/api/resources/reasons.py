@@ -34,7 +34,7 @@ class Reason(StrEnum):
     meaning: str
     remedy: str
 
-    def __new__(cls, value: str, meaning: str, remedy: str = "") -> Reason:
+    def __new__(cls, value: str, meaning: str = "", remedy: str = "") -> Reason:
         reason = str.__new__(cls, value)
         reason._value_, reason.meaning, reason.remedy = value, meaning, remedy
         return reason
