@@ -119,6 +119,9 @@ class Process(VirtualProcess):
         self._held.append(handle)
         return False
 
+    def describe_state(self) -> str:
+        return self.state.value
+
     def unwind(self) -> None:
         """Also drop what it held."""
         super().unwind()

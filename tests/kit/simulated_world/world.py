@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -46,8 +47,8 @@ class World(VirtualWorld):
         until_s: float = UNTIL_S,
         epoch_us: int = EPOCH_S * 1_000_000,
     ) -> None:
-        rng = stream_of(seed, "loop")
-        super().__init__(SimulationLoop(rng, shuffled=shuffled, until_s=until_s, report=self._report), seed)
+        make_loop = partial(SimulationLoop, stream_of(seed, "loop"), shuffled=shuffled, until_s=until_s)
+        super().__init__(make_loop, seed)
         self.epoch_us = epoch_us
         """The reading of a correct wall clock when the world begins."""
         self.history = History(self.loop.time)
@@ -86,22 +87,3 @@ class World(VirtualWorld):
         super()._note_unhandled(loop, context)
         error = self._failures[-1]
         self.history.note("world", "unhandled", type(error).__name__, str(error))
-
-    def _report(self) -> str:
-        waiting = sorted(asyncio.all_tasks(self.loop), key=_order_of)
-        lines = [f"  {task.get_name()} waits in {_place(task)}" for task in waiting[:50]]
-        states = ", ".join(f"{name} {process.state.value}" for name, process in self.processes.items())
-        return "\n".join([f"seed {self.seed}; processes: {states or 'none'}; tasks:", *lines])
-
-
-def _order_of(task: asyncio.Task[Any]) -> tuple[int, str]:
-    number = task.get_name().rpartition("/")[2]  # others have a name of their own
-    return int(number) if number.isdecimal() else 0, task.get_name()
-
-
-def _place(task: asyncio.Task[Any]) -> str:
-    stack = task.get_stack(limit=1)
-    if not stack:
-        return "(finished)"
-    code = stack[-1].f_code
-    return f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} line {stack[-1].f_lineno}"

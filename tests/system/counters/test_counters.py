@@ -275,11 +275,11 @@ def test_top_reports_keys_and_items_merge_combines_and_export_has_all(shop: Comm
         assert 0 == shop("counter", "add", "shop/pages", "mon", item, count).code
     assert 0 == shop("counter", "add", "shop/pages", "tue", "cart", "5").code
     items = shop("counter", "top", "shop/pages", "mon", "--limit", "2").out
-    assert [["ITEM", "COUNT", "LOW", "HIGH"], ["home", "30", "30", "30"], ["search", "9", "9", "9"]] == [
+    assert [["item", "count", "low", "high"], ["home", "30", "30", "30"], ["search", "9", "9", "9"]] == [
         line.split() for line in items
     ]
     keys = shop("counter", "top", "shop/pages", "--limit", "1").out
-    assert ["KEY", "VALUE"] == keys[0].split()
+    assert ["key", "value"] == keys[0].split()
     assert "mon" == keys[1].split()[0]
     both = json.loads(shop("counter", "merge", "shop/pages", "mon", "tue", "--param", "limit=1").out[0])
     assert [("home", 30)] == [(each["item"], each["count"]) for each in both["items"]]

@@ -14,7 +14,7 @@ import pytest
 import headgate
 from headgate.errors import InvalidRequest, OperationRefused
 from headgate.testing import AttemptOutcome, Environment, NotDrained
-from headgate.testing.virtual_loop import RealWorld, ThreadTooSlow, TimeUp
+from headgate.testing.virtual_loop import Deadlock, RealWorld, ThreadTooSlow, TimeUp
 
 EMAILS = "shop/emails"
 
@@ -53,6 +53,11 @@ def test_a_delay_of_a_week_passes_at_once(engine: Literal["memory"] | None) -> N
         began_s = time.perf_counter()
         env.run(scenario())
         assert time.perf_counter() - began_s < 20
+
+
+def test_a_standstill_names_the_task_that_waits() -> None:
+    with Environment() as env, pytest.raises(Deadlock, match="world/1 waits in"):
+        env.run(asyncio.Event().wait())
 
 
 def test_advance_handles_what_falls_due_and_nothing_else() -> None:

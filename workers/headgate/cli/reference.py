@@ -1,4 +1,4 @@
-"""Writes into docs/commands.md what the commands themselves know: `python -m headgate.cli.reference [FILE]`.
+"""Writes docs/commands.md with what the commands themselves know: `python -m headgate.cli.reference [FILE]`.
 
 That is the help of each command, the options of the connection, and the exit codes. The rest of the page is written
 by hand. A test compares both parts with the code, so the page is never out of date.
@@ -92,4 +92,4 @@ def _table(first: str, second: str, rows: Iterable[tuple[str, str]]) -> list[str
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
-    target.write_text(page(target.read_text(encoding="utf-8")), encoding="utf-8")
+    target.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -21,11 +21,6 @@ from pathlib import Path
 from headgate.process.background_tasks import BackgroundTasks, end_task, start_task
 from headgate.process.pacing import ExponentialPause
 
-AGAIN_S = 1.0
-AGAIN_S_MAX = 30.0
-LONG_S = 10.0
-"""A program that ran for this long and then ended is restarted after the shortest pause."""
-GRACE_S = 30.0
 LINE_BYTES_MAX = 1024 * 1024
 LAST_LINES_WITHIN_S = 1.0
 """Its last lines are shown; a process that left its session and still holds its output is not waited for."""
@@ -49,10 +44,11 @@ class Program:
 class Pauses:
     """The pause before a restart, and the time limit for a requested end."""
 
-    again_s: float = AGAIN_S
-    again_s_max: float = AGAIN_S_MAX
-    long_s: float = LONG_S
-    grace_s: float = GRACE_S
+    again_s: float = 1.0
+    again_s_max: float = 30.0
+    long_s: float = 10.0
+    """A program that ran for this long and then ended is restarted after the shortest pause."""
+    grace_s: float = 30.0
 
 
 def pause_after(pause: ExponentialPause, *, ran_s: float, long_s: float) -> float:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar, cast
 
 from headgate.api.read.parse import Resource
 from headgate.api.resources.queues import QueueResource
@@ -108,8 +108,8 @@ class Environment:
     ) -> None:
         began = start or datetime.now(UTC).replace(microsecond=0)
         self._began_us = round(began.timestamp() * SECOND_US)
-        self._loop = ThreadedLoop()
-        self._world = VirtualWorld(self._loop, seed)
+        self._world = VirtualWorld(ThreadedLoop, seed)
+        self._loop = cast("ThreadedLoop", self._world.loop)
         self._replica = MemoryReplica(self._now_us)
         self._engines = MEMORY_ENGINES if engine == "memory" else ENGINE_MODULES
         self._queues: dict[str, QueueResource] = {}

@@ -268,8 +268,8 @@ class ThreadedLoop(VirtualLoop):
 
     reports_refusals = True
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, report: Callable[[], str]) -> None:
+        super().__init__(report=report)
         self._threads: dict[int, _Thread] = {}
         self._last_task: asyncio.Task[Any] | None = None
 

@@ -80,6 +80,9 @@ class VirtualProcess:
         self._report_change()
         self._killed_tasks = [task for task in self._tasks if not task.done()]
 
+    def describe_state(self) -> str:
+        return "dead" if self.is_dead else "running"
+
     def unwind(self) -> None:
         """Free the memory of a dead process, once nothing that its `finally` blocks do can matter any more."""
         for task in self._killed_tasks:
@@ -98,9 +101,9 @@ def _drop(handle: events.Handle) -> bool:
 class VirtualWorld:
     """A loop, a seed, and the processes. Close it, or use it as a context, to give its memory back."""
 
-    def __init__(self, loop: VirtualLoop, seed: int) -> None:
+    def __init__(self, make_loop: Callable[..., VirtualLoop], seed: int) -> None:
         self.seed = seed
-        self.loop = loop
+        self.loop = make_loop(report=self._report)
         self.loop.set_exception_handler(self._note_unhandled)
         self._lives: dict[str, int] = {}
         self._started: list[VirtualProcess] = []
@@ -150,12 +153,33 @@ class VirtualWorld:
             forget_task(task)
         self.loop.close()
 
+    def _report(self) -> str:
+        """For a run that stands still: what each task waits for."""
+        waiting = sorted(asyncio.all_tasks(self.loop), key=_order_of)
+        lines = [f"  {task.get_name()} waits in {_place(task)}" for task in waiting[:50]]
+        latest = {process.name: process for process in self._started}
+        states = ", ".join(f"{name} {process.describe_state()}" for name, process in latest.items())
+        return "\n".join([f"seed {self.seed}; processes: {states or 'none'}; tasks:", *lines])
+
     def _note_unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self._failures.append(context.get("exception") or Bug(context.get("message", "the loop failed")))
 
 
 def _is_unheard(task: asyncio.Task[Any]) -> bool:
     return not task.cancelled() and bool(task._log_traceback)
+
+
+def _order_of(task: asyncio.Task[Any]) -> tuple[int, str]:
+    number = task.get_name().rpartition("/")[2]  # others have a name of their own
+    return int(number) if number.isdecimal() else 0, task.get_name()
+
+
+def _place(task: asyncio.Task[Any]) -> str:
+    stack = task.get_stack(limit=1)
+    if not stack:
+        return "(finished)"
+    code = stack[-1].f_code
+    return f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} line {stack[-1].f_lineno}"
 
 
 def forget_task(task: asyncio.Task[Any]) -> None:
