@@ -100,7 +100,7 @@ class CounterState:
 class Counter(Opened):
     """One counter, in one process. `await connection.counter("shop/page-views")` gives it."""
 
-    noun = "counter"
+    _noun = "counter"
 
     def __init__(
         self,

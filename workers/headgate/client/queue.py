@@ -83,7 +83,7 @@ class Upkeep(Protocol):
 class Queue(Opened):
     """One queue, in one process. `await connection.queue("shop/emails")` gives it."""
 
-    noun = "queue"
+    _noun = "queue"
 
     def __init__(self, record: QueueRecord, engine: contract.Engine, upkeep: Upkeep, bound: Live[int]) -> None:
         super().__init__(upkeep.require_usable)

@@ -86,7 +86,7 @@ def require_process(pid: int) -> None:
 class Opened(ABC):
     """A queue or a counter of a connection."""
 
-    noun: ClassVar[str]
+    _noun: ClassVar[str]
 
     def __init__(self, connection_is_usable: Callable[[], None]) -> None:
         self.ended: HeadgateError | None = None
@@ -111,20 +111,20 @@ class Opened(ABC):
         """It is gone: every later call raises the reason."""
         if self.ended is None:
             self.ended = why
-            log.warning(f"{self.noun} ended", extra={self.noun: self.name, "reason": str(why)})
-            self._ending = start_task(f"close of a {self.noun}", self._close())
+            log.warning(f"{self._noun} ended", extra={self._noun: self.name, "reason": str(why)})
+            self._ending = start_task(f"close of a {self._noun}", self._close())
 
     async def close(self) -> None:
         """Write what waits, and release lanes. The connection does it when it is closed."""
         if self._ending is None:
-            self._ending = start_task(f"close of a {self.noun}", self._close())
+            self._ending = start_task(f"close of a {self._noun}", self._close())
         await self._ending
 
     async def _close(self) -> None:
         try:
             await self._finish()
         except (HeadgateError, TimeoutError) as error:
-            log.warning(f"{self.noun} not closed cleanly", extra={self.noun: self.name, "error": repr(error)})
+            log.warning(f"{self._noun} not closed cleanly", extra={self._noun: self.name, "error": repr(error)})
 
     def _require_usable(self) -> None:
         self._connection_is_usable()
