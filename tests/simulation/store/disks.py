@@ -38,6 +38,12 @@ class StoredRow:
         return unpack(self.packed) if self.packed is not None else None
 
     @property
+    def family(self) -> UUID:
+        """The due id that its family is named by."""
+        replaces = None if self.run is None else self.run.replaces
+        return self.place.due if replaces is None else MessagePlace.from_bytes(replaces).row.due
+
+    @property
     def ids(self) -> list[str]:
         """The ids of its messages."""
         if self.run is None:
@@ -131,11 +137,16 @@ class Disks:
         lanes = {(lane.generation, lane.shard): lane for lane in self.lanes()}
         for row in self.rows():
             known = met.get((row.place.generation, row.place.shard), set())
-            if row.cancelled or row.moved or row.place.due in known or not _is_passed(row, lanes) or row.run is None:
+            if row.cancelled or row.moved or row.place.due in known or not _is_passed(row, lanes):
                 continue
-            replaces = row.run.replaces
-            if replaces is None or MessagePlace.from_bytes(replaces).row.due not in known:
+            if row.run is not None and row.family not in known:
                 yield row
+
+    def unknown(self) -> list[StoredRow]:
+        """The late rows of whose family no row is above the position of its lane either."""
+        late = list(self.late())
+        above = {row.family for row in self.undrained(2**62)} if late else set()
+        return [row for row in late if row.family not in above]
 
     def _merged(self, table: Table) -> Iterator[tuple[tuple[Any, ...], Row, int]]:
         entries: dict[tuple[bytes, Any], tuple[tuple[Any, ...], Row, int]] = {}

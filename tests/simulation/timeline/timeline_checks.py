@@ -168,7 +168,7 @@ def _not_charged(ledger: Ledger) -> Iterator[str]:
 def unknown_families(disks: Disks, ledger: Ledger) -> Iterator[str]:
     """A line for each settled row whose family is neither above `last` nor in `passed`: if anything of it lands now,
     its messages are delivered again. Holds at any time, as long as the lanes of a queue stay the same."""
-    for row in disks.late():
+    for row in disks.unknown():
         if all(each in ledger.tales and ledger.tales[each].honoured() for each in row.ids):
             yield f"a family is known by a row above the position, or as passed: {row.place} {row.ids}"
 
