@@ -21,7 +21,7 @@ from headgate.counters.collect.collector import Collector, PassReport
 from headgate.counters.counter import CounterHandle
 from headgate.engines.context import Host
 from headgate.errors import Bug
-from headgate.store.cassandra.hints import CassandraHintWindows
+from headgate.store.cassandra.node_queries import CassandraHintWindows
 from headgate.store.cassandra.store import CassandraStore
 from headgate.store.model.statements import Select
 from headgate.store.store import AttemptAnswer, OutcomeUnknown

@@ -16,8 +16,7 @@ from headgate.store.cassandra.settings import read_settings
 from headgate.store.cassandra.store import CassandraStore
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.rows import Row
-from headgate.store.model.shapes import Slice, SliceBound
-from headgate.store.model.statements import Batch, Insert, InsertIfAbsent, Select, UpdateIf, is_not
+from headgate.store.model.statements import Batch, Insert, InsertIfAbsent, Select, Slice, SliceBound, UpdateIf, is_not
 from headgate.store.model.types import Value
 from headgate.store.store import Store
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from headgate.expiry import SECOND_US
-from headgate.store.clock.clock_metrics import measure_clocks
+from headgate.store.clock.clock import measure_clocks
 from headgate.telemetry.metrics import Registry
 from headgate_operator.condition_metrics import BAD_WHEN_TRUE
 from headgate_operator.decide_scaling import is_busy, is_soon

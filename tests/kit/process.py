@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from headgate.client.catalogue.process_context import ProcessContext, ReliableClock
 from headgate.counters.model.decide_hints import HintWindows
 from headgate.engines.context import Host
-from headgate.store.cassandra.node_clocks import CassandraTimes
+from headgate.store.cassandra.node_queries import CassandraTimes
 from headgate.store.cassandra.settings import read_settings
 from headgate.store.cassandra.store import CassandraStore
 from headgate.store.clock.clock import Clock

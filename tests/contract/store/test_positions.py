@@ -9,7 +9,6 @@ from headgate.store.model.positions import (
     first_at,
     is_after,
     last_at,
-    later_of,
     position_order,
     time_us_of,
 )
@@ -61,7 +60,7 @@ async def test_the_stores_order_is_the_order_of_positions_whichever_process_made
     assert sorted(made, key=position_order) == result
     latest = made[0]
     for each in made:
-        latest = later_of(latest, each)
+        latest = max(latest, each, key=position_order)
     assert latest == result[-1]
 
 

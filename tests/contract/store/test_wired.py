@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from headgate.store.model.rows import row_at
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Type, Value
-from headgate.store.model.wire_rows import row_at
 from tests.contract.store.tables import LOG, TIES
 from tests.contract.store.worlds import World
 

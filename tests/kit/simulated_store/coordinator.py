@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from headgate.store.memory.mutations import Mutation, Part, mutations_of
-from headgate.store.memory.partition import Image, images_agree, merge_images, missing_from
 from headgate.store.memory.selections import StoredCommand, command_of, selected_rows
 from headgate.store.model.consistency import Consistency, SerialLevel
+from headgate.store.model.shapes import SelectShape
 from headgate.store.model.statements import Batch, Plain, Select
 from headgate.store.store import NotEnoughReplicas, OutcomeUnknown
 from tests.kit.simulated_store.answers import Answers
+from tests.kit.simulated_store.images import ReplicaImage, images_agree, merge_images, missing_from
 from tests.kit.simulated_store.topology import ReplicaGroup
 
 if TYPE_CHECKING:
@@ -96,15 +98,18 @@ class SimulatedCoordinator:
     async def select(self, select: Select) -> list[Any]:
         """The rows of a Select."""
         table = select.shape.table
-        command = command_of(select, self._node.now_s, self._cluster.gc_grace_s(table))
+        command = command_of(select, self._node.now_s)
         consistency = select.consistency
         if consistency is Consistency.SERIAL:
             consistency = plain_consistency(table.serial)
-        image = await self.read(command, consistency)
+        image = await self.read(command, consistency, _queried(select.shape))
         return selected_rows(select, command, image)
 
-    async def read(self, command: StoredCommand, consistency: Consistency) -> Image:
-        """The merged state of a part of a partition at enough replicas, repaired where they differed."""
+    async def read(
+        self, command: StoredCommand, consistency: Consistency, queried: frozenset[str] | None = None
+    ) -> ReplicaImage:
+        """The merged state of a part of a partition at enough replicas, repaired where they differed: the queried
+        columns (None: all), and no others."""
         groups = self._cluster.topology.groups(command.token, consistency, self._node.data_centre)
         while True:
             images = await self._ask(command, groups)
@@ -112,7 +117,7 @@ class SimulatedCoordinator:
             if len(known) == 1 or images_agree(known):
                 return known[0]
             merged = merge_images(known, command.cut.backwards)
-            await self._repair(command, images, merged)
+            await self._repair(command, images, merged, queried)
             limit = command.cut.limit
             if limit is None or not merged.truncated:
                 return merged
@@ -121,7 +126,7 @@ class SimulatedCoordinator:
             # Rows of one replica that another one has deleted have used up the limit: read more of them.
             command = replace(command, cut=replace(command.cut, limit=limit * LIMIT_GROWTH))
 
-    async def _ask(self, command: StoredCommand, groups: tuple[ReplicaGroup, ...]) -> dict[str, Image]:
+    async def _ask(self, command: StoredCommand, groups: tuple[ReplicaGroup, ...]) -> dict[str, ReplicaImage]:
         node = self._node
         eligible = self._nearest_first(self.split(self._cluster.topology.replicas(command.token))[0])
         require(groups, eligible)
@@ -166,9 +171,15 @@ class SimulatedCoordinator:
             asked += [name for name in eligible if name in group.names and name not in asked][: group.needed - have]
         return asked
 
-    async def _repair(self, command: StoredCommand, images: dict[str, Image], merged: Image) -> None:
-        lacking = {name: missing_from(image, merged, command.queried) for name, image in images.items()}
-        lacking = {name: update for name, update in lacking.items() if not update.is_empty}
+    async def _repair(
+        self,
+        command: StoredCommand,
+        images: dict[str, ReplicaImage],
+        merged: ReplicaImage,
+        queried: frozenset[str] | None,
+    ) -> None:
+        updates = {name: missing_from(image, merged, queried) for name, image in images.items()}
+        lacking = {name: update for name, update in updates.items() if update is not None}
         if not lacking:
             return
         answers = Answers(self._loop, (ReplicaGroup(frozenset(lacking), len(lacking)),))
@@ -185,6 +196,12 @@ class SimulatedCoordinator:
             await answers.future
         finally:
             timer.cancel()
+
+
+@lru_cache(4096)
+def _queried(shape: SelectShape) -> frozenset[str] | None:
+    names = frozenset((*shape.columns, *shape.write_times_of))
+    return None if names >= {column.name for column in shape.table.columns} else names
 
 
 def plain_consistency(serial: SerialLevel) -> Consistency:

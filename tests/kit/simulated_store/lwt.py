@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headgate.store.memory.conditions import Question, holds, question_of, refusal_rows
-from headgate.store.memory.mutations import Mutation, Part, decided_update, restamped
+from headgate.store.memory.mutations import Mutation, Part, decided_update
 from headgate.store.memory.selections import command_of
 from headgate.store.model.consistency import SerialLevel
 from headgate.store.model.statements import Decision, Select
@@ -24,7 +24,7 @@ from headgate.store.model.table import Table
 from headgate.store.store import AttemptAnswer, NotEnoughReplicas, OutcomeUnknown
 from tests.kit.simulated_store.answers import Answers, Votes
 from tests.kit.simulated_store.coordinator import plain_consistency, require
-from tests.kit.simulated_store.paxos import NO_BALLOT, Ballot, PaxosPromise, Proposal, highest, summary_of
+from tests.kit.simulated_store.paxos import NO_BALLOT, Ballot, PaxosPromise, Proposal, highest, restamped, summary_of
 from tests.kit.simulated_store.topology import ReplicaGroup, majority
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Deciding:
         """Run an LWT to its end, or raise Unknown."""
         now_s = self._node.now_s
         table = (statement.statements[0] if hasattr(statement, "statements") else statement).shape.table
-        question = question_of(statement, now_s, self._cluster.gc_grace_s(table))
+        question = question_of(statement, now_s)
         round_ = self._round(table, question.command.key, question.command.token)
         began = False
         try:
@@ -92,7 +92,7 @@ class Deciding:
     async def finish_in_flight(self, select: Select) -> None:
         """Before a serial read: every proposal that may have been accepted is committed, and no older one can be any
         more."""
-        command = command_of(select, self._node.now_s, 0)
+        command = command_of(select, self._node.now_s)
         round_ = self._round(command.table, command.key, command.token)
         while True:
             ballot = await self._prepared(round_)

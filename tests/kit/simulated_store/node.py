@@ -121,7 +121,8 @@ class SimulatedNode:
 
     def on_read(self, sender: SimulatedNode, answers: Answers, command: StoredCommand) -> None:
         """Answer with an image of the requested part."""
-        self.send("rows", sender, answers.take, self.name, self.replica.read(command))
+        gc_before_s = command.cut.now_s - self.cluster.gc_grace_s(command.table)
+        self.send("rows", sender, answers.take, self.name, self.replica.read(command, gc_before_s))
 
     def on_prepare(self, sender: SimulatedNode, answers: Answers, table: str, key: bytes, ballot: Ballot) -> None:
         """First phase of Paxos."""

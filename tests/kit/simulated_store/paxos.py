@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from headgate.store.memory.mutations import Mutation
+from headgate.store.memory.partition import PartitionUpdate
+from headgate.store.memory.rows import Row
 
 Ballot = tuple[int, int]
 NO_BALLOT: Ballot = (0, 0)
@@ -104,3 +106,24 @@ def highest(promises: Iterable[PaxosPromise]) -> Ballot:
 
 def _ballot(proposal: Proposal) -> Ballot:
     return proposal.ballot
+
+
+def restamped(mutation: Mutation, timestamp_us: int) -> Mutation:
+    """The same update under a later ballot, as a coordinator proposes it that finishes the LWT of another."""
+    return Mutation(
+        mutation.key,
+        mutation.token,
+        [part._replace(update=_restamped_update(part.update, timestamp_us)) for part in mutation.parts],
+    )
+
+
+def _restamped_update(update: PartitionUpdate, timestamp_us: int) -> PartitionUpdate:
+    static = update.static and _restamped_row(update.static, timestamp_us)
+    rows = {key: _restamped_row(row, timestamp_us) for key, row in update.rows.items()}
+    return PartitionUpdate(update.deletion, update.ranges, static, rows)
+
+
+def _restamped_row(row: Row, timestamp_us: int) -> Row:
+    marker = row.marker and row.marker._replace(timestamp_us=timestamp_us)
+    cells = {name: cell._replace(timestamp_us=timestamp_us) for name, cell in row.cells.items()}
+    return Row(row.clustering, marker, row.deletion, cells)

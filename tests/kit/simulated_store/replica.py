@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headgate.store.memory.mutations import Mutation
-from headgate.store.memory.partition import EMPTY, Image, SimulatedPartition
 from headgate.store.memory.selections import StoredCommand
 from headgate.store.model.types import Value
+from tests.kit.simulated_store.images import EMPTY, ReplicaImage, SimulatedPartition
 from tests.kit.simulated_store.paxos import Acceptor
 
 
@@ -60,10 +60,10 @@ class Replica:
                 entry = held[mutation.key] = HeldPartition(mutation.token, values, SimulatedPartition())
             entry.partition.apply(update)
 
-    def read(self, command: StoredCommand) -> Image:
+    def read(self, command: StoredCommand, gc_before_s: int) -> ReplicaImage:
         """Answer a read."""
         entry = self.tables.get(command.table.name, {}).get(command.key)
-        return entry.partition.image(command.cut) if entry is not None else EMPTY
+        return entry.partition.replica_image(command.cut, gc_before_s) if entry is not None else EMPTY
 
     def acceptor(self, table: str, key: bytes) -> Acceptor:
         """The Paxos state of a partition."""

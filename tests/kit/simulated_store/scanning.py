@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headgate.store.memory.partition import EMPTY, EVERYTHING, Cut, Image, merge_images
+from headgate.store.memory.partition import EVERYTHING, Cut
 from headgate.store.memory.selections import scanned_rows
 from headgate.store.model.statements import Scan
 from headgate.store.model.types import Value
 from tests.kit.simulated_store.answers import Answers
 from tests.kit.simulated_store.coordinator import require
+from tests.kit.simulated_store.images import EMPTY, ReplicaImage, merge_images
 from tests.kit.simulated_store.topology import ReplicaGroup
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Page(NamedTuple):
 class ScannedPartitions(NamedTuple):
     """The answer of one node: partitions by place, and whether there are more."""
 
-    partitions: dict[Place, tuple[tuple[Value, ...], Image]]
+    partitions: dict[Place, tuple[tuple[Value, ...], ReplicaImage]]
     end: Place | None
 
 
@@ -64,8 +65,7 @@ class Scanning:
         for groups in wanted:
             require(groups, up)
         answers = Answers(self._loop, (ReplicaGroup(frozenset(up), len(up)),))
-        gc_before_s = node.now_s - self._cluster.gc_grace_s(command.scan.shape.table)
-        cut = Cut(EVERYTHING, False, None, node.now_s, gc_before_s)
+        cut = Cut(EVERYTHING, False, None, node.now_s)
         for name in up:
             target = self._cluster.nodes[name]
             node.send("range", target, target.scanning.on_range, node, answers, command, cut)
@@ -79,15 +79,16 @@ class Scanning:
     def on_range(self, sender: SimulatedNode, answers: Answers, command: RangeCommand, cut: Cut) -> None:
         """As a replica: return the next partitions of this node."""
         scan = command.scan
+        gc_before_s = cut.now_s - self._cluster.gc_grace_s(scan.shape.table)
         above = scan.from_token if command.after is None else command.after[0] - 1
-        partitions: dict[Place, tuple[tuple[Value, ...], Image]] = {}
+        partitions: dict[Place, tuple[tuple[Value, ...], ReplicaImage]] = {}
         end = None
         rows = 0
         for key, held in self._node.replica.held_between(scan.shape.table.name, above, scan.to_token):
             place = (held.token, key)
             if command.after is not None and place <= command.after:
                 continue
-            image = held.partition.image(cut)
+            image = held.partition.replica_image(cut, gc_before_s)
             partitions[place] = (held.values, image)
             rows += max(1, len(image.rows))
             if rows >= scan.page_rows:

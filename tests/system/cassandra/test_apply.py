@@ -25,7 +25,7 @@ from headgate.applying.perform_steps import StepPerformer
 from headgate.applying.wanted import PlacementDefaults
 from headgate.engines.registry import StoredRecord
 from headgate.errors import Conflict
-from headgate.store.cassandra.node_clocks import CassandraTimes
+from headgate.store.cassandra.node_queries import CassandraTimes
 from headgate.store.cassandra.schema import CassandraSchema
 from headgate.store.cassandra.settings import read_settings
 from headgate.store.cassandra.store import CassandraStore

@@ -13,17 +13,17 @@ import pytest
 
 from dev.servers.cassandra import Credentials, Grant, Ring, create_role_statements
 from dev.servers.cassandra.serving import Serving
-from headgate.store.cassandra.node_clocks import CassandraTimes
+from headgate.store.cassandra.node_queries import CassandraTimes
 from headgate.store.cassandra.schema import CassandraSchema
 from headgate.store.cassandra.settings import read_settings
 from headgate.store.cassandra.store import CassandraStore
 from headgate.store.clock.clock import Clock
 from headgate.store.model.cql import table_id
-from headgate.store.model.drift import DriftStatus
+from headgate.store.model.drift import Drift, DriftStatus, compare, missing
 from headgate.store.model.statements import Insert
 from headgate.store.model.table import Column, Keyspace, Table
 from headgate.store.model.types import Type
-from headgate.store.schema import KeyspaceUnfit, SchemaRightsMissing, ensure, plan, verify
+from headgate.store.schema import KeyspaceUnfit, SchemaRightsMissing, ensure, plan
 
 T = TypeVar("T")
 
@@ -51,6 +51,16 @@ def name() -> str:
 def keyspace(server: Serving, name: str) -> Keyspace:
     """One replica, in the only data centre."""
     return Keyspace(name, ((server.connection.data_center, 1),))
+
+
+async def verify(schema: CassandraSchema, name: str, tables: list[Table]) -> tuple[Drift, ...]:
+    """The differences, with nothing done about them; a missing table is one."""
+    there = await schema.read_tables(name)
+    return tuple(
+        drift
+        for table in tables
+        for drift in (compare(name, table, there[table.name]) if table.name in there else [missing(table)])
+    )
 
 
 def on(

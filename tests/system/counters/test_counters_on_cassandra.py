@@ -23,7 +23,7 @@ from headgate.counters.model.settings import CounterSettings
 from headgate.counters.model.tables import ALL, shared_tables
 from headgate.counters.types.sum import Sum
 from headgate.process.live import Live
-from headgate.store.cassandra.hints import CassandraHintWindows
+from headgate.store.cassandra.node_queries import CassandraHintWindows
 from headgate.store.cassandra.schema import CassandraSchema
 from headgate.store.cassandra.settings import read_settings
 from headgate.store.cassandra.store import CassandraStore

@@ -36,7 +36,7 @@ from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.model.tables import ALL, shared_tables
 from headgate.errors import HeadgateError
-from headgate.store.cassandra.node_clocks import CassandraTimes
+from headgate.store.cassandra.node_queries import CassandraTimes
 from headgate.store.cassandra.schema import CassandraSchema
 from headgate.store.cassandra.settings import read_settings
 from headgate.store.cassandra.store import CassandraStore

@@ -44,7 +44,7 @@ from headgate.counters.model.decide_tokens import (
 from headgate.counters.model.decide_windows import GrainWindow, StretchInvalid, decide_windows, ttl_s, window_at
 from headgate.counters.write.memory import TOTAL, Gone, Memory
 from headgate.expiry import is_separated
-from headgate.store.cassandra.hints import window_us_of
+from headgate.store.cassandra.node_queries import window_us_of
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND

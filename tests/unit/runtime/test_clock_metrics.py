@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.store.clock.clock import ClockFigures
-from headgate.store.clock.clock_metrics import measure_clocks
+from headgate.store.clock.clock import ClockFigures, measure_clocks
 from headgate.telemetry.metrics import Registry
 
 

@@ -15,7 +15,7 @@ from headgate.engines.packed_row import PackedRun, pack, pack_alone, unpack
 from headgate.engines.timeline.model.layout import RowPlace, id_suffix, row_text
 from headgate.engines.timeline.model.tables import WORK
 from headgate.store.model.positions import time_us_of
-from headgate.store.model.wire_rows import WiredRows, wire_rows
+from headgate.store.model.rows import WiredRows, wire_rows
 from headgate.store.process_positions import process_positions
 from headgate_spark.engines.timeline import alone_rows
 from headgate_spark.engines.timeline.alone_rows import CutRows, columns_of

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headgate.errors import OperationRefused, Unavailable
-from headgate.store.cassandra.compatibility import keeps_past_2038
+from headgate.store.cassandra.node_queries import keeps_past_2038
 from headgate.store.cassandra.store import Coordinator
 
-Setting = namedtuple("Setting", "value")
+Setting = namedtuple("Setting", "name value")
 
 
 class Nodes:
@@ -25,13 +25,14 @@ class Nodes:
         """All of them, up."""
         return tuple(Coordinator(address, "dc1", "r1", True) for address in self.answers)
 
-    async def cql(self, text: str, *, at: Coordinator, **_: Any) -> list[Any]:
+    async def cql(self, text: str, names: tuple[str, ...], *, at: Coordinator, **_: Any) -> list[Any]:
         """The answer of this one."""
-        assert "storage_compatibility_mode" in text
+        assert "system_views.settings" in text
+        assert ("storage_compatibility_mode",) == names
         answer = self.answers[at.address]
         if isinstance(answer, Exception):
             raise answer
-        return [] if answer is None else [Setting(answer)]
+        return [] if answer is None else [Setting("storage_compatibility_mode", answer)]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from headgate.store.model.positions import (
     first_at,
     is_after,
     last_at,
-    later_of,
     position_order,
     time_us_of,
 )
@@ -101,7 +100,7 @@ def test_low_bytes_compare_as_signed_as_in_the_store(time_us: int, one: int, oth
     matches = [position(time_us, low) for low in (one, other)]
     if signed[0] < signed[1]:
         assert is_after(matches[1], matches[0])
-        assert matches[1] == later_of(*matches) == later_of(*reversed(matches))
+        assert matches[1] == max(matches, key=position_order)
 
 
 def test_the_order_is_that_of_the_column_type() -> None:

@@ -7,9 +7,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-from headgate.store.cassandra.admission import Admission
-from headgate.store.cassandra.handover import Handover
-from headgate.store.model.metrics import LATENCY_BOUNDS_S, StoreMetrics
+from headgate.store.cassandra.session import Admission, Handover
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
@@ -89,7 +87,7 @@ def test_many_answers_of_another_thread_need_one_wake_up() -> None:
         loop = asyncio.get_running_loop()
         handover, wakes = Handover(loop), []
         real = loop.call_soon_threadsafe
-        loop.call_soon_threadsafe = lambda *args, **options: wakes.append(1) or real(*args, **options)  # type: ignore[func-returns-value,method-assign,assignment]
+        loop.call_soon_threadsafe = lambda *args, **options: wakes.append(1) or real(*args, **options)  # type: ignore[func-returns-value,method-assign]
         futures = [loop.create_future() for _ in range(100)]
 
         def answer() -> None:
@@ -126,15 +124,3 @@ def test_an_answer_after_the_loop_has_ended_harms_nobody() -> None:
     handover, future = Handover(loop), loop.create_future()
     loop.close()
     handover.answer(future, 1)
-
-
-def test_measurements_are_counted_by_kind_table_and_shape() -> None:
-    metrics = StoreMetrics()
-    insert = metrics.of("insert", "log", "p,v")
-    insert.took(0.0005, 1)
-    insert.took(0.0006, 1)
-    insert.failed(99.0, "Unknown")
-    assert insert is metrics.of("insert", "log", "p,v")
-    assert (3, 2, {"Unknown": 1}) == (insert.count, insert.rows, insert.errors)
-    assert [1, 1, *[0] * (len(LATENCY_BOUNDS_S) - 2), 1] == insert.buckets
-    assert [("insert", "log", "p,v")] == [(each.kind, each.table, each.detail) for each in metrics]

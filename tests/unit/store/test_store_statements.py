@@ -8,13 +8,12 @@ from uuid import uuid4
 import pytest
 
 from headgate.errors import Bug
-from headgate.store.model.shapes import ShapeBroken, insert_shape
+from headgate.store.model.shapes import ComparisonOperator, ShapeBroken, insert_shape
 from headgate.store.model.statements import (
     TTL_S_MAX,
     Batch,
     BatchIf,
     CellCondition,
-    ComparisonOperator,
     Delete,
     Insert,
     InsertIfAbsent,

@@ -5,27 +5,24 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.store.memory.cells import (
+from headgate.store.memory.partition import EVERYTHING, Cut, PartitionUpdate, Span
+from headgate.store.memory.rows import (
     Cell,
     Deletion,
+    Row,
     expiring_cell,
     live_cell,
     purged,
     reconcile,
     tombstone_cell,
 )
-from headgate.store.memory.partition import (
-    EVERYTHING,
-    Cut,
-    Image,
-    PartitionUpdate,
+from tests.kit.simulated_store.images import (
+    ReplicaImage,
     SimulatedPartition,
-    Span,
     images_agree,
     merge_images,
     missing_from,
 )
-from headgate.store.memory.rows import Row
 
 TIMES = st.integers(1, 5)
 VALUES = st.sampled_from("ab")
@@ -58,17 +55,17 @@ def updates(draw: st.DrawFn) -> PartitionUpdate:
     return PartitionUpdate(rows={key: Row(key, marker, None, draw(ROW_CELLS))})
 
 
-ALL = Cut(EVERYTHING, False, None, 101, 0)
+ALL = Cut(EVERYTHING, False, None, 101)
 
 
-def _image(writes: list[PartitionUpdate], cut: Cut = ALL) -> Image:
+def _image(writes: list[PartitionUpdate], cut: Cut = ALL) -> ReplicaImage:
     partition = SimulatedPartition()
     for write in writes:
         partition.apply(write)
-    return partition.image(cut)
+    return partition.replica_image(cut, 0)
 
 
-def _visible(image: Image, now_s: int = 101) -> list[tuple[object, ...]]:
+def _visible(image: ReplicaImage, now_s: int = 101) -> list[tuple[object, ...]]:
     return [
         (key, *(row.value(name, now_s) for name in "vw"))
         for key, row in zip(image.keys, image.rows, strict=True)
@@ -113,10 +110,10 @@ def test_a_partition_does_not_depend_on_the_order_of_writes(
 def test_replicas_merged_know_what_one_that_got_everything_knows(
     left: list[PartitionUpdate], right: list[PartitionUpdate], backwards: bool, limit: int
 ) -> None:
-    cut = Cut(EVERYTHING, backwards, limit, 101, 0)
+    cut = Cut(EVERYTHING, backwards, limit, 101)
     images = [_image(left, cut), _image(right, cut)]
     merged = merge_images(images, backwards)
-    whole = _visible(_image([*left, *right], Cut(EVERYTHING, backwards, None, 101, 0)))
+    whole = _visible(_image([*left, *right], Cut(EVERYTHING, backwards, None, 101)))
     report = _visible(merged)
     if merged.truncated:
         assert report == whole[: len(report)]
@@ -129,7 +126,7 @@ def test_a_replica_that_is_reported_what_it_lacks_answers_like_the_others(
     left: list[PartitionUpdate], right: list[PartitionUpdate]
 ) -> None:
     merged = merge_images([_image(left), _image(right)], False)
-    fixed = _image([*left, missing_from(_image(left), merged)])
+    fixed = _image([*left, missing_from(_image(left), merged) or PartitionUpdate()])
     assert _visible(fixed) == _visible(merged)
     assert images_agree([fixed, merged])
 
@@ -142,8 +139,9 @@ def test_a_purge_changes_nothing_that_a_reader_of_that_time_sees(
     partition = SimulatedPartition()
     for write in writes:
         partition.apply(write)
-    cut = Cut(EVERYTHING, False, None, now_s, gc_before_s)
-    before, report = _visible(partition.image(Cut(EVERYTHING, False, None, now_s, 0)), now_s), partition.image(cut)
+    cut = Cut(EVERYTHING, False, None, now_s)
+    before, report = _visible(partition.replica_image(cut, 0), now_s), partition.replica_image(cut, gc_before_s)
     partition.purge(now_s, gc_before_s)
-    assert before == _visible(report, now_s) == _visible(partition.image(cut), now_s)
-    assert images_agree([report, partition.image(cut)]), "a purged replica answers as one that has not purged yet"
+    after = partition.replica_image(cut, gc_before_s)
+    assert before == _visible(report, now_s) == _visible(after, now_s)
+    assert images_agree([report, after]), "a purged replica answers as one that has not purged yet"

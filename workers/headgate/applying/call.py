@@ -192,7 +192,7 @@ async def open_applier(
 
         yield build_memory_applier(settings.memory, owner, adopting=adopting), apply_at_once
         return
-    from headgate.store.cassandra.node_clocks import CassandraTimes
+    from headgate.store.cassandra.node_queries import CassandraTimes
     from headgate.store.cassandra.schema import CassandraSchema
     from headgate.store.cassandra.store import CassandraStore
 

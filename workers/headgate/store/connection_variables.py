@@ -44,7 +44,6 @@ def variable_names(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def connection_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The value of each setting that this environment has, by its name without the prefix."""
     return {setting: environment[name] for setting, name in variable_names(environment).items()}
 
 

@@ -24,8 +24,6 @@ from headgate.store.model.table import Keyspace, Table
 
 @dataclass(frozen=True)
 class ActualKeyspace:
-    """A keyspace as the server describes it."""
-
     name: str
     strategy: str
     replicas: Mapping[str, int]
@@ -35,29 +33,21 @@ class ActualKeyspace:
 class SchemaPort(Protocol):
     """The interface to a server. `CassandraSchema` implements it."""
 
-    async def read_keyspace(self, name: str) -> ActualKeyspace | None:
-        """The keyspace, if there is one."""
-        ...
+    async def read_keyspace(self, name: str) -> ActualKeyspace | None: ...
 
     async def read_tables(self, keyspace: str) -> Mapping[str, ActualTable]:
         """Its tables by name."""
-        ...
 
     async def count_tables(self) -> int:
         """All tables of all users in the cluster."""
-        ...
 
-    async def nodes_in(self, data_center: str) -> int:
-        """How many nodes a data centre has."""
-        ...
+    async def nodes_in(self, data_center: str) -> int: ...
 
     async def change(self, cql: str) -> None:
         """Run one change of the schema, and return when all nodes that are up agree. RightsMissing if not allowed."""
-        ...
 
     async def agree(self, keyspace: str, tables: Collection[str]) -> None:
         """Return when all nodes that are up have one schema and serve these tables: others may be making them."""
-        ...
 
 
 class RightsMissing(OperationRefused):
@@ -93,7 +83,6 @@ class SchemaPlan:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """The CQL of all of it."""
         return (
             *(create_keyspace_cql(keyspace) for keyspace in self.keyspaces),
             *(create_table_cql(keyspace, table) for keyspace, table in self.tables),
@@ -103,8 +92,6 @@ class SchemaPlan:
 
 @dataclass(frozen=True)
 class SchemaReport:
-    """The completed changes."""
-
     created: tuple[str, ...] = ()
     """Names of keyspaces and tables."""
     drifts: tuple[Drift, ...] = ()
@@ -116,14 +103,11 @@ class SchemaReport:
 
 
 def default_replication(nodes: int) -> int:
-    """Three, or as many as there are."""
     return max(1, min(3, nodes))
 
 
 @dataclass(frozen=True)
 class SchemaStanding:
-    """The state of a keyspace and of some tables in it."""
-
     keyspace_there: bool
     there: frozenset[str]
     """The names of all its tables."""
@@ -136,7 +120,7 @@ async def read_result(port: SchemaPort, keyspace: Keyspace, tables: Collection[T
     keyspace_read = await port.read_keyspace(keyspace.name)
     if keyspace_read is None:
         return SchemaStanding(keyspace_there=False, there=frozenset(), drifts=())
-    require_fit(keyspace_read, keyspace)
+    _require_fit(keyspace_read, keyspace)
     there = await port.read_tables(keyspace.name)
     drifts = [
         drift for table in tables if table.name in there for drift in compare(keyspace.name, table, there[table.name])
@@ -148,55 +132,30 @@ async def plan(
     port: SchemaPort, keyspace: Keyspace, tables: Collection[Table], made_before: Collection[str] = ()
 ) -> SchemaPlan:
     """Compare the existing state with the required one. Reads only."""
-    keyspace_read = await port.read_keyspace(keyspace.name)
-    there: Mapping[str, ActualTable] = {}
-    if keyspace_read is not None:
-        require_fit(keyspace_read, keyspace)
-        there = await port.read_tables(keyspace.name)
-    create: list[tuple[str, Table]] = []
-    drifts: list[Drift] = []
-    for table in tables:
-        if table.name in there:
-            drifts += compare(keyspace.name, table, there[table.name])
-        elif table.name in made_before:
-            drifts.append(missing(table))
-        else:
-            create.append((keyspace.name, table))
-    served = tuple((keyspace.name, table.name) for table in tables if table.name in there)
-    return SchemaPlan(() if keyspace_read else (keyspace,), tuple(create), tuple(drifts), served)
-
-
-async def carry_out(port: SchemaPort, planned: SchemaPlan) -> SchemaReport:
-    """Do it. Safe to be done by several at once, and again after a crash."""
-    try:
-        for keyspace in planned.keyspaces:
-            await port.change(create_keyspace_cql(keyspace))
-        for keyspace_name, table in planned.tables:
-            await port.change(create_table_cql(keyspace_name, table))
-        drifts = [await _fix(port, drift) for drift in planned.drifts]
-    except SchemaRightsMissing:
-        raise
-    except RightsMissing as refused:
-        raise SchemaRightsMissing(planned.statements, str(refused.facts.get("cause", ""))) from refused
-    await _agree(port, planned)
-    created = (*(keyspace.name for keyspace in planned.keyspaces), *(table.name for _, table in planned.tables))
-    return SchemaReport(created, tuple(drifts))
+    standing = await read_result(port, keyspace, tables)
+    absent = [table for table in tables if table.name not in standing.there]
+    return SchemaPlan(
+        keyspaces=() if standing.keyspace_there else (keyspace,),
+        tables=tuple((keyspace.name, table) for table in absent if table.name not in made_before),
+        drifts=(*standing.drifts, *(missing(table) for table in absent if table.name in made_before)),
+        there=tuple((keyspace.name, table.name) for table in tables if table.name in standing.there),
+    )
 
 
 async def ensure(
     port: SchemaPort, keyspace: Keyspace, tables: Collection[Table], made_before: Collection[str] = ()
 ) -> SchemaReport:
-    """Create missing objects, repair the repairable, report the rest."""
-    return await carry_out(port, await plan(port, keyspace, tables, made_before))
-
-
-async def verify(port: SchemaPort, keyspace: str, tables: Collection[Table]) -> tuple[Drift, ...]:
-    """The differences, with nothing done about them; a missing table is one."""
-    there = await port.read_tables(keyspace)
-    drifts: list[Drift] = []
-    for table in tables:
-        drifts += compare(keyspace, table, there[table.name]) if table.name in there else [missing(table)]
-    return tuple(drifts)
+    """Create missing objects, repair the repairable, report the rest. Safe to be done by several at once, and again
+    after a crash."""
+    planned = await plan(port, keyspace, tables, made_before)
+    try:
+        for cql in planned.statements:
+            await port.change(cql)
+    except RightsMissing as refused:
+        raise SchemaRightsMissing(planned.statements, str(refused.facts.get("cause", ""))) from refused
+    await _agree(port, planned)
+    created = (*(keyspace.name for keyspace in planned.keyspaces), *(table.name for _, table in planned.tables))
+    return SchemaReport(created, tuple(drift if drift.cql is None else drift.fixed() for drift in planned.drifts))
 
 
 async def _agree(port: SchemaPort, planned: SchemaPlan) -> None:
@@ -209,14 +168,7 @@ async def _agree(port: SchemaPort, planned: SchemaPlan) -> None:
         await port.agree(keyspace, tables)
 
 
-async def _fix(port: SchemaPort, drift: Drift) -> Drift:
-    if drift.cql is None:
-        return drift
-    await port.change(drift.cql)
-    return drift.fixed()
-
-
-def require_fit(actual: ActualKeyspace, wanted: Keyspace) -> None:
+def _require_fit(actual: ActualKeyspace, wanted: Keyspace) -> None:
     """LOCAL_QUORUM means replicas of the home data center: without any, every request would fail."""
     for data_center, _ in wanted.replication:
         if actual.strategy.endswith("NetworkTopologyStrategy") and not actual.replicas.get(data_center):

@@ -24,16 +24,8 @@ from typing import TypeVar
 
 from headgate.errors import Bug, EnvironmentProblem, OperationRefused, Unavailable
 from headgate.store.model.consistency import Consistency
-from headgate.store.model.rows import Row
-from headgate.store.model.statements import (
-    BatchIf,
-    Decision,
-    Scan,
-    Select,
-    Write,
-    lifetime_s,
-)
-from headgate.store.model.wire_rows import WiredRows, wire_rows
+from headgate.store.model.rows import Row, WiredRows, wire_rows
+from headgate.store.model.statements import BatchIf, Decision, Scan, Select, Write, lifetime_s
 
 T = TypeVar("T")
 
@@ -68,8 +60,6 @@ node that is down. A background loop tries again; it ends neither itself nor the
 
 
 class Verdict(Enum):
-    """How an LWT ended."""
-
     APPLIED = "applied"
     REFUSED = "refused"
     OVERWRITTEN = "overwritten"
@@ -98,7 +88,6 @@ class Outcome:
 
     @property
     def applied(self) -> bool:
-        """Whether it is known to have been applied, and by this very attempt."""
         return self.verdict is Verdict.APPLIED
 
 
@@ -157,24 +146,14 @@ class Store(ABC):
         limit = self.within_s if within_s is None else within_s
         deadline = self.monotonic_s() + limit
         try:
-            answer = await self._until_visible(statement, deadline)
+            answer = await self._tried_again(
+                lambda left_s: self.attempt(statement, left_s), limit, again=(NotEnoughReplicas, Overloaded)
+            )
         except OutcomeUnknown:
             return await self._resolve(statement, max(deadline - self.monotonic_s(), limit))
         if answer.applied:
             return Outcome(Verdict.APPLIED)
         return Outcome(Verdict.REFUSED, tuple(answer.rows))
-
-    async def _until_visible(self, statement: Decision, deadline: float) -> AttemptAnswer:
-        """Send an LWT until a server may have received it; one that was rejected unread keeps its uuid."""
-        pause_s = self.retry_pause_s
-        while True:
-            try:
-                return await self.attempt(statement, min(self.attempt_s, deadline - self.monotonic_s()))
-            except (NotEnoughReplicas, Overloaded):
-                if deadline - self.monotonic_s() <= pause_s:
-                    raise
-            await self.pause(pause_s)
-            pause_s = min(pause_s * 2, self.retry_pause_s_max)
 
     async def _resolve(self, statement: Decision, within_s: float) -> Outcome:
         select, attempt_name = _read_of_attempt(statement)
@@ -193,9 +172,15 @@ class Store(ABC):
         )
 
     async def _tried_again(
-        self, send: Callable[[float], Awaitable[T]], within_s: float | None, *, is_write: bool = False
+        self,
+        send: Callable[[float], Awaitable[T]],
+        within_s: float | None,
+        *,
+        is_write: bool = False,
+        again: tuple[type[Unavailable], ...] = (Unavailable,),
     ) -> T:
-        """An idempotent statement, sent until it is answered or the time is up."""
+        """A statement, sent until it is answered or the time is up: one that is idempotent, or as long as `again`
+        shows that no server has received it."""
         limit = self.within_s if within_s is None else within_s
         deadline = self.monotonic_s() + limit
         pause_s, attempt_s = self.retry_pause_s, self.attempt_s
@@ -204,7 +189,7 @@ class Store(ABC):
             left_s = deadline - self.monotonic_s()
             try:
                 return await send(min(left_s, attempt_s))
-            except Unavailable as error:
+            except again as error:
                 sent_in_doubt = sent_in_doubt or isinstance(error, OutcomeUnknown)
                 if deadline - self.monotonic_s() <= pause_s:
                     if is_write and sent_in_doubt and not isinstance(error, OutcomeUnknown):
@@ -217,8 +202,6 @@ class Store(ABC):
 
 @dataclass(frozen=True)
 class AttemptAnswer:
-    """The answer: rows of a read, or whether an LWT was applied and which rows it read."""
-
     rows: Sequence[Row] = ()
     applied: bool = True
 

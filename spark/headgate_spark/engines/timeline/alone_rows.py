@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from headgate.engines.packed_row import ALONE_PAYLOAD_AT, pack_alone
 from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
 from headgate.store.model.positions import EPOCH_TICKS, TICKS_IN_US
+from headgate.store.model.rows import WiredRows, row_at
 from headgate.store.model.table import Column
-from headgate.store.model.wire_rows import WiredRows, row_at
 from headgate_spark.packed_columns import TIMESTAMP, TYPES, no_attributes
 
 Numbers = NDArray[np.int64]

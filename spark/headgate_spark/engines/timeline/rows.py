@@ -41,10 +41,10 @@ from headgate.errors import InvalidRequest
 from headgate.process.background_tasks import start_task
 from headgate.process.live import Live
 from headgate.store.model.positions import last_at, position_at, position_order, time_us_of
+from headgate.store.model.rows import WiredRows
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
-from headgate.store.model.wire_rows import WiredRows
 from headgate_spark.decide_splits import SplitStretch
 from headgate_spark.engines.contract import ScanRequest
 from headgate_spark.engines.timeline.alone_rows import CutRows, Mask, columns_of

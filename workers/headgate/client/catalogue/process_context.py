@@ -128,9 +128,7 @@ async def open_process_context(
 
         return open_memory_context(settings.memory, name=name)
     from headgate.store.cassandra.batches import CassandraBatches
-    from headgate.store.cassandra.compatibility import keeps_past_2038
-    from headgate.store.cassandra.hints import CassandraHintWindows
-    from headgate.store.cassandra.node_clocks import CassandraTimes
+    from headgate.store.cassandra.node_queries import CassandraHintWindows, CassandraTimes, keeps_past_2038
     from headgate.store.cassandra.store import CassandraStore
     from headgate.store.clock.clock import Clock
     from headgate.store.clock.clock_state import Bounds

@@ -1,5 +1,5 @@
 """How long the nodes keep hints: the collector has to know it before it considers a shard final. Pure; the store
-queries the nodes (`store/cassandra/hints.py`, or the simulation).
+queries the nodes (`store/cassandra/node_queries.py`, or the simulation).
 """
 
 from __future__ import annotations

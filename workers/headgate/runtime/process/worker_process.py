@@ -36,7 +36,7 @@ from headgate.runtime.process.drain_files import DrainFiles
 from headgate.runtime.worker.port import WorkerQueue
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
-from headgate.store.clock.clock_metrics import measure_clocks
+from headgate.store.clock.clock import measure_clocks
 from headgate.telemetry.graphite import Graphite, GraphiteSettings
 from headgate.telemetry.logs import log_to
 from headgate.telemetry.metrics import Registry

@@ -12,7 +12,7 @@ and the table of a prepared statement is known only where the server returns its
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,20 +49,19 @@ class BatchUnfit(InvalidRequest):
 
 
 @dataclass(frozen=True)
-class BatchPart:
-    """One statement of a batch: its text where it has one, else the id under which it was prepared."""
-
-    text: str | None
-    prepared: bytes | None
-    size: int
-
-
-@dataclass(frozen=True)
-class _StatementText:
+class _Text:
     """The text of a statement, and the keyspace that it was prepared in; without a text, neither is known."""
 
     text: str | None
     keyspace: str | None = None
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One statement of a batch: its text, or the id under which it was prepared."""
+
+    what: str | bytes
+    size: int
 
 
 class CassandraBatches:
@@ -71,10 +70,8 @@ class CassandraBatches:
     def __init__(self, store: CassandraStore) -> None:
         self._store = store
         self._fail_bytes: int | None = None
-        self._texts: dict[bytes, _StatementText] = {}
-        self._gc_grace_s: dict[tuple[str, str], int | None] = {}
-
-    # ---- queries to the server
+        self._texts: dict[bytes, _Text] = {}
+        self._gc_grace_s: dict[tuple[str, str], int] = {}
 
     async def learn(self, batch: Any, tables: Iterable[str] = ()) -> None:
         """Query the server for the facts about this batch. Rejects tables with a short gc_grace, and IF."""
@@ -82,11 +79,11 @@ class CassandraBatches:
         if self._fail_bytes is None:
             self._fail_bytes = await self._read_fail_bytes()
         wanted = [_split(name) for name in tables]
-        for part in parts_of(batch):
-            text = _StatementText(part.text) if part.prepared is None else await self._text_of(part.prepared)
-            if text.text is not None:
-                _refuse_condition(text.text)
-                table = table_of(text.text, text.keyspace or getattr(batch, "keyspace", None))
+        for part in _parts_of(batch):
+            known = _Text(part.what) if isinstance(part.what, str) else await self._text_of(part.what)
+            if known.text is not None:
+                _refuse_condition(known.text)
+                table = table_of(known.text, known.keyspace or getattr(batch, "keyspace", None))
                 wanted += [] if table is None else [table]
         for keyspace, name in dict.fromkeys(wanted):
             gc_grace_s = await self._gc_grace_of(keyspace, name)
@@ -111,39 +108,37 @@ class CassandraBatches:
         limits = [bytes_of(str(row.value)) for row in rows if row.value]
         return min((limit for limit in limits if limit is not None), default=FAIL_BYTES)
 
-    async def _text_of(self, prepared: bytes) -> _StatementText:
+    async def _text_of(self, prepared: bytes) -> _Text:
         """Each node keeps a list of its own: each is queried once."""
         if prepared not in self._texts:
             if len(self._texts) >= KNOWN_MAX:
                 self._texts.clear()
-            self._texts[prepared] = _StatementText(None)
+            self._texts[prepared] = _Text(None)
             for node in self._store.coordinators():
                 asked = "SELECT query_string, logged_keyspace FROM system.prepared_statements WHERE prepared_id = %s"
                 rows = await self._ask(asked, (prepared,), at=node)
                 if rows:
-                    self._texts[prepared] = _StatementText(str(rows[0].query_string), rows[0].logged_keyspace)
+                    self._texts[prepared] = _Text(str(rows[0].query_string), rows[0].logged_keyspace)
                     break
         return self._texts[prepared]
 
     async def _gc_grace_of(self, keyspace: str, name: str) -> int | None:
         key = (keyspace, name)
-        if self._gc_grace_s.get(key) is None:
+        if key in self._gc_grace_s:
+            return self._gc_grace_s[key]
+        asked = "SELECT gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
+        rows = await self._ask(asked, key)
+        seconds = int(rows[0].gc_grace_seconds) if rows else None
+        if seconds is not None and seconds >= GC_GRACE_S_MIN:  # another one may be repaired, or created
             if len(self._gc_grace_s) >= KNOWN_MAX:
                 self._gc_grace_s.clear()
-            asked = "SELECT gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
-            rows = await self._ask(asked, key)
-            seconds = int(rows[0].gc_grace_seconds) if rows else None
-            if seconds is None or seconds < GC_GRACE_S_MIN:  # it may be repaired, or created
-                return seconds
             self._gc_grace_s[key] = seconds
-        return self._gc_grace_s[key]
-
-    # ---- added
+        return seconds
 
     def add(self, batch: Any, keyspace: str, statements: Sequence[Insert]) -> None:
         """Add these, if the batch can take them. One without a consistency of its own gets LOCAL_QUORUM."""
         check_kind(batch)
-        self._check_size(sum(part.size for part in parts_of(batch)) + sum(map(_size_of, statements)))
+        self._check_size(batch, sum(map(_size_of, statements)))
         if getattr(batch, "consistency_level", None) is None:
             batch.consistency_level = LOCAL_QUORUM
         for statement in statements:
@@ -153,13 +148,14 @@ class CassandraBatches:
     def check(self, batch: Any) -> None:
         """Once more, right before it is sent: more may have been added since."""
         check_kind(batch)
-        for part in parts_of(batch):
-            text = part.text if part.prepared is None else self._texts.get(part.prepared, _StatementText(None)).text
+        for part in _parts_of(batch):
+            text = part.what if isinstance(part.what, str) else self._texts.get(part.what, _Text(None)).text
             if text is not None:
                 _refuse_condition(text)
-        self._check_size(sum(part.size for part in parts_of(batch)))
+        self._check_size(batch)
 
-    def _check_size(self, size: int) -> None:
+    def _check_size(self, batch: Any, added: int = 0) -> None:
+        size = sum(part.size for part in _parts_of(batch)) + added
         limit = self._fail_bytes or FAIL_BYTES
         if size > limit:
             raise BatchUnfit(
@@ -168,9 +164,6 @@ class CassandraBatches:
                 size=size,
                 limit=limit,
             )
-
-
-# ---- facts that the batch itself shows
 
 
 def check_kind(batch: Any) -> None:
@@ -197,23 +190,23 @@ def check_kind(batch: Any) -> None:
         )
 
 
-def parts_of(batch: Any) -> Iterator[BatchPart]:
+def _parts_of(batch: Any) -> Iterator[_Part]:
     """Its statements as the driver keeps them; none of a batch that keeps them otherwise."""
     for prepared, what, values in getattr(batch, "_statements_and_parameters", ()):
         if prepared:
-            sizes = [len(value) for value in values if isinstance(value, bytes | bytearray)]
-            yield BatchPart(None, bytes(what), sum(sizes))
+            yield _Part(bytes(what), sum(len(value) for value in values if isinstance(value, bytes | bytearray)))
         else:
-            yield BatchPart(str(what), None, size_of_text(str(what)))
+            yield _Part(str(what), size_of_text(str(what)))
 
 
 def size_of_text(text: str) -> int:
-    """The bytes of the values in a statement."""
-    sizes = {"text": lambda literal: len(literal.encode()) - 2, "blob": lambda literal: len(literal) // 2 - 1}
-    return sum(
-        sizes.get(match.lastgroup or "", lambda literal: 16 if len(literal) == 36 else 8)(match[0])
-        for match in _LITERAL.finditer(text)
-    )
+    sizes: dict[str, Callable[[str], int]] = {
+        "text": lambda literal: len(literal.encode()) - 2,
+        "blob": lambda literal: len(literal) // 2 - 1,
+        "uuid": lambda _: 16,
+        "number": lambda _: 8,
+    }
+    return sum(sizes[match.lastgroup or ""](match[0]) for match in _LITERAL.finditer(text))
 
 
 def table_of(text: str, keyspace: str | None) -> tuple[str, str] | None:
@@ -252,9 +245,5 @@ def _plain(name: str) -> str:
 
 
 def _size_of(statement: Insert) -> int:
-    columns = statement.shape.value_columns
-    return sum(
-        len(column.type.encode(value))
-        for column, value in zip(columns, statement.values, strict=True)
-        if value is not None
-    )
+    pairs = zip(statement.shape.value_columns, statement.values, strict=True)
+    return sum(len(column.type.encode(value)) for column, value in pairs if value is not None)

@@ -19,7 +19,7 @@ from cassandra.query import BatchStatement, BatchType, BoundStatement, PreparedS
 
 from headgate.store.model.consistency import Consistency, SerialLevel
 from headgate.store.model.cql import Markers, delete_cql, insert_cql, scan_cql, select_cql, update_cql
-from headgate.store.model.metrics import ShapeMetrics
+from headgate.store.model.rows import WiredRows
 from headgate.store.model.shapes import (
     DeleteShape,
     InsertShape,
@@ -29,26 +29,15 @@ from headgate.store.model.shapes import (
     StatementShape,
     UpdateShape,
 )
-from headgate.store.model.statements import Conditional, Delete, InsertIfAbsent, Plain, RowsOf, Scan, Select
+from headgate.store.model.statements import Conditional, Insert, InsertIfAbsent, Plain, RowsOf, Scan, Select
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
-from headgate.store.model.wire_rows import WiredRows
 
-LEVELS = {
-    Consistency.ONE: ConsistencyLevel.ONE,
-    Consistency.LOCAL_QUORUM: ConsistencyLevel.LOCAL_QUORUM,
-    Consistency.QUORUM: ConsistencyLevel.QUORUM,
-    Consistency.EACH_QUORUM: ConsistencyLevel.EACH_QUORUM,
-    Consistency.ALL: ConsistencyLevel.ALL,
+LEVELS: dict[Consistency, int] = {
+    each: getattr(ConsistencyLevel, each.value) for each in Consistency if each is not Consistency.SERIAL
 }
-SERIAL_LEVELS = {
-    SerialLevel.LOCAL_SERIAL: ConsistencyLevel.LOCAL_SERIAL,
-    SerialLevel.SERIAL: ConsistencyLevel.SERIAL,
-}
-COMMIT_LEVELS = {
-    SerialLevel.LOCAL_SERIAL: ConsistencyLevel.LOCAL_QUORUM,
-    SerialLevel.SERIAL: ConsistencyLevel.QUORUM,
-}
+SERIAL_LEVELS: dict[SerialLevel, int] = {each: getattr(ConsistencyLevel, each.value) for each in SerialLevel}
+COMMIT_LEVELS = {SerialLevel.LOCAL_SERIAL: ConsistencyLevel.LOCAL_QUORUM, SerialLevel.SERIAL: ConsistencyLevel.QUORUM}
 """At which an applied LWT is learnt, so that a plain quorum read sees it."""
 
 _BIGINT = struct.Struct(">q").pack
@@ -101,8 +90,6 @@ _DecodedResult: Any = ProtocolHandler.message_types_by_opcode[ResultMessage.opco
 
 
 class _Result(_DecodedResult):  # type: ignore[misc]  # the driver has no types
-    """An answer of the server."""
-
     def recv_results_rows(
         self, f: Any, protocol_version: int, user_type_map: Any, result_metadata: Any, column_encryption_policy: Any
     ) -> None:
@@ -151,6 +138,14 @@ class HeadgateProtocol(ProtocolHandler):  # type: ignore[misc]  # the driver has
         return _FRAME(protocol_version, frame_flags, stream_id, msg.opcode, len(body)) + body
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Ready to be sent, and its size in bytes."""
+
+    query: Any
+    size: int
+
+
 class _Bound(BoundStatement):  # type: ignore[misc]  # the driver has no types
     """Encoded values: the driver's own binding never reads them, and its messages do not show them."""
 
@@ -159,8 +154,6 @@ class _Bound(BoundStatement):  # type: ignore[misc]  # the driver has no types
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A prepared shape."""
-
     prepared: PreparedStatement
     undecoded: PreparedStatement
     """The same, for rows that stay undecoded."""
@@ -170,108 +163,88 @@ class Plan:
     """The number of values before the attempt."""
     lead: int
     """The number of values that are the partition key, if they come first; else 0."""
-    metrics: ShapeMetrics
+    table: str
+
+
+_CQL: dict[type[StatementShape], Callable[[str, Any, Markers], str]] = {
+    InsertShape: insert_cql,
+    UpdateShape: update_cql,
+    DeleteShape: delete_cql,
+    SelectShape: lambda keyspace, shape, markers: select_cql(keyspace, shape, markers.partitions),
+    ScanShape: lambda keyspace, shape, _: scan_cql(keyspace, shape),
+}
 
 
 def cql_of(keyspace: str, shape: StatementShape, markers: Markers) -> str:
-    """The text to be prepared."""
-    if isinstance(shape, InsertShape):
-        return insert_cql(keyspace, shape, markers)
-    if isinstance(shape, UpdateShape):
-        return update_cql(keyspace, shape, markers)
-    if isinstance(shape, DeleteShape):
-        return delete_cql(keyspace, shape, markers)
-    if isinstance(shape, SelectShape):
-        return select_cql(keyspace, shape, markers.partitions)
-    if isinstance(shape, ScanShape):
-        return scan_cql(keyspace, shape)
-    raise ShapeBroken("Unknown kind of shape", kind=type(shape).__name__)
+    return _CQL[type(shape)](keyspace, shape, markers)
 
 
-def plan_of(shape: StatementShape, prepared: PreparedStatement, metrics: ShapeMetrics) -> Plan:
-    """The plan of a shape, once the server knows it."""
+def plan_of(shape: StatementShape, prepared: PreparedStatement) -> Plan:
     head = len(shape.to) if isinstance(shape, UpdateShape) else len(shape.value_names)
-    encoders = tuple(column.type.value.encode for column in shape.value_columns)
+    encoders = tuple(column.type.encode for column in shape.value_columns)
     partition = shape.table.partition_names
     lead = len(partition) if shape.value_names[: len(partition)] == partition else 0
-    return Plan(prepared, _undecoded(prepared), prepared.query_id, encoders, head, lead, metrics)
+    return Plan(prepared, _undecoded(prepared), prepared.query_id, encoders, head, lead, shape.table.name)
 
 
-PLAIN = _PLAIN = Markers(timestamp=True)
-PLAIN_TTL = _PLAIN_TTL = Markers(timestamp=True, ttl=True)
-_NOTHING = Markers()
+PLAIN = Markers(timestamp=True)
+PLAIN_TTL = Markers(timestamp=True, ttl=True)
 _LWT = {(ttl, attempt): Markers(ttl=ttl, attempt=attempt) for ttl in (False, True) for attempt in (False, True)}
 
 
-def plain_markers(statement: Plain) -> Markers:
-    """The extra values of a plain write."""
-    return _PLAIN if isinstance(statement, Delete) or statement.ttl_s is None else _PLAIN_TTL
+def plain_markers(ttl_s: int | None) -> Markers:
+    return PLAIN if ttl_s is None else PLAIN_TTL
 
 
 def lwt_markers(statement: Conditional, bears_attempt: bool) -> Markers:
-    """The extra values of an LWT."""
     return _LWT[statement.ttl_s is not None, bears_attempt]
 
 
-def _encode(plan: Plan, values: Sequence[Value], shape: StatementShape) -> Encoded:
+def _encode(plan: Plan, values: Sequence[Value]) -> Encoded:
     try:
         return [None if value is None else encode(value) for encode, value in zip(plan.encoders, values, strict=True)]
     except (struct.error, UnicodeEncodeError) as error:
-        raise ShapeBroken("A value does not fit its column", table=shape.table.name, cause=error) from None
+        raise ShapeBroken("A value does not fit its column", table=plan.table, cause=error) from None
 
 
-def encode_insert(plan: Plan, statement: Any) -> Encoded:
-    """Values, timestamp, time to live."""
-    encoded = _encode(plan, statement.values, statement.shape)
-    encoded.append(_BIGINT(statement.timestamp_us))
-    if statement.ttl_s is not None:
-        encoded.append(_INT(statement.ttl_s))
-    return encoded
-
-
-def encode_update(plan: Plan, statement: Any) -> Encoded:
-    """Timestamp, time to live, values."""
+def encode_plain(plan: Plan, statement: Plain) -> Encoded:
+    """An INSERT: values, timestamp, time to live. Others: timestamp, time to live, values."""
     using: Encoded = [_BIGINT(statement.timestamp_us)]
     if statement.ttl_s is not None:
         using.append(_INT(statement.ttl_s))
-    return using + _encode(plan, statement.values, statement.shape)
-
-
-def encode_delete(plan: Plan, statement: Any) -> Encoded:
-    """Timestamp, values."""
-    return [_BIGINT(statement.timestamp_us), *_encode(plan, statement.values, statement.shape)]
+    encoded = _encode(plan, statement.values)
+    return encoded + using if type(statement) is Insert else using + encoded
 
 
 def encode_lwt(plan: Plan, statement: Conditional, bears_attempt: bool) -> Encoded:
     """An INSERT: values, attempt, time to live. An UPDATE: time to live, the set columns, attempt, the rest."""
-    encoded = _encode(plan, statement.values, statement.shape)
+    encoded = _encode(plan, statement.values)
     if bears_attempt:
         encoded.insert(plan.head, statement.attempt.bytes)
     if statement.ttl_s is not None:
-        ttl = _INT(statement.ttl_s)
-        if isinstance(statement, InsertIfAbsent):
-            encoded.append(ttl)
-        else:
-            encoded.insert(0, ttl)
+        encoded.insert(len(encoded) if isinstance(statement, InsertIfAbsent) else 0, _INT(statement.ttl_s))
     return encoded
 
 
 def encode_select(plan: Plan, statement: Select) -> Encoded:
-    """Values, limit."""
-    encoded = _encode(plan, statement.values, statement.shape)
+    encoded = _encode(plan, statement.values)
     if statement.limit is not None:
         encoded.append(_INT(statement.limit))
     return encoded
 
 
 def encode_scan(scan: Scan) -> Encoded:
-    """From token, to token."""
     return [_BIGINT(scan.from_token), _BIGINT(scan.to_token)]
 
 
 def read_level(table: Table, consistency: Consistency) -> int:
     """The level of a read; SERIAL is the table's own (rule R3)."""
     return int(SERIAL_LEVELS[table.serial] if consistency is Consistency.SERIAL else LEVELS[consistency])
+
+
+def lwt_levels(table: Table) -> tuple[int, int]:
+    """At which an LWT is committed, and decided."""
+    return COMMIT_LEVELS[table.serial], SERIAL_LEVELS[table.serial]
 
 
 def bound(
@@ -282,12 +255,12 @@ def bound(
     serial: int | None = None,
     page: int | None = None,
     decoded: bool = True,
-) -> Any:
+) -> Request:
     """One statement for the driver; without a page size it is answered whole."""
     prepared = plan.prepared if decoded else plan.undecoded
     statement = _Bound(prepared, consistency_level=level, serial_consistency_level=serial, fetch_size=page)
     statement.values = encoded
-    return statement
+    return Request(statement, sum([len(value) + 4 for value in encoded if value is not None]))
 
 
 class Wiring:
@@ -301,17 +274,16 @@ class Wiring:
         self._start = b""
 
     def add(self, plan: Plan, encoded: Encoded) -> None:
-        """Any statement, its values encoded."""
         if self.first is None:
             self.first = plan, encoded
         values = [_NULL if value is None else _INT(len(value)) + value for value in encoded]
         self.wired.append(_start_of(plan, len(encoded)) + b"".join(values))
 
-    def add_insert(self, plan: Plan, statement: Any) -> None:
+    def add_insert(self, plan: Plan, statement: Insert) -> None:
         """A plain insert. If it goes to the partition of the one before, only the differences are encoded."""
         values, lead, ttl_s = statement.values, plan.lead, statement.ttl_s
         if self.first is None or not lead:
-            self.add(plan, encode_insert(plan, statement))
+            self.add(plan, encode_plain(plan, statement))
             return
         if plan is not self._plan or values[:lead] != self._lead:
             self._plan, self._lead = plan, values[:lead]
@@ -322,7 +294,6 @@ class Wiring:
         self.wired.append(self._start + _wire(plan.encoders[lead:], values[lead:], plan) + end)
 
     def add_rows(self, plan: Plan, rows: RowsOf) -> None:
-        """Inserts into one partition."""
         lead = len(rows.lead)
         extra = 1 if rows.stamps[0][1] is None else 2
         start = _start_of(plan, len(plan.encoders) + extra) + _wire(plan.encoders[:lead], rows.lead, plan)
@@ -348,11 +319,6 @@ class Wiring:
                 stamp, end = each, _end_of(each)
             wired.append(start + _wire(encoders, tail, plan) + end)
 
-    @property
-    def size(self) -> int:
-        """Bytes of all of them."""
-        return sum(map(len, self.wired))
-
 
 def _end_of(stamp: tuple[int, int | None]) -> bytes:
     timestamp_us, ttl_s = stamp
@@ -364,7 +330,6 @@ def _start_of(plan: Plan, values: int) -> bytes:
 
 
 def _wire(encoders: Sequence[Callable[[Any], bytes]], values: Sequence[Value], plan: Plan) -> bytes:
-    """Values in their wire form, each after its length."""
     try:
         return b"".join(
             [
@@ -373,13 +338,14 @@ def _wire(encoders: Sequence[Callable[[Any], bytes]], values: Sequence[Value], p
             ]
         )
     except (struct.error, UnicodeEncodeError) as error:
-        raise ShapeBroken("A value does not fit its column", table=plan.metrics.table, cause=error) from None
+        raise ShapeBroken("A value does not fit its column", table=plan.table, cause=error) from None
 
 
-def batch(kind: Any, wiring: Wiring, level: int, *, serial: int | None = None) -> Any:
+def batch(wiring: Wiring, level: int, *, logged: bool = False, serial: int | None = None) -> Request:
     """A batch for the driver, routed by its first statement."""
     if wiring.first is None:
         raise ShapeBroken("An empty batch")
+    kind = BatchType.LOGGED if logged else BatchType.UNLOGGED
     statement = BatchStatement(kind, consistency_level=level, serial_consistency_level=serial)
     statement._statements_and_parameters = wiring.wired
     plan, encoded = wiring.first
@@ -387,39 +353,4 @@ def batch(kind: Any, wiring: Wiring, level: int, *, serial: int | None = None) -
     first.values = encoded
     statement.keyspace = first.keyspace
     statement.routing_key = first.routing_key
-    return statement
-
-
-ENCODERS: dict[str, Callable[[Plan, Any], Encoded]] = {
-    "Insert": encode_insert,
-    "Update": encode_update,
-    "Delete": encode_delete,
-}
-
-LOGGED = BatchType.LOGGED
-UNLOGGED = BatchType.UNLOGGED
-
-__all__ = [
-    "COMMIT_LEVELS",
-    "ENCODERS",
-    "LEVELS",
-    "LOGGED",
-    "PLAIN",
-    "PLAIN_TTL",
-    "SERIAL_LEVELS",
-    "UNLOGGED",
-    "Encoded",
-    "HeadgateProtocol",
-    "Plan",
-    "Wiring",
-    "batch",
-    "bound",
-    "cql_of",
-    "encode_lwt",
-    "encode_scan",
-    "encode_select",
-    "lwt_markers",
-    "plain_markers",
-    "plan_of",
-    "read_level",
-]
+    return Request(statement, sum(map(len, wiring.wired)))

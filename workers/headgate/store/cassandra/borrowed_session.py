@@ -24,19 +24,23 @@ PROTOCOL_VERSION = 5
 FETCH_SIZE = 5000
 
 
-class ClusterView:
+class _View:
+    """An object of the application, with attributes of our own before its own."""
+
+    def __init__(self, viewed: Any) -> None:
+        self._viewed = viewed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._viewed, name)
+
+
+class ClusterView(_View):
     """The application's cluster, by execution profiles, in any configuration of its own sessions."""
 
     _config_mode = driver._ConfigMode.PROFILES
 
-    def __init__(self, cluster: Any) -> None:
-        self._cluster = cluster
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
-
-
-class SessionView:
+class SessionView(_View):
     """The application's session with settings of our own. It has no state but these."""
 
     use_client_timestamp = False
@@ -46,26 +50,12 @@ class SessionView:
     _create_response_future = driver.Session._create_response_future
 
     def __init__(self, session: Any, profile: Any) -> None:
-        self._session = session
+        super().__init__(session)
         self._profile = profile
         self.cluster = ClusterView(session.cluster)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
-
-    def execute_async(
-        self, query: Any, parameters: Any = None, *, timeout: float, paging_state: Any = None, host: Any = None
-    ) -> Any:
-        """As the driver's, with our profile."""
-        return driver.Session.execute_async(
-            self,
-            query,
-            parameters,
-            timeout=timeout,
-            execution_profile=self._profile,
-            paging_state=paging_state,
-            host=host,
-        )
+    def execute_async(self, *args: Any, **options: Any) -> Any:
+        return driver.Session.execute_async(self, *args, execution_profile=self._profile, **options)
 
 
 def check_session(session: Any) -> None:

@@ -64,10 +64,10 @@ def explain(error: Exception, settings: ConnectionSettings, known: Iterable[Any]
     centres = _centres(known)
     if settings.data_center is not None and centres and settings.data_center not in centres:
         return _wrong_centre(settings, centres)
-    causes = _causes(error)
+    errors = getattr(error, "errors", None) if isinstance(error, driver.NoHostAvailable) else None
+    causes = list(errors.values()) if isinstance(errors, dict) and errors else [error]
     for cause in causes:
-        explanation = _explain_cause(cause, settings)
-        if explanation is not None:
+        if (explanation := _explain_cause(cause, settings)) is not None:
             return explanation
     return EnvironmentProblem(
         "Cassandra cannot be reached",
@@ -78,40 +78,29 @@ def explain(error: Exception, settings: ConnectionSettings, known: Iterable[Any]
 
 
 def _explain_cause(cause: BaseException, settings: ConnectionSettings) -> EnvironmentProblem | None:
-    detail = str(cause)
+    detail, at = str(cause), _points(settings)
     if isinstance(cause, cassandra.AuthenticationFailed) or "Bad credentials" in detail:
         if settings.username is None:
-            return EnvironmentProblem(
-                "Cassandra requires a password", remedy="set USERNAME and PASSWORD", at=_points(settings)
-            )
-        return EnvironmentProblem(
-            "Cassandra rejects this user and password",
-            remedy="check USERNAME and PASSWORD",
-            at=_points(settings),
-            username=settings.username,
-        )
+            return EnvironmentProblem("Cassandra requires a password", remedy="set USERNAME and PASSWORD", at=at)
+        message = "Cassandra rejects this user and password"
+        return EnvironmentProblem(message, remedy="check USERNAME and PASSWORD", at=at, username=settings.username)
     if isinstance(cause, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in detail:
-        names = "mismatch" in detail or "not valid for" in detail
-        return EnvironmentProblem(
-            "the server's certificate names another host" if names else "the server's certificate is not trusted",
-            remedy="issue a certificate with the address in its SAN, since nodes are known by address"
-            if names
-            else "set SSL_CA to the authority that signed it",
-            at=_points(settings),
-        )
+        if "mismatch" in detail or "not valid for" in detail:
+            message = "the server's certificate names another host"
+            remedy = "issue a certificate with the address in its SAN, since nodes are known by address"
+        else:
+            message, remedy = "the server's certificate is not trusted", "set SSL_CA to the authority that signed it"
+        return EnvironmentProblem(message, remedy=remedy, at=at)
     if isinstance(cause, ssl.SSLError) or "SSL" in detail:
         return EnvironmentProblem(
             "The TLS handshake with the server failed",
             remedy="check USE_SSL, and whether the server requires SSL_CERT and SSL_KEY",
-            at=_points(settings),
+            at=at,
             cause=detail,
         )
     if isinstance(cause, ConnectionRefusedError) or "Connection refused" in detail:
-        return EnvironmentProblem(
-            "No server listens at the contact points",
-            remedy="start Cassandra, or fix CONTACT_POINTS",
-            at=_points(settings),
-        )
+        message = "No server listens at the contact points"
+        return EnvironmentProblem(message, remedy="start Cassandra, or fix CONTACT_POINTS", at=at)
     return None
 
 
@@ -122,13 +111,6 @@ def _wrong_centre(settings: ConnectionSettings, centres: tuple[str, ...]) -> Env
         data_center=settings.data_center,
         at=_points(settings),
     )
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    errors = getattr(error, "errors", None)
-    if isinstance(error, driver.NoHostAvailable) and isinstance(errors, dict) and errors:
-        return [cause for cause in errors.values() if isinstance(cause, BaseException)]
-    return [error]
 
 
 def _centres(hosts: Iterable[Any]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ request. So this module names the reactor, and a machine without it gets an erro
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable
 
 from headgate.errors import EnvironmentProblem
@@ -17,21 +18,22 @@ _REMEDY = (
 )
 
 try:
-    import cassandra.cluster as driver
+    import cassandra.cluster
     from cassandra.connection import Timer
     from cassandra.io import libevreactor
     from cassandra.io.libevreactor import LibevConnection
 except Exception as error:  # the driver raises a class of its own, which is not importable when this fails
     raise EnvironmentProblem("The Cassandra driver's libev reactor is missing", remedy=_REMEDY, cause=error) from None
 
+driver = cassandra.cluster
+
 DRIVER_LOGGERS = tuple(
     f"cassandra.{name}"
     for name in ("cluster", "connection", "pool", "policies", "metadata", "protocol", "io.libevreactor", "query")
 )
 
-
-def _nothing() -> None:
-    """The action of a cancelled timer."""
+SOCKET_OPTIONS = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+"""Without it the last segment of a large request waits for the acknowledgement of the one before, up to 40 ms."""
 
 
 class RequestTimer(Timer):  # type: ignore[misc]  # the driver has no types
@@ -44,7 +46,7 @@ class RequestTimer(Timer):  # type: ignore[misc]  # the driver has no types
     def cancel(self) -> None:
         """It was answered."""
         self.canceled = True
-        self.callback = _nothing
+        self.callback = lambda: None
 
 
 class HeadgateConnection(LibevConnection):  # type: ignore[misc]  # the driver has no types
@@ -80,8 +82,7 @@ class _OneLine(logging.Filter):
         if record.exc_info and record.exc_info[1] is not None:
             record.msg = f"{record.getMessage()} {record.exc_info[1]}"
             record.args = ()
-        record.exc_info = None
-        record.exc_text = None
+        record.exc_info = record.exc_text = None
         if record.levelno > logging.WARNING:
             record.levelno, record.levelname = logging.WARNING, "WARNING"
         return True
@@ -98,13 +99,6 @@ def keep_logs_to_a_line() -> None:
         logging.getLogger(name).addFilter(_ONE_LINE)
 
 
-def require_libev(cluster: object) -> None:
-    """Assert that the reactor in use is the one we chose."""
-    used = getattr(cluster, "connection_class", None)
-    if not (isinstance(used, type) and issubclass(used, LibevConnection)):
-        raise EnvironmentProblem("The Cassandra driver does not use its libev reactor", remedy=_REMEDY, uses=used)
-
-
 def let_reactor_end() -> None:
     """After the last connection of the process: the driver's timer repeats forever and would keep its thread.
 
@@ -113,6 +107,3 @@ def let_reactor_end() -> None:
     reactor = libevreactor._global_loop
     if reactor is not None and not reactor._live_conns:
         HeadgateConnection.create_timer(0, reactor._loop_timer.stop)
-
-
-__all__ = ["HeadgateConnection", "RequestTimer", "driver", "keep_logs_to_a_line", "let_reactor_end", "require_libev"]

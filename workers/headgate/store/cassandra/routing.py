@@ -46,7 +46,13 @@ class HomePolicy(LoadBalancingPolicy):  # type: ignore[misc]  # the driver has n
 
     def make_query_plan(self, working_keyspace: str | None = None, query: Any = None) -> Iterator[Host]:
         """The nodes to try, best first; a request that could not be sent to one goes to the next."""
-        hosts = self._usable()
+        hosts = [
+            host
+            for host in self._hosts
+            if self.distance(host) == HostDistance.LOCAL
+            and host.is_up is not False
+            and host.address not in self._excluded
+        ]
         count = len(hosts)
         if count < 2:
             return iter(hosts)
@@ -66,21 +72,10 @@ class HomePolicy(LoadBalancingPolicy):  # type: ignore[misc]  # the driver has n
             plan.sort(key=lambda host: self._suspect_until.get(host, 0.0) > now_s)
         return iter(plan)
 
-    def _usable(self) -> list[Host]:
-        return [
-            host
-            for host in self._hosts
-            if self.distance(host) == HostDistance.LOCAL
-            and host.is_up is not False
-            and host.address not in self._excluded
-        ]
-
     def suspect(self, host: Host) -> None:
-        """It let a request time out."""
         self._suspect_until[host] = time.monotonic() + SUSPECT_S
 
     def answered(self, host: Host) -> None:
-        """It answered something."""
         self._suspect_until.pop(host, None)
 
     @property
@@ -93,18 +88,15 @@ class HomePolicy(LoadBalancingPolicy):  # type: ignore[misc]  # the driver has n
         self._excluded = addresses
 
     def on_up(self, host: Host) -> None:
-        """The driver notices its return."""
         self._suspect_until.pop(host, None)
         self.on_add(host)
 
     def on_down(self, host: Host) -> None:
-        """The driver sees it go; it stays in the list, marked as down by the driver."""
+        """It stays in the list, marked as down by the driver."""
 
     def on_add(self, host: Host) -> None:
-        """A node joined."""
         self._hosts = (*(known for known in self._hosts if known != host), host)
 
     def on_remove(self, host: Host) -> None:
-        """A node left."""
         self._hosts = tuple(known for known in self._hosts if known != host)
         self._suspect_until.pop(host, None)

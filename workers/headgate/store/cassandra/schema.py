@@ -32,21 +32,16 @@ class NotAgreed(Unavailable):
 
 
 class CassandraSchema:
-    """Reads and changes the schema through a store's connections."""
-
     def __init__(self, store: CassandraStore) -> None:
         self._store = store
 
     async def read_keyspace(self, name: str) -> ActualKeyspace | None:
-        """Replication comes as a map whose numbers are strings."""
         rows = await self._read("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = %s", name)
         if not rows:
             return None
         replication = dict(rows[0].replication)
-        strategy = replication.pop("class", "")
-        return ActualKeyspace(
-            name, strategy, {key: int(value) for key, value in replication.items() if value.isdigit()}
-        )
+        replicas = {key: int(value) for key, value in replication.items() if value.isdigit()}
+        return ActualKeyspace(name, replication.get("class", ""), replicas)
 
     async def read_tables(self, keyspace: str) -> Mapping[str, ActualTable]:
         """Columns and options of every table: two reads, perhaps of two nodes, while others create and drop tables. A
@@ -74,11 +69,12 @@ class CassandraSchema:
             " FROM system_schema.columns WHERE keyspace_name = %s",
             keyspace,
         ):
-            columns[row.table_name].append(_column(row))
+            descending = row.clustering_order == "desc"
+            column = ActualColumn(row.column_name, row.type, Kind(row.kind), row.position, descending)
+            columns[row.table_name].append(column)
         return columns
 
     async def count_tables(self) -> int:
-        """All but the server's own."""
         rows = await self._read("SELECT keyspace_name FROM system_schema.tables")
         return sum(not row.keyspace_name.startswith(OWN_KEYSPACES) for row in rows)
 
@@ -114,23 +110,20 @@ class CassandraSchema:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + AGREED_WITHIN_S
         while True:
-            versions = await self._versions(keyspace, tables)
-            if len(set(versions.values())) == 1 and not any(each.startswith("has no ") for each in versions.values()):
+            up = [node for node in self._store.coordinators() if node.up]
+            versions = await asyncio.gather(*(self._version_at(node, keyspace, frozenset(tables)) for node in up))
+            if len(set(versions)) == 1 and not versions[0].startswith("has no "):
                 return
             if loop.time() >= deadline_s:
+                shown = sorted(f"{node.address} {version}" for node, version in zip(up, versions, strict=True))
                 raise NotAgreed(
-                    versions=", ".join(f"{node} {version}" for node, version in sorted(versions.items())),
+                    versions=", ".join(shown),
                     remedy="check `nodetool describecluster`, and apply again when it shows one version",
                 )
             await asyncio.sleep(RETRY_S)
 
-    async def _versions(self, keyspace: str, tables: Collection[str]) -> dict[str, str]:
-        """By node: its version, or its error."""
-        up = [node for node in self._store.coordinators() if node.up]
-        answers = await asyncio.gather(*(self._version_at(node, keyspace, frozenset(tables)) for node in up))
-        return {node.address: answer for node, answer in zip(up, answers, strict=True)}
-
     async def _version_at(self, node: Coordinator, keyspace: str, tables: frozenset[str]) -> str:
+        """Its version, or its error."""
         try:
             if tables:
                 rows = await self._ask(node, "DESCRIBE TABLES")
@@ -147,10 +140,6 @@ class CassandraSchema:
 
     async def _read(self, cql: str, *values: str) -> list[Row]:
         return await self._store.cql(cql, values, consistency=Consistency.ONE)
-
-
-def _column(row: Row) -> ActualColumn:
-    return ActualColumn(row.column_name, row.type, Kind(row.kind), row.position, row.clustering_order == "desc")
 
 
 def _table(row: Row, columns: list[ActualColumn]) -> ActualTable:

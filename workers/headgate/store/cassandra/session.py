@@ -11,6 +11,7 @@ import asyncio
 import functools
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,20 +20,19 @@ from cassandra import OperationTimedOut
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.policies import ExponentialReconnectionPolicy, FallthroughRetryPolicy
 from cassandra.protocol import PrepareMessage
-from cassandra.query import PreparedStatement, SimpleStatement
+from cassandra.query import PreparedStatement
 
 from headgate.errors import Bug
 from headgate.store.cassandra.binding import HeadgateProtocol
 from headgate.store.cassandra.borrowed_session import release, reserve
 from headgate.store.cassandra.diagnostics import check_cluster, explain, tls_context
 from headgate.store.cassandra.driver import (
+    SOCKET_OPTIONS,
     HeadgateConnection,
     driver,
     keep_logs_to_a_line,
     let_reactor_end,
-    require_libev,
 )
-from headgate.store.cassandra.handover import Handover
 from headgate.store.cassandra.routing import HomePolicy
 from headgate.store.cassandra.settings import ConnectionSettings
 
@@ -43,7 +43,105 @@ HEARTBEAT_TIMEOUT_S = 10.0
 RECONNECT_S_MIN = 0.5
 RECONNECT_S_MAX = 10.0
 
-Names = tuple[str, ...]
+REQUESTS_MAX = 2048
+BYTES_MAX = 64 * 1024 * 1024
+
+
+class Admission:
+    """The limit of one loop on requests and bytes in flight; later requests wait in turn. A request larger than the
+    whole capacity goes alone.
+
+    The driver would queue without a bound, and would block the whole loop once a connection has no free stream.
+    """
+
+    def __init__(self, requests_max: int = REQUESTS_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._requests_max = requests_max
+        self._bytes_max = bytes_max
+        self.requests = 0
+        self.bytes = 0
+        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+
+    def try_enter(self, size: int) -> bool:
+        if self._waiting or not self._has_space(size):
+            return False
+        self._take(size)
+        return True
+
+    async def enter(self, size: int, within_s: float) -> bool:
+        """Wait in turn. False: the time was up first."""
+        if self.try_enter(size):
+            return True
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((turn, size))
+        try:
+            async with asyncio.timeout(within_s):
+                await turn
+        except (TimeoutError, asyncio.CancelledError) as error:
+            # Admitted and cancelled in one turn of the loop: the place is returned.
+            if turn.done() and not turn.cancelled():
+                self.leave(size)
+            if isinstance(error, TimeoutError):
+                return False
+            raise
+        return True
+
+    def leave(self, size: int) -> None:
+        self.requests -= 1
+        self.bytes -= size
+        while self._waiting:
+            turn, waiting_size = self._waiting[0]
+            if turn.done():
+                self._waiting.popleft()
+            elif self._has_space(waiting_size):
+                self._waiting.popleft()
+                self._take(waiting_size)
+                turn.set_result(None)
+            else:
+                return
+
+    def _has_space(self, size: int) -> bool:
+        return self.requests == 0 or (self.requests < self._requests_max and self.bytes + size <= self._bytes_max)
+
+    def _take(self, size: int) -> None:
+        self.requests += 1
+        self.bytes += size
+
+
+class Handover:
+    """Answers from the driver's thread to asyncio's: many answers, one wake-up.
+
+    Waking a loop costs a system call and a turn of the loop, so an answer that finds a wake-up on its way joins it.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._arrived: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._waking = False
+
+    def answer(self, future: asyncio.Future[Any], result: Any, error: BaseException | None = None) -> None:
+        """From any thread."""
+        self._arrived.append((future, result, error))
+        if not self._waking:
+            self._waking = True
+            try:
+                self._loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:
+                # The loop is closed: nothing waits any more.
+                self._arrived.clear()
+
+    def _drain(self) -> None:
+        # The flag is cleared first: an answer that comes during the drain is either handled by it or wakes the loop
+        # again.
+        self._waking = False
+        arrived = self._arrived
+        while arrived:
+            future, result, error = arrived.popleft()
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
 
 
 class ResultPage:
@@ -51,7 +149,7 @@ class ResultPage:
 
     __slots__ = ("names", "page", "rows")
 
-    def __init__(self, names: Names, rows: Any) -> None:
+    def __init__(self, names: tuple[str, ...], rows: Any) -> None:
         self.names = names
         self.rows = rows
         self.page: bytes | None = None
@@ -66,7 +164,7 @@ _NOTHING = ResultPage((), [])
 
 
 class Session:
-    """One connected cluster and its event loop. Created by `open_session`."""
+    """One connected cluster and its event loop."""
 
     def __init__(
         self,
@@ -83,6 +181,7 @@ class Session:
         self.policy = policy
         self._session = session
         self._loop = loop
+        self.admission = Admission()
         self._handover = Handover(loop)
         self._pid = os.getpid()
         self._closed = False
@@ -101,10 +200,18 @@ class Session:
         if asyncio.get_running_loop() is not self._loop:
             raise Bug("A store was used on an event loop that did not open it")
 
-    async def send(self, query: Any, within_s: float, page: bytes | None = None) -> ResultPage:
+    async def send(
+        self,
+        query: Any,
+        within_s: float,
+        page: bytes | None = None,
+        *,
+        values: tuple[Any, ...] | None = None,
+        at: Any = None,
+    ) -> ResultPage:
         """Send one request and await its answer; raises the driver's errors."""
         future: asyncio.Future[ResultPage] = self._loop.create_future()
-        response = self._session.execute_async(query, timeout=within_s, paging_state=page)
+        response = self._session.execute_async(query, values, timeout=within_s, paging_state=page, host=at)
         response.add_callbacks(self._answered, self._failed, callback_args=(future, response), errback_args=(future,))
         return await future
 
@@ -114,12 +221,9 @@ class Session:
         response.clear_callbacks()
         if self.policy.suspects:
             self.policy.answered(response.coordinator_host)
-        if answer is None:
-            self._handover.answer(future, _NOTHING)
-            return
         if isinstance(answer, ResultPage):
             answer.page = response._paging_state
-        self._handover.answer(future, answer)
+        self._handover.answer(future, _NOTHING if answer is None else answer)
 
     def _failed(self, error: BaseException, future: asyncio.Future[Any]) -> None:
         # On the driver's thread.
@@ -156,16 +260,6 @@ class Session:
         self.cluster.add_prepared(rows.query_id, prepared)
         return prepared
 
-    async def run(
-        self, text: str, values: tuple[Any, ...], within_s: float, *, level: int, at: Any = None
-    ) -> ResultPage:
-        """Run one text that is not worth preparing: schema changes, and questions to one coordinator."""
-        statement = SimpleStatement(text, consistency_level=level, fetch_size=None)
-        future: asyncio.Future[ResultPage] = self._loop.create_future()
-        response = self._session.execute_async(statement, values or None, timeout=within_s, host=at)
-        response.add_callbacks(self._answered, self._failed, callback_args=(future, response), errback_args=(future,))
-        return await future
-
     async def close(self) -> None:
         """End the connections and the driver's threads; requests in flight fail. The application's own stay open."""
         if self._closed or os.getpid() != self._pid:
@@ -201,15 +295,15 @@ def _connect(settings: ConnectionSettings, keyspace: str | None, policy: HomePol
     context = tls_context(settings)
     cluster = None
     try:
-        cluster = _cluster(settings, policy, context)
-        require_libev(cluster)
+        cluster = build_cluster(settings, policy, context)
         session = cluster.connect()
         session.use_client_timestamp = False
         session.client_protocol_handler = HeadgateProtocol
         check_cluster(cluster.metadata, settings, keyspace)
     except Exception as error:
-        known = [] if cluster is None else list(cluster.metadata.all_hosts())
+        known: list[Any] = []
         if cluster is not None:
+            known = list(cluster.metadata.all_hosts())
             cluster.shutdown()
         raise explain(error, settings, known) from None
     if policy.data_center is None:
@@ -217,10 +311,8 @@ def _connect(settings: ConnectionSettings, keyspace: str | None, policy: HomePol
     return cluster, session
 
 
-def _cluster(settings: ConnectionSettings, policy: HomePolicy, context: Any) -> Any:
-    login = None
-    if settings.username is not None:
-        login = PlainTextAuthProvider(settings.username, settings.password)
+def build_cluster(settings: ConnectionSettings, policy: HomePolicy, context: Any) -> Any:
+    login = settings.username and PlainTextAuthProvider(settings.username, settings.password)
     profile = driver.ExecutionProfile(
         load_balancing_policy=policy,
         retry_policy=FallthroughRetryPolicy(),
@@ -233,6 +325,7 @@ def _cluster(settings: ConnectionSettings, policy: HomePolicy, context: Any) -> 
         auth_provider=login,
         ssl_context=context,
         connection_class=HeadgateConnection,
+        sockopts=SOCKET_OPTIONS,
         execution_profiles={driver.EXEC_PROFILE_DEFAULT: profile},
         reconnection_policy=ExponentialReconnectionPolicy(RECONNECT_S_MIN, RECONNECT_S_MAX),
         protocol_version=5,

@@ -45,8 +45,6 @@ class InvalidConnectionSettings(InvalidRequest):
 
 @dataclass(frozen=True)
 class Address:
-    """One contact point."""
-
     host: str
     port: int = NATIVE_PORT
 
@@ -179,6 +177,9 @@ class _Given:
     def get(self, setting: str, default: str = "") -> str:
         return self.values.get(setting) or default
 
+    def path(self, setting: str) -> Path | None:
+        return Path(self.get(setting)) if self.get(setting) else None
+
     def name(self, setting: str, *, instead_of: str | None = None) -> str:
         """Its name; for a missing one, in the form of its partner."""
         if setting in self.names:
@@ -191,15 +192,18 @@ class _Given:
 
 
 def _read(given: _Given) -> ConnectionSettings:
-    faults = tuple(_faults(given))
+    name, text = given.name("CONTACT_POINTS"), given.get("CONTACT_POINTS")
+    parsed = _parse_contact_points(name, text)
+    faults = (*(each for each in parsed if isinstance(each, str)), *_faults(given))
     if faults:
         raise InvalidConnectionSettings(faults)
+    tls = TlsSettings(given.path("SSL_CA"), given.path("SSL_CERT"), given.path("SSL_KEY"))
     return ConnectionSettings(
-        contact_points=tuple(_addresses(given)),
+        contact_points=tuple(each for each in parsed if isinstance(each, Address)),
         data_center=given.get("DATA_CENTER") or None,
         username=given.get("USERNAME") or None,
         password=given.password,
-        tls=_tls(given),
+        tls=tls if _wants_tls(given) else None,
         keyspace=given.get("KEYSPACE", KEYSPACE),
         cluster_name=given.get("CLUSTER_NAME") or None,
     )
@@ -219,7 +223,6 @@ def _with_mounted(values: Mapping[str, str], names: Mapping[str, str]) -> tuple[
 
 
 def _faults(given: _Given) -> Iterator[str]:
-    yield from _contact_point_faults(given.get("CONTACT_POINTS"), given.name("CONTACT_POINTS"))
     keyspace = given.get("KEYSPACE", KEYSPACE)
     if not _KEYSPACE.fullmatch(keyspace):
         name = given.name("KEYSPACE")
@@ -236,23 +239,14 @@ def _pair_faults(given: _Given, first: str, second: str, remedy: str) -> Iterato
     yield f"{given.name(missing, instead_of=there)} is empty though {given.name(there)} is set: {remedy}"
 
 
-def _contact_point_faults(text: str, name: str) -> Iterator[str]:
+def _parse_contact_points(name: str, text: str) -> list[Address | str]:
+    """Each address, or its fault."""
     parts = [part.strip() for part in text.split(",")]
     if not any(parts):
-        yield f"{name} is not set: name nodes of your Cassandra as host[:port], separated by commas"
-        return
-    for part in parts:
-        if not part:
-            yield f"{name}={text}: an empty entry between two commas"
-        elif isinstance(parsed := _parse_address(part), str):
-            yield f"{name}: {parsed}"
-
-
-def _addresses(given: _Given) -> Iterator[Address]:
-    for part in given.get("CONTACT_POINTS").split(","):
-        parsed = _parse_address(part.strip())
-        if isinstance(parsed, Address):
-            yield parsed
+        return [f"{name} is not set: name nodes of your Cassandra as host[:port], separated by commas"]
+    parsed = (_parse_address(part) if part else "" for part in parts)
+    empty = f"{name}={text}: an empty entry between two commas"
+    return [each if isinstance(each, Address) else f"{name}: {each}" if each else empty for each in parsed]
 
 
 def _parse_address(part: str) -> Address | str:
@@ -283,15 +277,6 @@ def _wants_tls(given: _Given) -> bool:
     return bool(given.get("SSL_CA")) if not switch else switch.lower() in _YES
 
 
-def _tls(given: _Given) -> TlsSettings | None:
-    if not _wants_tls(given):
-        return None
-    ca, certificate, key = (
-        Path(given.get(name)) if given.get(name) else None for name in ("SSL_CA", "SSL_CERT", "SSL_KEY")
-    )
-    return TlsSettings(ca, certificate, key)
-
-
 def _tls_faults(given: _Given) -> Iterator[str]:
     switch = given.get("USE_SSL")
     if switch.lower() not in _YES | _NO:
@@ -300,21 +285,19 @@ def _tls_faults(given: _Given) -> Iterator[str]:
     if not _wants_tls(given):
         return
     yield from _pair_faults(given, "SSL_CERT", "SSL_KEY", "a client certificate needs both files")
-    files = ("SSL_CA", "SSL_CERT", "SSL_KEY")
-    unreadable = [line for name in files for line in _file_faults(given.name(name), given.get(name))]
-    yield from unreadable
-    if not unreadable:
-        yield from _content_faults(given)
+    unreadable = [fault for name in MOUNTED if (fault := _file_fault(given, name))]
+    yield from unreadable or _content_faults(given)
 
 
-def _file_faults(name: str, path: str) -> Iterator[str]:
-    if not path:
-        return
+def _file_fault(given: _Given, setting: str) -> str:
+    path = given.path(setting)
     try:
-        with Path(path).open("rb"):
-            return
+        if path is not None:
+            path.open("rb").close()
     except OSError as error:
-        yield f"{name}={path}: {(error.strerror or str(error)).lower()}: name a PEM file that this process may read"
+        cause = (error.strerror or str(error)).lower()
+        return f"{given.name(setting)}={path}: {cause}: name a PEM file that this process may read"
+    return ""
 
 
 def _content_faults(given: _Given) -> Iterator[str]:
@@ -327,12 +310,8 @@ def _content_faults(given: _Given) -> Iterator[str]:
     certificate, key = given.get("SSL_CERT"), given.get("SSL_KEY")
     if certificate and key:
         try:
-            context.load_cert_chain(certificate, key, password=_no_password)
+            # An encrypted key is rejected: without a password OpenSSL would prompt on the terminal.
+            context.load_cert_chain(certificate, key, password="")
         except ssl.SSLError:
             files = f"{given.name('SSL_CERT')}={certificate}, {given.name('SSL_KEY')}={key}"
             yield f"{files}: not a certificate and its key in PEM format without a password"
-
-
-def _no_password() -> str:
-    """An encrypted key is rejected; otherwise OpenSSL would prompt on the terminal."""
-    return ""

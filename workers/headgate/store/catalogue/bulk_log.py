@@ -21,7 +21,7 @@ from uuid import UUID
 from headgate.errors import Conflict
 from headgate.store.catalogue.tables import BULK
 from headgate.store.model.consistency import Consistency
-from headgate.store.model.statements import InsertIfAbsent, Select, UpdateIf, is_
+from headgate.store.model.statements import Decision, InsertIfAbsent, Select, UpdateIf, is_
 from headgate.store.store import Store
 
 TRIES = 5
@@ -35,8 +35,6 @@ class JobTakenOver(Conflict):
 
 
 class Stage(Enum):
-    """How far the batch in work is."""
-
     IDLE = "idle"
     PLANNED = "planned"
     """Its contents are fixed; whether it was processed is unknown."""
@@ -67,7 +65,6 @@ class BulkLog:
         self._driver = new_uuid()
 
     async def read(self) -> BulkRow | None:
-        """Its current state."""
         rows = await self._store.read(Select(BULK, {"job": self._job}, consistency=Consistency.SERIAL))
         return None if not rows or rows[0].driver is None else _row(self._job, rows[0])
 
@@ -77,8 +74,8 @@ class BulkLog:
             known = await self.read()
             if known is None:
                 mine = BulkRow(self._job, self._driver, Stage.IDLE, 0, b"", {})
-                values = {"job": self._job, **_cells(mine)}
-                statement: Any = InsertIfAbsent(BULK, values, attempt=self._new_uuid())
+                row = {"job": self._job, **_cells(mine)}
+                statement: Decision = InsertIfAbsent(BULK, row, attempt=self._new_uuid())
             else:
                 mine = replace(known, driver=self._driver)
                 statement = self._update({"driver": self._driver}, known)
@@ -87,7 +84,6 @@ class BulkLog:
         raise JobTakenOver("Other runs of this bulk job started at the same time", job=self._job)
 
     async def plan(self, row: BulkRow, plan: bytes) -> BulkRow:
-        """The next batch is this."""
         return await self._move(row, replace(row, stage=Stage.PLANNED, number=row.number + 1, plan=plan))
 
     async def commit(self, row: BulkRow, plan: bytes) -> BulkRow:

@@ -68,8 +68,6 @@ class TooMuchContention(Conflict):
 
 
 class Change(Enum):
-    """The result of a declaration."""
-
     CREATED = "created"
     UPDATED = "updated"
     UNCHANGED = "unchanged"
@@ -77,8 +75,6 @@ class Change(Enum):
 
 @dataclass(frozen=True)
 class Declared:
-    """The current entry, and the change made to it."""
-
     entry: Entry
     change: Change
 
@@ -88,7 +84,6 @@ Check = Callable[[Document, Document], Document]
 
 
 def take_wanted(_standing: Document, wanted: Document) -> Document:
-    """The wanted one, unchecked."""
     return wanted
 
 
@@ -128,22 +123,12 @@ class Catalogue:
         other.owner = owner
         return other
 
-    # Reading
-
     async def find(self, name: Name, *, consistency: Consistency = Consistency.QUORUM) -> KnownEntry | None:
         """The entry of this name, with the age of the knowledge; None if there is none, or none any more."""
         started_us = self.now_us()
         rows = await self._store.read(Select(ENTRIES, name.key, consistency=consistency))
         entry = entry_of(rows[0]) if rows else None
         return KnownEntry(entry, started_us) if entry and entry.state is not EntryState.GONE else None
-
-    async def find_id(self, id_: UUID) -> KnownEntry | None:
-        """The entry of this creation; None when it is gone, even if its name was taken again."""
-        rows = await self._store.read(Select(IDS, {"id": id_}, consistency=Consistency.QUORUM))
-        if not rows:
-            return None
-        known = await self.find(Name(rows[0].kind, rows[0].namespace, rows[0].name))
-        return known if known and known.entry.id == id_ else None
 
     async def list(self, namespace: str, kind: str | None = None) -> Sequence[KnownEntry]:
         """All entries of a namespace: one partition, whole."""
@@ -168,8 +153,6 @@ class Catalogue:
         entries = [entry_of(row) for row in rows if not owner or row.owner.startswith(owner)]
         return [KnownEntry(entry, started_us) for entry in entries if entry.state is not EntryState.GONE]
 
-    # Writing
-
     async def declare(
         self, name: Name, document: Document, *, place: StoragePlace, shards: int, check: Check = take_wanted
     ) -> Declared:
@@ -187,8 +170,7 @@ class Catalogue:
             if encode_document(wanted) == encode_document(standing.document):
                 return Declared(standing, Change.CREATED if standing.id in made else Change.UNCHANGED)
             changed = replace(standing, document=wanted, revision=standing.revision + 1, changed_us=self.now_us())
-            cells = entry_cells(changed)
-            cells = {cell: cells[cell] for cell in ("document", "revision", "changed_us")}
+            cells = _cells(changed, "document", "revision", "changed_us")
             applied = await self._change(standing, cells, is_("revision", standing.revision))
             return Declared(changed, Change.UPDATED) if applied else None
 
@@ -216,8 +198,7 @@ class Catalogue:
                 revision=standing.revision + 1,
                 changed_us=self.now_us(),
             )
-            cells = entry_cells(adopted)
-            cells = {cell: cells[cell] for cell in ("owner", "state", "document", "revision", "changed_us")}
+            cells = _cells(adopted, "owner", "state", "document", "revision", "changed_us")
             conditions = is_("revision", standing.revision), is_("state", standing.state.value)
             return adopted if await self._change(standing, cells, *conditions) else None
 
@@ -234,11 +215,12 @@ class Catalogue:
             untried = False
             if standing.state is state:
                 return standing
-            self._require_owner(standing)
+            if standing.owner != self.owner:
+                raise owned_by_another(standing, self.owner)
             if state not in MOVES[standing.state]:
                 raise StaleEntry(resource=standing.name, state=standing.state.value, wanted=state.value)
             moved = replace(standing, state=state, changed_us=self.now_us())
-            cells: dict[str, Value] = {"state": state.value, "changed_us": moved.changed_us}
+            cells = _cells(moved, "state", "changed_us")
             applied = await self._change(standing, cells, is_("state", standing.state.value))
             return moved if applied else None
 
@@ -256,19 +238,17 @@ class Catalogue:
         StaleEntry if it would have another number by now, ChangeUnderWay while another change is not over.
         """
 
-        async def step() -> Entry | None:
-            standing = await self._read_this(entry)
+        def decide_announced(standing: Entry) -> Generations | None:
             self._require_mine(standing)
             known = standing.generations
             announced = decide.decide_next(known, shards, now_us=self.now_us(), skew_us=skew_us)
             if announced is None:
-                return standing
+                return None
             if announced.number != number:
                 raise StaleEntry(resource=standing.name, generation=announced.number, wanted=number)
-            await self._move_on(standing, replace(known, next=announced))
-            return None
+            return replace(known, next=announced)
 
-        return await self._until_done(entry.name, step)
+        return await self._move_on(entry, decide_announced)
 
     async def make_sure(self, entry: Entry, *, skew_us: int) -> Entry:
         """Where a next generation is announced without a time when it is sure, write that time; from a serial read.
@@ -276,17 +256,13 @@ class Catalogue:
         Any process may do this, and every process that finds it should, for any owner: it follows from the stored
         state.
         """
+        return await self._move_on(entry, lambda standing: self._sure(standing.generations, skew_us))
 
-        async def step() -> Entry | None:
-            standing = await self._read_this(entry)
-            announced = standing.generations.next
-            if announced is None or standing.generations.sure_us is not None:
-                return standing
-            sure_us = decide.decide_sure(announced, acknowledged_us=self.now_us(), skew_us=skew_us)
-            await self._move_on(standing, replace(standing.generations, sure_us=sure_us))
+    def _sure(self, known: Generations, skew_us: int) -> Generations | None:
+        if known.next is None or known.sure_us is not None:
             return None
-
-        return await self._until_done(entry.name, step)
+        sure_us = decide.decide_sure(known.next, acknowledged_us=self.now_us(), skew_us=skew_us)
+        return replace(known, sure_us=sure_us)
 
     async def turn(self, entry: Entry, *, skew_us: int) -> Entry:
         """Confirm the announced generation, and make it the current one once nobody writes the old one.
@@ -294,31 +270,39 @@ class Catalogue:
         As with `make_sure`, any process may do this: it follows from the stored state.
         """
 
-        async def step() -> Entry | None:
-            standing = await self.make_sure(entry, skew_us=skew_us)
-            if not decide.is_over(standing.generations, now_us=self.now_us(), skew_us=skew_us):
-                return standing
-            await self._move_on(standing, decide.turned(standing.generations))
-            return None
+        def decide_turn(standing: Entry) -> Generations | None:
+            known = standing.generations
+            over = decide.is_over(known, now_us=self.now_us(), skew_us=skew_us)
+            return decide.turned(known) if over else self._sure(known, skew_us)
 
-        return await self._until_done(entry.name, step)
+        return await self._move_on(entry, decide_turn)
 
     async def retire(self, entry: Entry, number: int) -> Entry:
         """Delete an earlier generation that holds nothing any more. Called by engines, after its last scan."""
 
+        def decide_retired(standing: Entry) -> Generations | None:
+            known = standing.generations
+            return decide.retired(known, number) if number in {each.number for each in known.earlier} else None
+
+        return await self._move_on(entry, decide_retired)
+
+    async def _move_on(self, entry: Entry, decide_move: Callable[[Entry], Generations | None]) -> Entry:
+        """From the generations that are read to those decided on, until none are; refused if anybody moved them
+        since."""
+
         async def step() -> Entry | None:
             standing = await self._read_this(entry)
-            if all(window.number != number for window in standing.generations.earlier):
+            generations = decide_move(standing)
+            if generations is None:
                 return standing
-            await self._move_on(standing, decide.retired(standing.generations, number))
+            before, after = generation_cells(standing.generations), generation_cells(generations)
+            conditions = [is_(cell, before[cell]) for cell in ("generation", "next_generation", "sure_us", "earlier")]
+            await self._change(standing, {**after, "changed_us": self.now_us()}, *conditions)
             return None
 
         return await self._until_done(entry.name, step)
 
-    # Created tables
-
     async def tables_made(self, keyspace: str) -> frozenset[str]:
-        """The tables that were ever made in a keyspace."""
         rows = await self._store.read(
             Select(TABLES_MADE, {"tables_keyspace": keyspace}, ["table_name"], consistency=Consistency.SERIAL)
         )
@@ -328,15 +312,8 @@ class Catalogue:
         """Record their creation. After they exist: a crash in between is repaired by the next process that reads
         it."""
         for name in names:
-            await self._store.decide(
-                InsertIfAbsent(
-                    TABLES_MADE,
-                    {"tables_keyspace": keyspace, "table_name": name, "made_us": self.now_us()},
-                    attempt=self.new_uuid(),
-                )
-            )
-
-    # Steps
+            row: dict[str, Value] = {"tables_keyspace": keyspace, "table_name": name, "made_us": self.now_us()}
+            await self._store.decide(InsertIfAbsent(TABLES_MADE, row, attempt=self.new_uuid()))
 
     async def _until_done(self, name: Name, step: Callable[[], Awaitable[Done | None]]) -> Done:
         """Take a step again, from its serial read, until its outcome is known."""
@@ -383,29 +360,13 @@ class Catalogue:
         await self._store.decide(InsertIfAbsent(IDS, {"id": fresh.id, **fresh.name.key}, attempt=self.new_uuid()))
         if gone is not None:
             return await self._change(gone, entry_cells(fresh), is_("state", EntryState.GONE.value))
-        return await self._applied(
-            InsertIfAbsent(ENTRIES, fresh.name.key | entry_cells(fresh), attempt=self.new_uuid())
-        )
-
-    async def _move_on(self, standing: Entry, generations: Generations) -> bool:
-        """From the generations that were read to these; refused if anybody moved them since."""
-        before, after = generation_cells(standing.generations), generation_cells(generations)
-        conditions = [is_(cell, before[cell]) for cell in ("generation", "next_generation", "sure_us", "earlier")]
-        return await self._change(standing, {**after, "changed_us": self.now_us()}, *conditions)
+        row = fresh.name.key | entry_cells(fresh)
+        return await self._applied(InsertIfAbsent(ENTRIES, row, attempt=self.new_uuid()))
 
     async def _change(self, standing: Entry, cells: dict[str, Value], *conditions: CellCondition) -> bool:
         """Change cells of this very creation, if it still has the same owner."""
-        return await self._applied(
-            UpdateIf(
-                ENTRIES,
-                standing.name.key,
-                cells,
-                is_("id", standing.id),
-                is_("owner", standing.owner),
-                *conditions,
-                attempt=self.new_uuid(),
-            )
-        )
+        conditions = (is_("id", standing.id), is_("owner", standing.owner), *conditions)
+        return await self._applied(UpdateIf(ENTRIES, standing.name.key, cells, *conditions, attempt=self.new_uuid()))
 
     async def _applied(self, statement: Decision) -> bool:
         """Whether it is known to have existed: an unsure caller takes the step again from a serial read."""
@@ -414,13 +375,14 @@ class Catalogue:
         except OutcomeUnknown:
             return False
 
-    def _require_owner(self, standing: Entry) -> None:
-        if standing.owner != self.owner:
-            raise owned_by_another(standing, self.owner)
-
     def _require_mine(self, standing: Entry) -> None:
         """And in a state in which it can be changed."""
         if standing.owner != self.owner or standing.state is EntryState.RETAINED:
             raise owned_by_another(standing, self.owner)
         if standing.state is EntryState.DELETING:
             raise BeingDeleted(resource=standing.name)
+
+
+def _cells(entry: Entry, *names: str) -> dict[str, Value]:
+    cells = entry_cells(entry)
+    return {name: cells[name] for name in names}

@@ -83,7 +83,6 @@ class Generations:
 
 
 def first(shards: int) -> Generations:
-    """Those of an object that is created now."""
     return Generations(Generation(1, shards))
 
 

@@ -25,8 +25,6 @@ Document = Mapping[str, Any]
 
 
 class EntryState(Enum):
-    """How far the life of a resource has come."""
-
     MAKING = "making"
     """Its tables may not exist yet."""
     ACTIVE = "active"
@@ -64,7 +62,6 @@ class Name:
 
     @property
     def key(self) -> dict[str, Value]:
-        """Its row."""
         return {"namespace": self.namespace, "kind": self.kind, "name": self.name}
 
     def __str__(self) -> str:
@@ -73,8 +70,6 @@ class Name:
 
 @dataclass(frozen=True)
 class StoragePlace:
-    """The place of its tables: chosen at its creation, and fixed since."""
-
     data_center: str
     keyspace: str
     tables: str
@@ -83,8 +78,6 @@ class StoragePlace:
 
 @dataclass(frozen=True)
 class Entry:
-    """The catalogue's facts about one resource."""
-
     name: Name
     id: UUID
     owner: str
@@ -101,7 +94,6 @@ class Entry:
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """Its wanted state."""
         spec = self.document.get("spec", {})
         return spec if isinstance(spec, Mapping) else {}
 
@@ -143,18 +135,13 @@ class KnownEntry:
         """To use it no longer than it may be used: checked before something is sent, and at its answer."""
         return knowledge(self.read_started_us)
 
-    def age_us(self, now_us: int) -> int:
-        """Counted from the start of the read."""
-        return now_us - self.read_started_us
-
 
 def encode_document(document: Document) -> str:
     """One text for one document: so that equal ones compare equal."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def decode_document(text: str) -> Document:
-    """The document of a row."""
+def _decode_document(text: str) -> Document:
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -199,7 +186,6 @@ def entry_cells(entry: Entry) -> dict[str, Value]:
 
 
 def entry_of(row: Row) -> Entry:
-    """The entry in a row."""
     announced = None
     if row.next_generation is not None:
         announced = Generation(row.next_generation, row.next_shards, row.next_from_us)
@@ -209,7 +195,7 @@ def entry_of(row: Row) -> Entry:
         owner=row.owner,
         state=EntryState(row.state),
         revision=row.revision,
-        document=decode_document(row.document),
+        document=_decode_document(row.document),
         place=StoragePlace(row.home_data_center, row.tables_keyspace, row.tables_mode),
         generations=Generations(
             Generation(row.generation, row.shards, row.from_us),

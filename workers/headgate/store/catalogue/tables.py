@@ -12,74 +12,64 @@ from headgate.store.model.consistency import SerialLevel
 from headgate.store.model.table import DAY_S, Column, Table, WrittenBy
 from headgate.store.model.types import Type
 
-_ATTEMPT = Column("attempt", Type.UUID, WrittenBy.LWT)
+
+def _decided(
+    name: str, purpose: str, partition: tuple[Column, ...], clustering: tuple[Column, ...] = (), /, **columns: Type
+) -> Table:
+    """A table whose rows and columns are all written by LWT."""
+    types = {**columns, "attempt": Type.UUID}
+    lwt = tuple(Column(column, kind, WrittenBy.LWT) for column, kind in types.items())
+    by = WrittenBy.LWT
+    return Table(name, purpose, partition, clustering, lwt, rows=by, attempt="attempt", serial=SerialLevel.SERIAL)
 
 
-def _lwt(name: str, kind: Type) -> Column:
-    return Column(name, kind, WrittenBy.LWT)
-
-
-ENTRIES = Table(
+ENTRIES = _decided(
     "catalogue",
     "queues and counters: one row each, by namespace; by LWT",
-    partition=(Column("namespace", Type.TEXT),),
-    clustering=(Column("kind", Type.TEXT), Column("name", Type.TEXT)),
-    columns=(
-        _lwt("id", Type.UUID),
-        _lwt("owner", Type.TEXT),
-        _lwt("state", Type.TEXT),
-        _lwt("revision", Type.INT),
-        _lwt("document", Type.TEXT),
-        _lwt("home_data_center", Type.TEXT),
-        _lwt("tables_keyspace", Type.TEXT),
-        _lwt("tables_mode", Type.TEXT),
-        _lwt("receipt_key", Type.BLOB),
-        _lwt("generation", Type.INT),
-        _lwt("shards", Type.INT),
-        _lwt("from_us", Type.BIGINT),
-        _lwt("next_generation", Type.INT),
-        _lwt("next_shards", Type.INT),
-        _lwt("next_from_us", Type.BIGINT),
-        _lwt("sure_us", Type.BIGINT),
-        _lwt("earlier", Type.TEXT),
-        _lwt("changed_us", Type.BIGINT),
-        _ATTEMPT,
-    ),
-    rows=WrittenBy.LWT,
-    attempt="attempt",
-    serial=SerialLevel.SERIAL,
+    (Column("namespace", Type.TEXT),),
+    (Column("kind", Type.TEXT), Column("name", Type.TEXT)),
+    id=Type.UUID,
+    owner=Type.TEXT,
+    state=Type.TEXT,
+    revision=Type.INT,
+    document=Type.TEXT,
+    home_data_center=Type.TEXT,
+    tables_keyspace=Type.TEXT,
+    tables_mode=Type.TEXT,
+    receipt_key=Type.BLOB,
+    generation=Type.INT,
+    shards=Type.INT,
+    from_us=Type.BIGINT,
+    next_generation=Type.INT,
+    next_shards=Type.INT,
+    next_from_us=Type.BIGINT,
+    sure_us=Type.BIGINT,
+    earlier=Type.TEXT,
+    changed_us=Type.BIGINT,
 )
 
-IDS = Table(
+IDS = _decided(
     "catalogue_ids",
     "the catalogue entry of an id; by LWT",
-    partition=(Column("id", Type.UUID),),
-    columns=(_lwt("namespace", Type.TEXT), _lwt("kind", Type.TEXT), _lwt("name", Type.TEXT), _ATTEMPT),
-    rows=WrittenBy.LWT,
-    attempt="attempt",
-    serial=SerialLevel.SERIAL,
+    (Column("id", Type.UUID),),
+    namespace=Type.TEXT,
+    kind=Type.TEXT,
+    name=Type.TEXT,
 )
 
-NAMESPACES = Table(
+NAMESPACES = _decided(
     "catalogue_namespaces",
     "namespaces that have, or had, queues or counters; one partition, by LWT",
-    partition=(Column("everything", Type.TEXT),),
-    clustering=(Column("namespace", Type.TEXT),),
-    columns=(_ATTEMPT,),
-    rows=WrittenBy.LWT,
-    attempt="attempt",
-    serial=SerialLevel.SERIAL,
+    (Column("everything", Type.TEXT),),
+    (Column("namespace", Type.TEXT),),
 )
 
-TABLES_MADE = Table(
+TABLES_MADE = _decided(
     "catalogue_tables",
     "tables that were created, by keyspace, so that none is created again after a drop; by LWT",
-    partition=(Column("tables_keyspace", Type.TEXT),),
-    clustering=(Column("table_name", Type.TEXT),),
-    columns=(_lwt("made_us", Type.BIGINT), _ATTEMPT),
-    rows=WrittenBy.LWT,
-    attempt="attempt",
-    serial=SerialLevel.SERIAL,
+    (Column("tables_keyspace", Type.TEXT),),
+    (Column("table_name", Type.TEXT),),
+    made_us=Type.BIGINT,
 )
 
 MEMBERS = Table(
@@ -140,31 +130,24 @@ STANDING = Table(
     ),
 )
 
-BULK = Table(
+BULK = _decided(
     "bulk",
     "the bulk jobs of Spark: the current run, and its batch; one row per job, by LWT",
-    partition=(Column("job", Type.UUID),),
-    columns=(
-        _lwt("driver", Type.UUID),
-        _lwt("state", Type.TEXT),
-        _lwt("number", Type.BIGINT),
-        _lwt("plan", Type.BLOB),
-        _lwt("told", Type.TEXT),
-        _ATTEMPT,
-    ),
-    rows=WrittenBy.LWT,
-    attempt="attempt",
-    serial=SerialLevel.SERIAL,
+    (Column("job", Type.UUID),),
+    driver=Type.UUID,
+    state=Type.TEXT,
+    number=Type.BIGINT,
+    plan=Type.BLOB,
+    told=Type.TEXT,
 )
 
-BULK_MARKS = Table(
+BULK_MARKS = _decided(
     "bulk_marks",
     "bulk writes that were started: the latest batch of each query and its start; by LWT, expires after a year",
-    partition=(Column("id", Type.UUID), Column("query", Type.TEXT)),
-    columns=(_lwt("batch", Type.BIGINT), _lwt("begun_us", Type.BIGINT), _lwt("key_column", Type.TEXT), _ATTEMPT),
-    rows=WrittenBy.LWT,
-    attempt="attempt",
-    serial=SerialLevel.SERIAL,
+    (Column("id", Type.UUID), Column("query", Type.TEXT)),
+    batch=Type.BIGINT,
+    begun_us=Type.BIGINT,
+    key_column=Type.TEXT,
 )
 
 CATALOGUE_TABLES = (ENTRIES, IDS, NAMESPACES, TABLES_MADE, MEMBERS, SUMMARY, STANDING, BULK, BULK_MARKS)

@@ -1,5 +1,5 @@
 """The clock of a process (rule R1): reads the machine's clocks, queries the nodes' clocks, and reports when they
-differ. All decisions are in clock.py, the argument in docs/internals/protocols/clocks.md.
+differ. All decisions are in clock_state.py, the argument in docs/internals/protocols/clocks.md.
 
     async with Clock(store) as clock:
         promise = Promise(clock.require(), lasts_us)    # refuses with one line when the time is not to be relied on
@@ -16,26 +16,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
 from headgate.errors import Unavailable
+from headgate.expiry import SECOND_US
 from headgate.process.background_tasks import start_task
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.clock import clock_state as decide
-from headgate.store.clock.clock_state import (
-    Bounds,
-    ClockProblem,
-    ClockReading,
-    ClockState,
-    Doubt,
-    Finding,
-    Instant,
-    Trust,
-)
+from headgate.store.clock.clock_state import Bounds, ClockProblem, ClockReading, ClockState, Doubt, Instant, Trust
 from headgate.store.store import STORE_ERRORS
+from headgate.telemetry.metrics import Registry
 
 log = logging.getLogger("headgate.clock")
 
@@ -53,16 +46,13 @@ class NodeTimes(Protocol):
 
     def coordinators(self) -> Mapping[str, bool]:
         """All nodes of the home data centre that could be coordinators, and whether each is up."""
-        ...
 
     async def ask_time(self, coordinator: str, within_s: float) -> int:
         """That node's own clock: microseconds since 1970, truncated to milliseconds. Unavailable if it does not
         answer."""
-        ...
 
     def exclude(self, coordinators: frozenset[str]) -> None:
         """From now on send nothing to these (but `ask_time`), and to all others again."""
-        ...
 
 
 class TimeSource(Protocol):
@@ -70,7 +60,6 @@ class TimeSource(Protocol):
 
     def read_instant(self) -> Instant:
         """Both, read at the same time."""
-        ...
 
 
 class MachineTime:
@@ -93,8 +82,6 @@ class MachineTime:
 
 @dataclass(frozen=True)
 class ClockFigures:
-    """The figures of a clock for metrics."""
-
     trusted: bool
     differences_us: Mapping[str, int]
     """By node; positive where the node is ahead. Nodes that did not answer are left out."""
@@ -204,8 +191,7 @@ class Clock:
     def figures(self) -> ClockFigures:
         """For metrics: the difference to each node, and whether anything is owned at all."""
         check = self._state.check
-        findings: tuple[Finding, ...] = check.findings if check else ()
-        answered = [each for each in findings if each.uncertainty_us]
+        answered = [each for each in check.findings if each.uncertainty_us] if check else []
         return ClockFigures(
             trusted=decide.find_clock_problem(self._state, self._source.read_instant(), self._bounds) is None,
             differences_us={each.node: each.difference_us for each in answered},
@@ -289,23 +275,63 @@ class Clock:
             log.info("clock is within bounds again")
         elif self._state.doubt is Doubt.NEVER_ASKED:
             return
-        elif self._state.doubt is not None:  # the check that follows reports the result
-            log.info("clock is not trusted", extra={"reason": str(_error(problem))})
-        else:
-            log.warning("clock is not trusted", extra={"reason": str(_error(problem))})
+        else:  # of a doubt, the check that follows reports the result
+            level = logging.WARNING if self._state.doubt is None else logging.INFO
+            log.log(level, "clock is not trusted", extra={"reason": str(_error(problem))})
         self._reported = problem
 
 
 def _error(problem: ClockProblem) -> ClockNotTrusted:
-    facts: dict[str, object] = {"why": problem.problem}
-    if problem.node is not None:
-        facts["node"] = problem.node
-    if problem.by_us is not None:
-        facts["by_ms"] = round(problem.by_us / 1000)
-    if problem.bound_us is not None:
-        facts["bound_ms"] = problem.bound_us // 1000
-    return ClockNotTrusted(
-        "Clock is not trusted; nothing is owned, acknowledged or sent",
-        remedy=problem.remedy,
-        **facts,
+    by_ms = None if problem.by_us is None else round(problem.by_us / 1000)
+    bound_ms = None if problem.bound_us is None else problem.bound_us // 1000
+    facts = {"why": problem.problem, "node": problem.node, "by_ms": by_ms, "bound_ms": bound_ms}
+    given = {name: fact for name, fact in facts.items() if fact is not None}
+    message = "Clock is not trusted; nothing is owned, acknowledged or sent"
+    return ClockNotTrusted(message, remedy=problem.remedy, **given)
+
+
+_Values = Iterable[tuple[tuple[str, ...], float]]
+
+
+def measure_clocks(registry: Registry, read: Callable[[], Iterable[ClockFigures]]) -> None:
+    """The offset of the nodes' clocks from this process's clock, as metrics: the quantity that a clock bound limits.
+
+    Reported as the last comparison measured it: once per minute, and after each pause or step. A process with several
+    connections reports a node once, by the comparison with the largest error.
+    """
+
+    def differences() -> _Values:
+        return _of_nodes(read(), of_difference=True)
+
+    def uncertainties() -> _Values:
+        return _of_nodes(read(), of_difference=False)
+
+    def bound() -> _Values:
+        return [((), min(each.bound_us for each in clocks) / SECOND_US)] if (clocks := list(read())) else []
+
+    def trusted() -> _Values:
+        return [((), float(all(each.trusted for each in clocks)))] if (clocks := list(read())) else []
+
+    name = "headgate_clock_"
+    registry.reading(
+        name + "difference_seconds", "Offset of a node's clock from this process's clock.", ["node"], differences
     )
+    registry.reading(name + "uncertainty_seconds", "Uncertainty of the clock comparison.", ["node"], uncertainties)
+    registry.reading(
+        name + "bound_seconds",
+        "Largest accepted clock error (difference plus uncertainty): half of maxClockSkew.",
+        (),
+        bound,
+    )
+    registry.reading(name + "trusted", "1 while this process's clock is trusted.", (), trusted)
+
+
+def _of_nodes(clocks: Iterable[ClockFigures], *, of_difference: bool) -> _Values:
+    worst: dict[str, tuple[int, int]] = {}
+    for each in clocks:
+        for node, difference_us in each.differences_us.items():
+            measured = difference_us, each.uncertainties_us[node]
+            if node not in worst or abs(difference_us) + measured[1] > abs(worst[node][0]) + worst[node][1]:
+                worst[node] = measured
+    for node, (difference_us, uncertainty_us) in sorted(worst.items()):
+        yield (node,), (difference_us if of_difference else uncertainty_us) / SECOND_US

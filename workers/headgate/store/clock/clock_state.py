@@ -1,5 +1,5 @@
 """Decisions about time (rule R1): the time, whether it can be trusted, and the nodes that may be coordinators. The
-prose is in docs/internals/protocols/clocks.md; the I/O is in clocks.py.
+prose is in docs/internals/protocols/clocks.md; the I/O is in clock.py.
 
 It knows no system clock and no server: readings of the machine's clocks and of the nodes' clocks are passed in, all
 in microseconds.
@@ -60,7 +60,6 @@ class Bounds:
 
     @property
     def narrowest_skew_us(self) -> int:
-        """The bound of the most exacting caller."""
         return self.max_skew_us if self.narrowest_us is None else self.narrowest_us
 
     def serving(self, max_skew_us: int) -> Bounds:
@@ -95,8 +94,6 @@ class ClockReading:
 
 
 class NodeClockStatus(Enum):
-    """The judgement of a node by a reading."""
-
     WITHIN = "within"
     BEYOND = "beyond"
     UNCLEAR = "unclear"
@@ -105,8 +102,6 @@ class NodeClockStatus(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One node, judged."""
-
     node: str
     standing: NodeClockStatus
     difference_us: int = 0
@@ -114,7 +109,6 @@ class Finding:
 
     @property
     def worst_us(self) -> int:
-        """The most by which the two clocks can differ."""
         return abs(self.difference_us) + self.uncertainty_us
 
 
@@ -158,8 +152,6 @@ class Check:
 
 @dataclass(frozen=True)
 class ClockState:
-    """All known facts about time in this process."""
-
     offset_us: int
     wall_offset_us: int
     turned_boot_us: int
@@ -184,31 +176,28 @@ class ClockProblem:
 
 TOO_LONG_AGO = "the last comparison with Cassandra's clock is too old"
 TOO_SLOWLY = "a node answered too slowly to compare clocks within maxClockSkew"
+TOO_FEW = "too few nodes answered fast enough to compare clocks"
+BEYOND_BOUND = "this host's clock and a node's differ too much"
 SEE_TO_THE_NETWORK = "check that the node is up and the network is fast enough for maxClockSkew"
 SET_THE_CLOCKS = "synchronize this host and the nodes with NTP or chrony"
 
 
 def begin(instant: Instant) -> ClockState:
     """At first the wall clock is taken as it is, and nothing is owned before it was checked."""
-    return ClockState(
-        instant.wall_offset_us, instant.wall_offset_us, instant.boot_us, Doubt.NEVER_ASKED, instant.boot_us
-    )
+    offset_us, boot_us = instant.wall_offset_us, instant.boot_us
+    return ClockState(offset_us, offset_us, boot_us, Doubt.NEVER_ASKED, boot_us)
 
 
 def notice(state: ClockState, instant: Instant, bounds: Bounds) -> ClockState:
     """At every use: was this process paused, or the wall clock set? The same object when nothing was."""
     gap_us = instant.boot_us - state.turned_boot_us
     if gap_us > bounds.turn_gap_us_max:
-        return replace(
-            _doubted(state, Doubt.PAUSED, instant, gap_us), turned_boot_us=instant.boot_us, pauses=state.pauses + 1
-        )
+        doubted = _doubted(state, Doubt.PAUSED, instant, gap_us)
+        return replace(doubted, turned_boot_us=instant.boot_us, pauses=state.pauses + 1)
     step_us = instant.wall_offset_us - state.wall_offset_us
     if abs(step_us) > bounds.step_us_max:
-        return replace(
-            _doubted(state, Doubt.STEPPED, instant, step_us),
-            wall_offset_us=instant.wall_offset_us,
-            steps=state.steps + 1,
-        )
+        doubted = _doubted(state, Doubt.STEPPED, instant, step_us)
+        return replace(doubted, wall_offset_us=instant.wall_offset_us, steps=state.steps + 1)
     return state
 
 
@@ -300,19 +289,28 @@ def find_clock_problem(
     state: ClockState, instant: Instant, bounds: Bounds, max_skew_us: int | None = None
 ) -> ClockProblem | None:
     """Why nothing may be owned, acknowledged or sent now; None if it may. The bound can be narrower than usual."""
-    if state.check is None or state.doubt is not None:
+    check = state.check
+    if check is None or state.doubt is not None:
         return ClockProblem((state.doubt or Doubt.NEVER_ASKED).value, by_us=state.doubted_by_us or None)
     bound_us = min(bounds.max_skew_us, bounds.max_skew_us if max_skew_us is None else max_skew_us) // 2
-    if not state.check.agrees:
-        return _disagreement(state.check, bound_us)
-    if not Promise(state.check.started_boot_us, bounds.trusted_for_us).still_holds(instant.boot_us):
-        return ClockProblem(TOO_LONG_AGO, by_us=instant.boot_us - state.check.started_boot_us)
-    farthest = state.check.farthest
+    if not check.agrees:
+        if check.worst is None:
+            return ClockProblem("no node of the home data centre is known")
+        if check.worst.standing is NodeClockStatus.BEYOND:
+            return _beyond(check.worst, bound_us)
+        return ClockProblem(TOO_FEW, node=check.worst.node, bound_us=bound_us, remedy=SEE_TO_THE_NETWORK)
+    if not Promise(check.started_boot_us, bounds.trusted_for_us).still_holds(instant.boot_us):
+        return ClockProblem(TOO_LONG_AGO, by_us=instant.boot_us - check.started_boot_us)
+    farthest = check.farthest
     if farthest.worst_us <= bound_us:
         return None
     if abs(farthest.difference_us) - farthest.uncertainty_us > bound_us:
         return _beyond(farthest, bound_us)
     return ClockProblem(TOO_SLOWLY, farthest.node, farthest.worst_us, bound_us, SEE_TO_THE_NETWORK)
+
+
+def _beyond(finding: Finding, bound_us: int) -> ClockProblem:
+    return ClockProblem(BEYOND_BOUND, finding.node, finding.difference_us, bound_us, SET_THE_CLOCKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,35 +328,11 @@ def trust(state: ClockState, bounds: Bounds) -> Trust | None:
     check = state.check
     if check is None or state.doubt is not None or not check.agrees:
         return None
-    worst_us = max(each.worst_us for each in check.within)
+    worst_us = check.farthest.worst_us
     if worst_us > bounds.max_skew_us // 2:
         return None
     until = Promise(check.started_boot_us, bounds.trusted_for_us)
     return Trust(until.silent_after_us, 2 * worst_us)
-
-
-def _disagreement(check: Check, bound_us: int) -> ClockProblem:
-    worst = check.worst
-    if worst is None:
-        return ClockProblem("no node of the home data centre is known")
-    if worst.standing is NodeClockStatus.BEYOND:
-        return _beyond(worst, bound_us)
-    return ClockProblem(
-        "too few nodes answered fast enough to compare clocks",
-        node=worst.node,
-        bound_us=bound_us,
-        remedy=SEE_TO_THE_NETWORK,
-    )
-
-
-def _beyond(finding: Finding, bound_us: int) -> ClockProblem:
-    return ClockProblem(
-        "this host's clock and a node's differ too much",
-        finding.node,
-        finding.difference_us,
-        bound_us,
-        SET_THE_CLOCKS,
-    )
 
 
 def best_reading(readings: Iterable[ClockReading]) -> ClockReading | None:

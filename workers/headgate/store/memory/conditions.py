@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.errors import Bug
 from headgate.store.memory.keys import order_key, partition_key, token_of
 from headgate.store.memory.mutations import has_row, row_key
 from headgate.store.memory.partition import EVERYTHING, Cut, Image
@@ -24,6 +23,8 @@ from headgate.store.model.table import Table
 from headgate.store.model.types import Value
 
 _COMPARE: dict[ComparisonOperator, Callable[[Any, Any], bool]] = {
+    ComparisonOperator.IS: operator.eq,
+    ComparisonOperator.IS_NOT: operator.ne,
     ComparisonOperator.BELOW: operator.lt,
     ComparisonOperator.AT_MOST: operator.le,
     ComparisonOperator.ABOVE: operator.gt,
@@ -42,64 +43,48 @@ class Question:
     result_names: tuple[str, ...]
 
 
-def question_of(statement: Decision, now_s: int, gc_grace_s: int) -> Question:
-    """The facts needed before an LWT can be decided."""
+def question_of(statement: Decision, now_s: int) -> Question:
     parts = statement.statements if isinstance(statement, BatchIf) else (statement,)
     table = parts[0].shape.table
-    if any(part.shape.table is not table and part.shape.table.name != table.name for part in parts):
-        raise Bug("A conditional batch must be of one table", table=table.name)
     values = partition_of(parts[0])
     key = partition_key(table, values)
     points = _rows_asked_about(table, parts)
-    cut = Cut(EVERYTHING, False, None if points else 1, now_s, now_s - gc_grace_s, points or None)
+    cut = Cut(EVERYTHING, False, None if points else 1, now_s, points or None)
     command = StoredCommand(table, values, key, token_of(key), cut)
     regulars, statics = _columns_read(table, parts)
     return Question(command, parts, regulars, statics, _result_names(statement, table, parts))
 
 
 def _rows_asked_about(table: Table, parts: tuple[Conditional, ...]) -> tuple[OrderKey, ...]:
-    points = set()
-    for part in parts:
-        if isinstance(part, InsertIfAbsent):
-            if has_row(part.shape):
-                points.add(order_key(table, row_key(part)))
-        elif any(name not in table.static_names for name, _ in part.shape.conditions):
-            points.add(order_key(table, row_key(part)))
-    return tuple(sorted(points))
+    of_rows = (part for part in parts if _reads_row(table, part))
+    return tuple(sorted({order_key(table, row_key(part)) for part in of_rows}))
+
+
+def _reads_row(table: Table, part: Conditional) -> bool:
+    if isinstance(part, InsertIfAbsent):
+        return has_row(part.shape)
+    return any(name not in table.static_names for name, _ in part.shape.conditions)
 
 
 def _columns_read(table: Table, parts: tuple[Conditional, ...]) -> tuple[frozenset[str], frozenset[str]]:
-    conditioned = {name for part in parts for name, _ in _conditions(part)}
+    conditioned = {name for part in parts for name, _ in part.shape.conditions}
     regular_names = {column.name for column in table.columns if not column.static}
-    writes_rows = any(has_row(part.shape) and _sets_regular(table, part) for part in parts)
-    writes_static = any(_sets_static(table, part) for part in parts)
+    written = [(part, {*part.shape.to, table.attempt}) for part in parts]
+    writes_rows = any(
+        has_row(part.shape) and (isinstance(part, InsertIfAbsent) or not names <= table.static_names)
+        for part, names in written
+    )
+    writes_static = any(names & table.static_names for _, names in written)
     regulars = regular_names if writes_rows else conditioned & regular_names
     statics = table.static_names if writes_static else conditioned & table.static_names
     return frozenset(regulars), frozenset(statics)
 
 
-def _sets_regular(table: Table, part: Conditional) -> bool:
-    if isinstance(part, InsertIfAbsent):
-        return True
-    return any(name not in table.static_names for name in (*part.shape.to, table.attempt))
-
-
-def _sets_static(table: Table, part: Conditional) -> bool:
-    names = part.shape.names if isinstance(part, InsertIfAbsent) else part.shape.to
-    return any(name in table.static_names for name in (*names, table.attempt))
-
-
-def _conditions(part: Conditional) -> tuple[tuple[str, ComparisonOperator], ...]:
-    return () if isinstance(part, InsertIfAbsent) else part.shape.conditions
-
-
 def _result_names(statement: Decision, table: Table, parts: tuple[Conditional, ...]) -> tuple[str, ...]:
     if any(isinstance(part, InsertIfAbsent) for part in parts):
-        rest = sorted(table.static_names) + sorted(
-            column.name for column in table.columns if column.name not in table.static_names
-        )
-        return (*table.key_names, *rest)
-    named = dict.fromkeys(name for part in parts for name, _ in _conditions(part))
+        regular = {column.name for column in table.columns} - table.static_names
+        return (*table.key_names, *sorted(table.static_names), *sorted(regular))
+    named = dict.fromkeys(name for part in parts for name, _ in part.shape.conditions)
     return (*table.key_names, *named) if isinstance(statement, BatchIf) else tuple(named)
 
 
@@ -134,10 +119,6 @@ def _compare(table: Table, name: str, compared: ComparisonOperator, held: Value,
             return held is None and value is None
         return compared is ComparisonOperator.IS_NOT and (held is not None or value is not None)
     order = table.by_name[name].type.order
-    if compared is ComparisonOperator.IS:
-        return bool(order(held) == order(value))
-    if compared is ComparisonOperator.IS_NOT:
-        return bool(order(held) != order(value))
     return _COMPARE[compared](order(held), order(value))
 
 

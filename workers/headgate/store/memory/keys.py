@@ -7,6 +7,7 @@ Behaviour that depends on the value of a token, and not only on an order of toke
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Callable, Sequence
 from functools import lru_cache, total_ordering
 from typing import Any
@@ -37,19 +38,12 @@ class Descending:
         return hash(self.of)
 
 
-_NUMBERS = (Type.INT, Type.BIGINT, Type.DOUBLE)
-
-
-def _descending_number(value: Any) -> Any:
-    return -value
-
-
 def _order_of(column: Column, descending: bool) -> Callable[[Any], Any]:
-    order: Callable[[Any], Any] = column.type.value.order
+    order = column.type.order
     if not descending:
         return order
-    if column.type in _NUMBERS:
-        return _descending_number
+    if column.type in (Type.INT, Type.BIGINT, Type.DOUBLE):
+        return operator.neg
     return lambda value: Descending(order(value))
 
 
@@ -64,19 +58,14 @@ def order_key(table: Table, clustering: Sequence[Value]) -> OrderKey:
     return tuple([order(value) for order, value in zip(clustering_orders(table), clustering, strict=False)])
 
 
-@lru_cache(4096)
-def _encoders(table: Table) -> tuple[Callable[[Any], bytes], ...]:
-    return tuple(column.type.value.encode for column in table.partition)
-
-
 def partition_key(table: Table, values: Sequence[Value]) -> bytes:
     """The bytes of a partition key; those of two tables are equal where the keys are."""
-    return _encoded(_encoders(table), tuple(values))
+    return _encoded(table, tuple(values))
 
 
 @lru_cache(KEYS_REMEMBERED)
-def _encoded(encoders: tuple[Callable[[Any], bytes], ...], values: tuple[Value, ...]) -> bytes:
-    parts = [encode(value) for encode, value in zip(encoders, values, strict=True)]
+def _encoded(table: Table, values: tuple[Value, ...]) -> bytes:
+    parts = [column.type.encode(value) for column, value in zip(table.partition, values, strict=True)]
     if len(parts) == 1:
         return parts[0]
     return b"".join(len(part).to_bytes(4) + part for part in parts)
@@ -84,5 +73,4 @@ def _encoded(encoders: tuple[Callable[[Any], bytes], ...], values: tuple[Value, 
 
 @lru_cache(KEYS_REMEMBERED)
 def token_of(key: bytes) -> int:
-    """The token of a partition on the ring."""
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)

@@ -11,28 +11,31 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from headgate.store.memory.cells import (
+from headgate.store.memory.keys import clustering_orders, order_key, partition_key, token_of
+from headgate.store.memory.partition import EVERYTHING, PartitionUpdate, Span
+from headgate.store.memory.rows import (
     EXPIRING,
     LIVE,
     Cell,
     Deletion,
+    Row,
     expiring_cell,
+    later,
     live_cell,
+    merge_rows,
     tombstone_cell,
 )
-from headgate.store.memory.keys import clustering_orders, order_key, partition_key, token_of
-from headgate.store.memory.partition import EVERYTHING, PartitionUpdate, Span
-from headgate.store.memory.rows import Row, merge_rows
-from headgate.store.model import statements
 from headgate.store.model.shapes import DeleteShape, InsertShape, SliceForm, UpdateShape
 from headgate.store.model.statements import (
     Batch,
     BatchIf,
+    Conditional,
     Decision,
     Delete,
     Insert,
     InsertIfAbsent,
     Plain,
+    Update,
     UpdateIf,
     attempt_bearers,
 )
@@ -43,8 +46,6 @@ SHAPES_REMEMBERED = 4096
 
 
 class Part(NamedTuple):
-    """The effect of a mutation on one partition of one table."""
-
     table: Table
     values: tuple[Value, ...]
     update: PartitionUpdate
@@ -71,7 +72,6 @@ class _Setting(NamedTuple):
 class _Plan(NamedTuple):
     """The indexes of the key and the cells in the values of a shape."""
 
-    partition: tuple[int, ...]
     clustering: tuple[int, ...]
     cells: tuple[_Setting, ...]
     statics: tuple[_Setting, ...]
@@ -82,13 +82,11 @@ class _Plan(NamedTuple):
 @lru_cache(SHAPES_REMEMBERED)
 def _plan(shape: InsertShape | UpdateShape) -> _Plan:
     table = shape.table
-    names = shape.value_names[: len(shape.to) + len(shape.key)] if isinstance(shape, UpdateShape) else shape.names
-    places = {name: place for place, name in enumerate(names)}
-    to = shape.to if isinstance(shape, UpdateShape) else [name for name in names if name not in table.key_names]
-    settings = [_Setting(places[name], name, table.by_name[name].type.value.encode) for name in to]
+    names = shape.value_names
+    places = {name: names.index(name) for name in names}
+    settings = [_Setting(places[name], name, table.by_name[name].type.encode) for name in shape.to]
     clustered = table.clustering_names if all(name in places for name in table.clustering_names) else ()
     return _Plan(
-        tuple(places[name] for name in table.partition_names),
         tuple(places[name] for name in clustered),
         tuple(setting for setting in settings if setting.name not in table.static_names),
         tuple(setting for setting in settings if setting.name in table.static_names),
@@ -98,12 +96,11 @@ def _plan(shape: InsertShape | UpdateShape) -> _Plan:
 
 
 def has_row(shape: InsertShape | UpdateShape) -> bool:
-    """Whether it is about a row, and not about static cells alone."""
     plan = _plan(shape)
     return bool(plan.clustering) or not shape.table.clustering
 
 
-def row_key(statement: Insert | statements.Update | InsertIfAbsent | UpdateIf) -> tuple[Value, ...]:
+def row_key(statement: Insert | Update | InsertIfAbsent | UpdateIf) -> tuple[Value, ...]:
     """The clustering key of the row that it writes; empty for a table without one."""
     return tuple([statement.values[place] for place in _plan(statement.shape).clustering])
 
@@ -124,61 +121,29 @@ def decided_update(statement: Decision, timestamp_us: int, now_s: int) -> Partit
     for part, bears in zip(parts, attempt_bearers(statement), strict=True):
         attempt = part.attempt if bears else None
         marks = isinstance(part, InsertIfAbsent)
-        merge_into(whole, _written(part.shape, part.values, timestamp_us, part.ttl_s, now_s, marks, attempt))
+        _merge_into(whole, _written(part, timestamp_us, now_s, marks=marks, attempt=attempt))
     return whole
-
-
-def restamped(mutation: Mutation, timestamp_us: int) -> Mutation:
-    """The same update under a later ballot, as a coordinator proposes it that finishes the LWT of another."""
-    return Mutation(
-        mutation.key,
-        mutation.token,
-        [part._replace(update=_restamped_update(part.update, timestamp_us)) for part in mutation.parts],
-    )
-
-
-def _restamped_update(update: PartitionUpdate, timestamp_us: int) -> PartitionUpdate:
-    static = update.static and _restamped_row(update.static, timestamp_us)
-    rows = {key: _restamped_row(row, timestamp_us) for key, row in update.rows.items()}
-    return PartitionUpdate(update.deletion, update.ranges, static, rows)
-
-
-def _restamped_row(row: Row, timestamp_us: int) -> Row:
-    marker = row.marker and row.marker._replace(timestamp_us=timestamp_us)
-    cells = {name: cell._replace(timestamp_us=timestamp_us) for name, cell in row.cells.items()}
-    return Row(row.clustering, marker, row.deletion, cells)
 
 
 def _gathered(parts: Iterable[Part]) -> list[Mutation]:
     mutations: dict[bytes, Mutation] = {}
-    same: Part | None = None
+    gathered: dict[tuple[bytes, str], Part] = {}
     for part in parts:
-        if same is not None and part.table is same.table and part.values == same.values:
-            merge_into(same.update, part.update)
-            continue
-        same = part
         key = partition_key(part.table, part.values)
-        mutation = mutations.get(key)
-        if mutation is None:
-            mutations[key] = Mutation(key, token_of(key), [part])
-            continue
-        for known in mutation.parts:
-            if known.table is part.table or known.table.name == part.table.name:
-                merge_into(known.update, part.update)
-                same = known
-                break
+        known = gathered.setdefault((key, part.table.name), part)
+        if known is not part:
+            _merge_into(known.update, part.update)
+        elif key in mutations:
+            mutations[key].parts.append(part)
         else:
-            mutation.parts.append(part)
+            mutations[key] = Mutation(key, token_of(key), [part])
     return list(mutations.values())
 
 
-def merge_into(whole: PartitionUpdate, update: PartitionUpdate) -> None:
-    """Add one statement's effect to that of others on the same partition."""
-    if update.deletion is not None and (whole.deletion is None or whole.deletion < update.deletion):
-        whole.deletion = update.deletion
+def _merge_into(whole: PartitionUpdate, update: PartitionUpdate) -> None:
+    whole.deletion = later(whole.deletion, update.deletion)
     for span, deletion in update.ranges.items():
-        known = whole.ranges.get(span)
-        whole.ranges[span] = deletion if known is None else max(known, deletion)
+        whole.ranges[span] = later(whole.ranges.get(span), deletion) or deletion
     if update.static is not None:
         whole.static = update.static if whole.static is None else merge_rows(whole.static, update.static)
     for key, row in update.rows.items():
@@ -192,22 +157,15 @@ def _plain_part(statement: Plain, now_s: int) -> Part:
         update = _deleted(statement.shape, values, Deletion(statement.timestamp_us, now_s))
     else:
         marks = isinstance(statement, Insert)
-        update = _written(statement.shape, values, statement.timestamp_us, statement.ttl_s, now_s, marks, None)
+        update = _written(statement, statement.timestamp_us, now_s, marks=marks)
     return Part(shape.table, shape.partition_of(values), update)
 
 
 def _written(
-    shape: InsertShape | UpdateShape,
-    values: tuple[Value, ...],
-    timestamp_us: int,
-    ttl_s: int | None,
-    now_s: int,
-    marks: bool,
-    attempt: Value,
+    statement: Insert | Update | Conditional, timestamp_us: int, now_s: int, *, marks: bool, attempt: Value = None
 ) -> PartitionUpdate:
-    plan = _plan(shape)
-    table = shape.table
-    lasts_s = ttl_s or table.default_ttl_s
+    values, plan, table = statement.values, _plan(statement.shape), statement.shape.table
+    lasts_s = statement.ttl_s or table.default_ttl_s
     cells = _cells(plan.cells, values, timestamp_us, now_s, lasts_s)
     statics = _cells(plan.statics, values, timestamp_us, now_s, lasts_s)
     if attempt is not None and table.attempt is not None:
@@ -250,30 +208,11 @@ def _deleted(shape: DeleteShape, values: tuple[Value, ...], deletion: Deletion) 
     table = shape.table
     by_name = dict(zip(shape.key, values, strict=False))
     prefix = tuple(by_name[name] for name in table.clustering_names if name in by_name)
-    if shape.within is not None:
-        span = span_of(table, prefix, shape.within, values[len(shape.key) :])
-        return PartitionUpdate(ranges={span: deletion})
-    if len(prefix) == len(table.clustering):
-        if table.clustering:
-            return PartitionUpdate(rows={order_key(table, prefix): Row(prefix, None, deletion, {})})
-        return PartitionUpdate(deletion=deletion)
-    if prefix:
-        return PartitionUpdate(ranges={span_of(table, prefix, None, ()): deletion})
+    if prefix and len(prefix) == len(table.clustering):
+        return PartitionUpdate(rows={order_key(table, prefix): Row(prefix, None, deletion, {})})
+    if shape.within is not None or prefix:
+        return PartitionUpdate(ranges={span_of(table, prefix, shape.within, values[len(shape.key) :]): deletion})
     return PartitionUpdate(deletion=deletion)
-
-
-class _Ends(NamedTuple):
-    lower: Value
-    lower_inclusive: bool | None
-    upper: Value
-    upper_inclusive: bool | None
-
-
-def _ends(form: SliceForm, values: Sequence[Value]) -> _Ends:
-    rest = list(values[len(form.equal) :])
-    lower = rest.pop(0) if form.lower is not None else None
-    upper = rest.pop(0) if form.upper is not None else None
-    return _Ends(lower, form.lower, upper, form.upper)
 
 
 def span_of(table: Table, prefix: Sequence[Value], within: SliceForm | None, values: Sequence[Value]) -> Span:
@@ -283,12 +222,10 @@ def span_of(table: Table, prefix: Sequence[Value], within: SliceForm | None, val
         return Span(held, True, held, True) if held else EVERYTHING
     equal = (*prefix, *values[: len(within.equal)])
     held = order_key(table, equal)
-    ends = _ends(within, values)
-    low, high = (ends.lower, ends.lower_inclusive), (ends.upper, ends.upper_inclusive)
-    if within.column in table.descending:
-        low, high = high, low
-    first, last = (
-        (order_key(table, (*equal, value)), inclusive) if inclusive is not None else (held or None, True)
-        for value, inclusive in (low, high)
+    rest = iter(values[len(within.equal) :])
+    lower, upper = (
+        (order_key(table, (*equal, next(rest))), inclusive) if inclusive is not None else (held or None, True)
+        for inclusive in (within.lower, within.upper)
     )
-    return Span(first[0], first[1], last[0], last[1])
+    first, last = (upper, lower) if within.column in table.descending else (lower, upper)
+    return Span(*first, *last)

@@ -1,4 +1,4 @@
-"""A partition as one replica holds it, and the images of it that reads carry about. Pure.
+"""A partition as one replica holds it. Pure.
 
 Writes come as `PartitionUpdate`s: any of a deletion of the partition, deletions of ranges, static cells, and rows.
 Covered data is removed at once. The deletion itself stays until it is purged, and continues to cover older data that
@@ -8,12 +8,11 @@ comes late. After the purge nothing remembers it: that is how deleted data comes
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from headgate.store.memory.cells import Deletion, later
-from headgate.store.memory.rows import OrderKey, Row, merge_rows, oldest_end_s, purged_row, shadowed
+from headgate.store.memory.rows import Deletion, OrderKey, Row, later, merge_rows, oldest_end_s, purged_row, shadowed
 
 
 class Span(NamedTuple):
@@ -25,7 +24,6 @@ class Span(NamedTuple):
     upper_inclusive: bool = True
 
     def holds(self, key: OrderKey) -> bool:
-        """Whether a row of that key is within."""
         if self.lower is not None:
             head = key[: len(self.lower)]
             if head < self.lower or (head == self.lower and not self.lower_inclusive):
@@ -35,20 +33,6 @@ class Span(NamedTuple):
             if self.upper < head or (head == self.upper and not self.upper_inclusive):
                 return False
         return True
-
-    def touches(self, other: Span) -> bool:
-        """Whether some row could be within both."""
-        return not (_ends_before(self, other) or _ends_before(other, self))
-
-
-def _ends_before(one: Span, other: Span) -> bool:
-    if one.upper is None or other.lower is None:
-        return False
-    length = min(len(one.upper), len(other.lower))
-    upper, lower = one.upper[:length], other.lower[:length]
-    if upper != lower:
-        return upper < lower
-    return not (one.upper_inclusive and other.lower_inclusive) and len(one.upper) == len(other.lower)
 
 
 EVERYTHING = Span()
@@ -68,26 +52,18 @@ class PartitionUpdate:
         """A second before which no cell of it can be purged; reckoned once for all replicas, when it is applied."""
         if self._end_s is None:
             rows = self.rows.values() if self.static is None else (*self.rows.values(), self.static)
-            ends = [end_s for row in rows if (end_s := oldest_end_s(row)) is not None]
-            self._end_s = (min(ends) if ends else None,)
+            ends = (end_s for row in rows if (end_s := oldest_end_s(row)) is not None)
+            self._end_s = (min(ends, default=None),)
         return self._end_s[0]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it does nothing: the proposal of a rejected LWT, or of a serial read."""
-        return not (self.rows or self.static or self.deletion or self.ranges)
 
 
 @dataclass(slots=True)
 class Image:
-    """One replica's state of a slice of a partition. `truncated` if more rows may follow the last one."""
+    """The rows of a part of a partition; those that a reader does not see may be among them."""
 
-    deletion: Deletion | None
-    ranges: Mapping[Span, Deletion]
     static: Row | None
     keys: list[OrderKey]
     rows: list[Row]
-    truncated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +74,11 @@ class Cut:
     backwards: bool
     limit: int | None
     now_s: int
-    gc_before_s: int
     points: tuple[OrderKey, ...] | None = None
     """Rows by their keys, instead of a span."""
 
 
-class SimulatedPartition:
+class Partition:
     """Rows in order, and the deletions that cover them."""
 
     __slots__ = ("deletion", "keys", "oldest_end_s", "ranges", "rows", "static")
@@ -117,7 +92,6 @@ class SimulatedPartition:
         self.oldest_end_s: int | None = None
 
     def apply(self, update: PartitionUpdate) -> None:
-        """Merge a write."""
         if update.deletion is not None:
             self._delete_all(update.deletion)
         for span, deletion in update.ranges.items():
@@ -146,7 +120,8 @@ class SimulatedPartition:
             return
         self.ranges[span] = later(self.ranges.get(span), deletion) or deletion
         self._note_end(deletion.at_s)
-        self._shadow(self._keys_within(span), deletion.timestamp_us)
+        first, last = self._bounds(span)
+        self._shadow(self.keys[first:last], deletion.timestamp_us)
 
     def _shadow(self, keys: Iterable[OrderKey], timestamp_us: int) -> None:
         emptied = set()
@@ -191,10 +166,6 @@ class SimulatedPartition:
                 covered_us = deletion.timestamp_us
         return covered_us
 
-    def _keys_within(self, span: Span) -> list[OrderKey]:
-        first, last = self._bounds(span)
-        return self.keys[first:last]
-
     def _bounds(self, span: Span) -> tuple[int, int]:
         first, last = 0, len(self.keys)
         if span.lower is not None:
@@ -211,50 +182,16 @@ class SimulatedPartition:
         if self.oldest_end_s is None or end_s < self.oldest_end_s:
             self.oldest_end_s = end_s
 
-    # ---- reading
-
     def image(self, cut: Cut) -> Image:
-        """The answer of this replica: without purgeable data, which Cassandra leaves out of answers as well."""
-        purging = self.oldest_end_s is not None and self.oldest_end_s < cut.gc_before_s
-        keys: list[OrderKey] = []
-        rows: list[Row] = []
-        live = 0
-        truncated = False
+        """The rows that a reader of that second sees."""
+        image = Image(self.static, [], [])
         for key in self._keys_of(cut):
-            row = self.rows[key]
-            if purging:
-                row = purged_row(row, cut.now_s, cut.gc_before_s)
-                if row.is_empty:
-                    continue
-            if cut.limit is not None:
-                if live >= cut.limit:
-                    truncated = True
-                    break
-                live += row.is_live(cut.now_s)
-            keys.append(key)
-            rows.append(row)
-        ranges = self._ranges_of(cut, keys[-1] if truncated else None) if self.ranges else {}
-        if not purging:
-            return Image(self.deletion, ranges, self.static, keys, rows, truncated)
-        static = purged_row(self.static, cut.now_s, cut.gc_before_s) if self.static is not None else None
-        return Image(
-            _unless_old(self.deletion, cut.gc_before_s),
-            {span: deletion for span, deletion in ranges.items() if deletion.at_s >= cut.gc_before_s},
-            static if static is not None and not static.is_empty else None,
-            keys,
-            rows,
-            truncated,
-        )
-
-    def _ranges_of(self, cut: Cut, end: OrderKey | None) -> dict[Span, Deletion]:
-        """Deletions that touch the requested part, up to the last row of a truncated answer, and no others: a read of
-        one row must not copy the state of the next one to another replica."""
-        if cut.points is not None:
-            return {
-                span: deletion for span, deletion in self.ranges.items() if any(span.holds(at) for at in cut.points)
-            }
-        ranges = {span: deletion for span, deletion in self.ranges.items() if span.touches(cut.span)}
-        return _up_to(ranges, end, cut.backwards)
+            if cut.limit is not None and len(image.keys) >= cut.limit:
+                break
+            if self.rows[key].is_live(cut.now_s):
+                image.keys.append(key)
+                image.rows.append(self.rows[key])
+        return image
 
     def _keys_of(self, cut: Cut) -> Iterator[OrderKey]:
         if cut.points is not None:
@@ -267,7 +204,8 @@ class SimulatedPartition:
         """Compact: drop older tombstones, and cells that expired before it."""
         if self.oldest_end_s is None or self.oldest_end_s >= gc_before_s:
             return
-        self.deletion = _unless_old(self.deletion, gc_before_s)
+        if self.deletion is not None and self.deletion.at_s < gc_before_s:
+            self.deletion = None
         self.ranges = {span: deletion for span, deletion in self.ranges.items() if deletion.at_s >= gc_before_s}
         if self.static is not None:
             static = purged_row(self.static, now_s, gc_before_s)
@@ -275,95 +213,11 @@ class SimulatedPartition:
         rows = {key: purged_row(row, now_s, gc_before_s) for key, row in self.rows.items()}
         self.rows = {key: row for key, row in rows.items() if not row.is_empty}
         self.keys = [key for key in self.keys if key in self.rows]
-        self.oldest_end_s = self._oldest_left_s()
-
-    def _oldest_left_s(self) -> int | None:
-        ends = [oldest_end_s(row) for row in self.rows.values()]
-        ends += [oldest_end_s(self.static)] if self.static is not None else []
-        ends += [deletion.at_s for deletion in self.ranges.values()]
-        ends += [self.deletion.at_s] if self.deletion is not None else []
-        known = [end for end in ends if end is not None]
-        return min(known) if known else None
+        left = PartitionUpdate(self.deletion, self.ranges, self.static, self.rows)
+        ends = [deletion.at_s for deletion in (self.deletion, *self.ranges.values()) if deletion is not None]
+        ends += [end_s for end_s in (left.earliest_end_s(),) if end_s is not None]
+        self.oldest_end_s = min(ends, default=None)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing at all is left."""
         return not self.rows and self.static is None and self.deletion is None and not self.ranges
-
-
-def _unless_old(deletion: Deletion | None, gc_before_s: int) -> Deletion | None:
-    return None if deletion is None or deletion.at_s < gc_before_s else deletion
-
-
-EMPTY = Image(None, {}, None, [], [], truncated=False)
-
-
-def images_agree(images: list[Image]) -> bool:
-    """Whether replicas gave the same answer, as their digests would show."""
-    first = images[0]
-    return all(
-        image.rows == first.rows
-        and image.static == first.static
-        and image.deletion == first.deletion
-        and image.ranges == first.ranges
-        for image in images[1:]
-    )
-
-
-def merge_images(images: list[Image], backwards: bool) -> Image:
-    """The merged state of the replicas, as far as all of them have answered: to the earliest end of a truncated
-    answer."""
-    whole = SimulatedPartition()
-    for image in images:
-        whole.apply(as_update(image))
-    keys = list(reversed(whole.keys)) if backwards else whole.keys
-    ends = [image.keys[-1] for image in images if image.truncated]
-    ranges = whole.ranges
-    if ends:
-        end = max(ends) if backwards else min(ends)
-        keys = [key for key in keys if (key >= end if backwards else key <= end)]
-        ranges = _up_to(ranges, end, backwards)
-    rows = [whole.rows[key] for key in keys]
-    return Image(whole.deletion, ranges, whole.static, keys, rows, truncated=bool(ends))
-
-
-def _up_to(ranges: dict[Span, Deletion], end: OrderKey | None, backwards: bool) -> dict[Span, Deletion]:
-    """Those that begin before the end of a truncated answer."""
-    if end is None:
-        return ranges
-    whole = Span(lower=end) if backwards else Span(upper=end)
-    return {span: deletion for span, deletion in ranges.items() if span.touches(whole)}
-
-
-def as_update(image: Image) -> PartitionUpdate:
-    """The write that brings a partition to the state of an image."""
-    return PartitionUpdate(
-        image.deletion, dict(image.ranges), image.static, dict(zip(image.keys, image.rows, strict=True))
-    )
-
-
-def missing_from(image: Image, merged: Image, queried: frozenset[str] | None = None) -> PartitionUpdate:
-    """The update that would have made a replica with this image answer the merged one, within the requested part.
-    Markers and deletions are always sent, cells of columns that were not queried never are."""
-    known: dict[OrderKey, Row] = dict(zip(image.keys, image.rows, strict=True))
-    update = PartitionUpdate()
-    if merged.deletion != image.deletion:
-        update.deletion = merged.deletion
-    update.ranges = {span: deletion for span, deletion in merged.ranges.items() if image.ranges.get(span) != deletion}
-    if merged.static is not None and merged.static != image.static:
-        update.static = _asked_for(merged.static, queried)
-        if update.static.is_empty:
-            update.static = None
-    for key, row in zip(merged.keys, merged.rows, strict=True):
-        held: Any = known.get(key)
-        if held is not row and held != row:
-            repaired = _asked_for(row, queried)
-            if repaired is row or not repaired.is_empty:
-                update.rows[key] = repaired
-    return update
-
-
-def _asked_for(row: Row, queried: frozenset[str] | None) -> Row:
-    if queried is None or all(name in queried for name in row.cells):
-        return row
-    return row._replace(cells={name: cell for name, cell in row.cells.items() if name in queried})

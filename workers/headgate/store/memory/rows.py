@@ -1,7 +1,13 @@
-"""Rows: a marker, a deletion and cells, merged column by column. Pure, and a row never changes once it is made.
+"""Cells and rows, and which of two writes wins. Pure, and neither ever changes once it is made.
 
-Their immutability makes the simulation cheap: replicas share the row that the coordinator created, a read returns
-rows instead of copies, and two replicas that agree mostly hold the very same object.
+The rules are those of Cassandra 5.0 (Cells.resolveRegular, LivenessInfo.supersedes, DeletionTime.supersedes): the
+higher timestamp wins; at equal timestamps an expiring or deleted cell beats a permanent one, a tombstone beats an
+expiring cell, a later end beats an earlier one, and larger bytes beat smaller ones, unsigned. The first four fields
+of a cell are in just that order, so that the tuple comparison is the rule. The current time plays no part, so all
+replicas agree at any time.
+
+Immutability makes the simulation cheap: replicas share the row that the coordinator created, a read returns rows
+instead of copies, and two replicas that agree mostly hold the very same object.
 """
 
 from __future__ import annotations
@@ -9,11 +15,69 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from headgate.store.memory.cells import LIVE, Cell, Deletion, later, purged, reconcile
 from headgate.store.model.types import Value
+
+LIVE, EXPIRING, TOMBSTONE = 0, 1, 2
+"""Kinds of cell, in the order in which they win at equal timestamps."""
 
 OrderKey = tuple[Any, ...]
 """The clustering key of a row as something that sorts as Cassandra sorts it."""
+
+
+class Cell(NamedTuple):
+    """A value and its write time; a row's marker is a cell without a value. `gone_s` is 0 for a permanent cell."""
+
+    timestamp_us: int
+    kind: int
+    gone_s: int
+    encoded: bytes
+    value: Value
+    ttl_s: int
+
+    def is_live(self, now_s: int) -> bool:
+        return self.kind == LIVE or (self.kind == EXPIRING and now_s < self.gone_s)
+
+
+class Deletion(NamedTuple):
+    """Everything written at or before the timestamp is gone; `at_s` is the time of the deletion, for the purge."""
+
+    timestamp_us: int
+    at_s: int
+
+
+def live_cell(timestamp_us: int, encoded: bytes, value: Value) -> Cell:
+    return Cell(timestamp_us, LIVE, 0, encoded, value, 0)
+
+
+def expiring_cell(timestamp_us: int, encoded: bytes, value: Value, now_s: int, ttl_s: int) -> Cell:
+    """A cell that expires by itself, in a second fixed by the coordinator's clock when the request came."""
+    return Cell(timestamp_us, EXPIRING, now_s + ttl_s, encoded, value, ttl_s)
+
+
+def tombstone_cell(timestamp_us: int, now_s: int) -> Cell:
+    """The cell that null writes."""
+    return Cell(timestamp_us, TOMBSTONE, now_s, b"", None, 0)
+
+
+def reconcile(left: Cell, right: Cell) -> Cell:
+    """Of two writes of one cell, or of one marker, the one that counts."""
+    if left[0] != right[0]:
+        return left if left[0] > right[0] else right
+    return left if left[:4] >= right[:4] else right
+
+
+def later(left: Deletion | None, right: Deletion | None) -> Deletion | None:
+    """Of two deletions of the same object, the one that covers more."""
+    if left is None or right is None:
+        return left or right
+    return left if left >= right else right
+
+
+def purged(cell: Cell, now_s: int, gc_before_s: int) -> Cell | None:
+    """The rest of a cell after a purge. An expired one counts as deleted since it was written, as in Cassandra."""
+    if cell.is_live(now_s) or cell.gone_s - cell.ttl_s >= gc_before_s:
+        return cell
+    return None
 
 
 class Row(NamedTuple):
@@ -38,7 +102,6 @@ class Row(NamedTuple):
         return self.marker is None and self.deletion is None and not self.cells
 
     def value(self, name: str, now_s: int) -> Value:
-        """The value of a column for a reader in that second."""
         cell = self.cells.get(name)
         if cell is None or not (cell.kind == LIVE or cell.is_live(now_s)):
             return None
@@ -107,4 +170,4 @@ def oldest_end_s(row: Row) -> int | None:
         ends.append(row.marker.gone_s)
     if row.deletion is not None:
         ends.append(row.deletion.at_s)
-    return min(ends) if ends else None
+    return min(ends, default=None)

@@ -17,8 +17,6 @@ from headgate.store.model.statements import Select
 from headgate.store.model.table import Table
 from headgate.store.model.types import Value
 
-NEVER_PURGED = -(2**62)
-
 
 @dataclass(frozen=True, slots=True)
 class StoredCommand:
@@ -29,63 +27,37 @@ class StoredCommand:
     key: bytes
     token: int
     cut: Cut
-    queried: frozenset[str] | None = None
-    """The requested columns; None for all. Read repair repairs these, and no others."""
 
 
-def command_of(select: Select, now_s: int, gc_grace_s: int) -> StoredCommand:
-    """The request that a Select sends to replicas."""
+def command_of(select: Select, now_s: int) -> StoredCommand:
     shape = select.shape
     table = shape.table
     values = shape.partition_of(select.values)
     key = partition_key(table, values)
     by_name = dict(zip(shape.key, select.values, strict=False))
     prefix = tuple(by_name[name] for name in table.clustering_names if name in by_name)
-    points = None
-    span = EVERYTHING
-    if shape.within is not None:
-        span = span_of(table, prefix, shape.within, select.values[len(shape.key) :])
-    elif table.clustering and len(prefix) == len(table.clustering):
-        points = (order_key(table, prefix),)
-    elif prefix:
-        span = span_of(table, prefix, None, ())
-    cut = Cut(span, shape.backwards, select.limit, now_s, now_s - gc_grace_s, points)
-    return StoredCommand(table, values, key, token_of(key), cut, _queried(shape))
-
-
-@lru_cache(4096)
-def _queried(shape: SelectShape) -> frozenset[str] | None:
-    asked = frozenset((*shape.columns, *shape.write_times_of))
-    return None if asked >= {column.name for column in shape.table.columns} else asked
+    points = (order_key(table, prefix),) if prefix and len(prefix) == len(table.clustering) else None
+    span = span_of(table, prefix, shape.within, select.values[len(shape.key) :]) if points is None else EVERYTHING
+    cut = Cut(span, shape.backwards, select.limit, now_s, points)
+    return StoredCommand(table, values, key, token_of(key), cut)
 
 
 @lru_cache(4096)
 def _places(table: Table, names: tuple[str, ...]) -> tuple[tuple[str, str, int], ...]:
-    places = []
-    for name in names:
-        if name in table.partition_names:
-            places.append(("partition", name, table.partition_names.index(name)))
-        elif name in table.clustering_names:
-            places.append(("clustering", name, table.clustering_names.index(name)))
-        elif name in table.static_names:
-            places.append(("static", name, 0))
-        else:
-            places.append(("cell", name, 0))
-    return tuple(places)
+    known = {name: ("static" if name in table.static_names else "cell", name, 0) for name in table.by_name}
+    known |= {name: ("partition", name, place) for place, name in enumerate(table.partition_names)}
+    known |= {name: ("clustering", name, place) for place, name in enumerate(table.clustering_names)}
+    return tuple(known[name] for name in names)
 
 
 def selected_rows(select: Select, command: StoredCommand, image: Image) -> list[Any]:
-    """The rows of the answer."""
     shape = select.shape
     live = live_rows(image, command.cut.now_s, command.cut.limit)
-    if not live and _asks_for_the_partition(shape) and has_live_static(image, command.cut.now_s):
+    # Of a whole partition, static cells without any row are a row of the answer, its other columns null.
+    whole = shape.within is None and len(shape.key) == len(shape.table.partition)
+    if not live and whole and has_live_static(image, command.cut.now_s):
         live = [None]
     return rows_of(shape.result_names, [_selected(shape, command, image.static, row) for row in live])
-
-
-def _asks_for_the_partition(shape: SelectShape) -> bool:
-    """Then static cells without any row are a row of the answer, its other columns null."""
-    return bool(shape.table.static_names) and shape.within is None and len(shape.key) == len(shape.table.partition)
 
 
 def live_rows(image: Image, now_s: int, limit: int | None) -> list[Row | None]:
@@ -95,7 +67,6 @@ def live_rows(image: Image, now_s: int, limit: int | None) -> list[Row | None]:
 
 
 def has_live_static(image: Image, now_s: int) -> bool:
-    """Whether the partition has static cells that a reader of that second sees."""
     return image.static is not None and image.static.is_live(now_s)
 
 
@@ -109,12 +80,7 @@ def _selected(shape: SelectShape, command: StoredCommand, static: Row | None, ro
 
 
 def shown_values(
-    table: Table,
-    names: tuple[str, ...],
-    partition: Sequence[Value],
-    static: Row | None,
-    row: Row | None,
-    now_s: int,
+    table: Table, names: tuple[str, ...], partition: Sequence[Value], static: Row | None, row: Row | None, now_s: int
 ) -> list[Value]:
     """The columns of one row, as a reader of that second sees them."""
     shown: list[Value] = []
@@ -131,7 +97,6 @@ def shown_values(
 
 
 def scanned_rows(shape: ScanShape, values: tuple[Value, ...], image: Image, now_s: int) -> list[Any]:
-    """The keys of one partition, as a scan returns them."""
     table = shape.table
     live = live_rows(image, now_s, None)
     if not live and has_live_static(image, now_s):

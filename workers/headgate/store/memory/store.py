@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from headgate.store.memory.conditions import holds, question_of, refusal_rows
 from headgate.store.memory.mutations import Mutation, Part, decided_update, mutations_of
-from headgate.store.memory.partition import EMPTY, EVERYTHING, Cut, Image, SimulatedPartition
+from headgate.store.memory.partition import EVERYTHING, Cut, Image, Partition
 from headgate.store.memory.selections import StoredCommand, command_of, scanned_rows, selected_rows
 from headgate.store.model.rows import Row
 from headgate.store.model.statements import BatchIf, Decision, InsertIfAbsent, Scan, Select, UpdateIf, Write
@@ -27,7 +27,7 @@ COMPACTED_EVERY = 10_000
 class _Held(NamedTuple):
     token: int
     values: tuple[Value, ...]
-    partition: SimulatedPartition
+    partition: Partition
 
 
 class MemoryReplica:
@@ -46,7 +46,7 @@ class MemoryReplica:
             now_us = self.now_us()
             now_s = now_us // 1_000_000
             if isinstance(statement, Select):
-                command = command_of(statement, now_s, 0)
+                command = command_of(statement, now_s)
                 return AttemptAnswer(selected_rows(statement, command, self._read(command)))
             if isinstance(statement, InsertIfAbsent | UpdateIf | BatchIf):
                 return self._decide(statement, now_us)
@@ -56,7 +56,7 @@ class MemoryReplica:
 
     def _decide(self, statement: Decision, now_us: int) -> AttemptAnswer:
         now_s = now_us // 1_000_000
-        question = question_of(statement, now_s, 0)
+        question = question_of(statement, now_s)
         command = question.command
         image = self._read(command)
         if not holds(question, image):
@@ -68,14 +68,14 @@ class MemoryReplica:
 
     def _read(self, command: StoredCommand) -> Image:
         held = self._tables.get(command.table.name, {}).get(command.key)
-        return EMPTY if held is None else held.partition.image(command.cut)
+        return Image(None, [], []) if held is None else held.partition.image(command.cut)
 
     def _apply(self, mutation: Mutation, now_s: int) -> None:
         for table, values, update in mutation.parts:
             partitions = self._tables.setdefault(table.name, {})
             held = partitions.get(mutation.key)
             if held is None:
-                held = partitions[mutation.key] = _Held(mutation.token, values, SimulatedPartition())
+                held = partitions[mutation.key] = _Held(mutation.token, values, Partition())
             held.partition.apply(update)
         self._writes += 1
         if self._writes % COMPACTED_EVERY == 0:
@@ -89,44 +89,36 @@ class MemoryReplica:
                     del partitions[key]
 
     def scan(self, scan: Scan) -> list[Row]:
-        """All rows of a scan, in the order of their partitions."""
         with self._lock:
             now_s = self.now_us() // 1_000_000
-            cut = Cut(EVERYTHING, False, None, now_s, now_s)
-            held = [
-                (each.token, key, each)
-                for key, each in self._tables.get(scan.shape.table.name, {}).items()
-                if scan.from_token < each.token <= scan.to_token
-            ]
+            cut = Cut(EVERYTHING, False, None, now_s)
+            held = self._tables.get(scan.shape.table.name, {}).items()
             return [
                 row
-                for _, _, each in sorted(held, key=lambda one: one[:2])
+                for _, each in sorted(held, key=lambda one: (one[1].token, one[0]))
+                if scan.from_token < each.token <= scan.to_token
                 for row in scanned_rows(scan.shape, each.values, each.partition.image(cut), now_s)
             ]
 
 
 class MemoryStore(Store):
-    """The statements of one connection."""
+    """One connection: others run while it waits, as they would while a server answers."""
 
     def __init__(self, replica: MemoryReplica) -> None:
         self.replica = replica
 
     async def attempt(self, statement: Write | Decision | Select, within_s: float) -> AttemptAnswer:
-        """At once; others run in between, as they would while a server answers."""
         await asyncio.sleep(0)
         return self.replica.run(statement)
 
     async def scan(self, scan: Scan) -> AsyncIterator[Row]:
-        """In one page."""
         for row in self.replica.scan(scan):
             yield row
 
     def monotonic_s(self) -> float:
-        """That of the event loop."""
         return asyncio.get_running_loop().time()
 
     async def pause(self, seconds: float) -> None:
-        """Wait."""
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:

@@ -17,16 +17,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headgate.errors import Bug
-from headgate.store.model.shapes import (
-    DeleteShape,
-    InsertShape,
-    ScanShape,
-    SelectShape,
-    SliceForm,
-    UpdateShape,
-)
+from headgate.store.model.shapes import DeleteShape, InsertShape, ScanShape, SelectShape, SliceForm, UpdateShape
 from headgate.store.model.statements import Insert
-from headgate.store.model.table import Keyspace, Table
+from headgate.store.model.table import Column, Keyspace, Table
 from headgate.store.model.types import Value
 
 RESERVED = frozenset((
@@ -55,12 +48,10 @@ class Markers:
 
 
 def name_cql(name: str) -> str:
-    """A name as CQL takes it."""
     return f'"{name}"' if name in RESERVED else name
 
 
 def text_cql(text: str) -> str:
-    """A string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -70,15 +61,13 @@ def qualified_cql(keyspace: str, table: Table) -> str:
 
 
 def insert_cql(keyspace: str, shape: InsertShape, markers: Markers) -> str:
-    """INSERT, with IF NOT EXISTS when it is conditional."""
     names = list(shape.names)
     if markers.attempt:
         names.append(_attempt(shape.table))
     values = ", ".join("?" * len(names))
     unless = " IF NOT EXISTS" if shape.conditional else ""
-    return f"INSERT INTO {qualified_cql(keyspace, shape.table)} ({_names(names)}) VALUES ({values}){unless}" + _using(
-        markers
-    )
+    into = f"INSERT INTO {qualified_cql(keyspace, shape.table)} ({_names(names)})"
+    return f"{into} VALUES ({values}){unless}{_using(markers)}"
 
 
 def insert_text(keyspace: str, statement: Insert) -> tuple[str, tuple[Value, ...]]:
@@ -89,18 +78,16 @@ def insert_text(keyspace: str, statement: Insert) -> tuple[str, tuple[Value, ...
 
 
 def update_cql(keyspace: str, shape: UpdateShape, markers: Markers) -> str:
-    """UPDATE, with IF when it has conditions."""
     to = [*shape.to, *([_attempt(shape.table)] if markers.attempt else [])]
     settings = ", ".join(f"{name_cql(name)} = ?" for name in to)
     conditions = " AND ".join(f"{name_cql(name)} {operator.value} ?" for name, operator in shape.conditions)
     return (
         f"UPDATE {qualified_cql(keyspace, shape.table)}{_using(markers)} SET {settings}"
-        f" WHERE {_equalities(shape.key)}" + (f" IF {conditions}" if conditions else "")
+        f" WHERE {_where(shape.key)}" + (f" IF {conditions}" if conditions else "")
     )
 
 
 def delete_cql(keyspace: str, shape: DeleteShape, markers: Markers) -> str:
-    """DELETE of a row, a range or a partition."""
     where = _where(shape.key, shape.within)
     return f"DELETE FROM {qualified_cql(keyspace, shape.table)}{_using(markers)} WHERE {where}"
 
@@ -113,7 +100,7 @@ def select_cql(keyspace: str, shape: SelectShape, partitions: int = 1) -> str:
         return f"{text} WHERE {_names(shape.key)} IN ({', '.join('?' * partitions)})"
     text += f" WHERE {_where(shape.key, shape.within)}"
     if shape.backwards:
-        text += f" ORDER BY {_turned(shape.table)}"
+        text += f" ORDER BY {_order(shape.table, backwards=True)}"
     return text + (" LIMIT ?" if shape.limited else "")
 
 
@@ -134,34 +121,21 @@ def table_id(keyspace: str, table: str) -> uuid.UUID:
 
 def create_table_cql(keyspace: str, table: Table) -> str:
     """CREATE TABLE IF NOT EXISTS, with its id, its purpose and every option that matters to correctness."""
-    columns = [
-        f"    {name_cql(column.name)} {column.type.cql}{' STATIC' if column.static else ''},"
-        for column in table.by_name.values()
-    ]
+    columns = [f"    {_column(column)}," for column in table.by_name.values()]
     options = " AND".join(f"\n    {name} = {value}" for name, value in table_options(table).items())
-    order = ""
-    if table.descending:
-        each = (
-            f"{name_cql(name)} {'DESC' if name in table.descending else 'ASC'}" for name in table.clustering_names
-        )
-        order = f"CLUSTERING ORDER BY ({', '.join(each)}) AND "
+    order = f"CLUSTERING ORDER BY ({_order(table)}) AND " if table.descending else ""
+    partition = f"({_names(table.partition_names)})"
+    key = ", ".join([partition, *map(name_cql, table.clustering_names)])
     return (
         f"CREATE TABLE IF NOT EXISTS {qualified_cql(keyspace, table)} (\n"
         + "\n".join(columns)
-        + f"\n    PRIMARY KEY ({primary_key_cql(table)})\n) WITH {order}ID = {table_id(keyspace, table.name)} AND"
+        + f"\n    PRIMARY KEY ({key})\n) WITH {order}ID = {table_id(keyspace, table.name)} AND"
         + options
     )
 
 
 def drop_table_cql(keyspace: str, name: str) -> str:
-    """DROP TABLE; the second one does nothing."""
     return f"DROP TABLE IF EXISTS {name_cql(keyspace)}.{name_cql(name)}"
-
-
-def primary_key_cql(table: Table) -> str:
-    """The contents of PRIMARY KEY (...)."""
-    partition = f"({_names(table.partition_names)})"
-    return ", ".join([partition, *map(name_cql, table.clustering_names)])
 
 
 def table_options(table: Table) -> dict[str, str]:
@@ -176,7 +150,6 @@ def table_options(table: Table) -> dict[str, str]:
 
 
 def alter_table_cql(keyspace: str, table: Table, names: Iterable[str]) -> str:
-    """ALTER TABLE that gives the named options the values of `table`."""
     options = table_options(table)
     return f"ALTER TABLE {qualified_cql(keyspace, table)} WITH " + " AND ".join(
         f"{name} = {options[name]}" for name in names
@@ -185,13 +158,10 @@ def alter_table_cql(keyspace: str, table: Table, names: Iterable[str]) -> str:
 
 def add_column_cql(keyspace: str, table: Table, name: str) -> str:
     """ALTER TABLE that adds one column; the second one does nothing."""
-    column = table.by_name[name]
-    kind = f"{column.type.cql}{' STATIC' if column.static else ''}"
-    return f"ALTER TABLE {qualified_cql(keyspace, table)} ADD IF NOT EXISTS {name_cql(name)} {kind}"
+    return f"ALTER TABLE {qualified_cql(keyspace, table)} ADD IF NOT EXISTS {_column(table.by_name[name])}"
 
 
 def create_keyspace_cql(keyspace: Keyspace) -> str:
-    """CREATE KEYSPACE IF NOT EXISTS, replicated by data centre."""
     replication = _map_cql((("class", "NetworkTopologyStrategy"), *keyspace.replication))
     return f"CREATE KEYSPACE IF NOT EXISTS {name_cql(keyspace.name)} WITH replication = {replication}"
 
@@ -202,15 +172,15 @@ def _attempt(table: Table) -> str:
     return table.attempt
 
 
+def _column(column: Column) -> str:
+    return f"{name_cql(column.name)} {column.type.cql}{' STATIC' if column.static else ''}"
+
+
 def _names(names: Iterable[str]) -> str:
     return ", ".join(map(name_cql, names))
 
 
-def _equalities(names: Iterable[str]) -> str:
-    return " AND ".join(f"{name_cql(name)} = ?" for name in names)
-
-
-def _where(key: tuple[str, ...], within: SliceForm | None) -> str:
+def _where(key: tuple[str, ...], within: SliceForm | None = None) -> str:
     terms = [f"{name_cql(name)} = ?" for name in key]
     if within is not None:
         terms += [f"{name_cql(name)} = ?" for name in within.equal]
@@ -223,11 +193,10 @@ def _where(key: tuple[str, ...], within: SliceForm | None) -> str:
     return " AND ".join(terms)
 
 
-def _turned(table: Table) -> str:
-    """The clustering order read from its end: each column the other way round."""
-    return ", ".join(
-        f"{name_cql(name)} {'ASC' if name in table.descending else 'DESC'}" for name in table.clustering_names
-    )
+def _order(table: Table, *, backwards: bool = False) -> str:
+    """The clustering order, or that of a read from its end: each column the other way round."""
+    ways = {name: "ASC" if (name in table.descending) == backwards else "DESC" for name in table.clustering_names}
+    return ", ".join(f"{name_cql(name)} {way}" for name, way in ways.items())
 
 
 def _using(markers: Markers) -> str:

@@ -19,9 +19,7 @@ class Deadline:
         return cls(now_s + timeout_s)
 
     def left_s(self, now_s: float) -> float:
-        """The time that is left."""
         return max(0.0, self.at_s - now_s)
 
     def is_over(self, now_s: float) -> bool:
-        """Whether no time is left."""
         return now_s >= self.at_s

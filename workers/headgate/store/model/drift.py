@@ -30,8 +30,6 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class ActualColumn:
-    """A column as the server describes it."""
-
     name: str
     cql_type: str
     kind: Kind
@@ -46,8 +44,6 @@ class ActualColumn:
 
 @dataclass(frozen=True)
 class ActualTable:
-    """A table as the server describes it."""
-
     name: str
     id: UUID
     columns: tuple[ActualColumn, ...]
@@ -59,8 +55,6 @@ class ActualTable:
 
 
 class DriftStatus(Enum):
-    """The state of a difference."""
-
     MENDABLE = "repairable"
     FIXED = "repaired"
     BY_HAND = "needs manual repair"
@@ -68,8 +62,6 @@ class DriftStatus(Enum):
 
 @dataclass(frozen=True)
 class Drift:
-    """One difference."""
-
     table: str
     what: str
     wanted: str
@@ -79,7 +71,6 @@ class Drift:
     """The repair."""
 
     def fixed(self) -> Drift:
-        """The same, once its CQL has run."""
         return replace(self, standing=DriftStatus.FIXED)
 
     def __str__(self) -> str:
@@ -88,20 +79,17 @@ class Drift:
 
 def columns_of(table: Table) -> dict[str, ActualColumn]:
     """The columns of a declared table, as the server would describe them."""
-    clustering = table.clustering_names
+    places = {name: (Kind.PARTITION, place) for place, name in enumerate(table.partition_names)}
+    places |= {name: (Kind.CLUSTERING, place) for place, name in enumerate(table.clustering_names)}
     columns = {}
     for name, column in table.by_name.items():
-        kind, position = Kind.STATIC if column.static else Kind.REGULAR, -1
-        if name in table.partition_names:
-            kind, position = Kind.PARTITION, table.partition_names.index(name)
-        elif name in clustering:
-            kind, position = Kind.CLUSTERING, clustering.index(name)
+        kind, position = places.get(name, (Kind.STATIC if column.static else Kind.REGULAR, -1))
         columns[name] = ActualColumn(name, column.type.cql, kind, position, name in table.descending)
     return columns
 
 
 def compare(keyspace: str, wanted: Table, actual: ActualTable) -> tuple[Drift, ...]:
-    """Every difference, columns first; none when it is as it should be."""
+    """Every difference, columns first."""
     return (*_columns(keyspace, wanted, actual), *_options(keyspace, wanted, actual))
 
 
@@ -125,29 +113,24 @@ def _columns(keyspace: str, wanted: Table, actual: ActualTable) -> Iterator[Drif
 
 
 def _options(keyspace: str, wanted: Table, actual: ActualTable) -> Iterator[Drift]:
-    def drift(option: str, should: object, is_: object) -> Drift:
-        return _drift(wanted, option, str(should), str(is_), alter_table_cql(keyspace, wanted, [option]))
-
-    if actual.gc_grace_s < wanted.gc_grace_s:
-        yield drift("gc_grace_seconds", wanted.gc_grace_s, actual.gc_grace_s)
-    if actual.default_ttl_s != wanted.default_ttl_s:
-        yield drift("default_time_to_live", wanted.default_ttl_s, actual.default_ttl_s)
-    if actual.comment != wanted.purpose:
-        yield drift("comment", repr(wanted.purpose), repr(actual.comment))
-    for option, should, is_ in (
-        ("compaction", wanted.compaction, actual.compaction),
-        ("compression", wanted.compression, actual.compression),
-    ):
-        declared = {key: _plain(key, value) for key, value in should}
-        there = {key: _plain(key, is_.get(key, "")) for key in declared}
-        if there != declared:
-            yield drift(option, declared, there)
+    gc_grace_s = min(actual.gc_grace_s, wanted.gc_grace_s)
+    compaction, compression = dict(wanted.compaction), dict(wanted.compression)
+    options: tuple[tuple[str, object, object], ...] = (
+        ("gc_grace_seconds", wanted.gc_grace_s, gc_grace_s),
+        ("default_time_to_live", wanted.default_ttl_s, actual.default_ttl_s),
+        ("comment", repr(wanted.purpose), repr(actual.comment)),
+        ("compaction", _plain(compaction, compaction), _plain(actual.compaction, compaction)),
+        ("compression", _plain(compression, compression), _plain(actual.compression, compression)),
+    )
+    for option, should, is_ in options:
+        if should != is_:
+            yield _drift(wanted, option, str(should), str(is_), alter_table_cql(keyspace, wanted, [option]))
 
 
-def _plain(key: str, value: object) -> str:
+def _plain(options: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """Class names come back with their package."""
-    text = str(value)
-    return text.rpartition(".")[2] if key == "class" else text
+    texts = {name: str(options.get(name, "")) for name in names}
+    return {name: text.rpartition(".")[2] if name == "class" else text for name, text in texts.items()}
 
 
 def _drift(table: Table, what: str, wanted: str, actual: str, cql: str | None) -> Drift:

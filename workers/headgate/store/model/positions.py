@@ -72,7 +72,6 @@ def _ticks_of(time_us: int) -> int:
 
 
 def time_us_of(position: UUID) -> int:
-    """When it is due, in microseconds since 1970."""
     return (time_of(position) - EPOCH_TICKS) // TICKS_IN_US
 
 
@@ -91,13 +90,7 @@ def position_at(order: int) -> UUID:
     return _uuid_at(order >> 64, order & 2**64 - 1 ^ _LOWEST)
 
 
-def later_of(one: UUID, other: UUID) -> UUID:
-    """The one that comes later in the store."""
-    return one if position_order(one) >= position_order(other) else other
-
-
 def is_after(one: UUID, other: UUID) -> bool:
-    """Whether one comes after the other in the store."""
     return position_order(one) > position_order(other)
 
 
@@ -112,7 +105,6 @@ class Positions:
         self.restart()
 
     def restart(self) -> None:
-        """Start from another random number."""
         self._numbers = count(self._random_start())
 
     def at(self, time_us: int) -> UUID:

@@ -6,10 +6,11 @@ at the end are cached: a hot loop that builds the same kind of statement finds i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 from headgate.errors import Bug
 from headgate.store.model.table import Column, Table, WrittenBy
@@ -23,44 +24,12 @@ class ShapeBroken(Bug):
 
 
 class ComparisonOperator(Enum):
-    """How a condition compares a column with a value."""
-
     IS = "="
     IS_NOT = "!="
     BELOW = "<"
     AT_MOST = "<="
     ABOVE = ">"
     AT_LEAST = ">="
-
-
-@dataclass(frozen=True)
-class SliceBound:
-    """One end of a slice."""
-
-    value: Value
-    inclusive: bool
-
-
-@dataclass(frozen=True)
-class Slice:
-    """A run of rows in clustering order: columns held equal, then one column between two bounds."""
-
-    column: str
-    lower: SliceBound | None = None
-    upper: SliceBound | None = None
-    equal: Mapping[str, Value] = field(default_factory=dict)
-
-    @property
-    def form(self) -> SliceForm:
-        """The part of it that belongs to the shape."""
-        bounds = tuple(bound.inclusive if bound is not None else None for bound in (self.lower, self.upper))
-        return SliceForm(tuple(self.equal), self.column, bounds[0], bounds[1])
-
-    @property
-    def values(self) -> tuple[Value, ...]:
-        """The part of it that is values, in the order of the shape."""
-        bounds = (bound.value for bound in (self.lower, self.upper) if bound is not None)
-        return (*self.equal.values(), *bounds)
 
 
 @dataclass(frozen=True)
@@ -74,7 +43,6 @@ class SliceForm:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns of its values, in order."""
         ends = sum(bound is not None for bound in (self.lower, self.upper))
         return (*self.equal, *([self.column] * ends))
 
@@ -87,12 +55,11 @@ class StatementShape:
 
     @property
     def value_names(self) -> tuple[str, ...]:
-        """The column of each value, in order."""
+        """The name of the column of each value, in order."""
         return ()
 
     @cached_property
     def value_columns(self) -> tuple[Column, ...]:
-        """The column of each value, in order."""
         return tuple(self.table.by_name[name] for name in self.value_names)
 
     @cached_property
@@ -105,7 +72,6 @@ class StatementShape:
         return tuple(self.value_names.index(name) for name in self.table.partition_names)
 
     def partition_of(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        """The partition key among the values, in the order of the table."""
         return tuple(values[place] for place in self._partition_places)
 
     @cached_property
@@ -121,7 +87,7 @@ class StatementShape:
     @cached_property
     def exact_types(self) -> tuple[type, ...]:
         """The types of its values, where none is null and none is of a subclass."""
-        return tuple(column.type.value.python[0] for column in self.value_columns)
+        return tuple(column.type.python for column in self.value_columns)
 
     def check_values(self, values: tuple[Value, ...]) -> None:
         """Reject a value that the column cannot hold: the server would, later and less clearly."""
@@ -148,14 +114,18 @@ class StatementShape:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InsertShape(StatementShape):
-    """Columns of a row to be made, by LWT or plainly."""
-
     names: tuple[str, ...] = ()
     conditional: bool = False
+    conditions: ClassVar[tuple[tuple[str, ComparisonOperator], ...]] = ()
 
     @property
     def value_names(self) -> tuple[str, ...]:
         return self.names
+
+    @cached_property
+    def to(self) -> tuple[str, ...]:
+        """The columns that are not of the key."""
+        return tuple(name for name in self.names if name not in self.table.key_names)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -179,8 +149,6 @@ class UpdateShape(StatementShape):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeleteShape(StatementShape):
-    """A row, a range of rows, or a partition."""
-
     key: tuple[str, ...] = ()
     within: SliceForm | None = None
 
@@ -190,29 +158,19 @@ class DeleteShape(StatementShape):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SelectShape(StatementShape):
-    """Columns of a partition, or of a slice of it."""
+class SelectShape(DeleteShape):
+    """Columns of a partition, or of a slice of it; its values are those of a delete of the same rows."""
 
-    key: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    within: SliceForm | None = None
     backwards: bool = False
     limited: bool = False
     write_times_of: tuple[str, ...] = ()
 
-    @property
-    def value_names(self) -> tuple[str, ...]:
-        return (*self.key, *(self.within.names if self.within else ()))
-
     @cached_property
     def is_of_plain_partitions(self) -> bool:
         """Whether it reads a whole partition that one column distinguishes from the others, in its own order."""
-        return self.key == self.table.partition_names and len(self.key) == 1 and not self.is_cut
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether it reads less than the whole partition, or turned round."""
-        return self.within is not None or self.limited or self.backwards
+        is_cut = self.within is not None or self.limited or self.backwards
+        return self.key == self.table.partition_names and len(self.key) == 1 and not is_cut
 
     @cached_property
     def result_names(self) -> tuple[str, ...]:
@@ -325,7 +283,7 @@ def select_shape(
     _require(not set(write_times_of) & set(table.key_names), "A key column has no write time", table)
     if within is not None:
         _check_slice(table, key, within)
-    return SelectShape(table, key, columns, within, backwards, limited, write_times_of)
+    return SelectShape(table, key, within, columns, backwards, limited, write_times_of)
 
 
 @lru_cache(SHAPES_MAX)

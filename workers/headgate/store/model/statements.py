@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 from uuid import UUID
 
@@ -30,8 +30,7 @@ from headgate.store.model.shapes import (
     InsertShape,
     ScanShape,
     SelectShape,
-    Slice,
-    SliceBound,
+    SliceForm,
     UpdateShape,
     delete_shape,
     insert_shape,
@@ -52,12 +51,35 @@ class StatementBroken(Bug):
     """A statement that breaks a rule of the design was about to be built."""
 
 
-def _check_timestamp(timestamp_us: int) -> None:
+@dataclass(frozen=True)
+class SliceBound:
+    value: Value
+    inclusive: bool
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A run of rows in clustering order: columns held equal, then one column between two bounds."""
+
+    column: str
+    lower: SliceBound | None = None
+    upper: SliceBound | None = None
+    equal: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def form(self) -> SliceForm:
+        lower, upper = (bound.inclusive if bound is not None else None for bound in (self.lower, self.upper))
+        return SliceForm(tuple(self.equal), self.column, lower, upper)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        bounds = (bound.value for bound in (self.lower, self.upper) if bound is not None)
+        return (*self.equal.values(), *bounds)
+
+
+def _check_stamp(ttl_s: int | None, timestamp_us: int = 1) -> None:
     if timestamp_us <= 0:
         raise StatementBroken("A plain write must carry its own timestamp (rule R4)", timestamp_us=timestamp_us)
-
-
-def _check_ttl(ttl_s: int | None) -> None:
     if ttl_s is not None and not 0 < ttl_s <= TTL_S_MAX:
         raise StatementBroken("A time to live must be from one second to twenty years", ttl_s=ttl_s)
 
@@ -79,11 +101,33 @@ class _Statement:
         return f"{type(self).__name__}({shown})"
 
 
-class Insert(_Statement):
-    """Write a row, marker and all. Only where rows are written plainly; only plain columns."""
-
+class _PlainWrite(_Statement):
     __slots__ = ("consistency", "shape", "timestamp_us", "ttl_s", "values")
     _shown = ("shape", "values", "timestamp_us", "ttl_s", "consistency")
+
+    def _fill(
+        self,
+        shape: InsertShape | UpdateShape | DeleteShape,
+        values: tuple[Value, ...],
+        timestamp_us: int,
+        ttl_s: int | None,
+        consistency: Consistency,
+    ) -> None:
+        self.shape = shape
+        self.values = values
+        self.timestamp_us = timestamp_us
+        self.ttl_s = ttl_s
+        self.consistency = consistency
+        if ttl_s is not None or timestamp_us <= 0:
+            _check_stamp(ttl_s, timestamp_us)
+        shape.check_values(values)
+
+
+class Insert(_PlainWrite):
+    """Write a row, marker and all. Only where rows are written plainly; only plain columns."""
+
+    __slots__ = ()
+    shape: InsertShape
 
     def __init__(
         self,
@@ -94,39 +138,26 @@ class Insert(_Statement):
         ttl_s: int | None = None,
         consistency: Consistency = Consistency.LOCAL_QUORUM,
     ) -> None:
-        self.shape: InsertShape = insert_shape(table, tuple(values), False)
-        self.values = tuple(values.values())
-        self.timestamp_us = timestamp_us
-        self.ttl_s = ttl_s
-        self.consistency = consistency
-        _check_timestamp(timestamp_us)
-        _check_ttl(ttl_s)
-        self.shape.check_values(self.values)
+        shape = insert_shape(table, tuple(values), False)
+        self._fill(shape, tuple(values.values()), timestamp_us, ttl_s, consistency)
 
     @classmethod
     def of(
         cls, shape: InsertShape, values: tuple[Value, ...], *, timestamp_us: int, ttl_s: int | None = None
     ) -> Insert:
         """The same of a known shape, its values in order: for callers that write many rows of one kind."""
-        self = cls.__new__(cls)
-        self.shape = shape
-        self.values = values
-        self.timestamp_us = timestamp_us
-        self.ttl_s = ttl_s
-        self.consistency = Consistency.LOCAL_QUORUM
         if shape.conditional:
             raise StatementBroken("An LWT shape cannot be a plain insert (rule R3)", table=shape.table.name)
-        _check_timestamp(timestamp_us)
-        _check_ttl(ttl_s)
-        shape.check_values(values)
+        self = cls.__new__(cls)
+        self._fill(shape, values, timestamp_us, ttl_s, Consistency.LOCAL_QUORUM)
         return self
 
 
-class Update(_Statement):
+class Update(_PlainWrite):
     """Write some cells of a row, without a marker; null removes a cell. Only plain columns."""
 
-    __slots__ = ("consistency", "shape", "timestamp_us", "ttl_s", "values")
-    _shown = ("shape", "values", "timestamp_us", "ttl_s", "consistency")
+    __slots__ = ()
+    shape: UpdateShape
 
     def __init__(
         self,
@@ -138,25 +169,19 @@ class Update(_Statement):
         ttl_s: int | None = None,
         consistency: Consistency = Consistency.LOCAL_QUORUM,
     ) -> None:
-        self.shape: UpdateShape = update_shape(table, tuple(key), tuple(to), None, ())
-        self.values = (*to.values(), *key.values())
-        self.timestamp_us = timestamp_us
-        self.ttl_s = ttl_s
-        self.consistency = consistency
-        _check_timestamp(timestamp_us)
-        _check_ttl(ttl_s)
-        self.shape.check_values(self.values)
+        shape = update_shape(table, tuple(key), tuple(to), None, ())
+        self._fill(shape, (*to.values(), *key.values()), timestamp_us, ttl_s, consistency)
 
 
-class Delete(_Statement):
+class Delete(_PlainWrite):
     """Remove a row, a range of rows, or a partition.
 
     For cells written by LWT, the newest of their write times has to be passed, and the delete is stamped above it: a
     delete from a slower clock would leave them as ghosts (rule R3).
     """
 
-    __slots__ = ("consistency", "shape", "timestamp_us", "values")
-    _shown = ("shape", "values", "timestamp_us", "consistency")
+    __slots__ = ()
+    shape: DeleteShape
 
     def __init__(
         self,
@@ -168,11 +193,9 @@ class Delete(_Statement):
         above_lwt_us: int | None = None,
         consistency: Consistency = Consistency.LOCAL_QUORUM,
     ) -> None:
-        self.shape: DeleteShape = delete_shape(table, tuple(key), within.form if within else None)
-        self.values = (*key.values(), *(within.values if within else ()))
-        self.timestamp_us = timestamp_us
-        self.consistency = consistency
-        _check_timestamp(timestamp_us)
+        shape = delete_shape(table, tuple(key), within.form if within else None)
+        values = (*key.values(), *(within.values if within else ()))
+        self._fill(shape, values, timestamp_us, None, consistency)
         if table.has_lwt and (above_lwt_us is None or timestamp_us <= above_lwt_us):
             raise StatementBroken(
                 "A plain delete of an LWT's row must be stamped above its write time (rule R3)",
@@ -180,7 +203,6 @@ class Delete(_Statement):
                 timestamp_us=timestamp_us,
                 above_lwt_us=above_lwt_us,
             )
-        self.shape.check_values(self.values)
 
 
 Plain: TypeAlias = Insert | Update | Delete
@@ -240,19 +262,15 @@ class RowsOf(Batch):
         if not 0 < len(tails) == len(stamps) <= BATCH_STATEMENTS_MAX:
             raise StatementBroken("A batch must hold 1 to 10,000 statements", held=len(tails))
         for timestamp_us, ttl_s in set(stamps):
-            _check_timestamp(timestamp_us)
-            _check_ttl(ttl_s)
+            _check_stamp(ttl_s, timestamp_us)
         if len({ttl_s is None for _, ttl_s in stamps}) > 1:
             raise StatementBroken("Rows written together must all expire, or none", table=shape.table.name)
-        kinds = {tuple(map(type, tail)) for tail in tails}
-        for kind in kinds:
-            if kind != shape.exact_types[len(lead) :]:
-                raise StatementBroken("Rows written together must have all their values", table=shape.table.name)
+        if {tuple(map(type, tail)) for tail in tails} != {shape.exact_types[len(lead) :]}:
+            raise StatementBroken("Rows written together must have all their values", table=shape.table.name)
         shape.check_values((*lead, *tails[0]))
 
     @property
     def statements(self) -> tuple[Plain, ...]:  # type: ignore[override]  # created on first use
-        """Each row as a statement of its own."""
         return tuple(
             Insert.of(self.shape, (*self.lead, *tail), timestamp_us=timestamp_us, ttl_s=ttl_s)
             for tail, (timestamp_us, ttl_s) in zip(self.tails, self.stamps, strict=True)
@@ -279,7 +297,6 @@ def is_(column: str, value: Value) -> CellCondition:
 
 
 def is_not(column: str, value: Value) -> CellCondition:
-    """The column holds another value."""
     return CellCondition(column, ComparisonOperator.IS_NOT, value)
 
 
@@ -288,26 +305,36 @@ def below(column: str, value: Value) -> CellCondition:
     return CellCondition(column, ComparisonOperator.BELOW, value)
 
 
-class InsertIfAbsent(_Statement):
-    """Make a row by LWT, if there is none."""
-
+class _LwtWrite(_Statement):
     __slots__ = ("attempt", "shape", "ttl_s", "values")
     _shown = ("shape", "values", "attempt", "ttl_s")
 
-    def __init__(self, table: Table, values: Mapping[str, Value], *, attempt: UUID, ttl_s: int | None = None) -> None:
-        self.shape: InsertShape = insert_shape(table, tuple(values), True)
-        self.values = tuple(values.values())
+    def _fill(
+        self, shape: InsertShape | UpdateShape, values: tuple[Value, ...], attempt: UUID, ttl_s: int | None
+    ) -> None:
+        self.shape = shape
+        self.values = values
         self.attempt = attempt
         self.ttl_s = ttl_s
-        _check_ttl(ttl_s)
-        self.shape.check_values(self.values)
+        _check_stamp(ttl_s)
+        shape.check_values(values)
 
 
-class UpdateIf(_Statement):
+class InsertIfAbsent(_LwtWrite):
+    """Make a row by LWT, if there is none."""
+
+    __slots__ = ()
+    shape: InsertShape
+
+    def __init__(self, table: Table, values: Mapping[str, Value], *, attempt: UUID, ttl_s: int | None = None) -> None:
+        self._fill(insert_shape(table, tuple(values), True), tuple(values.values()), attempt, ttl_s)
+
+
+class UpdateIf(_LwtWrite):
     """Write cells by LWT, if the conditions hold. Without conditions it can only ride in a `BatchIf`."""
 
-    __slots__ = ("attempt", "shape", "ttl_s", "values")
-    _shown = ("shape", "values", "attempt", "ttl_s")
+    __slots__ = ()
+    shape: UpdateShape
 
     def __init__(
         self,
@@ -319,12 +346,8 @@ class UpdateIf(_Statement):
         ttl_s: int | None = None,
     ) -> None:
         forms = tuple((condition.column, condition.operator) for condition in conditions)
-        self.shape: UpdateShape = update_shape(table, tuple(key), tuple(to), True, forms)
-        self.values = (*to.values(), *key.values(), *(condition.value for condition in conditions))
-        self.attempt = attempt
-        self.ttl_s = ttl_s
-        _check_ttl(ttl_s)
-        self.shape.check_values(self.values)
+        values = (*to.values(), *key.values(), *(condition.value for condition in conditions))
+        self._fill(update_shape(table, tuple(key), tuple(to), True, forms), values, attempt, ttl_s)
 
 
 Conditional: TypeAlias = InsertIfAbsent | UpdateIf
@@ -352,7 +375,6 @@ class BatchIf(_Statement):
 
     @property
     def attempt(self) -> UUID:
-        """The attempt that all of it leaves."""
         return self.statements[0].attempt
 
 
@@ -433,39 +455,9 @@ def attempt_bearers(statement: Decision) -> tuple[bool, ...]:
 
 
 def lifetime_s(statement: Conditional) -> float:
-    """The time to live of its writes."""
     return statement.ttl_s or statement.shape.table.default_ttl_s or math.inf
 
 
 def partition_of(statement: Plain | Conditional | Select) -> tuple[Value, ...]:
     """The partition key of a statement, in the order of the table."""
     return statement.shape.partition_of(statement.values)
-
-
-__all__ = [
-    "Batch",
-    "BatchIf",
-    "CellCondition",
-    "ComparisonOperator",
-    "Conditional",
-    "Decision",
-    "Delete",
-    "Insert",
-    "InsertIfAbsent",
-    "Plain",
-    "Scan",
-    "Select",
-    "Slice",
-    "SliceBound",
-    "Statement",
-    "StatementBroken",
-    "Update",
-    "UpdateIf",
-    "Write",
-    "attempt_bearers",
-    "below",
-    "is_",
-    "is_not",
-    "lifetime_s",
-    "partition_of",
-]

@@ -78,17 +78,14 @@ class Table:
 
     @cached_property
     def partition_names(self) -> tuple[str, ...]:
-        """The columns that choose the partition."""
         return tuple(column.name for column in self.partition)
 
     @cached_property
     def clustering_names(self) -> tuple[str, ...]:
-        """The columns that order the rows within a partition."""
         return tuple(column.name for column in self.clustering)
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
-        """The whole primary key."""
         return self.partition_names + self.clustering_names
 
     @cached_property

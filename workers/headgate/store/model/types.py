@@ -10,21 +10,11 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
 from typing import Any
 
 Value = bool | int | float | str | bytes | uuid.UUID | None
-
-
-@dataclass(frozen=True)
-class _Facts:
-    cql: str
-    python: tuple[type, ...]
-    encode: Callable[[Any], bytes]
-    decode: Callable[[bytes], Any]
-    order: Callable[[Any], Any]
 
 
 def time_of(value: uuid.UUID) -> int:
@@ -68,37 +58,33 @@ def _uuid_in(stored: bytes) -> uuid.UUID:
 class Type(Enum):
     """A column's type. Collections are left out on purpose: they are many cells, and some need a read to write."""
 
-    BOOLEAN = _Facts(
-        "boolean", (bool,), lambda value: b"\x01" if value else b"\x00", lambda stored: stored != b"\x00", _itself
-    )
-    INT = _Facts("int", (int,), struct.Struct(">i").pack, _number_in(">i"), _itself)
-    BIGINT = _Facts("bigint", (int,), struct.Struct(">q").pack, _number_in(">q"), _itself)
-    DOUBLE = _Facts("double", (float,), struct.Struct(">d").pack, _number_in(">d"), _itself)
-    TEXT = _Facts("text", (str,), str.encode, bytes.decode, str.encode)
-    BLOB = _Facts("blob", (bytes,), bytes, bytes, _itself)
-    UUID = _Facts("uuid", (uuid.UUID,), attrgetter("bytes"), _uuid_in, _uuid_order)
-    TIMEUUID = _Facts("timeuuid", (uuid.UUID,), attrgetter("bytes"), _uuid_in, time_order)
+    BOOLEAN = "boolean", bool, lambda value: b"\x01" if value else b"\x00", lambda stored: stored != b"\x00", _itself
+    INT = "int", int, struct.Struct(">i").pack, _number_in(">i"), _itself
+    BIGINT = "bigint", int, struct.Struct(">q").pack, _number_in(">q"), _itself
+    DOUBLE = "double", float, struct.Struct(">d").pack, _number_in(">d"), _itself
+    TEXT = "text", str, str.encode, bytes.decode, str.encode
+    BLOB = "blob", bytes, bytes, bytes, _itself
+    UUID = "uuid", uuid.UUID, attrgetter("bytes"), _uuid_in, _uuid_order
+    TIMEUUID = "timeuuid", uuid.UUID, attrgetter("bytes"), _uuid_in, time_order
 
-    @property
-    def cql(self) -> str:
-        """Its name in CQL."""
-        return self.value.cql
+    def __init__(
+        self,
+        cql: str,
+        python: type,
+        encode: Callable[[Any], bytes],
+        decode: Callable[[bytes], Any],
+        order: Callable[[Any], Any],
+    ) -> None:
+        """`encode` gives the bytes as Cassandra stores them, which decide a tie of timestamps; `order` gives a key
+        that sorts as Cassandra sorts such a clustering column."""
+        self.cql = cql
+        self.python = python
+        self.encode = encode
+        self.decode = decode
+        self.order = order
 
     def accepts(self, value: object) -> bool:
         """Whether a column can hold this value; null is allowed where the column is not part of the key."""
         if isinstance(value, bool):
             return self is Type.BOOLEAN
-        return isinstance(value, self.value.python)
-
-    def encode(self, value: Value) -> bytes:
-        """The bytes as Cassandra stores them; a tie of timestamps is decided by these."""
-        return self.value.encode(value)
-
-    def decode(self, stored: bytes) -> Value:
-        """The way back."""
-        decoded: Value = self.value.decode(stored)
-        return decoded
-
-    def order(self, value: Value) -> Any:
-        """A key that sorts as Cassandra sorts such a clustering column."""
-        return self.value.order(value)
+        return isinstance(value, self.python)
