@@ -16,6 +16,7 @@ import headgate
 from headgate.client.catalogue.memory_context import MemoryAddress
 from headgate.client.connection import Headgate
 from headgate.engines.memory import server
+from headgate.engines.memory import settings as memory_settings
 from headgate.runtime.handler.handlers import understand
 from headgate.runtime.handler.runner import PythonPerformer
 from headgate.runtime.process.sdk_queue import ClientQueue
@@ -116,6 +117,35 @@ def test_of_applied_resources_there_are_exactly_those_with_their_settings() -> N
             await views.add("home", 3)
             assert 3 == await views.value("home")
 
+    asyncio.run(scenario())
+
+
+def test_a_refresh_parses_the_queues_that_have_changed_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse = memory_settings.resource_of
+
+    def counted(document: Any) -> Any:
+        parsed.append(document["metadata"]["name"])
+        return parse(document)
+
+    async def scenario() -> None:
+        resources = [queue_document(deadLetter="dead"), queue_document("dead"), queue_document("orders")]
+        await headgate.apply(resources, contact_points="memory://")
+        async with headgate.connect("memory://") as p:
+            await p.queue("shop/emails")
+            await p.queue("shop/orders")
+            assert ["dead", "emails", "orders"] == sorted(parsed)
+            parsed.clear()
+            for _ in range(3):
+                await p.refresh()
+            assert [] == parsed
+            await headgate.apply(queue_document("orders", maxReceives=2), contact_points="memory://")
+            parsed.clear()
+            await p.refresh()
+            await p.refresh()
+            assert ["orders"] == parsed
+
+    monkeypatch.setattr(memory_settings, "resource_of", counted)
     asyncio.run(scenario())
 
 

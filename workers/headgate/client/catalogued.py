@@ -13,7 +13,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
 from headgate.client.catalogue.process_context import ProcessContext
@@ -25,6 +25,7 @@ from headgate.store.catalogue.entry import Entry, EntryState, KnownEntry, Name
 
 log = logging.getLogger("headgate.client")
 
+SETTINGS_KEPT_MAX = 65_536
 ADOPT = "apply its resource again, with the annotation headgate.io/adopt: by-name, or by `headgate apply --adopt`"
 
 
@@ -63,12 +64,17 @@ class Catalogued(ABC, Generic[Record, Opened]):
         self._catalogue = process_context.catalogue()
         self._namespace = namespace
         self._open: dict[Name, Opened] = {}
+        self._settings: dict[Name, tuple[Entry, Any]] = {}
         self._opening = asyncio.Lock()
         self._reading: SharedWork[Opened, HeadgateError | None] = SharedWork(f"refresh of a {self.kind.noun}")
         self._reported: dict[str, str] = {}
 
     @abstractmethod
-    def record_of(self, known: KnownEntry) -> Record:
+    def settings_of(self, entry: Entry) -> Any:
+        """The settings that its document declares."""
+
+    @abstractmethod
+    def record_of(self, known: KnownEntry, settings: Any) -> Record:
         """The record of a resource that is ready, from a read."""
 
     @abstractmethod
@@ -134,7 +140,16 @@ class Catalogued(ABC, Generic[Record, Opened]):
         self.require_supported(entry)
         if entry.state is EntryState.MAKING:
             raise self.kind.not_ready(remedy="apply it again, or wait for the operator", **about)
-        return self.record_of(known)
+        return self.record_of(known, self._settings_of(entry))
+
+    def _settings_of(self, entry: Entry) -> Any:
+        """Parsed once, and again when the entry has changed: a process reads each of its queues every 15 s."""
+        before = self._settings.get(entry.name)
+        if before is None or before[0] != entry:
+            if len(self._settings) >= SETTINGS_KEPT_MAX:
+                self._settings.clear()
+            before = self._settings[entry.name] = entry, self.settings_of(entry)
+        return before[1]
 
     async def _unknown(self, name: Name) -> NotFound:
         """With those that could have been meant."""

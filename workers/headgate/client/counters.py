@@ -56,9 +56,13 @@ class Counters(Catalogued[CounterRecord, Counter]):
         """The counter of that name; the same object each time, until it was deleted."""
         return await self.open_once(text, partial(self._make, memory_bytes=memory_bytes))
 
-    def record_of(self, known: KnownEntry) -> CounterRecord:
+    def settings_of(self, entry: Entry) -> CounterSettings:
+        """Those of its document."""
+        return settings_of(entry, data_center=self._process_context.data_center)
+
+    def record_of(self, known: KnownEntry, settings: CounterSettings) -> CounterRecord:
         """With its settings."""
-        return known.entry, settings_of(known.entry, data_center=self._process_context.data_center)
+        return known.entry, settings
 
     async def renew(self, counter: Counter, record: CounterRecord) -> None:
         """In force from now on; the bound on memory is this process's own."""

@@ -20,6 +20,7 @@ from headgate.client.catalogue.queue_record import (
 from headgate.client.catalogued import Catalogued, CatalogueKind
 from headgate.client.queue import Queue
 from headgate.engines.context import Opening
+from headgate.engines.contract import QueueSettings
 from headgate.engines.registry import engine_record
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 from headgate.expiry import SECOND_US
@@ -68,10 +69,13 @@ class Queues(Catalogued[QueueRecord, Queue]):
         make = self._process_context.create_queue
         return make is not None and await make(name)
 
-    def record_of(self, known: KnownEntry) -> QueueRecord:
-        """With the settings of its engine."""
-        record = engine_record(known.entry, engines=self._process_context.engines)
-        settings = record.settings_of(known.entry, self._process_context.data_center)
+    def settings_of(self, entry: Entry) -> QueueSettings:
+        """Those of its engine."""
+        record = engine_record(entry, engines=self._process_context.engines)
+        return record.settings_of(entry, self._process_context.data_center)
+
+    def record_of(self, known: KnownEntry, settings: QueueSettings) -> QueueRecord:
+        """With its settings."""
         return QueueRecord(known.entry, settings, known.read_started_us)
 
     async def renew(self, queue: Queue, record: QueueRecord) -> HeadgateError | None:
