@@ -26,7 +26,7 @@ from headgate.store.catalogue.entry import Entry, EntryState, KnownEntry, Name
 
 log = logging.getLogger("headgate.client")
 
-RECORDS_MAX = 65_536
+SETTINGS_KEPT_MAX = 65_536
 ADOPT = "apply its resource again, with the annotation headgate.io/adopt: by-name, or by `headgate apply --adopt`"
 
 
@@ -141,7 +141,7 @@ class ResourcesByName(ABC, Generic[Record, Opened]):
         """Parsed once, and again when the entry has changed: a process reads each of its queues every 15 s."""
         before = self._settings.get(entry.name)
         if before is None or before[0] != entry:
-            if len(self._settings) >= RECORDS_MAX:
+            if len(self._settings) >= SETTINGS_KEPT_MAX:
                 self._settings.clear()
             before = self._settings[entry.name] = entry, self.settings_of(entry)
         return before[1]
