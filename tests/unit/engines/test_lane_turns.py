@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+
 import pytest
 
+from headgate.engines.lanes.poll_schedule import Beat
 from headgate.engines.lanes.round_robin import CYCLE_S, Turns
+
+
+def test_the_own_times_of_a_thousand_lanes_are_spread_over_the_second_and_their_polls_go_out_together() -> None:
+    async def times() -> tuple[set[int], Counter[int]]:
+        beats = [Beat(0.3).of_lane(number) for number in range(1_000)]
+        now_s = asyncio.get_running_loop().time()
+        polls = {round(now_s + each.until_next_s(0.4)) for each in beats}
+        own = Counter(int((now_s + each.until_next_s(1.0, behind_s=each.own_s)) * 20) % 20 for each in beats)
+        return polls, own
+
+    polls, own = asyncio.run(times())
+    assert 1 == len(polls)
+    assert max(own.values()) <= 60
 
 
 @pytest.mark.parametrize("rate", [1, 50, 800, 20_000])

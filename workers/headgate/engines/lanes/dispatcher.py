@@ -93,8 +93,6 @@ class Dispatcher:
         self.terms = terms
         self._lease_term = Live(lease_term)
         self._beat = beat or Beat()
-        self._own_beat = Beat(lane.host.rng.random() * terms.turn_s)
-        """Renewals need not go out together: those of many lanes would be one long turn of the event loop."""
         self.delivery_state = DeliveryState(
             terms.deliveries, lease_term.epoch, groups_held=groups_held, budget=lane.host.read_budget
         )
@@ -516,7 +514,7 @@ class Dispatcher:
     async def _keep_moving(self) -> None:
         while True:
             await self.position.advance()
-            await self._own_beat.next(self.terms.turn_s)
+            await self._beat.next_own(self.terms.turn_s)
 
     async def _keep_touching(self) -> None:
         touched_s = asyncio.get_running_loop().time()
@@ -527,7 +525,7 @@ class Dispatcher:
             if (now_s - touched_s) * 1_000_000 >= wait_us * NEARLY:
                 touched_s = now_s
                 await self._touch()
-            await self._own_beat.next(self.terms.turn_s)
+            await self._beat.next_own(self.terms.turn_s)
 
     async def _touch(self) -> None:
         """Renew, and move the position; ends the lease term when the lane has another owner. If it met only a

@@ -219,7 +219,7 @@ class LaneSet:
             name,
             state,
             groups_held=bool(self._not_retired_before(name)),
-            beat=self._beat,
+            beat=self._beat.of_lane(name[-1]),
             changed=self._changed,
         )
         if taken is not None:

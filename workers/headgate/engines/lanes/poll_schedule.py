@@ -1,17 +1,20 @@
 """The beat of a process: periodic loops wake at the same times, so that a process with a hundred lanes wakes a few
 times per second, not hundreds of times, and their requests go out together.
 
-Each process has a phase of its own, so that many on one machine do not wake at once. It decides nothing: a loop on
-the beat turns as often as without it.
+Each process has a phase of its own, so that many on one machine do not wake at once. Renewals do not share a read,
+and go out at times of the lane's own: those of a thousand lanes would be one long turn of the event loop. It decides
+nothing: a loop on the beat turns as often as without it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 TOO_NEAR = 1 / 8
 """A time nearer than this part of the interval is the one that was waited for, and not the next."""
+SPREAD = 0.618
+"""Multiples of it are spread evenly over a second, however many there are."""
 
 
 @dataclass(frozen=True)
@@ -19,12 +22,18 @@ class Beat:
     """Times that are multiples of any given interval, by the event loop's clock."""
 
     phase_s: float = 0.0
+    own_s: float = 0.0
+    """How far behind the beat a lane's own times are."""
 
-    def until_next_s(self, every_s: float) -> float:
+    def of_lane(self, number: int) -> Beat:
+        """The same beat, with times of its own for each of many lanes."""
+        return replace(self, own_s=number * SPREAD)
+
+    def until_next_s(self, every_s: float, *, behind_s: float = 0.0) -> float:
         """How long it is to the next one."""
-        left_s = every_s - (asyncio.get_running_loop().time() - self.phase_s) % every_s
+        left_s = every_s - (asyncio.get_running_loop().time() - self.phase_s - behind_s) % every_s
         return left_s if left_s >= every_s * TOO_NEAR else left_s + every_s
 
-    async def next(self, every_s: float) -> None:
-        """Wait for it."""
-        await asyncio.sleep(self.until_next_s(every_s))
+    async def next_own(self, every_s: float) -> None:
+        """Wait for the lane's own next time."""
+        await asyncio.sleep(self.until_next_s(every_s, behind_s=self.own_s))
