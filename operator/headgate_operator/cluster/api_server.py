@@ -26,10 +26,9 @@ from yarl import URL
 
 from headgate.errors import EnvironmentProblem
 from headgate.process.pacing import RateLimit
-from headgate_operator.cluster.credentials import Access
 from headgate_operator.cluster.json_stream import parse
-from headgate_operator.cluster.port import Denied
-from headgate_operator.cluster.requests import ApiClient, ApiRequest, ApiResponse, as_denied, no_answer
+from headgate_operator.cluster.port import Access, Denied
+from headgate_operator.cluster.requests import ApiRequest, ApiResponse, ClusterPort, as_denied, no_answer
 from headgate_operator.model.kinds import LEASE, Document
 
 CONNECTIONS_MAX: Final = 64
@@ -44,7 +43,7 @@ class NoCluster(EnvironmentProblem):
     """No Kubernetes cluster is known here."""
 
 
-class HttpApiClient(ApiClient):
+class HttpApiClient(ClusterPort):
     """A cluster, over one ApiClient."""
 
     def __init__(self, api: client.ApiClient, *, qps: float = QPS, burst: int = BURST) -> None:

@@ -25,9 +25,8 @@ from headgate_operator.decide.scaling import known_figures
 from headgate_operator.manifests.pod import ChildOwner
 from headgate_operator.manifests.spark_application import build_application, image_of
 from headgate_operator.manifests.strategic_merge import PatchInvalid
-from headgate_operator.model.effects import DeleteObject
 from headgate_operator.model.names import application_name
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, earliest
+from headgate_operator.model.plan import ConditionUpdate, DeleteObject, PartialPlan, earliest
 from headgate_operator.model.world import (
     BulkRun,
     ChildName,

@@ -22,9 +22,9 @@ from typing import Any, Final, Protocol
 
 from headgate.api.status import Reason
 from headgate_operator.manifests.document_diff import STAMP_PATH, differences, digest_of, stamp_of, stamped
-from headgate_operator.model.effects import ApplyObject, DeleteObject, Effect, Emit
 from headgate_operator.model.kinds import Document
 from headgate_operator.model.names import Key
+from headgate_operator.model.plan import ApplyObject, DeleteObject, Effect, Emit
 from headgate_operator.model.world import ChildName, DecisionMemory, FieldRevert, LastApply, ResourceFailure
 
 MINUTE_US: Final = 60_000_000

@@ -24,14 +24,13 @@ from headgate.api.consumer import Consumer
 from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
 from headgate_operator.decide.child import ChildPlan, EventSubject, decide_child, remove, with_uid
-from headgate_operator.manifests.deployment import build_deployment
-from headgate_operator.manifests.disruption_budget import build_disruption_budget
+from headgate_operator.manifests.deployment import build_deployment, build_disruption_budget
 from headgate_operator.manifests.document_diff import stamped
 from headgate_operator.manifests.pod import ChildOwner
 from headgate_operator.manifests.strategic_merge import PatchInvalid
-from headgate_operator.model.effects import ApplyObject, Effect
 from headgate_operator.model.kinds import Document, is_at_rest
 from headgate_operator.model.names import MANAGER, REPLICAS_MANAGER, consumer_name
+from headgate_operator.model.plan import ApplyObject, Effect
 from headgate_operator.model.world import ChildName, DecisionMemory, ResourceFailure, ResourceWorld, StoreConnection
 
 KINDS: Final = ("Deployment", "PodDisruptionBudget")

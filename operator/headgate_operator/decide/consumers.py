@@ -18,7 +18,7 @@ from headgate.expiry import SECOND_US
 from headgate_operator.decide.children import ConsumerState
 from headgate_operator.model.kinds import Document, is_at_rest
 from headgate_operator.model.names import consumer_name
-from headgate_operator.model.partial_plan import ConditionUpdate, Status
+from headgate_operator.model.plan import ConditionUpdate, Status
 from headgate_operator.model.world import ChildName, PodStatus, ResourceWorld
 
 TYPE: Final = "ConsumersReady"

@@ -10,7 +10,7 @@ from typing import Final
 
 from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, format_names
+from headgate_operator.model.plan import ConditionUpdate, PartialPlan, format_names
 from headgate_operator.model.world import DecisionMemory, Nothing, ResourceWorld, Sibling
 
 TYPE: Final = "DeadLetterResolved"

@@ -24,9 +24,18 @@ from headgate_operator.decide.maintenance import format_time
 from headgate_operator.decide.ownership import is_ours
 from headgate_operator.decide.store import TYPE as TABLES
 from headgate_operator.decide.store import build_store_facts, decide_connection, decide_store_view, format_step
-from headgate_operator.model.effects import ApplyObject, DeleteObject, Effect, ReconcilePlan, StoreStep
 from headgate_operator.model.names import FINALIZER, owner_parts
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, blocked, earliest
+from headgate_operator.model.plan import (
+    ApplyObject,
+    ConditionUpdate,
+    DeleteObject,
+    Effect,
+    PartialPlan,
+    ReconcilePlan,
+    StoreStep,
+    blocked,
+    earliest,
+)
 from headgate_operator.model.world import (
     DecisionMemory,
     Nothing,

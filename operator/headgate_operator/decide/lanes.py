@@ -17,8 +17,7 @@ from headgate.api.status import Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.bulk import jobs_of
 from headgate_operator.decide.scaling import known_figures
-from headgate_operator.model.effects import Emit, StopLane
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, format_names
+from headgate_operator.model.plan import ConditionUpdate, Emit, PartialPlan, StopLane, format_names
 from headgate_operator.model.world import DecisionMemory, LaneHealth, LaneProblem, ResourceWorld, StoreConnection
 
 TYPE: Final = "LanesHealthy"

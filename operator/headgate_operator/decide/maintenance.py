@@ -19,7 +19,7 @@ from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
 from headgate.expiry import SECOND_US
 from headgate.store.model.table import Table
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan
+from headgate_operator.model.plan import ConditionUpdate, PartialPlan
 from headgate_operator.model.world import DecisionMemory, Nothing, Passes, PresentResource, ResourceWorld
 
 REPAIR: Final = "RepairHealthy"

@@ -13,16 +13,16 @@ from collections.abc import Iterator
 
 from headgate.api.status import Reason
 from headgate_operator.decide.child import ChildPlan, child_of, decide_child, remove
-from headgate_operator.manifests.cronjob import build_cronjob
-from headgate_operator.manifests.pod import Part
-from headgate_operator.manifests.secret import build_connection_copy
-from headgate_operator.manifests.service_accounts import (
+from headgate_operator.manifests.namespace_objects import (
+    build_connection_copy,
+    build_cronjob,
     build_spark_account,
     build_spark_binding,
     build_worker_account,
 )
-from headgate_operator.model.effects import ReconcilePlan
+from headgate_operator.manifests.pod import Part
 from headgate_operator.model.names import CONNECTION_COPY, SPARK_ACCOUNT, WORKER_ACCOUNT
+from headgate_operator.model.plan import ReconcilePlan
 from headgate_operator.model.world import (
     UNKNOWN,
     ChildName,

@@ -14,9 +14,8 @@ from headgate.api.status import Reason
 from headgate.applying.decide_steps import Adopt, Retain, Step
 from headgate.applying.wanted import Wanted, allowed_change
 from headgate.store.catalogue.entry import Entry, EntryState
-from headgate_operator.model.effects import StoreStep
 from headgate_operator.model.names import ADOPT, owner_of, owner_parts
-from headgate_operator.model.partial_plan import PartialPlan, blocked, missing_input
+from headgate_operator.model.plan import PartialPlan, StoreStep, blocked, missing_input
 from headgate_operator.model.world import DecisionMemory, Nothing, ResourceWorld, StoreConnection, StoreView
 
 BY_NAME = "by-name"

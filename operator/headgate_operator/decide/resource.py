@@ -32,8 +32,7 @@ from headgate_operator.decide.scaling import decide_scaling
 from headgate_operator.decide.stats import decide_stats, lanes_of
 from headgate_operator.decide.status import decide_status
 from headgate_operator.decide.store import decide_connection, decide_store, decide_store_view
-from headgate_operator.model.effects import ReconcilePlan
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, blocked, earliest
+from headgate_operator.model.plan import ConditionUpdate, PartialPlan, ReconcilePlan, blocked, earliest
 from headgate_operator.model.world import (
     DecisionMemory,
     PresentResource,

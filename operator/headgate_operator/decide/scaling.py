@@ -17,7 +17,7 @@ from headgate.api.consumer import Consumer, Scaling
 from headgate.api.queues import QueueResource
 from headgate.expiry import SECOND_US
 from headgate_operator.model.names import consumer_name
-from headgate_operator.model.partial_plan import earliest
+from headgate_operator.model.plan import earliest
 from headgate_operator.model.world import ChildName, DecisionMemory, LaneHealth, QueueLoad, ResourceWorld
 
 FIGURES_HOLD_US: Final = 15 * SECOND_US

@@ -19,7 +19,7 @@ from headgate_operator.decide.maintenance import format_time
 from headgate_operator.decide.ownership import is_ours
 from headgate_operator.decide.scaling import known_figures
 from headgate_operator.model.names import GROUP
-from headgate_operator.model.partial_plan import PartialPlan
+from headgate_operator.model.plan import PartialPlan
 from headgate_operator.model.world import DecisionMemory, LaneHealth, Passes, ResourceWorld, StoreView
 
 DIGITS: Final = 3

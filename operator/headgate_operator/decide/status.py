@@ -20,8 +20,16 @@ from headgate.api.reasons import AWAITED, IN_READY, STALLING
 from headgate.api.status import COUNTER_CONDITIONS, QUEUE_CONDITIONS, Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.maintenance import format_time
-from headgate_operator.model.effects import Effect, Emit, PatchStatus, ReconcilePlan, StopLane
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, earliest
+from headgate_operator.model.plan import (
+    ConditionUpdate,
+    Effect,
+    Emit,
+    PartialPlan,
+    PatchStatus,
+    ReconcilePlan,
+    StopLane,
+    earliest,
+)
 from headgate_operator.model.world import DecisionMemory, PresentResource, ResourceWorld
 
 WRITE_EVERY_US: Final = 5 * SECOND_US

@@ -33,8 +33,7 @@ from headgate.store.catalogue.entry import BeingDeleted, EntryState, OwnedByAnot
 from headgate.store.catalogue.tables import CATALOGUE_TABLES
 from headgate.store.model.drift import Drift
 from headgate_operator.decide.ownership import decide_ownership, our_owner
-from headgate_operator.model.effects import StoreStep
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, blocked, missing_input
+from headgate_operator.model.plan import ConditionUpdate, PartialPlan, StoreStep, blocked, missing_input
 from headgate_operator.model.world import (
     DecisionMemory,
     Nothing,

@@ -16,9 +16,9 @@ from headgate.applying import decide_steps as steps
 from headgate.store.catalogue.decide_generation import decide_next, decide_sure, first, turned
 from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.catalogue.tables import CATALOGUE_TABLES
-from headgate_operator.model.effects import ApplyObject, DeleteObject, Effect, PatchStatus, StoreStep
 from headgate_operator.model.kinds import Document
 from headgate_operator.model.names import GROUP, MANAGER
+from headgate_operator.model.plan import ApplyObject, DeleteObject, Effect, PatchStatus, StoreStep
 from headgate_operator.model.world import (
     BulkRun,
     ChildName,

@@ -26,12 +26,12 @@ from headgate.store.catalogue.entry import EntryState
 from headgate_operator.decide.namespace import decide_namespace
 from headgate_operator.decide.resource import decide
 from headgate_operator.dry_run.effects_on_world import Schema, after, after_in_namespace
-from headgate_operator.model.effects import Effect, PatchStatus, ReconcilePlan, StoreStep
-from headgate_operator.model.job_groups import group_of, is_supported
 from headgate_operator.model.names import Key, namespace_key
+from headgate_operator.model.plan import Effect, PatchStatus, ReconcilePlan, StoreStep
 from headgate_operator.model.world import (
     ChildName,
     DecisionMemory,
+    JobGroup,
     NamespaceState,
     NamespaceWorld,
     Nothing,
@@ -207,11 +207,11 @@ def _wanting(world: NamespaceWorld, resources: Iterable[ResourceWorld]) -> Names
         present = each.resource
         if present is None or isinstance(present.parsed, tuple):
             continue
-        if not is_supported(present.parsed, each.settings):
+        if not each.settings.supports(present.parsed):
             continue
         is_active = _is_active(each)
         if is_active and not isinstance(groups, Nothing):
-            groups = groups | {group_of(present.parsed, each.settings)}
+            groups = groups | {JobGroup.of(present.parsed, each.settings)}
         spec = present.parsed.spec
         world = replace(
             world,

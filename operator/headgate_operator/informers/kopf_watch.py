@@ -15,7 +15,7 @@ from typing import Any
 import kopf
 
 from headgate.errors import Unavailable
-from headgate_operator.cluster.credentials import Access
+from headgate_operator.cluster.port import Access
 from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.model.kinds import ResourceKind
 

@@ -18,7 +18,8 @@ from typing import Final
 import click
 
 from headgate.errors import OperationRefused, Unavailable
-from headgate_operator.cluster.port import ClusterPort, Denial, Denied
+from headgate_operator.cluster.port import Denial, Denied
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.install.decide_crds import NAMES
 from headgate_operator.install.decide_uninstall import (
     OF_A_TEST,

@@ -1,4 +1,4 @@
-"""The Deployment of one consumer, as a plain document.
+"""The Deployment of one consumer, and its PodDisruptionBudget, as plain documents.
 
 A Python handler runs in the container `worker`, whose image is the consumer's (with headgate in it) or ours. An http
 handler is the consumer's image, unchanged, as the sidecar `handler` (an init container that keeps running): it is up
@@ -29,7 +29,7 @@ from headgate_operator.manifests.pod import (
     temporary_volume,
 )
 from headgate_operator.manifests.strategic_merge import PatchInvalid, merge
-from headgate_operator.model.kinds import DEPLOYMENT
+from headgate_operator.model.kinds import DEPLOYMENT, POD_DISRUPTION_BUDGET
 from headgate_operator.model.names import CONNECTION_DIGEST, GROUP, WORKER_ACCOUNT, consumer_name, labels_of
 from headgate_operator.model.world import OperatorSettings, StoreConnection
 
@@ -210,3 +210,22 @@ def _keep(pod: dict[str, Any], labels: dict[str, str]) -> None:
     spec["serviceAccountName"] = WORKER_ACCOUNT
     spec["automountServiceAccountToken"] = False
     spec.pop("serviceAccount", None)
+
+
+def build_disruption_budget(owner: ChildOwner, consumer: Consumer) -> Part:
+    """A drain of nodes takes one worker at a time. A pod that is not ready protects nothing: it may be evicted."""
+    return {
+        "apiVersion": POD_DISRUPTION_BUDGET.api_version,
+        "kind": POD_DISRUPTION_BUDGET.kind,
+        "metadata": {
+            "name": consumer_name(owner.key.name, consumer.name),
+            "namespace": owner.key.namespace,
+            "labels": labels_of(owner.key, consumer=consumer.name),
+            "ownerReferences": [owner.reference],
+        },
+        "spec": {
+            "maxUnavailable": 1,
+            "selector": {"matchLabels": selector_of(owner, consumer.name)},
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }

@@ -9,11 +9,12 @@ Everything fits the restricted Pod Security Standard.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from headgate.api.model import API_VERSION
-from headgate_operator.model.names import Key
+from headgate_operator.model.names import WORKER_ACCOUNT, Key
 
 CONNECTION_KEYS: Final = (
     "CONTACT_POINTS",
@@ -102,3 +103,26 @@ def container_security(*, read_only: bool = True) -> Part:
     """Of each container."""
     root = {"readOnlyRootFilesystem": True} if read_only else {}
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, **root}
+
+
+def build_run_pod(name: str, image: str, command: Sequence[str], secret: str, env: Sequence[Part] = ()) -> Part:
+    """The spec of a pod that runs one command once, with a connection and no rights."""
+    container = {
+        "name": name,
+        "image": image,
+        "command": list(command),
+        "env": [*env, *connection_env(secret)],
+        "resources": {"requests": dict(REQUESTS)},
+        "securityContext": container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [connection_mount(), temporary_mount()],
+    }
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": WORKER_ACCOUNT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": pod_security(),
+        "containers": [container],
+        "volumes": [connection_volume(secret), temporary_volume()],
+    }

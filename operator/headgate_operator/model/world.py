@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from headgate.api.parse import Resource
+from headgate.api.queues import QueueResource
 from headgate.api.rules import Fault
 from headgate.api.status import Reason
+from headgate.engines.registry import engine_of
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.drift import Drift
 from headgate_operator.model.kinds import Document
-from headgate_operator.model.names import Key
+from headgate_operator.model.names import CONNECTION_COPY, Key
 
 
 class Nothing(Enum):
@@ -77,6 +79,10 @@ class OperatorSettings:
     """Engines that this version carries, and `counter`."""
     tables_max: int = 300
     drain_grace_s: int = 50
+
+    def supports(self, resource: Resource) -> bool:
+        """Whether this version makes anything for it."""
+        return engine_of(resource) in self.supported
 
 
 @dataclass(frozen=True)
@@ -289,6 +295,18 @@ class ResourceWorld:
         """Of the resource; empty if there is none."""
         return self.resource.meta.uid if self.resource else ""
 
+    @property
+    def queue(self) -> QueueResource | None:
+        """The resource, where it is a valid queue."""
+        parsed = self.resource.parsed if self.resource else None
+        return parsed if isinstance(parsed, QueueResource) else None
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """The present status of the resource."""
+        status = self.resource.document.get("status") if self.resource else None
+        return status if isinstance(status, Mapping) else {}
+
 
 @dataclass(frozen=True)
 class JobGroup:
@@ -298,6 +316,15 @@ class JobGroup:
     schedule: str
     connection: str
     image: str
+
+    @classmethod
+    def of(cls, resource: Resource, settings: OperatorSettings) -> JobGroup:
+        """The group of one resource."""
+        spec = resource.spec
+        secret = spec.storage.connection_secret or CONNECTION_COPY
+        if isinstance(resource, QueueResource):
+            return cls("repair", resource.spec.repair.schedule, secret, settings.image)
+        return cls("gc", resource.spec.gc.schedule, secret, resource.spec.gc.image or settings.image)
 
 
 @dataclass(frozen=True)

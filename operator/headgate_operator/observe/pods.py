@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from headgate_operator.cluster.port import ClusterPort, Denied
+from headgate_operator.cluster.port import Denied
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.manifests.deployment import HANDLER, WORKER
 from headgate_operator.model.kinds import POD, Document
 from headgate_operator.model.names import GROUP, Key

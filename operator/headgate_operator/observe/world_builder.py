@@ -21,10 +21,9 @@ from headgate.api.queues import QueueResource
 from headgate.api.rules import Fault
 from headgate.engines.registry import EngineRecord, engine_of_entry, stored_record
 from headgate.store.catalogue.entry import Entry
-from headgate_operator.cluster.port import ClusterPort, Denial, Denied
-from headgate_operator.cluster.requests import read_time_us
+from headgate_operator.cluster.port import Denial, Denied
+from headgate_operator.cluster.requests import ClusterPort, read_time_us
 from headgate_operator.informers.object_cache import SPARK_CRD, ObjectCache, terminates
-from headgate_operator.model import job_groups
 from headgate_operator.model.kinds import (
     CRD,
     CRON_JOB,
@@ -56,8 +55,7 @@ from headgate_operator.model.world import (
     StoreView,
     Unread,
 )
-from headgate_operator.observe.bulk_runs import JobReport, job_ids_of, runs_of
-from headgate_operator.observe.bulk_status import BulkRows
+from headgate_operator.observe.bulk_runs import BulkRows, JobReport, job_ids_of, runs_of
 from headgate_operator.observe.lane_health import Health
 from headgate_operator.observe.maintenance_results import PassBoard
 from headgate_operator.observe.pods import PodInspector
@@ -65,7 +63,7 @@ from headgate_operator.observe.queue_stats import FigureBoard
 from headgate_operator.store.catalogue import StoreSide
 from headgate_operator.store.connections import Connections
 from headgate_operator.store.secret_cache import Secrets
-from headgate_operator.store.sessions import SessionReader, Sessions
+from headgate_operator.store.sessions import Sessions
 
 PARSED_MAX: Final = 20_000
 SIBLINGS_MAX: Final = 100
@@ -114,7 +112,7 @@ class Sources:
 
     def fork(self) -> Sources:
         """The same, where nothing that is read by it is remembered."""
-        sessions, secrets = SessionReader(self.sessions), self.secrets.fork()
+        sessions, secrets = self.sessions.reader(), self.secrets.fork()
         store = self.store.fork(sessions)
         return replace(
             self,
@@ -341,7 +339,7 @@ class Observer:
     def group_of(self, present: PresentResource) -> JobGroup | None:
         """The CronJob that serves a resource."""
         resource = _valid(present)
-        return None if resource is None else job_groups.group_of(resource, self.settings)
+        return None if resource is None else JobGroup.of(resource, self.settings)
 
     def groups_of_others(self, key: Key) -> frozenset[JobGroup]:
         """The CronJobs that serve the other resources of its namespace."""
@@ -357,7 +355,7 @@ class Observer:
 
     def _is_supported(self, present: PresentResource) -> bool:
         resource = _valid(present)
-        return resource is not None and job_groups.is_supported(resource, self.settings)
+        return resource is not None and self.settings.supports(resource)
 
     async def _needs_in(self, namespace: str) -> AsyncIterator[_Needs]:
         """Of all supported resources. Each is parsed once per generation: with a thousand queues applied at once each

@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from headgate_operator.cluster.port import ClusterPort, Denial, Denied, LeaderLease
+from headgate_operator.cluster.port import Denial, Denied, LeaderLease
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.model.names import LEASE_NAME
 
 log = logging.getLogger("headgate.operator")

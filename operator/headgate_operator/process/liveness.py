@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headgate_operator.cluster.port import ApiObject, ClusterPort, Denial, Denied
+from headgate_operator.cluster.port import ApiObject, Denial, Denied
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.object_cache import ObjectCache, is_newer
 from headgate_operator.informers.work_queue import Class, WorkQueue

@@ -35,7 +35,8 @@ from headgate.store.cassandra.settings import ConnectionSettings
 from headgate.telemetry.logs import FORMATS, LEVELS, log_to
 from headgate.telemetry.metrics import Registry
 from headgate_operator.cluster.api_server import HttpApiClient
-from headgate_operator.cluster.port import ApiObject, ClusterPort, Denial
+from headgate_operator.cluster.port import ApiObject, Denial
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.informers.kopf_watch import KopfWatch
 from headgate_operator.model.kinds import CRD, NAMESPACE, QUEUE, ObjectAddress
 from headgate_operator.model.names import INSPECTION_PORT

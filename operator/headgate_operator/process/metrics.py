@@ -13,7 +13,7 @@ from headgate_operator.decide.scaling import is_busy, is_soon
 from headgate_operator.model.world import QueueLoad
 from headgate_operator.observe.queue_stats import FollowedQueue
 from headgate_operator.process.wiring import Operator
-from headgate_operator.reconcile.condition_metrics import BAD_WHEN_TRUE
+from headgate_operator.reconcile.decision_log import BAD_WHEN_TRUE
 
 Read = Callable[[QueueLoad], float | None]
 LABELS = ("namespace", "queue")

@@ -22,7 +22,7 @@ from headgate.process.background_tasks import run_together
 from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.catalogue.catalogue import RECEIPT_KEY_BYTES
 from headgate.telemetry.metrics import Registry
-from headgate_operator.cluster.port import ClusterPort
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.decide.namespace import decide_namespace
 from headgate_operator.decide.resource import decide
 from headgate_operator.dry_run.live import plan_live
@@ -30,7 +30,6 @@ from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.object_cache import ObjectCache
 from headgate_operator.informers.object_watch import ObjectWatch
 from headgate_operator.informers.work_queue import Class, WorkQueue
-from headgate_operator.model.effects import ReconcilePlan
 from headgate_operator.model.kinds import (
     COUNTER,
     CRD,
@@ -46,8 +45,9 @@ from headgate_operator.model.kinds import (
     ResourceKind,
 )
 from headgate_operator.model.names import CONNECTION_COPY, Key, namespace_key
+from headgate_operator.model.plan import ReconcilePlan
 from headgate_operator.model.world import DecisionMemory, NamespaceWorld, OperatorSettings, ResourceWorld
-from headgate_operator.observe.bulk_status import BulkRows
+from headgate_operator.observe.bulk_runs import BulkRows
 from headgate_operator.observe.lane_health import Health
 from headgate_operator.observe.maintenance_results import PassBoard
 from headgate_operator.observe.pods import PodInspector

@@ -14,11 +14,14 @@ from typing import Any, Final
 
 from headgate.process.background_tasks import BackgroundTasks
 from headgate.process.pacing import RateLimit
-from headgate_operator.cluster.port import ApiObject, ClusterPort, Denial, Denied, Note
+from headgate_operator.cluster.port import ApiObject, Denial, Denied, Note
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.object_cache import ObjectCache, place_of
 from headgate_operator.manifests.document_diff import stamp_of
-from headgate_operator.model.effects import (
+from headgate_operator.model.kinds import KINDS, SECRET, ObjectAddress, address_of
+from headgate_operator.model.names import MANAGER, Key
+from headgate_operator.model.plan import (
     ApplyObject,
     DeleteObject,
     Effect,
@@ -27,8 +30,6 @@ from headgate_operator.model.effects import (
     StopLane,
     StoreStep,
 )
-from headgate_operator.model.kinds import KINDS, SECRET, ObjectAddress, address_of
-from headgate_operator.model.names import MANAGER, Key
 from headgate_operator.model.world import ChildName, LastApply, ResourceFailure
 from headgate_operator.observe.queue_stats import FigureBoard
 from headgate_operator.store.catalogue import StoreSide

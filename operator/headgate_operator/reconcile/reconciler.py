@@ -19,8 +19,8 @@ from headgate.process.background_tasks import is_being_cancelled, run_together
 from headgate.store.catalogue.entry import EntryState
 from headgate_operator.decide.deletion import LEFT_BEHIND
 from headgate_operator.informers.work_queue import Class, WorkQueue
-from headgate_operator.model.effects import Emit, PatchStatus, ReconcilePlan
 from headgate_operator.model.names import Key, namespace_key
+from headgate_operator.model.plan import Emit, PatchStatus, ReconcilePlan
 from headgate_operator.model.world import (
     ChildName,
     DecisionMemory,
@@ -33,8 +33,7 @@ from headgate_operator.model.world import (
 )
 from headgate_operator.observe.world_builder import Observer, ReconcileScratch
 from headgate_operator.reconcile.apply_plan import EffectFailure, NotLeading, PlanApplier, ReconcileState
-from headgate_operator.reconcile.condition_metrics import ConditionMetrics
-from headgate_operator.reconcile.decision_log import DecisionLog
+from headgate_operator.reconcile.decision_log import ConditionMetrics, DecisionLog
 from headgate_operator.reconcile.recording import ObservationRecorder
 
 log = logging.getLogger("headgate.operator")

@@ -39,9 +39,8 @@ from headgate.store.model.consistency import Consistency
 from headgate.store.model.drift import ActualTable, Drift, compare
 from headgate_operator.model.names import Key, owner_of, owner_parts
 from headgate_operator.model.world import UNKNOWN, ResourceFailure, StoreConnection, StoreView, Unread
-from headgate_operator.store.failure_reasons import failure_of
 from headgate_operator.store.schema_cache import SchemaViews
-from headgate_operator.store.sessions import OpenSession, SessionPool
+from headgate_operator.store.sessions import OpenSession, Sessions, failure_of
 
 log = logging.getLogger("headgate.operator")
 
@@ -87,7 +86,7 @@ class StoreSide:
 
     def __init__(
         self,
-        sessions: SessionPool,
+        sessions: Sessions,
         *,
         cluster: str,
         lives: Lives,
@@ -107,7 +106,7 @@ class StoreSide:
         self._by_id: dict[UUID, Key] = {}
         self._catalogued: set[str] = set()
 
-    def fork(self, sessions: SessionPool) -> StoreSide:
+    def fork(self, sessions: Sessions) -> StoreSide:
         """A copy with the entries that are known so far; schemas are read again."""
         made = StoreSide(
             sessions,

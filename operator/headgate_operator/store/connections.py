@@ -17,9 +17,8 @@ from headgate_operator.cluster.port import Denied
 from headgate_operator.model.kinds import Document
 from headgate_operator.model.names import CONNECTION_COPY, MANAGED_BY, MANAGER, Key
 from headgate_operator.model.world import UNKNOWN, OperatorSettings, ResourceFailure, StoreConnection, Unread
-from headgate_operator.store.failure_reasons import failure_of
 from headgate_operator.store.secret_cache import SecretRead, Secrets
-from headgate_operator.store.sessions import OpenSession, SessionPool
+from headgate_operator.store.sessions import OpenSession, Sessions, failure_of
 
 SecretPlace = tuple[str, str]
 """Namespace and name of a Secret."""
@@ -29,7 +28,7 @@ class Connections:
     """The ways to Cassandra of all resources."""
 
     def __init__(
-        self, secrets: Secrets, sessions: SessionPool, settings: OperatorSettings, *, now_us: Callable[[], int]
+        self, secrets: Secrets, sessions: Sessions, settings: OperatorSettings, *, now_us: Callable[[], int]
     ) -> None:
         self._secrets = secrets
         self._sessions = sessions
@@ -60,7 +59,7 @@ class Connections:
         place = self._default() if connection.is_copy else (key.namespace, connection.secret)
         self._last[key] = (place, connection)
 
-    def fork(self, secrets: Secrets, sessions: SessionPool) -> Connections:
+    def fork(self, secrets: Secrets, sessions: Sessions) -> Connections:
         """With what is known so far, and from here on apart."""
         made = Connections(secrets, sessions, self._settings, now_us=self._now_us)
         made._last, made._failures = dict(self._last), dict(self._failures)

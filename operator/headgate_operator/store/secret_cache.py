@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.process.background_tasks import SharedWork
-from headgate_operator.cluster.port import ClusterPort, Denial, Denied
+from headgate_operator.cluster.port import Denial, Denied
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.manifests.pod import CONNECTION_FILES, CONNECTION_KEYS
 from headgate_operator.model.kinds import SECRET, Document, ObjectAddress
 

@@ -13,16 +13,23 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from headgate.api.parse import ResourceInvalid
+from headgate.api.status import Reason
+from headgate.applying.decide_steps import StorageElsewhere, TooManyTables
 from headgate.client.catalogue.process_context import ProcessContext
-from headgate.errors import HeadgateError, OperationRefused, Unavailable
+from headgate.errors import Conflict, EnvironmentProblem, HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.process.background_tasks import SharedWork
-from headgate.store.cassandra.settings import ConnectionSettings, read_secret_settings
-from headgate.store.schema import SchemaPort
+from headgate.store.cassandra.settings import ConnectionSettings, InvalidConnectionSettings, read_secret_settings
+from headgate.store.catalogue.entry import OwnedByAnother, WrongDataCenter
+from headgate.store.clock.clock import ClockNotTrusted
+from headgate.store.schema import KeyspaceUnfit, RightsMissing, SchemaPort, SchemaRightsMissing
 from headgate_operator.manifests.pod import CONNECTION_KEYS
+from headgate_operator.model.world import ResourceFailure
 
 SESSIONS_MAX: Final = 8
 AGAIN_S: Final = 5.0
@@ -83,14 +90,24 @@ class Sessions:
         self._most = most
         self._held: dict[str, _Held] = {}
         self._opening = SharedWork[str, _Held]("opening of a session")
+        self._may_open = True
+
+    def reader(self) -> Sessions:
+        """The same sessions, where none is opened and none counts as used."""
+        made = copy(self)
+        made._may_open = False
+        return made
 
     async def reach(self, digest: str, values: Mapping[str, str]) -> OpenSession:
         """The session that these contents of a Secret lead to. Raises why there is none."""
-        now_s = self._now_s()
         held = self._held.get(digest)
-        if held is None or (held.error is not None and now_s - held.at_s >= AGAIN_S):
-            held = await self._opening.run(digest, lambda: self._begin(digest, dict(values)))
-        held.used_s = self._now_s()
+        if not self._may_open:
+            if held is None:
+                raise ConnectionNotOpen(remedy="apply a resource that uses it, and retry")
+        else:
+            if held is None or (held.error is not None and self._now_s() - held.at_s >= AGAIN_S):
+                held = await self._opening.run(digest, lambda: self._begin(digest, dict(values)))
+            held.used_s = self._now_s()
         if held.reached is None:
             assert held.error is not None  # noqa: S101 - one of the two is there
             raise held.error
@@ -101,17 +118,13 @@ class Sessions:
         held = self._held.get(digest)
         if held is None or held.reached is None:
             return None
-        held.used_s = self._now_s()
+        if self._may_open:
+            held.used_s = self._now_s()
         return held.reached
 
     def all(self) -> list[OpenSession]:
         """Every session that is open, without using it."""
         return [held.reached for held in self._held.values() if held.reached is not None]
-
-    def held(self, digest: str) -> OpenSession | HeadgateError | None:
-        """The session of a connection, or why there is none, without using it; None: it was never opened."""
-        held = self._held.get(digest)
-        return None if held is None else held.reached or held.error
 
     async def close(self) -> None:
         """End them all."""
@@ -168,47 +181,6 @@ class Sessions:
         return environment
 
 
-class SessionReader:
-    """Those sessions of a process that are open: it opens none, and none counts as used."""
-
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
-
-    async def reach(self, digest: str, values: Mapping[str, str]) -> OpenSession:
-        """As `Sessions.reach`, where that would open nothing."""
-        held = self._sessions.held(digest)
-        if held is None:
-            raise ConnectionNotOpen(remedy="apply a resource that uses it, and retry")
-        if isinstance(held, HeadgateError):
-            raise held
-        return held
-
-    def of(self, digest: str) -> OpenSession | None:
-        """The session of a connection that is open."""
-        held = self._sessions.held(digest)
-        return held if isinstance(held, OpenSession) else None
-
-    def all(self) -> list[OpenSession]:
-        """Every session that is open."""
-        return self._sessions.all()
-
-
-class SessionPool(Protocol):
-    """Where sessions come from: `Sessions`, or a reader of them."""
-
-    async def reach(self, digest: str, values: Mapping[str, str]) -> OpenSession:
-        """The session that these contents of a Secret lead to. Raises why there is none."""
-        ...
-
-    def of(self, digest: str) -> OpenSession | None:
-        """The session of a connection that was reached before."""
-        ...
-
-    def all(self) -> list[OpenSession]:
-        """Every session that is open."""
-        ...
-
-
 def _written(folder: Path, name: str, text: str) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / name
@@ -216,3 +188,25 @@ def _written(folder: Path, name: str, text: str) -> Path:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     return path
+
+
+_REASONS: tuple[tuple[type[HeadgateError] | tuple[type[HeadgateError], ...], Reason], ...] = (
+    ((SchemaRightsMissing, RightsMissing), Reason.RIGHTS_MISSING),
+    (ClockNotTrusted, Reason.CLOCK_OUT_OF_BOUNDS),
+    ((WrongDataCenter, StorageElsewhere, KeyspaceUnfit), Reason.WRONG_DATA_CENTER),
+    (TooManyTables, Reason.TOO_MANY_TABLES),
+    (OwnedByAnother, Reason.NAME_TAKEN),
+    (ResourceInvalid, Reason.SPEC_INVALID),
+    ((InvalidConnectionSettings, EnvironmentProblem), Reason.CONNECTION_MISSING),
+    (Conflict, Reason.PROGRESSING),
+    (Unavailable, Reason.CASSANDRA_UNAVAILABLE),
+    ((InvalidRequest, OperationRefused), Reason.CONNECTION_MISSING),
+)
+
+
+def failure_of(error: HeadgateError) -> ResourceFailure:
+    """The reason of a condition, and a message for its author: the first that fits, else Cassandra is unavailable."""
+    for kinds, reason in _REASONS:
+        if isinstance(error, kinds):
+            return ResourceFailure(reason, " ".join(str(error).split()))
+    return ResourceFailure(Reason.CASSANDRA_UNAVAILABLE, " ".join(str(error).split()))

@@ -24,7 +24,8 @@ from headgate.store.catalogue.decide_generation import Generation, Generations
 from headgate.store.catalogue.entry import EntryState
 from headgate.store.model.drift import Drift, DriftStatus
 from headgate_operator.manifests.document_diff import stamp_of
-from headgate_operator.model.effects import (
+from headgate_operator.model.names import Key
+from headgate_operator.model.plan import (
     ApplyObject,
     DeleteObject,
     Effect,
@@ -34,7 +35,6 @@ from headgate_operator.model.effects import (
     StopLane,
     StoreStep,
 )
-from headgate_operator.model.names import Key
 from headgate_operator.model.world import (
     UNKNOWN,
     BulkRun,

@@ -9,11 +9,11 @@ from typing import Any
 from headgate.api.status import Reason
 from headgate_operator.decide.child import DRIFT_FOUGHT, FOUGHT_AGAIN_US, MINUTE_US, REFUSED_AGAIN_US
 from headgate_operator.decide.children import ChildrenPlan, ConsumerState, all_removed, decide_children
-from headgate_operator.manifests.disruption_budget import build_disruption_budget
+from headgate_operator.manifests.deployment import build_disruption_budget
 from headgate_operator.manifests.document_diff import stamp_of, stamped
-from headgate_operator.model.effects import ApplyObject, DeleteObject, Emit
 from headgate_operator.model.kinds import Document
 from headgate_operator.model.names import MANAGER, REPLICAS_MANAGER, consumer_name
+from headgate_operator.model.plan import ApplyObject, DeleteObject, Emit
 from headgate_operator.model.world import ChildName, DecisionMemory, LastApply
 from tests.unit.operator.operator_children_cases import (
     CONNECTION,

@@ -10,8 +10,8 @@ from headgate.api.status import Reason
 from headgate.applying.decide_steps import DropTable, Forget, ForgetRows, MarkDeleting
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.entry import EntryState
-from headgate_operator.model.effects import ApplyObject, DeleteObject, ReconcilePlan, StoreStep
 from headgate_operator.model.names import FINALIZER
+from headgate_operator.model.plan import ApplyObject, DeleteObject, ReconcilePlan, StoreStep
 from headgate_operator.model.world import UNKNOWN, ChildName, NamespaceState, ResourceFailure
 from tests.kit.operator_world import TinyWorld, has_finalizer, reported_at, resource_document
 

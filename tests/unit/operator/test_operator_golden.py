@@ -10,7 +10,7 @@ import pytest
 
 from headgate.api.reasons import REASONS_OF
 from headgate.api.status import COUNTER_CONDITIONS, QUEUE_CONDITIONS, CounterStatus, QueueStatus, Reason
-from headgate_operator.model.effects import PatchStatus, ReconcilePlan
+from headgate_operator.model.plan import PatchStatus, ReconcilePlan
 from tests.golden.operator.running import CASES, described_by, read_case, run
 from tests.kit.operator_world import TinyWorld
 

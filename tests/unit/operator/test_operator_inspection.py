@@ -16,7 +16,7 @@ from headgate.api.parse import check_resource
 from headgate.errors import InvalidRequest, Unavailable
 from headgate.process.http_server import HttpServer, probe_routes
 from headgate.telemetry.metrics import Registry
-from headgate_operator.cluster.requests import ApiClient, ApiRequest, ApiResponse, escape_step
+from headgate_operator.cluster.requests import ApiRequest, ApiResponse, ClusterPort, escape_step
 from headgate_operator.model.kinds import QUEUE, SECRET, ObjectAddress
 from headgate_operator.model.names import Key
 from headgate_operator.process import main as process
@@ -166,7 +166,7 @@ def test_the_largest_resource_can_be_planned() -> None:
 # ---- what is asked of the API server
 
 
-class Recording(ApiClient):
+class Recording(ClusterPort):
     """An API server that notes the paths that are asked for."""
 
     def __init__(self) -> None:

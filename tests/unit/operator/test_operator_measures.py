@@ -13,12 +13,12 @@ import yaml
 from headgate.expiry import SECOND_US
 from headgate.store.clock.clock import ClockFigures
 from headgate.telemetry.metrics import Registry, Sample
-from headgate_operator.model.effects import PatchStatus, ReconcilePlan
 from headgate_operator.model.names import Key, consumer_name
+from headgate_operator.model.plan import PatchStatus, ReconcilePlan
 from headgate_operator.model.world import DueMark, QueueLoad, ResourceWorld
 from headgate_operator.process.metrics import measure
 from headgate_operator.process.wiring import Operator
-from headgate_operator.reconcile.condition_metrics import ConditionMetrics, conditions_in
+from headgate_operator.reconcile.decision_log import ConditionMetrics, conditions_in
 
 NOW_US = 1_700_000_000 * SECOND_US
 PAGE = (Path(__file__).parents[3] / "docs" / "scaling.md").read_text(encoding="utf-8")

@@ -6,9 +6,9 @@ from typing import Any
 
 from headgate.api.status import Reason
 from headgate_operator.decide.namespace import decide_namespace
-from headgate_operator.manifests.cronjob import name_of
-from headgate_operator.model.effects import ApplyObject, DeleteObject, ReconcilePlan
+from headgate_operator.manifests.namespace_objects import name_of
 from headgate_operator.model.names import CONNECTION_COPY
+from headgate_operator.model.plan import ApplyObject, DeleteObject, ReconcilePlan
 from headgate_operator.model.world import (
     UNKNOWN,
     ChildName,

@@ -16,7 +16,8 @@ from headgate.api.status import Reason
 from headgate.applying.decide_steps import DropTable, Forget, ForgetRows, MarkDeleting
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.entry import EntryState
-from headgate_operator.model.effects import (
+from headgate_operator.model.names import ADOPT, FINALIZER
+from headgate_operator.model.plan import (
     ApplyObject,
     DeleteObject,
     Emit,
@@ -25,7 +26,6 @@ from headgate_operator.model.effects import (
     StopLane,
     StoreStep,
 )
-from headgate_operator.model.names import ADOPT, FINALIZER
 from headgate_operator.model.world import (
     UNKNOWN,
     BulkRun,

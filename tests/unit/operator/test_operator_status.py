@@ -10,7 +10,7 @@ from headgate.api.reasons import STALLING
 from headgate.api.status import Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.stats import rounded, rounded_age_s
-from headgate_operator.model.effects import ApplyObject, Emit, PatchStatus, ReconcilePlan, StoreStep
+from headgate_operator.model.plan import ApplyObject, Emit, PatchStatus, ReconcilePlan, StoreStep
 from headgate_operator.model.world import (
     UNKNOWN,
     ChildName,

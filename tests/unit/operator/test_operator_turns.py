@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from headgate_operator.informers.work_queue import Class, WorkQueue
-from headgate_operator.model.effects import ReconcilePlan
 from headgate_operator.model.names import Key
+from headgate_operator.model.plan import ReconcilePlan
 from headgate_operator.model.world import DecisionMemory, NamespaceState
 from headgate_operator.reconcile.reconciler import Deciders, ReconcileInputs, Reconciler
 from tests.kit.operator_world import NOW_US, TinyWorld, resource_document
