@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from headgate.api.bulk import Bulk
 from headgate.api.cron_times import due_after, due_before
-from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.child import decide_child
@@ -26,7 +25,7 @@ from headgate_operator.manifests.pod import ChildOwner
 from headgate_operator.manifests.spark_application import build_application, image_of
 from headgate_operator.manifests.strategic_merge import PatchInvalid
 from headgate_operator.model.names import application_name
-from headgate_operator.model.plan import ConditionUpdate, DeleteObject, PartialPlan, earliest
+from headgate_operator.model.plan import ConditionUpdate, DeleteObject, PartialPlan
 from headgate_operator.model.world import (
     BulkRun,
     ChildName,
@@ -69,8 +68,7 @@ def add_bulk_status(
 
 def jobs_of(world: ResourceWorld) -> tuple[Bulk, ...]:
     """The bulk jobs of the resource."""
-    queue = world.resource.parsed if world.resource else ()
-    return tuple(queue.spec.bulk or ()) if isinstance(queue, QueueResource) else ()
+    return tuple(world.queue.spec.bulk or ()) if world.queue else ()
 
 
 def _of(
@@ -94,15 +92,8 @@ def _of(
     except PatchInvalid as error:
         message = f"bulk job {job.name}: {error}"
         return PartialPlan(memory, blocked_by=ResourceFailure(Reason.APPLY_REFUSED, message), trail=(message,))
-    tended = decide_child(world, document, memory, now_us)
-    return PartialPlan(
-        tended.memory,
-        effects=tended.effects,
-        ask=tended.ask,
-        trail=(f"bulk job {job.name} is due: {why}", *tended.trail),
-        again_at_us=earliest(tended.again_at_us, following),
-        blocked_by=tended.failure,
-    )
+    due = PartialPlan(memory, trail=(f"bulk job {job.name} is due: {why}",), again_at_us=following)
+    return due.then(decide_child(world, document, memory, now_us))
 
 
 def _due(world: ResourceWorld, job: Bulk, runs: Sequence[BulkRun], now_us: int) -> tuple[int | None, str]:
@@ -198,8 +189,7 @@ def _status(world: ResourceWorld, job: Bulk) -> dict[str, Any]:
 
 def _reported_application(world: ResourceWorld, job: str) -> str:
     """The last run in the status, also one that was deleted since."""
-    status = (world.resource.document.get("status") if world.resource else None) or {}
-    return str(((status.get("bulk") or {}).get(job) or {}).get("application") or "")
+    return str(((world.status.get("bulk") or {}).get(job) or {}).get("application") or "")
 
 
 def _runs(world: ResourceWorld, job: str) -> list[BulkRun]:

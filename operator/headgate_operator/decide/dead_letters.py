@@ -25,15 +25,14 @@ def named_by(queue: QueueResource) -> tuple[str, ...]:
 
 def decide_dead_letters(world: ResourceWorld, memory: DecisionMemory) -> PartialPlan:
     """The condition of its dead-letter queues."""
-    queue = world.resource.parsed if world.resource else ()
-    if not isinstance(queue, QueueResource):
+    if world.queue is None:
         return PartialPlan(memory)
-    named = named_by(queue)
+    named = named_by(world.queue)
     if not named:
         return PartialPlan(memory, findings=(ConditionUpdate(TYPE, "True", Reason.NO_DEAD_LETTER),))
     if isinstance(world.siblings, Nothing):
         return PartialPlan(memory)
-    return PartialPlan(memory, findings=(_finding(queue.metadata.name, named, world.siblings),))
+    return PartialPlan(memory, findings=(_finding(world.queue.metadata.name, named, world.siblings),))
 
 
 def _finding(name: str, named: tuple[str, ...], siblings: Mapping[str, Sibling]) -> ConditionUpdate:

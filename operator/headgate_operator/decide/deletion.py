@@ -48,7 +48,6 @@ from headgate_operator.model.world import (
 LET_GO_AFTER_US: Final = 10 * SECOND_US
 PODS_END_US: Final = 90 * SECOND_US
 WAITED_FOR: Final = ("Deployment", "SparkApplication")
-LEFT_BEHIND: Final = "left_behind"
 
 
 def decide_absent(world: ResourceWorld) -> ReconcilePlan:
@@ -120,7 +119,7 @@ def decide_deletion(
     if world.namespace.terminating and unreachable:
         if tried:
             what = f"{world.key} is deleted with its namespace, and its data stay in Cassandra"
-            return replace(_let_go(present, verdict.memory, what), figures={LEFT_BEHIND: 1})
+            return replace(_let_go(present, verdict.memory, what), left_behind=True)
         waiting = replace(verdict, blocked_by=None, missing_input="")
         return _waits(waiting, "its namespace terminates; one attempt to reach Cassandra", since_us + LET_GO_AFTER_US)
     if connection is None or store is None:

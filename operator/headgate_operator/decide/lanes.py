@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from headgate.api.queues import QueueResource
 from headgate.api.status import Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.bulk import jobs_of
@@ -65,8 +64,7 @@ def _finding(world: ResourceWorld, lanes: LaneHealth) -> ConditionUpdate:
 
 def waits_as_declared(world: ResourceWorld) -> bool:
     """Whether what is due is to wait: in a queue without consumers that bulk jobs empty, or of dead letters."""
-    queue = world.resource.parsed if world.resource else None
-    if not isinstance(queue, QueueResource) or queue.spec.consumers:
+    if world.queue is None or world.queue.spec.consumers:
         return False
     return any(job.mode in TAKING for job in jobs_of(world)) or _has_dead_letters(world)
 
@@ -92,8 +90,7 @@ def _unseen(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> Partia
 
 def _was_bad(world: ResourceWorld) -> bool:
     """A failing condition stays until a check finds the lanes healthy."""
-    status = world.resource.document.get("status") if world.resource else None
-    conditions = (status or {}).get("conditions") or ()
+    conditions = world.status.get("conditions") or ()
     return any(one.get("type") == TYPE and one.get("status") == "False" for one in conditions)
 
 

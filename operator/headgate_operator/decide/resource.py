@@ -24,7 +24,7 @@ from headgate_operator.decide.children import decide_children
 from headgate_operator.decide.consumers import TYPE as CONSUMERS
 from headgate_operator.decide.consumers import decide_consumers, fails_at_us, former_places
 from headgate_operator.decide.dead_letters import decide_dead_letters
-from headgate_operator.decide.deletion import LEFT_BEHIND, decide_absent, decide_deletion, decide_finalizer
+from headgate_operator.decide.deletion import decide_absent, decide_deletion, decide_finalizer
 from headgate_operator.decide.lanes import decide_lane_health
 from headgate_operator.decide.maintenance import decide_maintenance
 from headgate_operator.decide.ownership import is_ours
@@ -75,12 +75,7 @@ def _deleted(world: ResourceWorld, present: PresentResource, memory: DecisionMem
     verdict = decide_deletion(world, present, memory, now_us)
     if verdict.is_stopped:
         return decide_status(world, present, verdict, now_us)
-    return ReconcilePlan(
-        verdict.effects,
-        verdict.memory,
-        trail=verdict.trail,
-        notes={name: value for name, value in verdict.figures.items() if name == LEFT_BEHIND},
-    )
+    return ReconcilePlan(verdict.effects, verdict.memory, trail=verdict.trail, left_behind=verdict.left_behind)
 
 
 def _without_changes(verdict: PartialPlan, memory: DecisionMemory) -> PartialPlan:
@@ -142,7 +137,7 @@ def _observed(
     """Findings that no effect changes: dead letters, passes, lanes, bulk jobs, figures."""
     verdict = verdict.then(decide_dead_letters(world, verdict.memory))
     verdict = verdict.then(decide_maintenance(world, verdict.memory, now_us))
-    if isinstance(world.resource.parsed if world.resource else (), QueueResource):
+    if world.queue is not None:
         verdict = verdict.then(decide_lane_health(world, connection, verdict.memory, now_us))
     return verdict.then(decide_stats(world, None, verdict.memory, now_us))
 
@@ -210,18 +205,15 @@ def _served(
     if not isinstance(resource, QueueResource):
         return verdict
     numbers = decide_scaling(world, shards, lanes, verdict.memory, now_us)
-    verdict = verdict.then(
-        PartialPlan(numbers.memory, trail=numbers.trail, again_at_us=numbers.again_at_us),
-    )
+    verdict = verdict.then(numbers)
     made = decide_children(world, connection, numbers.wanted, verdict.memory, now_us)
     verdict = verdict.then(
-        PartialPlan(
-            made.memory,
-            effects=made.effects,
+        replace(
+            made,
             ask=made.ask | former_places(world),
             findings=(decide_consumers(world, made.consumers, now_us),),
-            trail=made.trail,
             again_at_us=earliest(made.again_at_us, fails_at_us(made.consumers, now_us)),
+            blocked_by=None,
         )
     )
     verdict = verdict.then(decide_bulk(world, connection, verdict.memory, now_us))

@@ -85,8 +85,7 @@ def _load(world: ResourceWorld, now_us: int) -> dict[str, Any]:
 
 def _lanes(world: ResourceWorld, entry: Entry, now_us: int) -> dict[str, int]:
     known = known_figures(world, now_us)
-    before = (world.resource.document.get("status") if world.resource else None) or {}
-    kept = before.get("lanes") or {}
+    kept = world.status.get("lanes") or {}
     fields = {
         "total": lanes_of(entry),
         "leased": int(kept.get("leased") or 0),

@@ -131,11 +131,10 @@ class PlanProjection:
         return world if stand is None else replace(world, namespace=stand)
 
     def _stand(self, namespace: str) -> NamespaceState | None:
-        plan = self.plans.get(namespace_key(namespace))
         if namespace not in self.namespaces:
             return None
-        stand = None if plan is None else plan.notes.get("stand")
-        return stand if isinstance(stand, NamespaceState) else NamespaceState()
+        plan = self.plans.get(namespace_key(namespace))
+        return (plan.namespace if plan else None) or NamespaceState()
 
     def _namespace(self, key: Key) -> ReconcilePlan:
         world = self.namespaces[key.namespace]

@@ -179,6 +179,12 @@ class ObjectCache:
         """Names of objects of a kind there."""
         return sorted(self._objects[uid].place.name for uid in self._by_namespace.get((kind, namespace), ()))
 
+    def keys_in(self, namespace: str) -> list[Key]:
+        """Of the resources of a namespace."""
+        return [
+            Key(kind, namespace, name) for word, kind in RESOURCES.items() for name in self.names_in(word, namespace)
+        ]
+
     def keys(self) -> Iterator[Key]:
         """Of all resources, and of all namespaces that have one."""
         for place in list(self._by_place):
@@ -291,8 +297,7 @@ class ObjectCache:
                 yield namespace_key(name)
             return
         yield namespace_key(name)
-        for word, kind in RESOURCES.items():
-            yield from (Key(kind, name, each) for each in self.names_in(word, name))
+        yield from self.keys_in(name)
 
     def _related_keys(self, document: Document, known: _Object | None) -> Iterator[Key]:
         """The other keys that a new or changed spec of a resource concerns."""

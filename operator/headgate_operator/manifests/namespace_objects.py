@@ -2,12 +2,12 @@
 connection Secret, and the CronJobs of repair and of the collector.
 
 - Workers, repair and gc ask nothing of the API server, so no token is mounted for their account. A driver's account
-  has the rights of the chart's ClusterRole of its name. Secrets by which images are pulled are named on both accounts,
-  so that every pod of ours has them; they are the user's to make.
+  has the rights of the chart's ClusterRole of its name. Secrets by which images are pulled are named on both
+  accounts, so that every pod of ours has them; they are the user's to make.
 - Only the keys of a connection are copied; other keys of the source are not.
-- A CronJob serves all resources that share schedule, connection and image, one run at a time. A run that is late by a
-  period, or by ten minutes, is left out, since the next one does the same work; so is the retry of a failed one. A run
-  that takes an hour is ended, since a pass resumes at its position.
+- A CronJob serves all resources that share schedule, connection and image, one run at a time. A run that is late by
+  a period, or by ten minutes, is left out, since the next one does the same work; so is the retry of a failed one. A
+  run that takes an hour is ended, since a pass resumes at its position.
 
 Pure.
 """

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from headgate.api.status import REASON_MEANINGS, Reason
 from headgate.applying.decide_steps import Step
 from headgate_operator.model.names import MANAGER, Key
-from headgate_operator.model.world import ChildName, DecisionMemory, ResourceFailure, StoreConnection
+from headgate_operator.model.world import ChildName, DecisionMemory, NamespaceState, ResourceFailure, StoreConnection
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,10 @@ class ReconcilePlan:
     """`ChildName`s whose places have to be asked for by GET before they are made."""
     trail: tuple[str, ...] = ()
     """A sentence for each thing that was decided, for `kubectl headgate why`."""
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    namespace: NamespaceState | None = None
+    """Of a namespace's key: what the resources of the namespace wait for."""
+    left_behind: bool = False
+    """The resource goes with its namespace, before its data could be dropped."""
 
     @property
     def is_settled(self) -> bool:
@@ -150,6 +153,8 @@ class PartialPlan:
     """Whether what is to be done was tried, and refused."""
     figures: dict[str, object] = field(default_factory=dict, hash=False)
     """Fields of the status."""
+    left_behind: bool = False
+    """As of `ReconcilePlan`."""
 
     def then(self, after: PartialPlan) -> PartialPlan:
         """This and what followed, which knew what this remembers."""
@@ -165,6 +170,7 @@ class PartialPlan:
             missing_input=self.missing_input or after.missing_input,
             is_refused=self.is_refused or after.is_refused,
             figures=self.figures | after.figures,
+            left_behind=self.left_behind or after.left_behind,
         )
 
     def with_condition(self, finding: ConditionUpdate) -> PartialPlan:

@@ -4,7 +4,7 @@ State that could not be read is UNKNOWN or a Trouble, never empty. It asks the A
 pods of consumers that are short of workers, and places that a plan wants to know free.
 
 Reading changes nothing but the caches. Consequences for others are recorded by the reconcile
-(recording.py). A plan reads by a `fork`, whose memory is its own, and by sessions that are open already.
+(reconcile/reconciler.py). A plan reads by a `fork`, whose memory is its own, and by sessions that are open already.
 """
 
 from __future__ import annotations
@@ -343,15 +343,12 @@ class Observer:
 
     def groups_of_others(self, key: Key) -> frozenset[JobGroup]:
         """The CronJobs that serve the other resources of its namespace."""
-        others = (self.present(each) for each in self._keys_in(key.namespace) if each != key)
+        others = (self.present(each) for each in self.keys_in(key.namespace) if each != key)
         return frozenset(group for other in others if other is not None and (group := self.group_of(other)))
 
-    def _keys_in(self, namespace: str) -> list[Key]:
-        cache = self._from.cache
-        return [
-            *(Key("Queue", namespace, name) for name in cache.names_in("Queue", namespace)),
-            *(Key("Counter", namespace, name) for name in cache.names_in("Counter", namespace)),
-        ]
+    def keys_in(self, namespace: str) -> list[Key]:
+        """Of the resources of a namespace."""
+        return self._from.cache.keys_in(namespace)
 
     def _is_supported(self, present: PresentResource) -> bool:
         resource = _valid(present)
@@ -361,7 +358,7 @@ class Observer:
         """Of all supported resources. Each is parsed once per generation: with a thousand queues applied at once each
         of them needs this, and other tasks of the event loop have a turn after each parsed one.
         """
-        for key in self._keys_in(namespace):
+        for key in self.keys_in(namespace):
             uid, generation = self._from.cache.which(key.kind, namespace, key.name)
             known = self._needs.get(uid)
             if known is None or known[0] != generation:

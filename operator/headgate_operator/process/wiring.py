@@ -23,8 +23,6 @@ from headgate.process.supervised_loop import SupervisedLoop
 from headgate.store.catalogue.catalogue import RECEIPT_KEY_BYTES
 from headgate.telemetry.metrics import Registry
 from headgate_operator.cluster.requests import ClusterPort
-from headgate_operator.decide.namespace import decide_namespace
-from headgate_operator.decide.resource import decide
 from headgate_operator.dry_run.live import plan_live
 from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.object_cache import ObjectCache
@@ -45,8 +43,7 @@ from headgate_operator.model.kinds import (
     ResourceKind,
 )
 from headgate_operator.model.names import CONNECTION_COPY, Key, namespace_key
-from headgate_operator.model.plan import ReconcilePlan
-from headgate_operator.model.world import DecisionMemory, NamespaceWorld, OperatorSettings, ResourceWorld
+from headgate_operator.model.world import OperatorSettings
 from headgate_operator.observe.bulk_runs import BulkRows
 from headgate_operator.observe.lane_health import Health
 from headgate_operator.observe.maintenance_results import PassBoard
@@ -55,8 +52,7 @@ from headgate_operator.observe.queue_stats import FigureBoard
 from headgate_operator.observe.world_builder import Observer, Sources
 from headgate_operator.reconcile.apply_plan import EffectTargets, PlanApplier
 from headgate_operator.reconcile.decision_log import DecisionLog
-from headgate_operator.reconcile.reconciler import Deciders, ReconcileInputs, Reconciler
-from headgate_operator.reconcile.recording import ObservationRecorder
+from headgate_operator.reconcile.reconciler import ObservationRecorder, Reconciler
 from headgate_operator.store.catalogue import StoreSide
 from headgate_operator.store.connections import Connections
 from headgate_operator.store.orphans import OrphanSweep
@@ -145,13 +141,12 @@ class Operator:
         recorder = ObservationRecorder(self.connections, self.store, self.board, self.intake, now_us=ports.now_us)
         self.reconciler = Reconciler(
             self.queue,
-            ReconcileInputs(self.observer, recorder),
+            self.observer,
+            recorder,
             self.performer,
             self.ring,
-            Deciders(_resource, _namespace),
             now_us=ports.now_us,
             forget=self._forget,
-            keys_in=self._keys_in,
         )
         self._planning = asyncio.Lock()
         self.watches: list[ObjectWatch] = []
@@ -270,7 +265,9 @@ class Operator:
         namespaces = self.cache.namespaces() if is_source else {place[0]} if place[1] == CONNECTION_COPY else set()
         for namespace in sorted(namespaces):
             self.queue.add(namespace_key(namespace), Class.CHANGED)
-            for key in [] if is_source else self._keys_in(namespace):  # a Secret of its own may have come, or gone
+            for key in (
+                [] if is_source else self.cache.keys_in(namespace)
+            ):  # a Secret of its own may have come, or gone
                 self.queue.add(key, Class.CHANGED)
 
     # ---- small services
@@ -285,21 +282,7 @@ class Operator:
         self.bulk_rows.forget(key)
         self.connections.forget(key)
 
-    def _keys_in(self, namespace: str) -> list[Key]:
-        return [
-            *(Key("Queue", namespace, name) for name in self.cache.names_in("Queue", namespace)),
-            *(Key("Counter", namespace, name) for name in self.cache.names_in("Counter", namespace)),
-        ]
-
 
 def supervised(works: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]) -> dict[str, Coroutine[Any, Any, None]]:
     """Each continues for ever, whatever error it meets."""
     return {what: SupervisedLoop(what, work, log=log, pause_s_max=PAUSE_S_MAX).run() for what, work in works.items()}
-
-
-def _resource(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> ReconcilePlan:
-    return decide(world, memory, now_us)
-
-
-def _namespace(world: NamespaceWorld, memory: DecisionMemory, now_us: int) -> ReconcilePlan:
-    return decide_namespace(world, now_us, memory)

@@ -1,8 +1,8 @@
 """The results of decisions, for people: the last decisions of each key with their inputs, for `/why` and
 `kubectl headgate why`, and the failing conditions of all resources, for metrics.
 
-Decisions are kept as plain JSON and no values of ours, so that an old one holds nothing else in memory. Conditions are
-noted at each decision, so that a scrape reads known values and parses nothing.
+Decisions are kept as plain JSON and no values of ours, so that an old one holds nothing else in memory. Conditions
+are noted at each decision, so that a scrape reads known values and parses nothing.
 """
 
 from __future__ import annotations

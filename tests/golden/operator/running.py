@@ -396,8 +396,8 @@ def _decisions(plans: list[ReconcilePlan], *, whole: bool) -> Iterator[dict[str,
             document["asks"] = [f"{child.kind}/{child.name}" for child in sorted(plan.ask)]
         if plan.effects:
             document["effects"] = [effect_of(effect, whole=whole) for effect in plan.effects]
-        if plan.notes:
-            document["notes"] = dict(plan.notes)
+        if plan.left_behind:
+            document["notes"] = {"left_behind": 1}
         yield document
 
 

@@ -110,7 +110,7 @@ def test_a_stranger_in_its_place_is_left_alone_reported_and_checked_again() -> N
     failure = stand(decided).failure
     assert failure is not None
     assert (Reason.NAME_TAKEN, f"Deployment {NAME} exists already and is helm's") == (failure.reason, failure.message)
-    assert (NOW_US + MINUTE_US // 2, failure) == (decided.again_at_us, decided.failure)
+    assert (NOW_US + MINUTE_US // 2, failure) == (decided.again_at_us, decided.blocked_by)
     assert ((), frozenset()) == (decided.effects, decided.ask)
 
 

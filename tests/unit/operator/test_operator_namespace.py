@@ -72,7 +72,7 @@ def touched(plan: ReconcilePlan) -> list[ChildName]:
 
 
 def stand(plan: ReconcilePlan) -> NamespaceState:
-    result = plan.notes["stand"]
+    result = plan.namespace
     assert isinstance(result, NamespaceState)
     return result
 
