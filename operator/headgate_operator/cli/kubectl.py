@@ -56,19 +56,15 @@ class ApiServerUnreachable(Unavailable):
 
 @dataclass(frozen=True)
 class Kubectl:
-    """The options of its calls."""
-
     context: str | None = None
     kubeconfig: str | None = None
     namespace: str | None = None
 
     def words(self, *words: str) -> list[str]:
-        """The whole command."""
         given = (("--kubeconfig", self.kubeconfig), ("--context", self.context), ("--namespace", self.namespace))
         return ["kubectl", *(f"{option}={value}" for option, value in given if value), *words]
 
     def run(self, *words: str, stdin: str | None = None, within_s: float = WITHIN_S) -> str:
-        """Its standard output."""
         try:
             done = subprocess.run(
                 self.words(*words), input=stdin, capture_output=True, text=True, check=False, timeout=within_s
@@ -82,7 +78,6 @@ class Kubectl:
         return done.stdout
 
     def read(self, *words: str, stdin: str | None = None) -> dict[str, Any]:
-        """Its standard output, parsed as JSON."""
         text = self.run(*words, stdin=stdin)
         try:
             document = json.loads(text)
@@ -137,7 +132,6 @@ def _not_forwarded(process: subprocess.Popen[str], within_s: float) -> HeadgateE
 
 
 def refusal(stderr: str) -> HeadgateError:
-    """The error, from kubectl's output."""
     refused = _SERVER.search(stderr)
     if refused is not None:
         return _refused_by_server(refused[1], refused[2])

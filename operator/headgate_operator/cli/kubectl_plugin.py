@@ -89,7 +89,6 @@ def _count(number: int) -> str:
 
 
 def job_options(command: Any) -> Any:
-    """How the Job runs."""
     image = click.option("--image", help="Image of the Job. Default: the operator's.")
     start_timeout = click.option(
         "--start-timeout",
@@ -211,7 +210,6 @@ def _appliers(target: Target) -> list[str]:
 
 
 def condition_lines(document: Document) -> Iterator[str]:
-    """The failing conditions, each with its remedy."""
     conditions: Sequence[Document] = (document.get("status") or {}).get("conditions") or ()
     if not conditions:
         yield "the operator has not reported a status yet"

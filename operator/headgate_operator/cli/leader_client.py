@@ -46,15 +46,12 @@ class LeaderClient:
     address: str | None = None
 
     def ask(self, path: str) -> dict[str, Any]:
-        """Its answer to a GET."""
         return self._read(path, None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Its answer to a POST."""
         return self._read(path, json.dumps(body, separators=(",", ":"), ensure_ascii=False))
 
     def pod(self) -> str:
-        """The pod of the Lease's holder."""
         see = f"see `kubectl get pods -n {self.namespace}`"
         try:
             lease = self._kubectl().read("get", "lease", LEASE_NAME, "-o", "json")
@@ -87,7 +84,6 @@ class LeaderClient:
 
 
 def leader_options(command: Command) -> Command:
-    """How the operator is found."""
     options = (
         click.option(
             "--operator-namespace",

@@ -77,7 +77,6 @@ class HttpApiClient(ClusterPort):
         return cls(api, qps=qps, burst=burst)
 
     async def send(self, request: ApiRequest, within_s: float) -> ApiResponse | Denied:
-        """The answer to it, in time."""
         try:
             async with asyncio.timeout(within_s):
                 if request.kind is not LEASE:
@@ -91,7 +90,6 @@ class HttpApiClient(ClusterPort):
             return no_answer(f"{request.method} {request.path}: {type(failed).__name__}: {failed}")
 
     async def follow(self, request: ApiRequest, within_s: float) -> AsyncIterator[Document | Denied]:
-        """The events of a watch."""
         response: aiohttp.ClientResponse | None = None
         limits = aiohttp.ClientTimeout(total=within_s + QUIET_MAX_S, sock_read=QUIET_MAX_S)
         try:
@@ -147,7 +145,6 @@ class HttpApiClient(ClusterPort):
         )
 
     async def close(self) -> None:
-        """End it."""
         await self._api.close()  # type: ignore[no-untyped-call]
 
 

@@ -53,8 +53,6 @@ NAME_MAX: Final = 40
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """One request to an API server."""
-
     verb: Verb
     kind: ResourceKind
     namespace: str | None = None
@@ -66,12 +64,10 @@ class ApiRequest:
 
     @property
     def method(self) -> str:
-        """Of HTTP."""
         return _METHODS[self.verb]
 
     @property
     def path(self) -> str:
-        """Below the server's address."""
         kind = self.kind
         steps = ["apis", kind.group, kind.version] if kind.group else ["api", kind.version]
         if self.namespace is not None and kind.namespaced:
@@ -97,8 +93,6 @@ def escape_step(step: str) -> str:
 
 @dataclass(frozen=True)
 class ApiResponse:
-    """The answer of a server."""
-
     status: int
     body: Document
     retry_after_s: float | None = None
@@ -122,7 +116,6 @@ class ClusterPort(ABC):
     async def get(
         self, at: ObjectAddress, *, metadata_only: bool = False, within_s: float = CALL_WITHIN_S
     ) -> ApiObject | Denied:
-        """The object, as the server holds it now."""
         asked = ApiRequest("get", at.kind, at.namespace, at.name, metadata_only=metadata_only)
         return read_object(await self.send(asked, within_s))
 
@@ -257,12 +250,10 @@ class ClusterPort(ABC):
             yield WatchEvent(event["type"], event["object"])
 
     async def emit(self, note: Note, *, within_s: float = CALL_WITHIN_S) -> Denied | None:
-        """Write an event."""
         answer = await self.create(event_of(note), manager=note.reporter, within_s=within_s)
         return answer if isinstance(answer, Denied) else None
 
     async def read_lease(self, namespace: str, name: str, *, within_s: float = CALL_WITHIN_S) -> LeaderLease | Denied:
-        """The Lease as it stands."""
         answer = await self.get(ObjectAddress(LEASE, namespace, name), within_s=within_s)
         return answer if isinstance(answer, Denied) else lease_of(answer.document)
 
@@ -280,7 +271,6 @@ class ClusterPort(ABC):
 
 
 def read_object(answer: ApiResponse | Denied) -> ApiObject | Denied:
-    """The object of an answer."""
     if isinstance(answer, Denied) or answer.status >= 300:
         return as_denied(answer)
     return ApiObject(answer.body)
@@ -338,7 +328,6 @@ def no_answer(message: str) -> Denied:
 
 
 def micro_time(at_us: int) -> str:
-    """A time as Leases and events write it."""
     return (
         datetime.fromtimestamp(at_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{at_us % 1_000_000:06d}Z"
     )
@@ -353,7 +342,6 @@ def read_time_us(written: str | None) -> int:
 
 
 def lease_document(lease: LeaderLease) -> dict[str, Any]:
-    """The Lease as a document."""
     metadata: dict[str, Any] = {"namespace": lease.namespace, "name": lease.name}
     if lease.version is not None:
         metadata["resourceVersion"] = lease.version

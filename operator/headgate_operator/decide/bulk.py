@@ -60,14 +60,12 @@ def decide_bulk(
 def add_bulk_status(
     world: ResourceWorld, verdict: PartialPlan, failure: ResourceFailure | None = None
 ) -> PartialPlan:
-    """The verdict, with what is so of the bulk jobs."""
     jobs = jobs_of(world)
     figures: dict[str, object] = {"bulk": {job.name: _status(world, job) for job in jobs}} if jobs else {}
     return replace(verdict.with_condition(_finding(world, jobs, failure)), figures=verdict.figures | figures)
 
 
 def jobs_of(world: ResourceWorld) -> tuple[Bulk, ...]:
-    """The bulk jobs of the resource."""
     return tuple(world.queue.spec.bulk or ()) if world.queue else ()
 
 
@@ -103,7 +101,7 @@ def _due(world: ResourceWorld, job: Bulk, runs: Sequence[BulkRun], now_us: int) 
     if by_schedule is not None:
         return by_schedule, f"schedule {job.schedule}"
     figures = known_figures(world, now_us)
-    behind = None if figures is None else figures.counted if figures.backlog is None else figures.backlog
+    behind = None if figures is None else figures.behind
     if job.backlog_above is None or behind is None or behind <= job.backlog_above:
         return None, ""
     if any(now_us - (run.ended_us or now_us) <= REST_US for run in runs):

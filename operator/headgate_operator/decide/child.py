@@ -47,7 +47,6 @@ Surroundings = ResourceWorld | NamespaceWorld
 
 
 def child_of(document: Document) -> ChildName:
-    """Of which child a document is."""
     return ChildName(str(document["kind"]), str(document["metadata"]["name"]))
 
 
@@ -84,7 +83,6 @@ def decide_child(
 
 
 def remove(around: Surroundings, child: ChildName, memory: DecisionMemory, why: str) -> PartialPlan:
-    """Do without a child of ours."""
     live = around.live[child]
     metadata = live["metadata"]
     memory = forget(memory, child)
@@ -95,7 +93,6 @@ def remove(around: Surroundings, child: ChildName, memory: DecisionMemory, why: 
 
 
 def forget(memory: DecisionMemory, child: ChildName) -> DecisionMemory:
-    """Without what was remembered of a child."""
     if child not in memory.accepted and not any(one.child == child for one in memory.reverts):
         return memory
     accepted = {known: digest for known, digest in memory.accepted.items() if known != child}

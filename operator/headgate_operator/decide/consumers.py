@@ -106,14 +106,7 @@ def _is_observed(live: Document) -> bool:
 
 def _ran(world: ResourceWorld) -> bool:
     """Whether the same generation of the spec was found running: then it is the number alone that was changed."""
-    if world.resource is None:
-        return False
-    return any(
-        one.get("type") == TYPE
-        and one.get("status") == "True"
-        and one.get("observedGeneration") == world.resource.meta.generation
-        for one in world.status.get("conditions") or ()
-    )
+    return world.resource is not None and world.reports(TYPE, "True", world.resource.meta.generation)
 
 
 def _last_words(pod: PodStatus | None) -> str:

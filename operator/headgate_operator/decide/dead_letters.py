@@ -24,7 +24,6 @@ def named_by(queue: QueueResource) -> tuple[str, ...]:
 
 
 def decide_dead_letters(world: ResourceWorld, memory: DecisionMemory) -> PartialPlan:
-    """The condition of its dead-letter queues."""
     if world.queue is None:
         return PartialPlan(memory)
     named = named_by(world.queue)

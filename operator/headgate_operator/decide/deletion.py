@@ -90,7 +90,6 @@ def policy_of(present: PresentResource) -> str:
 
 
 def decide_finalizer(present: PresentResource, memory: DecisionMemory) -> PartialPlan:
-    """The finalizer, as the policy asks for it."""
     wanted, there = policy_of(present) == "Delete", FINALIZER in present.meta.finalizers
     if wanted == there:
         return PartialPlan(memory)

@@ -76,7 +76,8 @@ def _has_dead_letters(world: ResourceWorld) -> bool:
 
 
 def _unseen(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> PartialPlan:
-    """Without a check: only queues that may need one get one. Figures show lanes that are held."""
+    """Without a check: only queues that may need one get one. Figures show lanes that are held; a failing condition
+    stays until a check finds the lanes healthy."""
     figures = known_figures(world, now_us)
     if figures is None:
         return PartialPlan(memory)
@@ -84,14 +85,9 @@ def _unseen(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> Partia
         message = f"nothing new is delivered, since too many messages are settled out of order: {figures.held} lanes"
         return PartialPlan(memory, findings=(ConditionUpdate(TYPE, "False", Reason.LANE_HELD, message),))
     return PartialPlan(
-        memory, findings=(ConditionUpdate(TYPE, "True", Reason.LANES_SERVED),) if not _was_bad(world) else ()
+        memory,
+        findings=(ConditionUpdate(TYPE, "True", Reason.LANES_SERVED),) if not world.reports(TYPE, "False") else (),
     )
-
-
-def _was_bad(world: ResourceWorld) -> bool:
-    """A failing condition stays until a check finds the lanes healthy."""
-    conditions = world.status.get("conditions") or ()
-    return any(one.get("type") == TYPE and one.get("status") == "False" for one in conditions)
 
 
 def _fresh(world: ResourceWorld, now_us: int) -> LaneHealth | None:

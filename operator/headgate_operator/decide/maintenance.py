@@ -34,7 +34,6 @@ PERIODS: Final = 2
 
 
 def decide_maintenance(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> PartialPlan:
-    """The progress of repair, or of the collector."""
     present = world.resource
     passes = world.passes
     if not isinstance(present, PresentResource) or isinstance(present.parsed, tuple) or isinstance(passes, Nothing):

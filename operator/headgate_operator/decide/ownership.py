@@ -22,7 +22,6 @@ BY_NAME = "by-name"
 
 
 def our_owner(world: ResourceWorld) -> str:
-    """The owner in the entries of this resource."""
     return owner_of(world.settings.cluster, world.uid)
 
 
@@ -68,7 +67,6 @@ def decide_ownership(
 
 
 def format_owner(owner: str) -> str:
-    """An owner, for a person."""
     parts = owner_parts(owner)
     if parts is None:
         return owner
@@ -103,9 +101,10 @@ def _left_half_deleted(
 def _adopt(
     world: ResourceWorld, entry: Entry, wanted: Wanted, connection: StoreConnection, memory: DecisionMemory
 ) -> PartialPlan:
-    allowed = _allowed(entry, wanted, memory)
-    if allowed.is_stopped:
-        return allowed
+    try:  # what enters a partition key is fixed
+        allowed_change(entry.document, wanted.document)
+    except ResourceInvalid as invalid:
+        return tables_forbid(invalid, memory)
     step: Step = Adopt(entry, our_owner(world), wanted.document)
     return PartialPlan(
         memory,
@@ -114,11 +113,6 @@ def _adopt(
     )
 
 
-def _allowed(entry: Entry, wanted: Wanted, memory: DecisionMemory) -> PartialPlan:
-    """Whether the document may be written over the one that stands: what enters a partition key is fixed."""
-    try:
-        allowed_change(entry.document, wanted.document)
-    except ResourceInvalid as invalid:
-        faults = "; ".join(str(fault) for fault in invalid.faults)
-        return blocked(memory, Reason.SPEC_INVALID, f"the existing tables do not allow it: {faults}")
-    return PartialPlan(memory)
+def tables_forbid(invalid: ResourceInvalid, memory: DecisionMemory) -> PartialPlan:
+    faults = "; ".join(str(fault) for fault in invalid.faults)
+    return blocked(memory, Reason.SPEC_INVALID, f"the existing tables do not allow it: {faults}")

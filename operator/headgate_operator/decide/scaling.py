@@ -37,8 +37,6 @@ class ScalingDecision(PartialPlan):
 
 @dataclass(frozen=True)
 class _Now:
-    """The shared values of all consumers of a queue."""
-
     figures: QueueLoad | None
     """None: not known, or too old."""
     shards: int | None
@@ -54,8 +52,6 @@ class _Now:
 
 @dataclass(frozen=True)
 class _Crew:
-    """The workers of one consumer, as they are."""
-
     replicas: int | None
     ready: int
 
@@ -136,7 +132,7 @@ def _needed(
         if running and is_soon(figures, now_us):
             return max(1, scaling.min), memory, "a message is due within 30 s"
         return scaling.min, memory, "no backlog"
-    behind = figures.backlog if figures.backlog is not None else figures.counted
+    behind = figures.behind
     needed = max(scaling.min, -(-(behind or 0) // scaling.backlog_per_worker))
     if figures.owners == 0 or figures.in_flight or figures.held:
         needed = max(1, needed)

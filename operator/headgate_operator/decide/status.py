@@ -80,13 +80,11 @@ def _busy(verdict: PartialPlan, now_us: int) -> DecisionMemory:
 
 
 def status_of(present: PresentResource) -> dict[str, Any]:
-    """The present status of the resource."""
     status = present.document.get("status")
     return dict(status) if isinstance(status, Mapping) else {}
 
 
 def condition_of(status: Status, type_: str) -> Mapping[str, Any] | None:
-    """One condition of a status."""
     return next((one for one in status.get("conditions") or () if one.get("type") == type_), None)
 
 
@@ -175,7 +173,6 @@ def _is_under_way(present: PresentResource, before: Status, verdict: PartialPlan
 
 
 def _has_reported_ready(present: PresentResource, before: Status) -> bool:
-    """Whether this generation was reported as Ready."""
     ready = condition_of(before, "Ready")
     return (
         ready is not None and ready["status"] == "True" and ready.get("observedGeneration") == present.meta.generation

@@ -43,7 +43,6 @@ WIDTH: Final = 118
 
 
 def build_plan_document(ahead: PlanProjection, unknown: Iterable[str] = ()) -> dict[str, Any]:
-    """All of it; plain JSON."""
     plan = {
         "effects": [_effect(one.key, one.effect) for one in ahead.done if not isinstance(one.effect, Emit)],
         "ends": [_end(key, ahead) for key in ahead.worlds],
@@ -214,7 +213,6 @@ class _Plain(yaml.SafeDumper):
 
 
 def words(effect: Effect) -> str:
-    """One line."""
     match effect:
         case StoreStep(step=step):
             return step_words(step)
@@ -231,7 +229,6 @@ def words(effect: Effect) -> str:
 
 
 def ready_words(status: Mapping[str, Any]) -> str:
-    """The first line of a status."""
     ready = condition_of(status, "Ready") or {}
     if ready.get("status") == "True":
         return "Ready"
@@ -239,7 +236,6 @@ def ready_words(status: Mapping[str, Any]) -> str:
 
 
 def step_words(step: steps.Step) -> str:
-    """A step in Cassandra."""
     match step:
         case steps.CreateKeyspace(keyspace=keyspace):
             return f"create keyspace {keyspace.name}"

@@ -48,16 +48,12 @@ _IDS: Final = UUID("8a9c1a3c-3f62-5a55-9a55-3d5f0b6d1c52")
 
 @dataclass(frozen=True)
 class PlannedEffect:
-    """One effect, and for which key."""
-
     key: Key
     effect: Effect
 
 
 @dataclass
 class PlanProjection:
-    """How far the thought has come."""
-
     worlds: dict[Key, ResourceWorld]
     namespaces: dict[str, NamespaceWorld]
     now_us: int
@@ -78,7 +74,6 @@ class PlanProjection:
             self.add(key, world)
 
     def add(self, key: Key, world: ResourceWorld) -> None:
-        """One resource more, as it is found."""
         self.worlds[key] = world
         connection, store = world.connection, world.store
         if isinstance(connection, StoreConnection) and isinstance(store, StoreView):
@@ -189,7 +184,6 @@ class PlanProjection:
 
 
 def _keyspace(world: ResourceWorld) -> str:
-    """Of its tables."""
     store, connection, present = world.store, world.connection, world.resource
     if isinstance(store, StoreView) and store.entry is not None:
         return store.entry.place.keyspace

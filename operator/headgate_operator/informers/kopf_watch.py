@@ -50,7 +50,6 @@ class KopfWatch:
             raise Unavailable("The kopf framework has ended by itself")
 
     def stop(self) -> None:
-        """End it."""
         self._stop.set()
 
     def _registry(self, kinds: tuple[ResourceKind, ...]) -> kopf.OperatorRegistry:

@@ -161,7 +161,6 @@ class ObjectCache:
         return None if known is None else known.version
 
     def place_of(self, uid: str) -> ObjectPlace | None:
-        """Where it is."""
         known = self._objects.get(uid)
         return None if known is None else known.place
 
@@ -180,7 +179,6 @@ class ObjectCache:
         return sorted(self._objects[uid].place.name for uid in self._by_namespace.get((kind, namespace), ()))
 
     def keys_in(self, namespace: str) -> list[Key]:
-        """Of the resources of a namespace."""
         return [
             Key(kind, namespace, name) for word, kind in RESOURCES.items() for name in self.names_in(word, namespace)
         ]
@@ -319,7 +317,6 @@ class ObjectCache:
 
 
 def place_of(document: Document) -> ObjectPlace:
-    """Where an object is."""
     metadata = document["metadata"]
     return ObjectPlace(str(document["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"]))
 

@@ -37,7 +37,6 @@ class CrdStep:
 
 
 def definitions(version: str) -> tuple[Document, ...]:
-    """All definitions of this release."""
     return tuple(_marked(build_crd(model), version) for model in KINDS)
 
 

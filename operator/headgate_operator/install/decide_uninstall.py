@@ -57,7 +57,6 @@ def decide_leaving(resources: Iterable[Document], *, remove: bool) -> UninstallP
 
 
 def address_of_resource(document: Document) -> ObjectAddress:
-    """Where it is."""
     kind = QUEUE if document["kind"] == QUEUE.kind else COUNTER
     return ObjectAddress(kind, str(document["metadata"]["namespace"]), str(document["metadata"]["name"]))
 

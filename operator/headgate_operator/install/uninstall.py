@@ -66,8 +66,6 @@ class DataWouldBeOrphaned(OperationRefused):
 
 @dataclass(frozen=True)
 class OperatorInstallation:
-    """The installation that ends."""
-
     namespace: str
     deployment: str
     selector: str

@@ -74,7 +74,6 @@ def build_deployment(
 
 
 def selector_of(owner: ChildOwner, consumer: str) -> dict[str, str]:
-    """The labels by which the pods of a consumer are found."""
     return {f"{GROUP}/queue": owner.key.name, f"{GROUP}/consumer": consumer}
 
 

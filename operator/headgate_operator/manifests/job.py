@@ -20,8 +20,6 @@ KEPT_S: Final = 300
 
 @dataclass(frozen=True)
 class Errand:
-    """The command, and the place where it runs."""
-
     namespace: str
     queue: str
     name: str
@@ -31,7 +29,6 @@ class Errand:
 
 
 def build_errand_job(errand: Errand) -> Part:
-    """The whole document."""
     labels = {"app.kubernetes.io/managed-by": "kubectl-headgate", f"{GROUP}/errand": errand.queue}
     pod = build_run_pod("headgate", errand.image, errand.words, errand.secret)
     return {

@@ -91,7 +91,6 @@ def build_cronjob(namespace: str, settings: OperatorSettings, group: JobGroup) -
 
 
 def name_of(group: JobGroup) -> str:
-    """Of its CronJob."""
     return cronjob_name(group.task, group.schedule, group.connection, group.image)
 
 

@@ -59,7 +59,6 @@ class ChildOwner:
 
 
 def connection_env(secret: str) -> list[Part]:
-    """The environment variables of a process's connection."""
     variables = [
         {
             "name": name,
@@ -80,7 +79,6 @@ def connection_volume(secret: str) -> Part:
 
 
 def connection_mount() -> Part:
-    """Where a container finds them."""
     return {"name": "connection", "mountPath": FILES_AT, "readOnly": True}
 
 
@@ -90,17 +88,14 @@ def temporary_volume() -> Part:
 
 
 def temporary_mount() -> Part:
-    """Where that is."""
     return {"name": "tmp", "mountPath": TEMPORARY_AT}
 
 
 def pod_security() -> Part:
-    """Of the whole pod."""
     return {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def container_security(*, read_only: bool = True) -> Part:
-    """Of each container."""
     root = {"readOnlyRootFilesystem": True} if read_only else {}
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, **root}
 

@@ -79,7 +79,6 @@ def build_application(
 
 
 def arguments(owner: ChildOwner, bulk: Bulk, run: str) -> list[str]:
-    """The arguments of the program."""
     return ["run", f"{owner.key.namespace}/{owner.key.name}", bulk.name, "--run-name", run]
 
 

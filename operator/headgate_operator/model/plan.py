@@ -13,8 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from headgate.api.parse import ResourceInvalid
 from headgate.api.status import REASON_MEANINGS, Reason
-from headgate.applying.decide_steps import Step
+from headgate.applying.decide_steps import Step, StorageElsewhere, TooManyTables
+from headgate.errors import Conflict, EnvironmentProblem, HeadgateError, InvalidRequest, OperationRefused, Unavailable
+from headgate.store.catalogue.entry import OwnedByAnother, WrongDataCenter
+from headgate.store.clock.clock import ClockNotTrusted
+from headgate.store.schema import KeyspaceUnfit, RightsMissing, SchemaRightsMissing
 from headgate_operator.model.names import MANAGER, Key
 from headgate_operator.model.world import ChildName, DecisionMemory, NamespaceState, ResourceFailure, StoreConnection
 
@@ -88,8 +93,6 @@ Effect = StoreStep | ApplyObject | DeleteObject | PatchStatus | StopLane | Emit
 
 @dataclass(frozen=True)
 class ReconcilePlan:
-    """The decision about one key."""
-
     effects: tuple[Effect, ...] = ()
     memory: DecisionMemory = field(default_factory=DecisionMemory)
     again_at_us: int | None = None
@@ -119,8 +122,6 @@ Status = Literal["True", "False", "Unknown"]
 
 @dataclass(frozen=True)
 class ConditionUpdate:
-    """The value of one condition."""
-
     type: str
     status: Status
     reason: Reason
@@ -129,14 +130,11 @@ class ConditionUpdate:
 
     @property
     def text(self) -> str:
-        """The message for people."""
         return self.message or REASON_MEANINGS[self.reason]
 
 
 @dataclass(frozen=True)
 class PartialPlan:
-    """The effects and findings so far."""
-
     memory: DecisionMemory
     effects: tuple[Effect, ...] = ()
     ask: frozenset[ChildName] = frozenset()
@@ -174,7 +172,6 @@ class PartialPlan:
         )
 
     def with_condition(self, finding: ConditionUpdate) -> PartialPlan:
-        """With one finding more."""
         return replace(self, findings=(*self.findings, finding))
 
     @property
@@ -183,7 +180,6 @@ class PartialPlan:
         return self.blocked_by is not None or bool(self.missing_input)
 
     def finding(self, type_: str) -> ConditionUpdate | None:
-        """The finding of a condition; the first one counts."""
         return next((finding for finding in self.findings if finding.type == type_), None)
 
 
@@ -204,7 +200,6 @@ def blocked(
 
 
 def earliest(*times: int | None) -> int | None:
-    """The earliest of those that are set."""
     return min((time for time in times if time is not None), default=None)
 
 
@@ -213,3 +208,23 @@ def format_names(names: Iterable[str], most: int = 5) -> str:
     shown = sorted(names)
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(shown[:most]) + more
+
+
+_REASONS: tuple[tuple[type[HeadgateError] | tuple[type[HeadgateError], ...], Reason], ...] = (
+    ((SchemaRightsMissing, RightsMissing), Reason.RIGHTS_MISSING),
+    (ClockNotTrusted, Reason.CLOCK_OUT_OF_BOUNDS),
+    ((WrongDataCenter, StorageElsewhere, KeyspaceUnfit), Reason.WRONG_DATA_CENTER),
+    (TooManyTables, Reason.TOO_MANY_TABLES),
+    (OwnedByAnother, Reason.NAME_TAKEN),
+    (ResourceInvalid, Reason.SPEC_INVALID),
+    (EnvironmentProblem, Reason.CONNECTION_MISSING),
+    (Conflict, Reason.PROGRESSING),
+    (Unavailable, Reason.CASSANDRA_UNAVAILABLE),
+    ((InvalidRequest, OperationRefused), Reason.CONNECTION_MISSING),
+)
+
+
+def failure_of(error: HeadgateError) -> ResourceFailure:
+    """The reason of a condition, and a message for its author: the first that fits, else Cassandra is unavailable."""
+    fitting = (reason for kinds, reason in _REASONS if isinstance(error, kinds))
+    return ResourceFailure(next(fitting, Reason.CASSANDRA_UNAVAILABLE), " ".join(str(error).split()))

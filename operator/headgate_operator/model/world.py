@@ -42,8 +42,6 @@ class ChildName:
 
 @dataclass(frozen=True)
 class Meta:
-    """The metadata of a resource."""
-
     uid: str
     generation: int
     created_us: int
@@ -125,8 +123,6 @@ class StoreView:
     """Whether the keyspace and the tables of the catalogue are there."""
     keyspace_there: bool = True
     """Whether the keyspace of its tables is there."""
-    rows_left: bool = False
-    """Of a resource being deleted: rows in shared tables that have to be forgotten."""
 
 
 @dataclass(frozen=True)
@@ -157,11 +153,14 @@ class QueueLoad:
     """An owner's row is recent, or a mark shows work that was not read yet."""
     later: tuple[DueMark, ...] = ()
 
+    @property
+    def behind(self) -> int | None:
+        """The backlog by the owners, or else by the count; None where it is not known."""
+        return self.counted if self.backlog is None else self.backlog
+
 
 @dataclass(frozen=True)
 class LaneProblem:
-    """One lane that is not well."""
-
     lane: str
     epoch: int
     message: str
@@ -202,8 +201,6 @@ class Passes:
 
 @dataclass(frozen=True)
 class BulkRun:
-    """One SparkApplication of ours."""
-
     bulk: str
     name: str
     uid: str
@@ -240,8 +237,6 @@ class Sibling:
 
 @dataclass(frozen=True)
 class NamespaceState:
-    """The namespace of a resource."""
-
     terminating: bool = False
     ready: bool = False
     """Its account and Secret are applied, so that pods can start."""
@@ -303,9 +298,13 @@ class ResourceWorld:
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """The present status of the resource."""
         status = self.resource.document.get("status") if self.resource else None
         return status if isinstance(status, Mapping) else {}
+
+    def reports(self, condition: str, status: str, generation: int | None = None) -> bool:
+        """Whether a condition is reported with this status, of this generation if one is passed."""
+        one = next((each for each in self.status.get("conditions") or () if each.get("type") == condition), {})
+        return one.get("status") == status and generation in (None, one.get("observedGeneration"))
 
 
 @dataclass(frozen=True)
@@ -319,7 +318,6 @@ class JobGroup:
 
     @classmethod
     def of(cls, resource: Resource, settings: OperatorSettings) -> JobGroup:
-        """The group of one resource."""
         spec = resource.spec
         secret = spec.storage.connection_secret or CONNECTION_COPY
         if isinstance(resource, QueueResource):

@@ -124,15 +124,12 @@ READ_WITHIN_S: Final = 2.0
 
 
 class BulkRows:
-    """The rows of all jobs that have runs."""
-
     def __init__(self, store: StoreSide) -> None:
         self._store = store
         self._known: dict[Key, dict[UUID, JobReport]] = {}
         self._keys_by_job: dict[UUID, Key] = {}
 
     async def of(self, key: Key, connection: StoreConnection, jobs: Collection[UUID]) -> Mapping[UUID, JobReport]:
-        """The last reports of these jobs of a queue."""
         reached = self._store.reached(connection)
         if not jobs:
             self.forget(key)
@@ -152,10 +149,8 @@ class BulkRows:
         return known
 
     def keys_of(self, id_: UUID) -> list[Key]:
-        """The queue whose job has this id."""
         return [self._keys_by_job[id_]] if id_ in self._keys_by_job else []
 
     def forget(self, key: Key) -> None:
-        """It has no runs."""
         if self._known.pop(key, None) is not None:
             self._keys_by_job = {id_: owner for id_, owner in self._keys_by_job.items() if owner != key}

@@ -22,15 +22,12 @@ KEPT_MAX: Final = 5_000
 
 
 class PodInspector:
-    """The last reads."""
-
     def __init__(self, port: ClusterPort, *, now_s: Callable[[], float]) -> None:
         self._port = port
         self._now_s = now_s
         self._known: dict[Key, tuple[float, tuple[PodStatus, ...]]] = {}
 
     def fork(self) -> PodInspector:
-        """A copy with the reads so far."""
         made = PodInspector(self._port, now_s=self._now_s)
         made._known = dict(self._known)
         return made
@@ -55,7 +52,6 @@ class PodInspector:
 
 
 def pod_status(pod: Document) -> PodStatus:
-    """The relevant facts of a pod."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     conditions = status.get("conditions") or ()

@@ -62,8 +62,6 @@ Notify = Callable[[Key, Class], None]
 
 @dataclass
 class FollowedQueue:
-    """One queue."""
-
     key: Key
     digest: str
     entry: Entry
@@ -89,8 +87,6 @@ class FollowedQueue:
 
 
 class FigureBoard:
-    """The figures of all queues."""
-
     def __init__(self, sessions: Sessions, notify: Notify) -> None:
         self._sessions = sessions
         self._notify = notify
@@ -129,7 +125,6 @@ class FigureBoard:
             self._judge(followed, combined(rows, now_us=now_us), now_us, notify=False)
 
     def forget(self, key: Key) -> None:
-        """It is not there any more, or not ours."""
         known = self._followed.pop(key, None)
         if known is None:
             return
@@ -149,7 +144,6 @@ class FigureBoard:
         return replace(known.figures, at_us=known.read_us)
 
     def all(self) -> Iterable[FollowedQueue]:
-        """Every queue that is followed."""
         return list(self._followed.values())
 
     # ---- reading
@@ -177,7 +171,6 @@ class FigureBoard:
             await asyncio.sleep(next_s - loop.time())
 
     async def _read_slices(self, digest: str, numbers: Sequence[int]) -> bool:
-        """Whether they could be read."""
         reached = self._sessions.of(digest)
         if reached is None:
             return False
@@ -313,7 +306,6 @@ class FigureBoard:
         self._notify(followed.key, Class.CHANGED)
 
     async def stop(self) -> None:
-        """Read no more."""
         tasks = [*self._readers.values(), *(each.background for each in self._followed.values() if each.background)]
         self._readers.clear()
         await end_task(*tasks)
@@ -340,8 +332,7 @@ def _is_nothing(figures: QueueLoad | None) -> bool:
 
 def _turned(figures: QueueLoad) -> tuple[bool, ...]:
     """Changes that queue the key at once."""
-    behind = figures.backlog if figures.backlog is not None else figures.counted
-    return (figures.awake, bool(behind), figures.in_flight > 0, figures.held > 0, figures.owners > 0)
+    return (figures.awake, bool(figures.behind), figures.in_flight > 0, figures.held > 0, figures.owners > 0)
 
 
 def _plain(figures: QueueLoad) -> tuple[Any, ...]:

@@ -83,8 +83,6 @@ class ReconcileScratch:
 
 @dataclass(frozen=True)
 class _Needs:
-    """The needs of one resource in its namespace."""
-
     group: JobGroup | None
     copy: bool
     """Of the chart's Secret."""
@@ -96,8 +94,6 @@ class _Needs:
 
 @dataclass(frozen=True)
 class Sources:
-    """All that a world is made from."""
-
     port: ClusterPort
     cache: ObjectCache
     sessions: Sessions
@@ -125,8 +121,6 @@ class Sources:
 
 
 class Observer:
-    """Observes the world, key by key."""
-
     def __init__(self, sources: Sources, settings: OperatorSettings, *, now_us: Callable[[], int]) -> None:
         self.settings = settings
         self.stands: dict[str, NamespaceState] = {}
@@ -184,7 +178,6 @@ class Observer:
         )
 
     def present(self, key: Key) -> PresentResource | None:
-        """The resource as the cluster has it."""
         document = self._from.cache.get(key.kind, key.namespace, key.name)
         if document is None:
             return None
@@ -314,7 +307,6 @@ class Observer:
     async def namespace(
         self, key: Key, scratch: ReconcileScratch, answers: Mapping[ChildName, LastApply]
     ) -> NamespaceWorld:
-        """The needs of all its resources."""
         name = key.namespace
         needs = [each async for each in self._needs_in(name)]
         groups = frozenset(each.group for each in needs if each.is_active and each.group is not None)
@@ -337,17 +329,14 @@ class Observer:
         )
 
     def group_of(self, present: PresentResource) -> JobGroup | None:
-        """The CronJob that serves a resource."""
         resource = _valid(present)
         return None if resource is None else JobGroup.of(resource, self.settings)
 
     def groups_of_others(self, key: Key) -> frozenset[JobGroup]:
-        """The CronJobs that serve the other resources of its namespace."""
         others = (self.present(each) for each in self.keys_in(key.namespace) if each != key)
         return frozenset(group for other in others if other is not None and (group := self.group_of(other)))
 
     def keys_in(self, namespace: str) -> list[Key]:
-        """Of the resources of a namespace."""
         return self._from.cache.keys_in(namespace)
 
     def _is_supported(self, present: PresentResource) -> bool:
@@ -417,7 +406,6 @@ def followed_entry(present: PresentResource | None, view: StoreView, store: Stor
 
 
 def child_name(document: Document) -> ChildName:
-    """The name of a child."""
     return ChildName(str(document["kind"]), str(document["metadata"]["name"]))
 
 

@@ -33,8 +33,6 @@ GONE: Final = ""
 
 @dataclass(frozen=True)
 class WatchedKind:
-    """A kind, and of which label."""
-
     kind: ResourceKind
     labels: str = ""
 
@@ -50,8 +48,6 @@ class _Behind:
 
 
 class LivenessCheck:
-    """The answers of the probes."""
-
     def __init__(
         self,
         port: ClusterPort,
@@ -73,7 +69,6 @@ class LivenessCheck:
         self.audits = 0
 
     def why_not_alive(self) -> str | None:
-        """A sentence, or None."""
         for what, reason in self._dead.items():
             return f"the watch of {what} is dead: {reason}"
         worked = list(self._queue.work_s())
@@ -95,7 +90,6 @@ class LivenessCheck:
             await self.audit()
 
     async def audit(self) -> None:
-        """Compare once."""
         behind: dict[str, _Behind] = {}
         for watched in self._watched:
             differing = await self._compare(watched)

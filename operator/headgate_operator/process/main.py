@@ -67,8 +67,6 @@ class ClusterUnreachable(EnvironmentProblem):
 
 @dataclass(frozen=True)
 class OperatorOptions:
-    """The arguments and the environment."""
-
     kubeconfig: str | None
     context: str | None
     namespace: str
@@ -166,8 +164,6 @@ async def run(given: OperatorOptions) -> None:
 
 
 class _Process:
-    """Everything that runs."""
-
     def __init__(
         self, given: OperatorOptions, cluster: HttpApiClient, settings: OperatorSettings, folder: Path
     ) -> None:
@@ -210,7 +206,6 @@ class _Process:
         measure(self._registry, self._operator, is_leading=self._leading.may_act)
 
     async def run(self) -> None:
-        """The whole life."""
         http_server = await self._open_http_server()
         inspection = await self._open_inspection()
         call_at_end(self._stopping.set)
@@ -280,7 +275,6 @@ class _Wall:
         self._given_us = 0
 
     def now_us(self) -> int:
-        """Microseconds since 1970."""
         self._given_us = max(self._given_us, time.time_ns() // 1000)
         return self._given_us
 

@@ -20,8 +20,6 @@ LABELS = ("namespace", "queue")
 
 
 def measure(registry: Registry, operator: Operator, *, is_leading: Callable[[], bool]) -> None:
-    """Register all of it; values are read at a scrape."""
-
     def of_queues(name: str, help_text: str, read: Read) -> None:
         def values() -> Iterator[tuple[tuple[str, ...], float]]:
             for followed in operator.board.all() if is_leading() else ():
@@ -100,7 +98,6 @@ def _oldest_s(figures: QueueLoad) -> float | None:
 
 
 def _behind(figures: QueueLoad) -> float | None:
-    behind = figures.backlog if figures.backlog is not None else figures.counted
-    if behind is None:
+    if figures.behind is None:
         return None if figures.awake else 0.0
-    return float(behind)
+    return float(figures.behind)

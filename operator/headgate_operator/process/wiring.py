@@ -84,8 +84,6 @@ CHILDREN: Final = (DEPLOYMENT, POD_DISRUPTION_BUDGET, CRON_JOB, JOB, SERVICE_ACC
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports of the operator."""
-
     port: ClusterPort
     open_session: Open
     now_us: Callable[[], int]
@@ -99,8 +97,6 @@ class Ports:
 
 
 class Operator:
-    """One process's operator."""
-
     def __init__(self, settings: OperatorSettings, ports: Ports) -> None:
         def now_s() -> float:
             return asyncio.get_running_loop().time()
@@ -202,7 +198,6 @@ class Operator:
             await asyncio.wait_for(self.queue.until_none_is_worked(), within_s)
 
     async def close(self) -> None:
-        """End sessions."""
         await self.sessions.close()
 
     # ---- background tasks

@@ -57,8 +57,6 @@ class ReconcileState:
 
 @dataclass(frozen=True)
 class EffectFailure:
-    """The effect at which it ended, and why."""
-
     effect: Effect
     message: str
     retry_after_s: float | None = None
@@ -68,8 +66,6 @@ class EffectFailure:
 
 @dataclass(frozen=True)
 class EffectTargets:
-    """The tools of effects."""
-
     port: ClusterPort
     intake: EventIngest
     cache: ObjectCache
@@ -82,8 +78,6 @@ class EffectTargets:
 
 
 class PlanApplier:
-    """Does what was decided."""
-
     def __init__(self, targets: EffectTargets) -> None:
         self._targets = targets
         self._statuses = RateLimit(STATUSES_A_SECOND, STATUSES_AT_ONCE)
@@ -91,7 +85,6 @@ class PlanApplier:
         self.writes = 0
 
     async def perform(self, key: Key, effects: Sequence[Effect], kept: ReconcileState) -> EffectFailure | None:
-        """All of them, or up to the first that fails."""
         for effect in effects:
             if not self._targets.may_act():
                 raise NotLeading

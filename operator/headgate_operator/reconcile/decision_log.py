@@ -28,8 +28,6 @@ SECRET_KEYS: Final = frozenset({"receipt_key", "data", "stringData", "password"}
 
 
 class DecisionLog:
-    """Decisions by key, the latest last."""
-
     def __init__(self, *, kept: int = KEPT, keys_max: int = KEYS_MAX) -> None:
         self._kept = kept
         self._keys_max = keys_max
@@ -60,16 +58,13 @@ class DecisionLog:
             self._of.popitem(last=False)
 
     def of(self, key: Key) -> list[dict[str, Any]]:
-        """The decisions about a key, the oldest first."""
         return [json.loads(line) for line in self._of.get(key, ())]
 
     def forget(self, key: Key) -> None:
-        """It is gone."""
         self._of.pop(key, None)
 
 
 def effect_words(effect: object) -> str:
-    """An effect in a line."""
     if isinstance(effect, StoreStep):
         return f"{type(effect.step).__name__} {_about(effect.step)}".strip()
     return f"{type(effect).__name__} {_about(effect)}".strip()
@@ -95,7 +90,6 @@ def plain(value: object) -> Any:
 
 @cache
 def _fields(type_: Any) -> tuple[str, ...] | None:
-    """Of a dataclass."""
     return tuple(field.name for field in dataclasses.fields(type_)) if dataclasses.is_dataclass(type_) else None
 
 
@@ -167,8 +161,6 @@ READY: Final = "Ready"
 
 @dataclass(frozen=True)
 class ResourceConditions:
-    """One resource."""
-
     ready: str
     """True, False or Unknown."""
     problems: tuple[tuple[str, str], ...]
@@ -176,8 +168,6 @@ class ResourceConditions:
 
 
 class ConditionMetrics:
-    """All resources."""
-
     def __init__(self) -> None:
         self._conditions: dict[Key, ResourceConditions] = {}
 
@@ -193,22 +183,18 @@ class ConditionMetrics:
         self._conditions[key] = conditions_in(status)
 
     def forget(self, key: Key) -> None:
-        """It is gone."""
         self._conditions.pop(key, None)
 
     def problems(self) -> Iterator[tuple[Key, str, str]]:
-        """Each failing condition, with its reason."""
         for key, conditions in self._conditions.items():
             for condition, reason in conditions.problems:
                 yield key, condition, reason
 
     def counted(self) -> Mapping[tuple[str, str], int]:
-        """The number of resources of each kind and readiness."""
         return Counter((key.kind, conditions.ready) for key, conditions in self._conditions.items())
 
 
 def conditions_in(status: Mapping[str, Any]) -> ResourceConditions:
-    """A status in short."""
     ready, problems = "Unknown", []
     for each in status.get("conditions") or ():
         condition, holds = str(each["type"]), str(each["status"])

@@ -63,7 +63,6 @@ Decide = Callable[[World, DecisionMemory, int], ReconcilePlan]
 
 
 def decide_key(world: World, memory: DecisionMemory, now_us: int) -> ReconcilePlan:
-    """The decision about a key of either sort."""
     if isinstance(world, NamespaceWorld):
         return decide_namespace(world, now_us, memory)
     return decide(world, memory, now_us)
@@ -108,15 +107,12 @@ class ObservationRecorder:
         return replace(world, figures=self._board.of(key, self._now_us()))
 
     def record_children(self, documents: Iterable[Document]) -> None:
-        """Children that were found by asking for them."""
         for document in documents:
             self._intake.wrote(document)
 
 
 @dataclass
 class _Round:
-    """How far one reconcile has come."""
-
     scratch: ReconcileScratch
     plan: ReconcilePlan = field(default_factory=ReconcilePlan)
     failed: EffectFailure | None = None
@@ -126,8 +122,6 @@ class _Round:
 
 
 class Reconciler:
-    """Works keys of the queue."""
-
     def __init__(
         self,
         queue: WorkQueue,
@@ -158,7 +152,6 @@ class Reconciler:
         self.left_behind = 0
 
     async def run(self, *, reconcilers: int = RECONCILERS, reserved: int = RESERVED) -> None:
-        """All reconcilers, for ever."""
         numbers = range(reconcilers)
         await run_together({f"reconciler {each}": self._work(reserved=each < reserved) for each in numbers})
 
@@ -175,7 +168,6 @@ class Reconciler:
                 self._queue.done(key)
 
     async def _one(self, key: Key) -> None:
-        """One key, whatever happens to it."""
         try:
             async with asyncio.timeout(WITHIN_S):
                 await self.reconcile(key)
@@ -198,7 +190,6 @@ class Reconciler:
             log.exception("bug in a reconcile, please report it", extra={"key": key.path})
 
     async def reconcile(self, key: Key) -> ReconcilePlan:
-        """Rounds, until nothing is left to be done now."""
         kept = self._kept.setdefault(key, ReconcileState())
         at = _Round(ReconcileScratch())
         conflicts = 0
@@ -230,7 +221,6 @@ class Reconciler:
         return world, plan
 
     def memory_of(self, key: Key) -> DecisionMemory:
-        """The memory of the next decision about a key."""
         return self._memories.get(key, DecisionMemory())
 
     # ---- rounds

@@ -38,9 +38,10 @@ from headgate.store.clock.clock import ClockNotTrusted
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.drift import ActualTable, Drift, compare
 from headgate_operator.model.names import Key, owner_of, owner_parts
+from headgate_operator.model.plan import failure_of
 from headgate_operator.model.world import UNKNOWN, ResourceFailure, StoreConnection, StoreView, Unread
 from headgate_operator.store.schema_cache import SchemaViews
-from headgate_operator.store.sessions import OpenSession, Sessions, failure_of
+from headgate_operator.store.sessions import OpenSession, Sessions
 
 log = logging.getLogger("headgate.operator")
 
@@ -62,8 +63,6 @@ Lives = Callable[[str], bool]
 
 @dataclass
 class _Silent:
-    """A Cassandra that does not answer."""
-
     failure: ResourceFailure
     until_s: float
 
@@ -82,8 +81,6 @@ class _Read:
 
 
 class StoreSide:
-    """All stores."""
-
     def __init__(
         self,
         sessions: Sessions,
@@ -123,11 +120,9 @@ class StoreSide:
     # ---- reading
 
     def owner(self, uid: str) -> str:
-        """The owner in the entry of a resource."""
         return owner_of(self._cluster, uid)
 
     def reached(self, connection: StoreConnection) -> OpenSession | None:
-        """The session of a connection."""
         return self._sessions.of(connection.digest)
 
     def is_active(self, key: Key, uid: str) -> bool | None:
@@ -142,20 +137,17 @@ class StoreSide:
         )
 
     def keys_of(self, id_: UUID) -> list[Key]:
-        """The resource whose entry has this id."""
         key = self._by_id.get(id_)
         known = None if key is None else self._entries.get(key)
         is_his = known is not None and known.entry is not None and known.entry.id == id_
         return [key] if key is not None and is_his else []
 
     def invalidate(self, key: Key) -> None:
-        """Its entry has to be read again."""
         known = self._entries.get(key)
         if known is not None:
             self._entries[key] = replace(known, at_s=float("-inf"))
 
     def forget(self, key: Key) -> None:
-        """It is gone."""
         known = self._entries.pop(key, None)
         if known is not None and known.entry is not None:
             self._by_id.pop(known.entry.id, None)
@@ -163,7 +155,6 @@ class StoreSide:
     async def view(
         self, key: Key, connection: StoreConnection, *, uid: str | None, resource: Resource | None
     ) -> StoreView | ResourceFailure | Unread:
-        """The state of a resource in Cassandra."""
         silent = self._silent.get(connection.digest)
         if silent is not None:
             if self._now_s() < silent.until_s:
@@ -306,7 +297,6 @@ class StoreSide:
         return entries
 
     def performer(self, reached: OpenSession) -> StepPerformer:
-        """The runner of steps in a session."""
         return self._view_of(reached)[2]
 
     # ---- within

@@ -16,17 +16,16 @@ from headgate.errors import HeadgateError
 from headgate_operator.cluster.port import Denied
 from headgate_operator.model.kinds import Document
 from headgate_operator.model.names import CONNECTION_COPY, MANAGED_BY, MANAGER, Key
+from headgate_operator.model.plan import failure_of
 from headgate_operator.model.world import UNKNOWN, OperatorSettings, ResourceFailure, StoreConnection, Unread
 from headgate_operator.store.secret_cache import SecretRead, Secrets
-from headgate_operator.store.sessions import OpenSession, Sessions, failure_of
+from headgate_operator.store.sessions import OpenSession, Sessions
 
 SecretPlace = tuple[str, str]
 """Namespace and name of a Secret."""
 
 
 class Connections:
-    """The ways to Cassandra of all resources."""
-
     def __init__(
         self, secrets: Secrets, sessions: Sessions, settings: OperatorSettings, *, now_us: Callable[[], int]
     ) -> None:
@@ -82,16 +81,13 @@ class Connections:
         await self._reach(self._default(), named=False)
 
     async def source(self) -> Document | Unread | None:
-        """The chart's Secret."""
         read = await self._secrets.read_cached(*self._default())
         return UNKNOWN if isinstance(read, Denied) else read.document
 
     def forget(self, key: Key) -> None:
-        """It is gone, and all that it had to leave is done."""
         self._last.pop(key, None)
 
     def users_of(self, place: SecretPlace) -> list[Key]:
-        """The users of a Secret."""
         return [key for key, (used, _) in self._last.items() if used == place]
 
     def _default(self) -> SecretPlace:

@@ -33,8 +33,6 @@ PAGE: Final = 500
 
 
 class OrphanSweep:
-    """The net."""
-
     def __init__(
         self,
         port: ClusterPort,

@@ -18,18 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from headgate.api.parse import ResourceInvalid
-from headgate.api.status import Reason
-from headgate.applying.decide_steps import StorageElsewhere, TooManyTables
 from headgate.client.catalogue.process_context import ProcessContext
-from headgate.errors import Conflict, EnvironmentProblem, HeadgateError, InvalidRequest, OperationRefused, Unavailable
+from headgate.errors import HeadgateError, OperationRefused, Unavailable
 from headgate.process.background_tasks import SharedWork
-from headgate.store.cassandra.settings import ConnectionSettings, InvalidConnectionSettings, read_secret_settings
-from headgate.store.catalogue.entry import OwnedByAnother, WrongDataCenter
-from headgate.store.clock.clock import ClockNotTrusted
-from headgate.store.schema import KeyspaceUnfit, RightsMissing, SchemaPort, SchemaRightsMissing
+from headgate.store.cassandra.settings import ConnectionSettings, read_secret_settings
+from headgate.store.schema import SchemaPort
 from headgate_operator.manifests.pod import CONNECTION_KEYS
-from headgate_operator.model.world import ResourceFailure
 
 SESSIONS_MAX: Final = 8
 AGAIN_S: Final = 5.0
@@ -49,15 +43,11 @@ class ConnectionNotOpen(Unavailable):
 class SchemaOfCluster(SchemaPort, Protocol):
     """Reads and changes the schema, and detects foreign changes cheaply."""
 
-    async def version(self) -> str:
-        """The version of the schema, by one node."""
-        ...
+    async def version(self) -> str: ...
 
 
 @dataclass(frozen=True)
 class OpenSession:
-    """A Cassandra, connected."""
-
     digest: str
     process_context: ProcessContext
     schema: SchemaOfCluster
@@ -79,8 +69,6 @@ class _Held:
 
 
 class Sessions:
-    """All sessions of this process."""
-
     def __init__(
         self, open_: Open, *, now_s: Callable[[], float], folder: Path | None = None, most: int = SESSIONS_MAX
     ) -> None:
@@ -127,7 +115,6 @@ class Sessions:
         return [held.reached for held in self._held.values() if held.reached is not None]
 
     async def close(self) -> None:
-        """End them all."""
         held, self._held = list(self._held.values()), {}
         await self._opening.stop()
         await asyncio.gather(
@@ -188,25 +175,3 @@ def _written(folder: Path, name: str, text: str) -> Path:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     return path
-
-
-_REASONS: tuple[tuple[type[HeadgateError] | tuple[type[HeadgateError], ...], Reason], ...] = (
-    ((SchemaRightsMissing, RightsMissing), Reason.RIGHTS_MISSING),
-    (ClockNotTrusted, Reason.CLOCK_OUT_OF_BOUNDS),
-    ((WrongDataCenter, StorageElsewhere, KeyspaceUnfit), Reason.WRONG_DATA_CENTER),
-    (TooManyTables, Reason.TOO_MANY_TABLES),
-    (OwnedByAnother, Reason.NAME_TAKEN),
-    (ResourceInvalid, Reason.SPEC_INVALID),
-    ((InvalidConnectionSettings, EnvironmentProblem), Reason.CONNECTION_MISSING),
-    (Conflict, Reason.PROGRESSING),
-    (Unavailable, Reason.CASSANDRA_UNAVAILABLE),
-    ((InvalidRequest, OperationRefused), Reason.CONNECTION_MISSING),
-)
-
-
-def failure_of(error: HeadgateError) -> ResourceFailure:
-    """The reason of a condition, and a message for its author: the first that fits, else Cassandra is unavailable."""
-    for kinds, reason in _REASONS:
-        if isinstance(error, kinds):
-            return ResourceFailure(reason, " ".join(str(error).split()))
-    return ResourceFailure(Reason.CASSANDRA_UNAVAILABLE, " ".join(str(error).split()))
