@@ -23,7 +23,7 @@ from headgate.applying.decide_steps import (
     Step,
     decide_steps,
 )
-from headgate.applying.wanted import PlacementDefaults, Wanted, catalogue_keyspace, wanted_of
+from headgate.applying.wanted import Wanted, catalogue_keyspace, wanted_of
 from headgate.errors import HeadgateError
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.decide_generation import ChangeUnderWay, shards_in_force
@@ -45,13 +45,7 @@ TYPE: Final = "TablesReady"
 SILENT_US: Final = 15 * SECOND_US
 
 
-def surroundings_of(connection: StoreConnection) -> PlacementDefaults:
-    """The connection's defaults for a resource that does not choose for itself."""
-    return PlacementDefaults(connection.keyspace, connection.data_center, connection.nodes)
-
-
 def build_store_facts(store: StoreView) -> CurrentState:
-    """The state that was read, as the steps take it."""
     return CurrentState(
         store.entry,
         store.keyspace_there,
@@ -65,7 +59,6 @@ def build_store_facts(store: StoreView) -> CurrentState:
 def decide_connection(
     world: ResourceWorld, memory: DecisionMemory, now_us: int
 ) -> tuple[StoreConnection | None, PartialPlan]:
-    """The way to Cassandra, or why there is none."""
     if isinstance(world.connection, Nothing):
         return None, missing_input(memory, "the connection")
     if isinstance(world.connection, ResourceFailure):
@@ -76,7 +69,6 @@ def decide_connection(
 def decide_store_view(
     world: ResourceWorld, memory: DecisionMemory, now_us: int
 ) -> tuple[StoreView | None, PartialPlan]:
-    """The state in Cassandra, or why it is unknown."""
     if isinstance(world.store, Nothing):
         return None, missing_input(memory, "the state in Cassandra")
     if isinstance(world.store, ResourceFailure):
@@ -94,7 +86,7 @@ def decide_store(
     now_us: int,
 ) -> PartialPlan:
     """The steps that are missing. It stops where one has to be answered first, or where a person is needed."""
-    wanted = wanted_of(resource, surroundings_of(connection))
+    wanted = wanted_of(resource, connection.placement)
     if not store.catalogue_there:
         return _catalogue(world, connection, memory, now_us)
     owned = decide_ownership(world, store, wanted, connection, memory)
@@ -148,7 +140,7 @@ def _followed(world: ResourceWorld, store: StoreView, wanted: Wanted, decided: D
 
 
 def _catalogue(world: ResourceWorld, connection: StoreConnection, memory: DecisionMemory, now_us: int) -> PartialPlan:
-    keyspace = catalogue_keyspace(surroundings_of(connection))
+    keyspace = catalogue_keyspace(connection.placement)
     steps: list[Step] = [CreateKeyspace(keyspace)]
     steps += [CreateTable(keyspace.name, table) for table in CATALOGUE_TABLES]
     effects = tuple(StoreStep(step, our_owner(world), connection) for step in steps)
@@ -225,7 +217,6 @@ def _by_hand(verdict: PartialPlan, drifts: tuple[Drift, ...]) -> PartialPlan:
 
 
 def format_step(step: Step) -> str:
-    """A step in a few words."""
     words = "".join(
         f" {character.lower()}" if character.isupper() else character for character in type(step).__name__
     ).strip()

@@ -9,7 +9,7 @@ Pure. The tests' simulations do not use this: they have an API server and a stor
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from headgate.applying import decide_steps as steps
@@ -82,37 +82,33 @@ class Schema:
         )
 
 
-def after(world: ResourceWorld, effect: Effect, now_us: int, *, new_id: UUID) -> ResourceWorld:
-    """The world of a resource after an effect of its own; the shared part of the store is in `Schema`."""
+World = TypeVar("World", ResourceWorld, NamespaceWorld)
+
+
+def after(world: World, effect: Effect, now_us: int, *, new_id: UUID) -> World:
+    """The world of a key after an effect of its own; the shared part of the store is in `Schema`."""
     match effect:
-        case StoreStep(step=step):
+        case StoreStep(step=step) if isinstance(world, ResourceWorld):
             return _after_step(world, step, now_us, new_id)
-        case ApplyObject(document={"kind": "Queue" | "Counter"} as document):
+        case ApplyObject(document={"kind": "Queue" | "Counter"} as document) if isinstance(world, ResourceWorld):
             return _with_finalizers(world, tuple(document["metadata"].get("finalizers") or ()))
         case ApplyObject(document=document):
             child = _child(document)
-            live = {**world.live, child: applied(world.live.get(child), effect)}
-            return replace(world, live=live, runs=(*world.runs, *_run(world, document)))
+            world = replace(world, live={**world.live, child: applied(world.live.get(child), effect)})
+            return (
+                replace(world, runs=(*world.runs, *_run(world, document)))
+                if isinstance(world, ResourceWorld)
+                else world
+            )
         case DeleteObject(kind=kind, name=name):
             gone = ChildName(kind, name)
-            runs = tuple(run for run in world.runs if kind != "SparkApplication" or run.name != name)
-            return replace(world, live={each: it for each, it in world.live.items() if each != gone}, runs=runs)
-        case PatchStatus(status=status):
-            present = world.resource
-            if present is None:
+            world = replace(world, live={each: it for each, it in world.live.items() if each != gone})
+            if kind != "SparkApplication" or isinstance(world, NamespaceWorld):
                 return world
+            return replace(world, runs=tuple(run for run in world.runs if run.name != name))
+        case PatchStatus(status=status) if isinstance(world, ResourceWorld) and world.resource is not None:
+            present = world.resource
             return replace(world, resource=replace(present, document={**present.document, "status": status}))
-    return world
-
-
-def after_in_namespace(world: NamespaceWorld, effect: Effect) -> NamespaceWorld:
-    """The same, of what a namespace needs."""
-    if isinstance(effect, ApplyObject):
-        child = _child(effect.document)
-        return replace(world, live={**world.live, child: applied(world.live.get(child), effect)})
-    if isinstance(effect, DeleteObject):
-        gone = ChildName(effect.kind, effect.name)
-        return replace(world, live={each: it for each, it in world.live.items() if each != gone})
     return world
 
 

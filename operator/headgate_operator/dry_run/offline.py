@@ -57,7 +57,6 @@ def empty_ahead(resources: Sequence[Resource], settings: OperatorSettings, now_u
 
 
 def unknown(resources: Sequence[Resource], settings: OperatorSettings) -> Iterator[str]:
-    """Inputs of this plan that only a cluster knows, one sentence each."""
     supported = [resource for resource in resources if settings.supports(resource)]
     if any(resource.spec.storage.connection_secret is None for resource in supported):
         yield (

@@ -70,7 +70,6 @@ def _path(key: Key) -> str:
 
 
 def build_unknown_document(key: Key, message: str) -> dict[str, Any]:
-    """The plan of a resource about which nothing can be decided."""
     end = {"of": _path(key), "ready": False, "message": f"unknown: {message}", "stalled": False, "open": []}
     return {"effects": [], "ends": [end], "unknown": []}
 

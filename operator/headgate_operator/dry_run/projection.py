@@ -25,7 +25,7 @@ from headgate.expiry import SECOND_US
 from headgate.store.catalogue.entry import EntryState
 from headgate_operator.decide.namespace import decide_namespace
 from headgate_operator.decide.resource import decide
-from headgate_operator.dry_run.effects_on_world import Schema, after, after_in_namespace
+from headgate_operator.dry_run.effects_on_world import Schema, after
 from headgate_operator.model.names import Key, namespace_key
 from headgate_operator.model.plan import Effect, PatchStatus, ReconcilePlan, StoreStep
 from headgate_operator.model.world import (
@@ -141,7 +141,7 @@ class PlanProjection:
             around = self.namespaces[key.namespace]
             around = replace(around, checked=around.checked | plan.ask)
             for effect in plan.effects:
-                around = after_in_namespace(around, effect)
+                around = after(around, effect, self.now_us, new_id=_IDS)
             self.namespaces[key.namespace] = around
         else:
             world = self.worlds[key]
@@ -173,7 +173,6 @@ class PlanProjection:
         return True
 
     def _is_reported(self, key: Key) -> bool:
-        """Whether the status is of this generation."""
         present = self.worlds[key].resource
         if present is None:
             return True

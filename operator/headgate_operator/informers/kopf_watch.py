@@ -26,8 +26,6 @@ IDENTITY: Any = "headgate-operator"
 
 
 class KopfWatch:
-    """kopf's part of one process."""
-
     def __init__(self, intake: EventIngest, access: Callable[[], Awaitable[Access]]) -> None:
         self._intake = intake
         self._access = access

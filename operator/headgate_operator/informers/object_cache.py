@@ -51,8 +51,6 @@ class ObjectPlace:
 
 @dataclass
 class _Object:
-    """The last known version of one object."""
-
     place: ObjectPlace
     version: str
     generation: int
@@ -62,7 +60,6 @@ class _Object:
     """A digest without the version, to recognize changes of the version alone."""
 
     def read(self) -> dict[str, Any]:
-        """The document."""
         document: dict[str, Any] = json.loads(self.body)
         document["metadata"]["resourceVersion"] = self.version
         return document
@@ -81,8 +78,6 @@ class CacheChange:
 
 
 class ObjectCache:
-    """The known state of the cluster."""
-
     def __init__(self) -> None:
         self._objects: dict[str, _Object] = {}
         self._by_place: dict[ObjectPlace, str] = {}
@@ -136,17 +131,14 @@ class ObjectCache:
     # ---- being asked
 
     def get(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
-        """The object at a place."""
         uid = self._by_place.get(ObjectPlace(kind, namespace, name))
         return None if uid is None else self.of_uid(uid)
 
     def of_uid(self, uid: str) -> dict[str, Any] | None:
-        """The object of that uid."""
         known = self._objects.get(uid)
         return None if known is None else known.read()
 
     def is_there(self, uid: str) -> bool:
-        """Whether that very object is there."""
         return uid in self._objects
 
     def which(self, kind: str, namespace: str, name: str) -> tuple[str, str]:
@@ -156,7 +148,6 @@ class ObjectCache:
         return (uid, f"{known.generation}{' ends' * known.deleting}") if known is not None else ("", "")
 
     def version_of(self, uid: str) -> str | None:
-        """Its last known resourceVersion."""
         known = self._objects.get(uid)
         return None if known is None else known.version
 
@@ -170,12 +161,10 @@ class ObjectCache:
         return [self._objects[each].read() for each in uids]
 
     def in_namespace(self, kind: str, namespace: str) -> list[dict[str, Any]]:
-        """Objects of a kind there, by name."""
         uids = sorted(self._by_namespace.get((kind, namespace), ()), key=lambda each: _order(self._objects[each]))
         return [self._objects[each].read() for each in uids]
 
     def names_in(self, kind: str, namespace: str) -> list[str]:
-        """Names of objects of a kind there."""
         return sorted(self._objects[uid].place.name for uid in self._by_namespace.get((kind, namespace), ()))
 
     def keys_in(self, namespace: str) -> list[Key]:
@@ -200,7 +189,6 @@ class ObjectCache:
         return self._leads_to.get((namespace, queue), frozenset())
 
     def named_by(self, namespace: str, queue: str) -> frozenset[str]:
-        """The queues that name this one."""
         return frozenset(self._led_from.get((namespace, queue), ()))
 
     def uids_of(self, kind: str) -> dict[str, str]:
@@ -322,7 +310,6 @@ def place_of(document: Document) -> ObjectPlace:
 
 
 def terminates(namespace: Document) -> bool:
-    """Whether a namespace is being deleted."""
     return bool(
         namespace["metadata"].get("deletionTimestamp") or namespace.get("status", {}).get("phase") == "Terminating"
     )
@@ -363,7 +350,6 @@ def _lean(document: Document) -> dict[str, Any]:
 
 
 def _fails(deployment: Document) -> bool:
-    """Whether its controller reports a lack of progress."""
     conditions = (deployment.get("status") or {}).get("conditions") or ()
     return any((one["type"], one["status"]) in FAILING for one in conditions)
 

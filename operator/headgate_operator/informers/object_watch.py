@@ -46,8 +46,6 @@ class Listener(Protocol):
 
 
 class ObjectWatch:
-    """One kind."""
-
     def __init__(
         self, port: ClusterPort, kind: ResourceKind, listener: Listener, *, rng: Random, labels: str = ""
     ) -> None:

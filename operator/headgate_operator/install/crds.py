@@ -47,7 +47,6 @@ async def bring_crds(port: ClusterPort, version: str) -> None:
 
 
 async def _bring(port: ClusterPort, wanted: Document) -> CrdStep:
-    """One of them; after a conflicting write it is read again."""
     at = ObjectAddress(CRD, None, str(wanted["metadata"]["name"]))
     denied: Denied | None = None
     for _ in range(TRIES):

@@ -28,8 +28,6 @@ Do = Literal["make", "replace", "leave", "refuse"]
 
 @dataclass(frozen=True)
 class CrdStep:
-    """The change of one definition, and its report."""
-
     do: Do
     message: str
     document: Document | None = None

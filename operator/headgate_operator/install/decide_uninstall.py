@@ -22,8 +22,6 @@ NAMED_MAX: Final = 5
 
 @dataclass(frozen=True)
 class UninstallPlan:
-    """The necessary changes, and the obstacles."""
-
     refused: tuple[str, ...] = ()
     """Resources whose data are to go with them: nothing is done while there is one."""
     ending: tuple[str, ...] = ()

@@ -32,7 +32,6 @@ class ApiServerUnavailable(EnvironmentProblem):
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """By which cluster; in a pod by its own account."""
     command = click.option("--context", help="Context of the kubeconfig.")(command)
     return click.option("--kubeconfig", help="Kubeconfig. Default: the pod's account, or yours.")(command)
 

@@ -212,7 +212,6 @@ async def _end_operator(port: ClusterPort, installation: OperatorInstallation) -
 async def _all(
     port: ClusterPort, kind: ResourceKind, labels: str = "", *, namespace: str | None = None
 ) -> list[Document]:
-    """All objects of a kind; none if the kind is not known."""
     documents: list[Document] = []
     more: str | None = None
     while True:

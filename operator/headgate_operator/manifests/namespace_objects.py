@@ -45,7 +45,6 @@ def build_spark_account(namespace: str, pull_secrets: Sequence[str] = ()) -> Par
 
 
 def build_spark_binding(namespace: str) -> Part:
-    """The rights of a driver, in this namespace alone."""
     return {
         **_head(ROLE_BINDING, SPARK_ACCOUNT, namespace),
         "roleRef": {"apiGroup": ROLE_BINDING.group, "kind": "ClusterRole", "name": SPARK_ACCOUNT},
@@ -61,7 +60,6 @@ def build_connection_copy(namespace: str, source: Mapping[str, Any]) -> Part:
 
 
 def build_cronjob(namespace: str, settings: OperatorSettings, group: JobGroup) -> Part:
-    """The CronJob of a group."""
     labels = labels_of(namespace_key(namespace), task=group.task)
     command = ["headgate", group.task, "--namespace", namespace, "--schedule", group.schedule]
     env: list[Part] = [

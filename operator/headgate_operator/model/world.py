@@ -15,6 +15,7 @@ from headgate.api.parse import Resource
 from headgate.api.queues import QueueResource
 from headgate.api.rules import Fault
 from headgate.api.status import Reason
+from headgate.applying.wanted import PlacementDefaults
 from headgate.engines.registry import engine_of
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.drift import Drift
@@ -94,6 +95,11 @@ class StoreConnection:
     nodes: int
     is_copy: bool
     """Whether we keep the Secret, as a copy of the chart's."""
+
+    @property
+    def placement(self) -> PlacementDefaults:
+        """For a resource that does not choose for itself."""
+        return PlacementDefaults(self.keyspace, self.data_center, self.nodes)
 
 
 @dataclass(frozen=True)
@@ -258,8 +264,6 @@ class LastApply:
 
 @dataclass(frozen=True)
 class ResourceWorld:
-    """All that one decision about one resource rests on."""
-
     key: Key
     settings: OperatorSettings
     resource: PresentResource | None
@@ -292,7 +296,6 @@ class ResourceWorld:
 
     @property
     def queue(self) -> QueueResource | None:
-        """The resource, where it is a valid queue."""
         parsed = self.resource.parsed if self.resource else None
         return parsed if isinstance(parsed, QueueResource) else None
 
@@ -327,8 +330,6 @@ class JobGroup:
 
 @dataclass(frozen=True)
 class NamespaceWorld:
-    """All that a decision about what a namespace needs rests on."""
-
     namespace: str
     settings: OperatorSettings
     present: bool

@@ -57,7 +57,6 @@ def job_id(queue_uid: str, bulk: str) -> UUID:
 
 
 def job_ids_of(children: Iterable[Document]) -> frozenset[UUID]:
-    """The jobs whose runs are among a queue's children."""
     ids = (_job_of(each) for each in children if _is_run(each))
     return frozenset(id_ for id_ in ids if id_ is not None)
 

@@ -28,7 +28,7 @@ from headgate.applying.decide_steps import (
     Step,
 )
 from headgate.applying.perform_steps import StepPerformer
-from headgate.applying.wanted import PlacementDefaults, wanted_of
+from headgate.applying.wanted import wanted_of
 from headgate.engines.registry import tables_of, tables_of_entry
 from headgate.errors import HeadgateError, Unavailable
 from headgate.store.catalogue.catalogue import RECEIPT_KEY_BYTES, Catalogue
@@ -181,7 +181,7 @@ class StoreSide:
         entry = await self._entry(key, uid, connection.digest, views.catalogue)
         keyspace = entry.place.keyspace if entry is not None else connection.keyspace
         if entry is None and resource is not None:
-            keyspace = wanted_of(resource, _surroundings(connection)).place.keyspace
+            keyspace = wanted_of(resource, connection.placement).place.keyspace
         existing_keyspace = await views.keyspace(keyspace)
         tables = await views.tables(keyspace)
         return StoreView(
@@ -343,7 +343,3 @@ class StoreSide:
             with suppress(ClockNotTrusted):
                 return await work()
         return await work()
-
-
-def _surroundings(connection: StoreConnection) -> PlacementDefaults:
-    return PlacementDefaults(connection.keyspace, connection.data_center, connection.nodes)
