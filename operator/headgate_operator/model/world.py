@@ -59,6 +59,11 @@ class PresentResource:
     meta: Meta
     parsed: Resource | tuple[Fault, ...]
 
+    @property
+    def valid(self) -> Resource | None:
+        """Its content, if it has no faults."""
+        return None if isinstance(self.parsed, tuple) else self.parsed
+
 
 @dataclass(frozen=True)
 class OperatorSettings:

@@ -83,7 +83,7 @@ class ReconcileScratch:
 
 @dataclass(frozen=True)
 class _Needs:
-    group: JobGroup | None
+    group: JobGroup
     copy: bool
     """Of the chart's Secret."""
     spark: bool
@@ -147,8 +147,11 @@ class Observer:
     ) -> ResourceWorld:
         """Everything about a Queue or a Counter; with another document of it, if one is passed."""
         present = self.present(key) if instead is None else self._imagined(key, instead)
-        connection = await self._from.connections.of(key, None if present is None else _valid(present))
-        store = await self._store(key, present, connection)
+        resource, uid = (present.valid, present.meta.uid) if present is not None else (None, None)
+        connection = await self._from.connections.of(key, resource)
+        store: StoreView | ResourceFailure | Unread = UNKNOWN
+        if isinstance(connection, StoreConnection):
+            store = await self._from.store.view(key, connection, uid=uid, resource=resource)
         children = [] if present is None else self._from.cache.children_of(present.meta.uid)
         entry = store.entry if isinstance(store, StoreView) else None
         if entry is not None:
@@ -194,9 +197,7 @@ class Observer:
 
     def _imagined(self, key: Key, document: Document) -> PresentResource:
         """As it would be, if this document were applied."""
-        parsed_document = check_resource({name: part for name, part in document.items() if name != "status"})
-        parsed = tuple(parsed_document) if isinstance(parsed_document, list) else parsed_document
-        known = self.present(key)
+        parsed, known = _parse(document), self.present(key)
         if known is None:
             meta = Meta(uid=NOT_MADE_YET, generation=1, created_us=self._now_us())
             return PresentResource({**document, "metadata": {**document["metadata"], "uid": meta.uid}}, meta, parsed)
@@ -207,21 +208,10 @@ class Observer:
         """Once for each generation: it takes a millisecond."""
         known = self._parsed.get((meta.uid, meta.generation))
         if known is None:
-            parsed_document = check_resource({name: part for name, part in document.items() if name != "status"})
-            known = tuple(parsed_document) if isinstance(parsed_document, list) else parsed_document
-            self._parsed[(meta.uid, meta.generation)] = known
+            known = self._parsed[(meta.uid, meta.generation)] = _parse(document)
             while len(self._parsed) > PARSED_MAX:
                 self._parsed.popitem(last=False)
         return known
-
-    async def _store(
-        self, key: Key, present: PresentResource | None, connection: object
-    ) -> StoreView | ResourceFailure | Unread:
-        if not isinstance(connection, StoreConnection):
-            return UNKNOWN
-        uid = None if present is None else present.meta.uid
-        resource = None if present is None else _valid(present)
-        return await self._from.store.view(key, connection, uid=uid, resource=resource)
 
     def _figures(
         self, key: Key, present: PresentResource | None, connection: object, store: object, now_us: int
@@ -309,7 +299,7 @@ class Observer:
     ) -> NamespaceWorld:
         name = key.namespace
         needs = [each async for each in self._needs_in(name)]
-        groups = frozenset(each.group for each in needs if each.is_active and each.group is not None)
+        groups = frozenset(each.group for each in needs if each.is_active)
         source = await self._from.connections.source()
         document = self._from.cache.get(NAMESPACE.kind, "", name)
         return NamespaceWorld(
@@ -329,8 +319,7 @@ class Observer:
         )
 
     def group_of(self, present: PresentResource) -> JobGroup | None:
-        resource = _valid(present)
-        return None if resource is None else JobGroup.of(resource, self.settings)
+        return None if present.valid is None else JobGroup.of(present.valid, self.settings)
 
     def groups_of_others(self, key: Key) -> frozenset[JobGroup]:
         others = (self.present(each) for each in self.keys_in(key.namespace) if each != key)
@@ -338,10 +327,6 @@ class Observer:
 
     def keys_in(self, namespace: str) -> list[Key]:
         return self._from.cache.keys_in(namespace)
-
-    def _is_supported(self, present: PresentResource) -> bool:
-        resource = _valid(present)
-        return resource is not None and self.settings.supports(resource)
 
     async def _needs_in(self, namespace: str) -> AsyncIterator[_Needs]:
         """Of all supported resources. Each is parsed once per generation: with a thousand queues applied at once each
@@ -364,15 +349,16 @@ class Observer:
     def _needs_of(self, key: Key) -> _Needs | None:
         """None: nothing is made for it. Whether it is active: by what was written of it before we started."""
         present = self.present(key)
-        if present is None or not self._is_supported(present):
+        resource = None if present is None else present.valid
+        if present is None or resource is None or not self.settings.supports(resource):
             return None
         deleting = present.meta.deleting_since_us is not None
         conditions = (present.document.get("status") or {}).get("conditions") or ()
         had_tables = any(each["type"] == "TablesReady" and each["status"] == "True" for each in conditions)
         return _Needs(
-            group=self.group_of(present),
-            copy=_secret_of(present) is None,
-            spark=isinstance(present.parsed, QueueResource) and bool(present.parsed.spec.bulk),
+            group=JobGroup.of(resource, self.settings),
+            copy=resource.spec.storage.connection_secret is None,
+            spark=isinstance(resource, QueueResource) and bool(resource.spec.bulk),
             deleting=deleting,
             is_active=had_tables and not deleting,
         )
@@ -401,7 +387,7 @@ def followed_entry(present: PresentResource | None, view: StoreView, store: Stor
     entry = view.entry
     if present is None or entry is None or entry.owner != store.owner(present.meta.uid):
         return None
-    record = stored_record(engine_of_entry(entry)) if _valid(present) is not None else None
+    record = stored_record(engine_of_entry(entry)) if present.valid is not None else None
     return entry if isinstance(record, EngineRecord) and record.inspect is not None else None
 
 
@@ -409,13 +395,9 @@ def child_name(document: Document) -> ChildName:
     return ChildName(str(document["kind"]), str(document["metadata"]["name"]))
 
 
-def _valid(present: PresentResource) -> Resource | None:
-    return None if isinstance(present.parsed, tuple) else present.parsed
-
-
-def _secret_of(present: PresentResource) -> str | None:
-    resource = _valid(present)
-    return None if resource is None else resource.spec.storage.connection_secret
+def _parse(document: Document) -> Resource | tuple[Fault, ...]:
+    parsed = check_resource({name: part for name, part in document.items() if name != "status"})
+    return tuple(parsed) if isinstance(parsed, list) else parsed
 
 
 def _format_owners(owners: Iterable[Mapping[str, Any]]) -> str:

@@ -14,6 +14,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 from uuid import UUID
@@ -105,14 +106,8 @@ class StoreSide:
 
     def fork(self, sessions: Sessions) -> StoreSide:
         """A copy with the entries that are known so far; schemas are read again."""
-        made = StoreSide(
-            sessions,
-            cluster=self._cluster,
-            lives=self._lives,
-            now_us=self._now_us,
-            now_s=self._now_s,
-            new_key=self._new_key,
-        )
+        made = copy(self)
+        made._sessions, made._views, made._catalogued = sessions, {}, set()
         made._silent = {digest: replace(silent) for digest, silent in self._silent.items()}
         made._entries, made._by_id = dict(self._entries), dict(self._by_id)
         return made

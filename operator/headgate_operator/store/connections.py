@@ -1,4 +1,4 @@
-"""The connection of each resource to Cassandra, by its Secret: `StoreConnection`, or a Trouble with the reason.
+"""The connection of each resource to Cassandra, by its Secret: `StoreConnection`, or a failure with the reason.
 
 A resource that names no Secret takes its namespace's own `headgate-connection`, if a person has created one there.
 Else it takes the chart's at once, even before its copy exists, so that the store need not wait for the namespace. The
@@ -105,13 +105,11 @@ class Connections:
         try:
             reached = await self._sessions.reach(read.digest, read.values)
         except HeadgateError as error:
-            return self._note_failure(place, self._in_words(read, error))
+            failure = failure_of(error)
+            message = f"Secret {read.namespace}/{read.name}: {failure.message}"
+            return self._note_failure(place, replace(failure, message=message))
         self._failures.pop(place, None)
         return _connection(reached, read, named=named)
-
-    def _in_words(self, read: SecretRead, error: HeadgateError) -> ResourceFailure:
-        failure = failure_of(error)
-        return replace(failure, message=f"Secret {read.namespace}/{read.name}: {failure.message}")
 
     def _note_failure(self, place: SecretPlace, failure: ResourceFailure) -> ResourceFailure:
         """The same trouble began when it was first met."""
