@@ -14,7 +14,6 @@ import click
 import yaml
 
 from headgate.api.reasons import REMEDIES
-from headgate.api.status import Reason
 from headgate.client.model.times import format_time
 from headgate.command_line.arguments import DURATION, limit_option, yes_option
 from headgate.command_line.exit_codes import exit_code_of
@@ -219,7 +218,7 @@ def condition_lines(document: Document) -> Iterator[str]:
         yield f"{one['type']} is {one['status']}, {one['reason']}, since {one.get('lastTransitionTime', 'never')}"
         if one.get("message"):
             yield f"  {one['message']}"
-        remedy = _remedy(str(one["reason"])) if one["status"] != "True" else ""
+        remedy = REMEDIES.get(one["reason"], "") if one["status"] != "True" else ""
         if remedy:
             yield f"  remedy: {remedy}"
 
@@ -255,11 +254,6 @@ def age_line(document: Document, now: datetime | None = None) -> str:
     return (
         f"the spec was changed (generation {generation}), and as of {when} UTC the operator has not decided about it"
     )
-
-
-def _remedy(reason: str) -> str:
-    known = {each.value: each for each in Reason}
-    return REMEDIES.get(known[reason], "") if reason in known else ""
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Pure. While its siblings are unknown, the previous condition stays.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -49,19 +50,14 @@ def _finding(name: str, named: tuple[str, ...], siblings: Mapping[str, Sibling])
 
 def _way_back(name: str, start: str, siblings: Mapping[str, Sibling]) -> tuple[str, ...]:
     """The queues from one to the one that began, if there is a way; each is visited once."""
-    before: dict[str, str | None] = {start: None}
-    waiting = [start]
-    while waiting:
-        each = waiting.pop(0)
-        if each == name:
-            way: list[str] = []
-            step: str | None = each
-            while step is not None:
-                way.append(step)
-                step = before[step]
-            return tuple(reversed(way))
-        for following in siblings[each].dead_letters if each in siblings else ():
-            if following not in before:
-                before[following] = each
-                waiting.append(following)
+    visited = {start}
+    ways: deque[tuple[str, ...]] = deque([(start,)])
+    while ways:
+        way = ways.popleft()
+        if way[-1] == name:
+            return way
+        for following in siblings[way[-1]].dead_letters if way[-1] in siblings else ():
+            if following not in visited:
+                visited.add(following)
+                ways.append((*way, following))
     return ()

@@ -105,9 +105,8 @@ def _status(
     for finding in (ready, *_around(ready)):
         conditions[finding.type] = _condition(present, finding)
         _date(conditions[finding.type], before, now_us)
-    figures = {
-        name: value for name, value in {**_kept_figures(before), **verdict.figures}.items() if value is not None
-    }
+    kept = {name: value for name, value in before.items() if name not in ("observedGeneration", "conditions")}
+    figures = {name: value for name, value in {**kept, **verdict.figures}.items() if value is not None}
     ordered = [conditions[type_] for type_ in parts if type_ in conditions]
     return {"observedGeneration": present.meta.generation, "conditions": ordered, **figures}, again_us
 
@@ -168,15 +167,10 @@ def _around(ready: ConditionUpdate) -> tuple[ConditionUpdate, ...]:
 
 
 def _is_under_way(present: PresentResource, before: Status, verdict: PartialPlan) -> bool:
-    """Whether this generation is being applied for the first time, and not yet to its end."""
-    return _has_more(verdict) and not _has_reported_ready(present, before)
-
-
-def _has_reported_ready(present: PresentResource, before: Status) -> bool:
-    ready = condition_of(before, "Ready")
-    return (
-        ready is not None and ready["status"] == "True" and ready.get("observedGeneration") == present.meta.generation
-    )
+    """Whether this generation is being applied for the first time: there is more to do, and it was never Ready."""
+    ready = condition_of(before, "Ready") or {}
+    was_ready = ready.get("status") == "True" and ready.get("observedGeneration") == present.meta.generation
+    return _has_more(verdict) and not was_ready
 
 
 def _has_more(verdict: PartialPlan) -> bool:
@@ -228,14 +222,10 @@ def _read_time_us(text: str) -> int:
 
 def _reason(text: str) -> Reason:
     """A reason in a status; a later release may have more of them."""
-    return Reason(text) if text in _REASONS else Reason.PROGRESSING
-
-
-_REASONS: Final = frozenset(reason.value for reason in Reason)
-
-
-def _kept_figures(before: Status) -> dict[str, Any]:
-    return {name: value for name, value in before.items() if name not in ("observedGeneration", "conditions")}
+    try:
+        return Reason(text)
+    except ValueError:
+        return Reason.PROGRESSING
 
 
 # ---- when it is written
@@ -261,7 +251,7 @@ def _is_birth(present: PresentResource, before: Status, status: Status, verdict:
     ready = condition_of(status, "Ready")
     if ready is None:
         return False
-    settled = ready["status"] == "True" or ready["reason"] not in AWAITED or ready["reason"] == Reason.DELETING.value
+    settled = ready["status"] == "True" or ready["reason"] not in AWAITED or ready["reason"] == Reason.DELETING
     return before.get("observedGeneration") != present.meta.generation and (
         not settled or bool(verdict.missing_input)
     )
@@ -315,14 +305,11 @@ def _events(
         kept = condition_of(before, condition["type"])
         if condition["type"] in TRANSIENT or kept is None or kept["status"] == condition["status"]:
             continue
-        is_birth = kept["reason"] in _NOT_YET_WORDS and condition["status"] == "True"
-        if not is_birth and condition["reason"] not in _NOT_YET_WORDS:
+        is_birth = kept["reason"] in NOT_YET and condition["status"] == "True"
+        if not is_birth and condition["reason"] not in NOT_YET:
             note = f"{condition['type']} is {condition['status']}: {condition['message']}"
             emit(condition["reason"], note, warning=condition["status"] != "True")
     shards = before.get("replicas"), status.get("replicas")
     if None not in shards and shards[0] != shards[1]:
         emit("ShardsChanged", f"from {shards[0]} to {shards[1]} shards", warning=False)
     return tuple(events)
-
-
-_NOT_YET_WORDS: Final = frozenset(reason.value for reason in NOT_YET)

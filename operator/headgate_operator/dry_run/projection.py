@@ -82,13 +82,8 @@ class PlanProjection:
 
     def answer(self, key: Key, taken: Mapping[ChildName, str]) -> None:
         """The owners of the objects that have these names; the other names are free."""
-        around = self.namespaces[key.namespace] if key.kind == "Namespace" else self.worlds[key]
-        checked = around.checked - {*taken}
-        known = {**around.foreign, **taken}
-        if isinstance(around, NamespaceWorld):
-            self.namespaces[key.namespace] = replace(around, checked=checked, foreign=known)
-        else:
-            self.worlds[key] = replace(around, checked=checked, foreign=known)
+        around = self._around(key)
+        self._set(key, replace(around, checked=around.checked - {*taken}, foreign={**around.foreign, **taken}))
 
     def turn(self) -> bool:
         """The next decision that has anything to it; whether there was one."""
@@ -136,20 +131,22 @@ class PlanProjection:
         fresh = [fresh_world for each, fresh_world in self.worlds.items() if each.namespace == key.namespace]
         return decide_namespace(_wanting(world, fresh), self.now_us, self.memories.get(key, DecisionMemory()))
 
-    def _perform(self, key: Key, plan: ReconcilePlan) -> None:
-        if key.kind == "Namespace":
-            around = self.namespaces[key.namespace]
-            around = replace(around, checked=around.checked | plan.ask)
-            for effect in plan.effects:
-                around = after(around, effect, self.now_us, new_id=_IDS)
+    def _around(self, key: Key) -> ResourceWorld | NamespaceWorld:
+        return self.namespaces[key.namespace] if key.kind == "Namespace" else self.worlds[key]
+
+    def _set(self, key: Key, around: ResourceWorld | NamespaceWorld) -> None:
+        if isinstance(around, NamespaceWorld):
             self.namespaces[key.namespace] = around
         else:
-            world = self.worlds[key]
-            world = replace(world, checked=world.checked | plan.ask)
-            for effect in plan.effects:
-                world = after(world, effect, self.now_us, new_id=self._new_id(key, effect))
-                self._share(effect)
-            self.worlds[key] = world
+            self.worlds[key] = around
+
+    def _perform(self, key: Key, plan: ReconcilePlan) -> None:
+        around = self._around(key)
+        around = replace(around, checked=around.checked | plan.ask)
+        for effect in plan.effects:
+            around = after(around, effect, self.now_us, new_id=self._new_id(key, effect))
+            self._share(effect)
+        self._set(key, around)
         self.done += [PlannedEffect(key, effect) for effect in plan.effects]
 
     def _new_id(self, key: Key, effect: Effect) -> UUID:

@@ -20,6 +20,7 @@ from headgate_operator.manifests.pod import (
     REQUESTS,
     ChildOwner,
     Part,
+    build_head,
     connection_env,
     connection_mount,
     connection_volume,
@@ -52,14 +53,7 @@ def build_deployment(
     labels = labels_of(owner.key, consumer=consumer.name)
     replicas_field = {} if replicas is None else {"replicas": replicas}
     return {
-        "apiVersion": DEPLOYMENT.api_version,
-        "kind": DEPLOYMENT.kind,
-        "metadata": {
-            "name": consumer_name(owner.key.name, consumer.name),
-            "namespace": owner.key.namespace,
-            "labels": labels,
-            "ownerReferences": [owner.reference],
-        },
+        **build_head(DEPLOYMENT, consumer_name(owner.key.name, consumer.name), owner.key.namespace, labels, owner),
         "spec": {
             **replicas_field,
             "paused": False,
@@ -213,15 +207,9 @@ def _keep(pod: dict[str, Any], labels: dict[str, str]) -> None:
 
 def build_disruption_budget(owner: ChildOwner, consumer: Consumer) -> Part:
     """A drain of nodes takes one worker at a time. A pod that is not ready protects nothing: it may be evicted."""
+    name, labels = consumer_name(owner.key.name, consumer.name), labels_of(owner.key, consumer=consumer.name)
     return {
-        "apiVersion": POD_DISRUPTION_BUDGET.api_version,
-        "kind": POD_DISRUPTION_BUDGET.kind,
-        "metadata": {
-            "name": consumer_name(owner.key.name, consumer.name),
-            "namespace": owner.key.namespace,
-            "labels": labels_of(owner.key, consumer=consumer.name),
-            "ownerReferences": [owner.reference],
-        },
+        **build_head(POD_DISRUPTION_BUDGET, name, owner.key.namespace, labels, owner),
         "spec": {
             "maxUnavailable": 1,
             "selector": {"matchLabels": selector_of(owner, consumer.name)},

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headgate_operator.manifests.pod import Part, build_run_pod
+from headgate_operator.manifests.pod import Part, build_head, build_run_pod
 from headgate_operator.model.kinds import JOB
 from headgate_operator.model.names import GROUP
 
@@ -32,9 +32,7 @@ def build_errand_job(errand: Errand) -> Part:
     labels = {"app.kubernetes.io/managed-by": "kubectl-headgate", f"{GROUP}/errand": errand.queue}
     pod = build_run_pod("headgate", errand.image, errand.words, errand.secret)
     return {
-        "apiVersion": JOB.api_version,
-        "kind": JOB.kind,
-        "metadata": {"name": errand.name, "namespace": errand.namespace, "labels": labels},
+        **build_head(JOB, errand.name, errand.namespace, labels),
         "spec": {
             "activeDeadlineSeconds": RUN_MAX_S,
             "backoffLimit": 0,

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headgate.api.cron_times import shortest_gap_minutes
-from headgate_operator.manifests.pod import CONNECTION_FILES, CONNECTION_KEYS, Part, build_run_pod
+from headgate_operator.manifests.pod import CONNECTION_FILES, CONNECTION_KEYS, Part, build_head, build_run_pod
 from headgate_operator.model.kinds import CRON_JOB, ROLE_BINDING, SECRET, SERVICE_ACCOUNT, ResourceKind
 from headgate_operator.model.names import (
     CONNECTION_COPY,
@@ -74,7 +74,7 @@ def build_cronjob(namespace: str, settings: OperatorSettings, group: JobGroup) -
         "template": {"metadata": {"labels": labels}, "spec": pod},
     }
     return {
-        **_head(CRON_JOB, name_of(group), namespace, labels),
+        **build_head(CRON_JOB, name_of(group), namespace, labels),
         "spec": {
             "schedule": group.schedule,
             "timeZone": "Etc/UTC",
@@ -97,7 +97,5 @@ def _account(namespace: str, name: str, pull_secrets: Sequence[str], *, mounts_t
     return {**_head(SERVICE_ACCOUNT, name, namespace), "automountServiceAccountToken": mounts_token, **pulls}
 
 
-def _head(kind: ResourceKind, name: str, namespace: str, labels: Mapping[str, str] | None = None) -> Part:
-    labels = labels or labels_of(namespace_key(namespace))
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+def _head(kind: ResourceKind, name: str, namespace: str) -> Part:
+    return build_head(kind, name, namespace, labels_of(namespace_key(namespace)))

@@ -9,11 +9,12 @@ Everything fits the restricted Pod Security Standard.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from headgate.api.model import API_VERSION
+from headgate_operator.model.kinds import ResourceKind
 from headgate_operator.model.names import WORKER_ACCOUNT, Key
 
 CONNECTION_KEYS: Final = (
@@ -56,6 +57,16 @@ class ChildOwner:
             "uid": self.uid,
             "controller": True,
         }
+
+
+def build_head(
+    kind: ResourceKind, name: str, namespace: str, labels: Mapping[str, str], owner: ChildOwner | None = None
+) -> Part:
+    """What each document begins with."""
+    metadata: Part = {"name": name, "namespace": namespace, "labels": labels}
+    if owner is not None:
+        metadata["ownerReferences"] = [owner.reference]
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
 
 def connection_env(secret: str) -> list[Part]:
