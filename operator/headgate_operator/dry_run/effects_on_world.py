@@ -9,7 +9,7 @@ Pure. The tests' simulations do not use this: they have an API server and a stor
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
 from headgate.applying import decide_steps as steps
@@ -82,7 +82,7 @@ class Schema:
         )
 
 
-World = TypeVar("World", ResourceWorld, NamespaceWorld)
+World = ResourceWorld | NamespaceWorld
 
 
 def after(world: World, effect: Effect, now_us: int, *, new_id: UUID) -> World:
@@ -90,22 +90,21 @@ def after(world: World, effect: Effect, now_us: int, *, new_id: UUID) -> World:
     match effect:
         case StoreStep(step=step) if isinstance(world, ResourceWorld):
             return _after_step(world, step, now_us, new_id)
-        case ApplyObject(document={"kind": "Queue" | "Counter"} as document) if isinstance(world, ResourceWorld):
-            return _with_finalizers(world, tuple(document["metadata"].get("finalizers") or ()))
+        case ApplyObject() if effect.document["kind"] in ("Queue", "Counter") and isinstance(world, ResourceWorld):
+            return _with_finalizers(world, tuple(effect.document["metadata"].get("finalizers") or ()))
         case ApplyObject(document=document):
             child = _child(document)
-            world = replace(world, live={**world.live, child: applied(world.live.get(child), effect)})
-            return (
-                replace(world, runs=(*world.runs, *_run(world, document)))
-                if isinstance(world, ResourceWorld)
-                else world
-            )
+            live = {**world.live, child: applied(world.live.get(child), effect)}
+            if isinstance(world, NamespaceWorld):
+                return replace(world, live=live)
+            return replace(world, live=live, runs=(*world.runs, *_run(world, document)))
         case DeleteObject(kind=kind, name=name):
             gone = ChildName(kind, name)
-            world = replace(world, live={each: it for each, it in world.live.items() if each != gone})
-            if kind != "SparkApplication" or isinstance(world, NamespaceWorld):
-                return world
-            return replace(world, runs=tuple(run for run in world.runs if run.name != name))
+            live = {each: it for each, it in world.live.items() if each != gone}
+            if isinstance(world, NamespaceWorld):
+                return replace(world, live=live)
+            runs = tuple(run for run in world.runs if kind != "SparkApplication" or run.name != name)
+            return replace(world, live=live, runs=runs)
         case PatchStatus(status=status) if isinstance(world, ResourceWorld) and world.resource is not None:
             present = world.resource
             return replace(world, resource=replace(present, document={**present.document, "status": status}))

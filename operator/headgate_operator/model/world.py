@@ -311,7 +311,8 @@ class ResourceWorld:
 
     def reports(self, condition: str, status: str, generation: int | None = None) -> bool:
         """Whether a condition is reported with this status, of this generation if one is passed."""
-        one = next((each for each in self.status.get("conditions") or () if each.get("type") == condition), {})
+        conditions = self.status.get("conditions") or ()
+        one: Mapping[str, Any] = next((each for each in conditions if each.get("type") == condition), {})
         return one.get("status") == status and generation in (None, one.get("observedGeneration"))
 
 

@@ -13,7 +13,7 @@ from headgate_operator.manifests.deployment import build_disruption_budget
 from headgate_operator.manifests.document_diff import stamp_of, stamped
 from headgate_operator.model.kinds import Document
 from headgate_operator.model.names import MANAGER, REPLICAS_MANAGER, consumer_name
-from headgate_operator.model.plan import ApplyObject, DeleteObject, Emit
+from headgate_operator.model.plan import ApplyObject, DeleteObject, Emit, PartialPlan
 from headgate_operator.model.world import ChildName, DecisionMemory, LastApply
 from tests.unit.operator.operator_children_cases import (
     CONNECTION,
@@ -65,7 +65,7 @@ def changed(result: dict[ChildName, Any], **spec: Any) -> dict[ChildName, Any]:
     return edited
 
 
-def kinds_of(decided: ChildrenPlan) -> list[str]:
+def kinds_of(decided: PartialPlan) -> list[str]:
     return [
         f"{type(effect).__name__} {getattr(effect, 'kind', None) or effect.document['kind']}"  # type: ignore[union-attr]
         for effect in decided.effects
