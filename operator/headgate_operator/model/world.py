@@ -17,6 +17,7 @@ from headgate.api.rules import Fault
 from headgate.api.status import Reason
 from headgate.applying.wanted import PlacementDefaults
 from headgate.engines.registry import engine_of
+from headgate.engines.summary.reading import LaterMark
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.drift import Drift
 from headgate_operator.model.kinds import Document
@@ -137,14 +138,6 @@ class StoreView:
 
 
 @dataclass(frozen=True)
-class DueMark:
-    """Something is due at this time, and perhaps more until the other."""
-
-    due_us: int
-    until_us: int
-
-
-@dataclass(frozen=True)
 class QueueLoad:
     """The backlog, by the summary; `at_us` is when it was read."""
 
@@ -162,7 +155,7 @@ class QueueLoad:
     held: int = 0
     awake: bool = False
     """An owner's row is recent, or a mark shows work that was not read yet."""
-    later: tuple[DueMark, ...] = ()
+    later: tuple[LaterMark, ...] = ()
 
     @property
     def behind(self) -> int | None:

@@ -32,7 +32,7 @@ from headgate.store.catalogue.tables import SUMMARY
 from headgate.store.model.statements import Select
 from headgate_operator.informers.work_queue import Class
 from headgate_operator.model.names import Key
-from headgate_operator.model.world import UNKNOWN, DueMark, QueueLoad, Unread
+from headgate_operator.model.world import UNKNOWN, QueueLoad, Unread
 from headgate_operator.store.sessions import OpenSession, Sessions
 
 log = logging.getLogger("headgate.operator")
@@ -223,7 +223,7 @@ class FigureBoard:
             leased=stats.lanes,
             held=stats.held,
             awake=awake,
-            later=tuple(DueMark(mark.due_us, mark.until_us) for mark in stats.later),
+            later=stats.later,
         )
         followed.figures, followed.read_us = figures, now_us
         if figures.awake and figures.owners == 0 and _count_is_due(followed, stats):

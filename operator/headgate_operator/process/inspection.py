@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from aiohttp import web
@@ -29,20 +28,17 @@ _NAME: Final[TypeAdapter[str]] = TypeAdapter(QueueName)
 _NAMESPACE: Final[TypeAdapter[str]] = TypeAdapter(NamespaceName)
 
 
-@dataclass(frozen=True)
-class Explanations:
-    why: Callable[[Key], list[dict[str, Any]]]
-    plan: Callable[[Key, Mapping[str, Any] | None], Awaitable[Mapping[str, Any]]]
-    leader: Callable[[], str]
-
-
-def inspection_server(explanations: Explanations) -> HttpServer:
+def inspection_server(
+    why_of: Callable[[Key], list[dict[str, Any]]],
+    plan_of: Callable[[Key, Mapping[str, Any] | None], Awaitable[Mapping[str, Any]]],
+    leader: Callable[[], str],
+) -> HttpServer:
     async def why(request: web.Request) -> web.Response:
         key = key_of(request.match_info)
-        return _json(200, {"key": key.path, "leader": explanations.leader(), "decisions": explanations.why(key)})
+        return _json(200, {"key": key.path, "leader": leader(), "decisions": why_of(key)})
 
     async def plan(request: web.Request) -> web.Response:
-        return _json(200, await explanations.plan(key_of(request.match_info), None))
+        return _json(200, await plan_of(key_of(request.match_info), None))
 
     async def plan_of_document(request: web.Request) -> web.Response:
         """Of a resource as it would be, if this document were applied."""
@@ -50,7 +46,7 @@ def inspection_server(explanations: Explanations) -> HttpServer:
             document = json.loads(await request.text())
         except ValueError as error:
             raise InvalidRequest(str(error)) from None
-        return _json(200, await explanations.plan(key_of_document(document), document))
+        return _json(200, await plan_of(key_of_document(document), document))
 
     def answering(handler: Handler, *, invalid: int) -> Handler:
         async def answer(request: web.Request) -> web.Response:

@@ -41,7 +41,7 @@ from headgate_operator.informers.kopf_watch import KopfWatch
 from headgate_operator.model.kinds import CRD, NAMESPACE, QUEUE, ObjectAddress
 from headgate_operator.model.names import INSPECTION_PORT
 from headgate_operator.model.world import OperatorSettings
-from headgate_operator.process.inspection import Explanations, inspection_server
+from headgate_operator.process.inspection import inspection_server
 from headgate_operator.process.leader_election import LeaderElection
 from headgate_operator.process.liveness import LivenessCheck, WatchedKind
 from headgate_operator.process.metrics import measure
@@ -257,7 +257,7 @@ class _Process:
         if self._given.inspection is None:
             return None
         operator = self._operator
-        server = inspection_server(Explanations(operator.ring.of, operator.plan, self._leading.holder))
+        server = inspection_server(operator.ring.of, operator.plan, self._leading.holder)
         await server.open(*self._given.inspection)
         log.info("serving inspection", extra={"inspection_port": server.port})
         return server

@@ -20,6 +20,7 @@ import yaml
 
 from headgate.api.durations import parse_duration_ms
 from headgate.api.status import Reason
+from headgate.engines.summary.reading import LaterMark
 from headgate.store.catalogue.decide_generation import Generation, Generations
 from headgate.store.catalogue.entry import EntryState
 from headgate.store.model.drift import Drift, DriftStatus
@@ -40,7 +41,6 @@ from headgate_operator.model.world import (
     BulkRun,
     ChildName,
     DecisionMemory,
-    DueMark,
     LaneHealth,
     LaneProblem,
     LastApply,
@@ -271,7 +271,7 @@ def _figures(world: TinyWorld, message: Any) -> None:
     if message == "unknown":
         world.figures = UNKNOWN
         return
-    later = tuple(DueMark(_time_us(world, due), _time_us(world, until)) for due, until in message.get("later", ()))
+    later = tuple(LaterMark(_time_us(world, due), _time_us(world, until)) for due, until in message.get("later", ()))
     read = _time_us(world, message.get("read", "0s"))
     world.reads_on = bool(message.get("reads_on"))
     world.figures = _made(world, QueueLoad, {**message, "at_us": read, "later": later}, skip=("read", "reads_on"))
