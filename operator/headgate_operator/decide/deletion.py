@@ -60,7 +60,7 @@ def decide_absent(world: ResourceWorld) -> ReconcilePlan:
     ours = parts is not None and parts[0] == world.settings.cluster
     if not ours or entry.state in (EntryState.RETAINED, EntryState.GONE):
         return ReconcilePlan(memory=DecisionMemory(), trail=(f"{world.key} is not there",))
-    step = StoreStep(Retain(entry), entry.owner, connection)
+    step = StoreStep(Retain(entry), connection)
     return ReconcilePlan(
         (step,), DecisionMemory(), trail=(f"{world.key} is not there: {entry.id} is kept as retained",)
     )
@@ -138,7 +138,7 @@ def _removed(
 ) -> PartialPlan:
     """Marked, then without workers, then without tables, then without a name."""
     decided = decide_removal(entry, build_store_facts(store), now_us=now_us)
-    steps = tuple(StoreStep(step, entry.owner, connection) for step in decided.steps)
+    steps = tuple(StoreStep(step, connection) for step in decided.steps)
     trail = tuple(format_step(step) for step in decided.steps)
     if world.step_failure is not None and steps:
         refused = PartialPlan(memory, effects=steps, trail=trail, is_refused=True)

@@ -92,7 +92,7 @@ def _left_half_deleted(
         return blocked(
             memory, Reason.PROGRESSING, f"the previous resource of this name ({entry.id}) is being deleted"
         )
-    step = StoreStep(Retain(entry), entry.owner, connection)
+    step = StoreStep(Retain(entry), connection)
     return PartialPlan(
         memory, effects=(step,), trail=(f"{entry.id} was left during its deletion: the remaining data stay",)
     )
@@ -108,7 +108,7 @@ def _adopt(
     step: Step = Adopt(entry, our_owner(world), wanted.document)
     return PartialPlan(
         memory,
-        effects=(StoreStep(step, our_owner(world), connection),),
+        effects=(StoreStep(step, connection),),
         trail=(f"adopt {entry.id}, which belonged to {format_owner(entry.owner)}",),
     )
 

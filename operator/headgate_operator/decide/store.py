@@ -114,7 +114,7 @@ class _At:
 
 
 def _followed(world: ResourceWorld, store: StoreView, wanted: Wanted, decided: Decided, at: _At) -> PartialPlan:
-    steps = tuple(StoreStep(step, our_owner(world), at.connection) for step in decided.steps)
+    steps = tuple(StoreStep(step, at.connection) for step in decided.steps)
     trail = tuple(format_step(step) for step in decided.steps)
     verdict = PartialPlan(at.memory, effects=steps, trail=trail, again_at_us=decided.again_at_us)
     if isinstance(decided.stopped, ChangeUnderWay):
@@ -143,7 +143,7 @@ def _catalogue(world: ResourceWorld, connection: StoreConnection, memory: Decisi
     keyspace = catalogue_keyspace(connection.placement)
     steps: list[Step] = [CreateKeyspace(keyspace)]
     steps += [CreateTable(keyspace.name, table) for table in CATALOGUE_TABLES]
-    effects = tuple(StoreStep(step, our_owner(world), connection) for step in steps)
+    effects = tuple(StoreStep(step, connection) for step in steps)
     verdict = PartialPlan(memory, effects=effects, trail=(f"create the catalogue in {keyspace.name}",))
     message = "the catalogue is being created"
     made = verdict.with_condition(ConditionUpdate(TYPE, "False", Reason.TABLES_MISSING, message))

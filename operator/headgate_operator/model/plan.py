@@ -29,8 +29,6 @@ class StoreStep:
     """One step in the store, by the functions of `headgate apply`."""
 
     step: Step
-    owner: str
-    """The owner in the entry."""
     connection: StoreConnection
 
 

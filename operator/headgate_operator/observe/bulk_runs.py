@@ -23,6 +23,8 @@ from headgate_operator.model.names import GROUP, Key
 from headgate_operator.model.world import BulkRun, StoreConnection
 from headgate_operator.store.catalogue import StoreSide
 
+log = logging.getLogger("headgate.operator")
+
 RunState = Literal["Pending", "Running", "Succeeded", "Failed"]
 
 _STATES: Final[Mapping[str, RunState]] = {
@@ -39,6 +41,8 @@ _STATES: Final[Mapping[str, RunState]] = {
 
 CLOCK_SKEW_MAX_US: Final = 5_000_000
 """By so much the clock of a driver may be behind that of the API server."""
+READ_WITHIN_S: Final = 2.0
+"""A Cassandra that does not answer holds a queue up for no longer."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +120,6 @@ def _run(document: Document, report: JobReport | None) -> BulkRun:
     )
 
 
-log = logging.getLogger("headgate.operator")
-
-READ_WITHIN_S: Final = 2.0
-"""A Cassandra that does not answer holds a queue up for no longer."""
-
-
 class BulkRows:
     def __init__(self, store: StoreSide) -> None:
         self._store = store
@@ -135,12 +133,12 @@ class BulkRows:
             return {}
         known = self._known.setdefault(key, {})
         self._keys_by_job |= dict.fromkeys(jobs, key)
+        if reached is None:
+            return known
         try:
-            for id_ in jobs if reached is not None else ():
-                assert reached is not None  # noqa: S101 - else there is no turn
-                store = reached.process_context.store_in(reached.process_context.keyspace)
+            for id_ in jobs:
                 async with asyncio.timeout(READ_WITHIN_S):
-                    row = await read_pass_status(store, id_)
+                    row = await read_pass_status(reached.store, id_)
                 if row is not None:
                     known[id_] = JobReport(row.ended_us, row.keys, row.problems, row.message)
         except (HeadgateError, TimeoutError) as error:

@@ -71,8 +71,7 @@ class PassBoard:
         for slice_ in range(SLICES):
             for reached in sessions:
                 try:
-                    store = reached.process_context.store_in(reached.process_context.keyspace)
-                    read = await read_result(store, slice_)
+                    read = await read_result(reached.store, slice_)
                 except HeadgateError as error:
                     log.info("reading the results of passes failed", extra={"error": str(error)})
                     return False

@@ -117,8 +117,7 @@ class FigureBoard:
         self._slices.setdefault((reached.digest, slice_of(entry.id)), {})[entry.id] = followed
         self._read_from(reached)
         with suppress(HeadgateError):
-            store = reached.process_context.store_in(reached.process_context.keyspace)
-            rows = await store.read(
+            rows = await reached.store.read(
                 Select(SUMMARY, {"slice": slice_of(entry.id), "queue": entry.id}, COLUMNS), within_s=WITHIN_S
             )
             now_us = reached.process_context.clock.now_us()
@@ -176,8 +175,7 @@ class FigureBoard:
             return False
         selects = [Select(SUMMARY, {"slice": number}, COLUMNS) for number in numbers]
         try:
-            store = reached.process_context.store_in(reached.process_context.keyspace)
-            rows = await store.read_together(selects, within_s=WITHIN_S)
+            rows = await reached.store.read_together(selects, within_s=WITHIN_S)
             now_us = reached.process_context.clock.now_us()
         except HeadgateError as error:
             if digest not in self._reported and len(numbers) == 1:

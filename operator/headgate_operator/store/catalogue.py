@@ -305,16 +305,14 @@ class StoreSide:
         if held is None or held[0] is not reached:
             process_context = reached.process_context
             catalogue = Catalogue(
-                process_context.store_in(process_context.keyspace),
+                reached.store,
                 now_us=process_context.clock.require,
                 new_uuid=process_context.new_uuid,
                 new_key=self._new_key,
             )
             performer = StepPerformer(reached.schema, catalogue, process_context.store_in)
             # Reading alone needs no trusted clock.
-            reading = Catalogue(
-                process_context.store_in(process_context.keyspace), now_us=process_context.clock.now_us
-            )
+            reading = Catalogue(reached.store, now_us=process_context.clock.now_us)
             held = self._views[reached.digest] = (reached, SchemaViews(reached.schema, reading), performer)
         return held
 

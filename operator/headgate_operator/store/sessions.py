@@ -23,6 +23,7 @@ from headgate.errors import HeadgateError, OperationRefused, Unavailable
 from headgate.process.background_tasks import SharedWork
 from headgate.store.cassandra.settings import ConnectionSettings, read_secret_settings
 from headgate.store.schema import SchemaPort
+from headgate.store.store import Store
 from headgate_operator.manifests.pod import CONNECTION_KEYS
 
 SESSIONS_MAX: Final = 8
@@ -53,6 +54,11 @@ class OpenSession:
     schema: SchemaOfCluster
     nodes: int
     """Of the home data centre."""
+
+    @property
+    def store(self) -> Store:
+        """Of the catalogue's keyspace."""
+        return self.process_context.store_in(self.process_context.keyspace)
 
 
 Open = Callable[[ConnectionSettings], Awaitable[tuple[ProcessContext, SchemaOfCluster]]]
