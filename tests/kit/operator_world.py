@@ -24,7 +24,8 @@ from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.model.drift import Drift
 from headgate_operator.decide.resource import decide
 from headgate_operator.dry_run.effects_on_world import after
-from headgate_operator.model.effects import (
+from headgate_operator.model.names import FINALIZER, MANAGER, Key, application_name, owner_of
+from headgate_operator.model.plan import (
     ApplyObject,
     DeleteObject,
     Effect,
@@ -34,7 +35,6 @@ from headgate_operator.model.effects import (
     StopLane,
     StoreStep,
 )
-from headgate_operator.model.names import FINALIZER, MANAGER, Key, application_name, owner_of
 from headgate_operator.model.world import (
     UNKNOWN,
     BulkRun,

@@ -52,7 +52,7 @@ RULES = (
             "headgate.engines.lanes.settle_log_format", "headgate.api.*",
             *(f"headgate_operator.{name}" for name in (
                 "model.*", "manifests.*", "decide.*", "cluster.port", "install.rbac",
-                "dry_run.effects_on_world", "dry_run.offline", "dry_run.plan_text", "dry_run.projection",
+                "dry_run.effects_on_world", "dry_run.offline", "dry_run.projection",
             )),
         ),
         STANDARD - IMPURE | VALUES,

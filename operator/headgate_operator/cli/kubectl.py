@@ -56,25 +56,20 @@ class ApiServerUnreachable(Unavailable):
 
 @dataclass(frozen=True)
 class Kubectl:
-    """The options of its calls."""
-
     context: str | None = None
     kubeconfig: str | None = None
     namespace: str | None = None
 
     def words(self, *words: str) -> list[str]:
-        """The whole command."""
         given = (("--kubeconfig", self.kubeconfig), ("--context", self.context), ("--namespace", self.namespace))
         return ["kubectl", *(f"{option}={value}" for option, value in given if value), *words]
 
     def run(self, *words: str, stdin: str | None = None, within_s: float = WITHIN_S) -> str:
-        """Its standard output."""
         try:
-            done = subprocess.run(
-                self.words(*words), input=stdin, capture_output=True, text=True, check=False, timeout=within_s
-            )
-        except FileNotFoundError:
-            raise KubectlMissing(remedy="install it, or put its folder on PATH") from None
+            with _installed():
+                done = subprocess.run(
+                    self.words(*words), input=stdin, capture_output=True, text=True, check=False, timeout=within_s
+                )
         except subprocess.TimeoutExpired:
             raise ApiServerUnreachable(within_s=within_s, remedy="see `kubectl cluster-info`") from None
         if done.returncode != 0:
@@ -82,7 +77,6 @@ class Kubectl:
         return done.stdout
 
     def read(self, *words: str, stdin: str | None = None) -> dict[str, Any]:
-        """Its standard output, parsed as JSON."""
         text = self.run(*words, stdin=stdin)
         try:
             document = json.loads(text)
@@ -96,12 +90,10 @@ class Kubectl:
     def forward(self, pod: str, port: int, within_s: float = WITHIN_S) -> Iterator[str]:
         """A local URL of a pod's port, also of a port on the pod's loopback."""
         words = self.words("port-forward", f"pod/{pod}", f":{port}", "--address=127.0.0.1")
-        try:
+        with _installed():
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
-        except FileNotFoundError:
-            raise KubectlMissing(remedy="install it, or put its folder on PATH") from None
         late = threading.Timer(within_s, process.kill)
         late.start()
         try:
@@ -118,14 +110,20 @@ class Kubectl:
 
     def show(self, *words: str) -> None:
         """Write its output to our own standard output, for as long as it takes."""
-        try:
+        with _installed():
             done = subprocess.run(
                 self.words(*words), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
             )
-        except FileNotFoundError:
-            raise KubectlMissing(remedy="install it, or put its folder on PATH") from None
         if done.returncode != 0:
             raise refusal(done.stderr)
+
+
+@contextmanager
+def _installed() -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise KubectlMissing(remedy="install it, or put its folder on PATH") from None
 
 
 def _not_forwarded(process: subprocess.Popen[str], within_s: float) -> HeadgateError:
@@ -137,7 +135,6 @@ def _not_forwarded(process: subprocess.Popen[str], within_s: float) -> HeadgateE
 
 
 def refusal(stderr: str) -> HeadgateError:
-    """The error, from kubectl's output."""
     refused = _SERVER.search(stderr)
     if refused is not None:
         return _refused_by_server(refused[1], refused[2])

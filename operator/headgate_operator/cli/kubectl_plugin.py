@@ -6,10 +6,15 @@ The prose is docs/start-on-call.md. kubectl finds it as the program `kubectl-hea
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
+import yaml
+from headgate.api.reasons import REMEDIES
 
+from headgate.client.model.times import format_time
 from headgate.command_line.arguments import DURATION, limit_option, yes_option
 from headgate.command_line.exit_codes import exit_code_of
 from headgate.command_line.output import FORMS, Output, output_option
@@ -17,11 +22,14 @@ from headgate.errors import HeadgateError
 from headgate_operator.cli.leader_client import LeaderClient, leader_options
 from headgate_operator.cli.run_in_cluster import run_errand
 from headgate_operator.cli.target import Target, kubectl_of, kubectl_options, read_target
-from headgate_operator.cli.why import SHOWN, age_line, condition_lines, decision_lines
-from headgate_operator.model.kinds import QUEUE
+from headgate_operator.model.kinds import QUEUE, Document
 
 START_WITHIN: Final = "60s"
 KUBECTL: Final = "kubectl"
+SHOWN: Final = 5
+TRANSIENT: Final = ("Reconciling", "Stalled")
+QUIET: Final = "no change needed"
+WIDTH: Final = 118
 
 
 class Commands(click.Group):
@@ -80,7 +88,6 @@ def _count(number: int) -> str:
 
 
 def job_options(command: Any) -> Any:
-    """How the Job runs."""
     image = click.option("--image", help="Image of the Job. Default: the operator's.")
     start_timeout = click.option(
         "--start-timeout",
@@ -199,6 +206,54 @@ def _appliers(target: Target) -> list[str]:
         if "f:spec" in (each.get("fieldsV1") or {}) and not each.get("subresource")
     }
     return sorted(name for name in managers if not name.startswith((KUBECTL, "headgate")))
+
+
+def condition_lines(document: Document) -> Iterator[str]:
+    conditions: Sequence[Document] = (document.get("status") or {}).get("conditions") or ()
+    if not conditions:
+        yield "the operator has not reported a status yet"
+    for one in conditions:
+        if one["type"] in TRANSIENT or (one["status"] == "True" and one["type"] != "Ready"):
+            continue
+        yield f"{one['type']} is {one['status']}, {one['reason']}, since {one.get('lastTransitionTime', 'never')}"
+        if one.get("message"):
+            yield f"  {one['message']}"
+        remedy = REMEDIES.get(one["reason"], "") if one["status"] != "True" else ""
+        if remedy:
+            yield f"  remedy: {remedy}"
+
+
+def decision_lines(decisions: Sequence[Document], shown: int, *, with_inputs: bool) -> Iterator[str]:
+    """The last of them, the latest last."""
+    for one in decisions[-shown:] if shown else ():
+        yield ""
+        yield format_time(one.get("at_us"))
+        sentences = [
+            *(one.get("trail") or ()),
+            *(f"checks whether it exists: {each}" for each in one.get("asks") or ()),
+        ]
+        yield from (f"  {sentence}" for sentence in sentences or (QUIET,))
+        yield from (f"  effect: {effect}" for effect in one.get("effects") or ())
+        if one.get("outcome"):
+            yield f"  error: {one['outcome']}"
+        if one.get("again_at_us"):
+            yield f"  decides again at {format_time(one['again_at_us'])}"
+        if with_inputs:
+            yield "  inputs:"
+            text = yaml.safe_dump(one.get("rested_on"), sort_keys=False, width=WIDTH, allow_unicode=True)
+            yield from (f"    {line}" for line in text.splitlines())
+
+
+def age_line(document: Document, now: datetime | None = None) -> str:
+    """A note if the status is of an older spec."""
+    generation = document["metadata"].get("generation")
+    observed = (document.get("status") or {}).get("observedGeneration")
+    if generation is None or observed == generation:
+        return ""
+    when = f"{now or datetime.now(UTC):%H:%M:%S}"
+    return (
+        f"the spec was changed (generation {generation}), and as of {when} UTC the operator has not decided about it"
+    )
 
 
 if __name__ == "__main__":

@@ -46,15 +46,12 @@ class LeaderClient:
     address: str | None = None
 
     def ask(self, path: str) -> dict[str, Any]:
-        """Its answer to a GET."""
         return self._read(path, None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Its answer to a POST."""
         return self._read(path, json.dumps(body, separators=(",", ":"), ensure_ascii=False))
 
     def pod(self) -> str:
-        """The pod of the Lease's holder."""
         see = f"see `kubectl get pods -n {self.namespace}`"
         try:
             lease = self._kubectl().read("get", "lease", LEASE_NAME, "-o", "json")
@@ -87,7 +84,6 @@ class LeaderClient:
 
 
 def leader_options(command: Command) -> Command:
-    """How the operator is found."""
     options = (
         click.option(
             "--operator-namespace",
@@ -117,24 +113,16 @@ def _read_url(address: str, path: str, body: str | None) -> dict[str, Any]:
         with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:  # noqa: S310  as above
             document = json.load(answer)
     except urllib.error.HTTPError as error:
-        document = _json_or_nothing(error.read())
+        try:
+            document = json.loads(error.read())
+        except ValueError:
+            document = None
         if not isinstance(document, dict) or "error" not in document:
             raise LeaderUnreachable(address=address, status=error.code) from None
     except (OSError, ValueError) as error:
         raise LeaderUnreachable(address=address, answer=getattr(error, "reason", error)) from None
     if not isinstance(document, dict):
         raise EnvironmentProblem("The address is not of a Headgate operator", address=address)
-    return _without_error(document)
-
-
-def _json_or_nothing(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except ValueError:
-        return None
-
-
-def _without_error(document: dict[str, Any]) -> dict[str, Any]:
     if "error" in document:
         raise HeadgateError("The operator answered with an error", answer=document["error"])
     return document

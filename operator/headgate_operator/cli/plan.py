@@ -87,6 +87,5 @@ def _asked(resources: Sequence[Resource], options: dict[str, Any]) -> PlanDocume
 
 
 def _dead_letters(resource: Resource) -> set[tuple[str, str]]:
-    """The queues that it names, with their namespace."""
     named = named_by(resource) if isinstance(resource, QueueResource) else ()
     return {(resource.metadata.namespace, name) for name in named}

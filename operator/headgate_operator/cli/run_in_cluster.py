@@ -51,8 +51,6 @@ class ImageUnknown(EnvironmentProblem):
 
 @dataclass(frozen=True)
 class JobPodState:
-    """The state of the Job's pod."""
-
     pod: str = ""
     message: str = "it has no pod yet"
     started: bool = False
@@ -61,7 +59,6 @@ class JobPodState:
 
 
 def run_errand(target: Target, task: str, words: Sequence[str], *, image: str | None, start_within_s: float) -> int:
-    """Run it; returns the exit code of the command."""
     secret = (target.spec.get("storage") or {}).get("connectionSecret") or CONNECTION_COPY
     kubectl = target.kubectl
     errand = Errand(
@@ -96,7 +93,6 @@ def find_image(target: Target) -> str:
 
 
 def job_pod_state(pods: Sequence[Mapping[str, Any]]) -> JobPodState:
-    """The state, from the pods of a Job that creates one."""
     if not pods:
         return JobPodState()
     name, status = str(pods[0]["metadata"]["name"]), pods[0].get("status") or {}

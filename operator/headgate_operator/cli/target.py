@@ -23,8 +23,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Target:
-    """A resource as the cluster has it."""
-
     kubectl: Kubectl
     """In its namespace."""
     kind: ResourceKind
@@ -32,17 +30,14 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Of the resource."""
         return str(self.document["metadata"]["name"])
 
     @property
     def namespace(self) -> str:
-        """Of the resource."""
         return str(self.document["metadata"]["namespace"])
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """The desired state."""
         spec: Mapping[str, Any] = self.document.get("spec") or {}
         return spec
 
@@ -63,12 +58,10 @@ def kubectl_options(command: Command) -> Command:
 
 
 def kubectl_of(options: Mapping[str, Any]) -> Kubectl:
-    """The kubectl of these options."""
     return Kubectl(options["context"], options["kubeconfig"], options["namespace"])
 
 
 def read_target(options: Mapping[str, Any], text: str, *, only: ResourceKind | None = None) -> Target:
-    """The named resource, as the cluster has it now."""
     kind, name = parse_target(text)
     if only is not None and kind is not only:
         raise InvalidRequest(f"This command takes a {only.kind.lower()}, not a {kind.kind.lower()}", given=text)

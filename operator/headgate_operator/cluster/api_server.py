@@ -26,10 +26,9 @@ from yarl import URL
 
 from headgate.errors import EnvironmentProblem
 from headgate.process.pacing import RateLimit
-from headgate_operator.cluster.credentials import Access
 from headgate_operator.cluster.json_stream import parse
-from headgate_operator.cluster.port import Denied
-from headgate_operator.cluster.requests import ApiClient, ApiRequest, ApiResponse, as_denied, no_answer
+from headgate_operator.cluster.port import Access, Denied
+from headgate_operator.cluster.requests import ApiRequest, ApiResponse, ClusterPort, as_denied, no_answer
 from headgate_operator.model.kinds import LEASE, Document
 
 CONNECTIONS_MAX: Final = 64
@@ -44,7 +43,7 @@ class NoCluster(EnvironmentProblem):
     """No Kubernetes cluster is known here."""
 
 
-class HttpApiClient(ApiClient):
+class HttpApiClient(ClusterPort):
     """A cluster, over one ApiClient."""
 
     def __init__(self, api: client.ApiClient, *, qps: float = QPS, burst: int = BURST) -> None:
@@ -78,7 +77,6 @@ class HttpApiClient(ApiClient):
         return cls(api, qps=qps, burst=burst)
 
     async def send(self, request: ApiRequest, within_s: float) -> ApiResponse | Denied:
-        """The answer to it, in time."""
         try:
             async with asyncio.timeout(within_s):
                 if request.kind is not LEASE:
@@ -92,7 +90,6 @@ class HttpApiClient(ApiClient):
             return no_answer(f"{request.method} {request.path}: {type(failed).__name__}: {failed}")
 
     async def follow(self, request: ApiRequest, within_s: float) -> AsyncIterator[Document | Denied]:
-        """The events of a watch."""
         response: aiohttp.ClientResponse | None = None
         limits = aiohttp.ClientTimeout(total=within_s + QUIET_MAX_S, sock_read=QUIET_MAX_S)
         try:
@@ -148,7 +145,6 @@ class HttpApiClient(ApiClient):
         )
 
     async def close(self) -> None:
-        """End it."""
         await self._api.close()  # type: ignore[no-untyped-call]
 
 

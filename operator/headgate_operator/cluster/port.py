@@ -1,9 +1,7 @@
-"""The operator's requests to a Kubernetes cluster and their answers: protocols and frozen values.
+"""Answers of a Kubernetes cluster to the operator's requests (`requests.py`), as frozen values.
 
-It does not know the implementation: `api_server.py` (a real API server) or the simulated one of the tests. No method
-raises for a fault of a server or a network: each returns a value, and for a request that was not fulfilled a
-`Denied`. A method raises `Bug` for a document that no server could take. Documents are plain JSON as Kubernetes
-writes them.
+No request raises for a fault of a server or a network: each returns a value, and for a request that was not fulfilled
+a `Denied`. Documents are plain JSON as Kubernetes writes them.
 
 Every caller has to handle `UNKNOWN`: the request may have landed, or may still land later. So every request of the
 operator may be repeated: server-side apply of whole documents with uids, deletes with uids, replacements with a
@@ -12,32 +10,11 @@ resourceVersion.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
-from headgate_operator.model.kinds import Document, ObjectAddress, ResourceKind, address_of, kind_of
-
-__all__ = [
-    "CALL_WITHIN_S",
-    "ApiObject",
-    "Cause",
-    "ClusterPort",
-    "Deleted",
-    "Denial",
-    "Denied",
-    "LeaderLease",
-    "ListPage",
-    "Note",
-    "ObjectAddress",
-    "Propagation",
-    "ResourceKind",
-    "WatchEvent",
-    "address_of",
-    "kind_of",
-]  # fmt: skip
-
+from headgate_operator.model.kinds import Document, ObjectAddress
 
 CALL_WITHIN_S: Final = 10.0
 """No call takes longer than this by default."""
@@ -94,11 +71,6 @@ class Denied:
     retry_after_s: float | None = None
 
     @property
-    def may_have_landed(self) -> bool:
-        """Whether the object may have been changed all the same, now or later."""
-        return self.denial in (Denial.UNKNOWN, Denial.BROKEN)
-
-    @property
     def is_permanent(self) -> bool:
         """Whether the same request will be refused again until somebody changes something."""
         return self.denial in (Denial.MALFORMED, Denial.FORBIDDEN, Denial.INVALID, Denial.UNAUTHORIZED)
@@ -112,11 +84,6 @@ class Denied:
         if self.denial is Denial.CONFLICT:
             return "uid mismatch" in self.message or "UID in" in self.message
         return self.denial is Denial.INVALID and any(cause.field == "metadata.uid" for cause in self.causes)
-
-    @property
-    def namespace_terminates(self) -> bool:
-        """Whether it was refused since its namespace is being deleted."""
-        return any(cause.reason == "NamespaceTerminating" for cause in self.causes)
 
     def __str__(self) -> str:
         return f"{self.status or 'no answer'} {self.reason}: {self.message}"
@@ -202,98 +169,16 @@ class Note:
     """The pod that reports it."""
 
 
-class ClusterPort(Protocol):
-    """A Kubernetes cluster."""
+@dataclass(frozen=True)
+class Access:
+    """The address of the API server, and the identity of requests."""
 
-    async def get(
-        self, at: ObjectAddress, *, metadata_only: bool = False, within_s: float = CALL_WITHIN_S
-    ) -> ApiObject | Denied:
-        """The object, as the server holds it now."""
-
-    async def list(
-        self,
-        kind: ResourceKind,
-        namespace: str | None = None,
-        *,
-        labels: str = "",
-        limit: int | None = None,
-        more: str | None = None,
-        cached: bool = False,
-        metadata_only: bool = False,
-        within_s: float = CALL_WITHIN_S,
-    ) -> ListPage | Denied:
-        """Objects of a kind, of all namespaces unless one is named. `labels` is a selector.
-
-        `cached`: from the server's cache (resourceVersion=0), which may be a little behind and never goes back.
-        """
-
-    async def apply(
-        self,
-        document: Document,
-        *,
-        manager: str,
-        force: bool = False,
-        subresource: str = "",
-        within_s: float = CALL_WITHIN_S,
-    ) -> ApiObject | Denied:
-        """Server-side apply: sets the fields of the document, and removes fields that this manager applied before.
-
-        With `metadata.uid` it never makes an object, and never changes another of its name: `Denied.is_of_another`.
-        On `status` the server heeds no uid, only a `metadata.resourceVersion`.
-        """
-
-    async def create(
-        self, document: Document, *, manager: str, within_s: float = CALL_WITHIN_S
-    ) -> ApiObject | Denied:
-        """Make the object; CONFLICT (AlreadyExists) if one is there."""
-
-    async def replace(
-        self, document: Document, *, manager: str, subresource: str = "", within_s: float = CALL_WITHIN_S
-    ) -> ApiObject | Denied:
-        """Write the whole object (PUT). With `metadata.resourceVersion`: CONFLICT if it is another by now."""
-
-    async def patch(
-        self,
-        at: ObjectAddress,
-        change: Document,
-        *,
-        manager: str,
-        subresource: str = "",
-        within_s: float = CALL_WITHIN_S,
-    ) -> ApiObject | Denied:
-        """JSON merge patch. For finalizers it carries uid and resourceVersion: lists are replaced as a whole."""
-
-    async def delete(
-        self,
-        at: ObjectAddress,
-        *,
-        uid: str | None = None,
-        version: str | None = None,
-        propagation: Propagation = "Background",
-        within_s: float = CALL_WITHIN_S,
-    ) -> Deleted | Denied:
-        """Delete that object: of this uid, at this resourceVersion, where they are given, else CONFLICT."""
-
-    def watch(
-        self,
-        kind: ResourceKind,
-        namespace: str | None = None,
-        *,
-        version: str = "",
-        labels: str = "",
-        within_s: float = 300,
-    ) -> AsyncIterator[WatchEvent | Denied]:
-        """The changes after that resourceVersion, with bookmarks; ends with a Denied, or without one after a
-        while."""
-
-    async def emit(self, note: Note, *, within_s: float = CALL_WITHIN_S) -> Denied | None:
-        """Write an event."""
-
-    async def read_lease(self, namespace: str, name: str, *, within_s: float = CALL_WITHIN_S) -> LeaderLease | Denied:
-        """The Lease as it stands."""
-
-    async def write_lease(self, lease: LeaderLease, *, within_s: float = CALL_WITHIN_S) -> LeaderLease | Denied:
-        """Make it (version None), or write it if it is still at its version; the answer has the new version."""
-
-    async def close(self) -> None:
-        """End it: calls under way end as UNKNOWN."""
+    server: str
+    authority: str | None = None
+    """A file with the certificates that are trusted."""
+    certificate: str | None = None
+    private_key: str | None = None
+    token: str | None = None
+    is_insecure: bool = False
+    proxy: str | None = None
+    """By which it is reached, if not straight."""

@@ -1,4 +1,4 @@
-"""The port in terms of single requests: each method of `ClusterPort` made into one, and the answer read.
+"""The operator's requests to a Kubernetes cluster: each method of `ClusterPort` is one, and reads its answer.
 
 Requests and answers are values, so that a real API server and the simulated one are asked by the same code and differ
 only in `send` and `follow`. It knows the words of the Kubernetes API, and neither HTTP clients nor clocks.
@@ -53,8 +53,6 @@ NAME_MAX: Final = 40
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """One request to an API server."""
-
     verb: Verb
     kind: ResourceKind
     namespace: str | None = None
@@ -66,12 +64,10 @@ class ApiRequest:
 
     @property
     def method(self) -> str:
-        """Of HTTP."""
         return _METHODS[self.verb]
 
     @property
     def path(self) -> str:
-        """Below the server's address."""
         kind = self.kind
         steps = ["apis", kind.group, kind.version] if kind.group else ["api", kind.version]
         if self.namespace is not None and kind.namespaced:
@@ -97,15 +93,13 @@ def escape_step(step: str) -> str:
 
 @dataclass(frozen=True)
 class ApiResponse:
-    """The answer of a server."""
-
     status: int
     body: Document
     retry_after_s: float | None = None
 
 
-class ApiClient(ABC):
-    """A `ClusterPort` over single requests."""
+class ClusterPort(ABC):
+    """A Kubernetes cluster: each method is one request."""
 
     @abstractmethod
     async def send(self, request: ApiRequest, within_s: float) -> ApiResponse | Denied:
@@ -117,12 +111,11 @@ class ApiClient(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """End it."""
+        """End it: calls under way end as UNKNOWN."""
 
     async def get(
         self, at: ObjectAddress, *, metadata_only: bool = False, within_s: float = CALL_WITHIN_S
     ) -> ApiObject | Denied:
-        """The object, as the server holds it now."""
         asked = ApiRequest("get", at.kind, at.namespace, at.name, metadata_only=metadata_only)
         return read_object(await self.send(asked, within_s))
 
@@ -138,7 +131,10 @@ class ApiClient(ABC):
         metadata_only: bool = False,
         within_s: float = CALL_WITHIN_S,
     ) -> ListPage | Denied:
-        """Objects of a kind, or the next of them."""
+        """Objects of a kind, of all namespaces unless one is named. `labels` is a selector.
+
+        `cached`: from the server's cache (resourceVersion=0), which may be a little behind and never goes back.
+        """
         query = {
             "labelSelector": labels,
             "limit": str(limit) if limit else "",
@@ -158,14 +154,18 @@ class ApiClient(ABC):
         subresource: str = "",
         within_s: float = CALL_WITHIN_S,
     ) -> ApiObject | Denied:
-        """Server-side apply."""
+        """Server-side apply: sets the fields of the document, and removes fields that this manager applied before.
+
+        With `metadata.uid` it never makes an object, and never changes another of its name: `Denied.is_of_another`.
+        On `status` the server heeds no uid, only a `metadata.resourceVersion`.
+        """
         query = {"fieldManager": manager, "force": "true" if force else "false"}
         return await self._write("apply", address_of(document), document, query, subresource, within_s)
 
     async def create(
         self, document: Document, *, manager: str, within_s: float = CALL_WITHIN_S
     ) -> ApiObject | Denied:
-        """Make the object."""
+        """Make the object; CONFLICT (AlreadyExists) if one is there."""
         at = address_of(document)
         asked = ApiRequest("create", at.kind, at.namespace, query={"fieldManager": manager}, body=document)
         return read_object(await self.send(asked, within_s))
@@ -173,7 +173,7 @@ class ApiClient(ABC):
     async def replace(
         self, document: Document, *, manager: str, subresource: str = "", within_s: float = CALL_WITHIN_S
     ) -> ApiObject | Denied:
-        """Write the whole object."""
+        """Write the whole object (PUT). With `metadata.resourceVersion`: CONFLICT if it is another by now."""
         query = {"fieldManager": manager}
         return await self._write("replace", address_of(document), document, query, subresource, within_s)
 
@@ -186,7 +186,7 @@ class ApiClient(ABC):
         subresource: str = "",
         within_s: float = CALL_WITHIN_S,
     ) -> ApiObject | Denied:
-        """Merge a change into it."""
+        """JSON merge patch. For finalizers it carries uid and resourceVersion: lists are replaced as a whole."""
         return await self._write("patch", at, change, {"fieldManager": manager}, subresource, within_s)
 
     async def _write(
@@ -210,7 +210,7 @@ class ApiClient(ABC):
         propagation: Propagation = "Background",
         within_s: float = CALL_WITHIN_S,
     ) -> Deleted | Denied:
-        """Delete that object."""
+        """Delete that object: of this uid, at this resourceVersion, where they are given, else CONFLICT."""
         given = {"uid": uid, "resourceVersion": version}
         preconditions = {name: value for name, value in given.items() if value is not None}
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
@@ -230,7 +230,8 @@ class ApiClient(ABC):
         labels: str = "",
         within_s: float = 300,
     ) -> AsyncIterator[WatchEvent | Denied]:
-        """The changes after that resourceVersion."""
+        """The changes after that resourceVersion, with bookmarks; ends with a Denied, or without one after a
+        while."""
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -249,17 +250,15 @@ class ApiClient(ABC):
             yield WatchEvent(event["type"], event["object"])
 
     async def emit(self, note: Note, *, within_s: float = CALL_WITHIN_S) -> Denied | None:
-        """Write an event."""
         answer = await self.create(event_of(note), manager=note.reporter, within_s=within_s)
         return answer if isinstance(answer, Denied) else None
 
     async def read_lease(self, namespace: str, name: str, *, within_s: float = CALL_WITHIN_S) -> LeaderLease | Denied:
-        """The Lease as it stands."""
         answer = await self.get(ObjectAddress(LEASE, namespace, name), within_s=within_s)
         return answer if isinstance(answer, Denied) else lease_of(answer.document)
 
     async def write_lease(self, lease: LeaderLease, *, within_s: float = CALL_WITHIN_S) -> LeaderLease | Denied:
-        """Make it, or write it if it is still at its version."""
+        """Make it (version None), or write it if it is still at its version; the answer has the new version."""
         document = lease_document(lease)
         if lease.version is None:
             written = await self.create(document, manager=lease.holder or "headgate-operator", within_s=within_s)
@@ -272,7 +271,6 @@ class ApiClient(ABC):
 
 
 def read_object(answer: ApiResponse | Denied) -> ApiObject | Denied:
-    """The object of an answer."""
     if isinstance(answer, Denied) or answer.status >= 300:
         return as_denied(answer)
     return ApiObject(answer.body)
@@ -330,7 +328,6 @@ def no_answer(message: str) -> Denied:
 
 
 def micro_time(at_us: int) -> str:
-    """A time as Leases and events write it."""
     return (
         datetime.fromtimestamp(at_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{at_us % 1_000_000:06d}Z"
     )
@@ -345,7 +342,6 @@ def read_time_us(written: str | None) -> int:
 
 
 def lease_document(lease: LeaderLease) -> dict[str, Any]:
-    """The Lease as a document."""
     metadata: dict[str, Any] = {"namespace": lease.namespace, "name": lease.name}
     if lease.version is not None:
         metadata["resourceVersion"] = lease.version

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from headgate.api.resources.bulk import Bulk
-from headgate.api.resources.queues import QueueResource
 from headgate.api.resources.reasons import Reason
 from headgate.api.values.cron import due_after, due_before
 from headgate.expiry import SECOND_US
@@ -25,9 +24,8 @@ from headgate_operator.decide.scaling import known_figures
 from headgate_operator.manifests.pod import ChildOwner
 from headgate_operator.manifests.spark_application import build_application, image_of
 from headgate_operator.manifests.strategic_merge import PatchInvalid
-from headgate_operator.model.effects import DeleteObject
 from headgate_operator.model.names import application_name
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, earliest
+from headgate_operator.model.plan import ConditionUpdate, DeleteObject, PartialPlan
 from headgate_operator.model.world import (
     BulkRun,
     ChildName,
@@ -62,16 +60,13 @@ def decide_bulk(
 def add_bulk_status(
     world: ResourceWorld, verdict: PartialPlan, failure: ResourceFailure | None = None
 ) -> PartialPlan:
-    """The verdict, with what is so of the bulk jobs."""
     jobs = jobs_of(world)
     figures: dict[str, object] = {"bulk": {job.name: _status(world, job) for job in jobs}} if jobs else {}
     return replace(verdict.with_condition(_finding(world, jobs, failure)), figures=verdict.figures | figures)
 
 
 def jobs_of(world: ResourceWorld) -> tuple[Bulk, ...]:
-    """The bulk jobs of the resource."""
-    queue = world.resource.parsed if world.resource else ()
-    return tuple(queue.spec.bulk or ()) if isinstance(queue, QueueResource) else ()
+    return tuple(world.queue.spec.bulk or ()) if world.queue else ()
 
 
 def _of(
@@ -95,15 +90,8 @@ def _of(
     except PatchInvalid as error:
         message = f"bulk job {job.name}: {error}"
         return PartialPlan(memory, blocked_by=ResourceFailure(Reason.APPLY_REFUSED, message), trail=(message,))
-    tended = decide_child(world, document, memory, now_us)
-    return PartialPlan(
-        tended.memory,
-        effects=tended.effects,
-        ask=tended.ask,
-        trail=(f"bulk job {job.name} is due: {why}", *tended.trail),
-        again_at_us=earliest(tended.again_at_us, following),
-        blocked_by=tended.failure,
-    )
+    due = PartialPlan(memory, trail=(f"bulk job {job.name} is due: {why}",), again_at_us=following)
+    return due.then(decide_child(world, document, memory, now_us))
 
 
 def _due(world: ResourceWorld, job: Bulk, runs: Sequence[BulkRun], now_us: int) -> tuple[int | None, str]:
@@ -113,7 +101,7 @@ def _due(world: ResourceWorld, job: Bulk, runs: Sequence[BulkRun], now_us: int) 
     if by_schedule is not None:
         return by_schedule, f"schedule {job.schedule}"
     figures = known_figures(world, now_us)
-    behind = None if figures is None else figures.counted if figures.backlog is None else figures.backlog
+    behind = None if figures is None else figures.behind
     if job.backlog_above is None or behind is None or behind <= job.backlog_above:
         return None, ""
     if any(now_us - (run.ended_us or now_us) <= REST_US for run in runs):
@@ -199,8 +187,7 @@ def _status(world: ResourceWorld, job: Bulk) -> dict[str, Any]:
 
 def _reported_application(world: ResourceWorld, job: str) -> str:
     """The last run in the status, also one that was deleted since."""
-    status = (world.resource.document.get("status") if world.resource else None) or {}
-    return str(((status.get("bulk") or {}).get(job) or {}).get("application") or "")
+    return str(((world.status.get("bulk") or {}).get(job) or {}).get("application") or "")
 
 
 def _runs(world: ResourceWorld, job: str) -> list[BulkRun]:

@@ -1,8 +1,7 @@
 """One child: whether it exists, is ours, and is as wanted; and the change if not.
 
 - **Missing**: its name is checked by GET first (`ask`). Only if it is free the child is created, and then without
-force,
-  so that an object which another client creates in between stays that client's.
+  force, so that an object which another client creates in between stays that client's.
 - **Owned by another**: NameTaken, untouched, and checked again after a while.
 - **Not as wanted**: applied whole, with its uid, so that a deleted one is not recreated.
 - **Fields that the server changes in its answer to our own apply** (a webhook's work) are accepted for this document.
@@ -18,14 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from headgate.api.resources.reasons import Reason
 from headgate_operator.manifests.document_diff import STAMP_PATH, differences, digest_of, stamp_of, stamped
-from headgate_operator.model.effects import ApplyObject, DeleteObject, Effect, Emit
 from headgate_operator.model.kinds import Document
-from headgate_operator.model.names import Key
-from headgate_operator.model.world import ChildName, DecisionMemory, FieldRevert, LastApply, ResourceFailure
+from headgate_operator.model.plan import ApplyObject, DeleteObject, Effect, Emit, PartialPlan
+from headgate_operator.model.world import (
+    ChildName,
+    DecisionMemory,
+    FieldRevert,
+    LastApply,
+    NamespaceWorld,
+    ResourceFailure,
+    ResourceWorld,
+)
 
 MINUTE_US: Final = 60_000_000
 FOREIGN_AGAIN_US: Final = MINUTE_US // 2
@@ -36,72 +42,30 @@ FOUGHT_AGAIN_US: Final = 5 * MINUTE_US
 DRIFT_FOUGHT: Final = "DriftFought"
 
 
-class NamespaceObjects(Protocol):
-    """The known objects of a namespace: a World, or a NamespaceWorld."""
-
-    @property
-    def live(self) -> Mapping[ChildName, Document]: ...
-    @property
-    def foreign(self) -> Mapping[ChildName, str]: ...
-    @property
-    def checked(self) -> frozenset[ChildName]: ...
-    @property
-    def answers(self) -> Mapping[ChildName, LastApply]: ...
-
-
-@dataclass(frozen=True)
-class ChildPlan:
-    """The decision about one child, or about several, in this order."""
-
-    memory: DecisionMemory
-    effects: tuple[Effect, ...] = ()
-    ask: frozenset[ChildName] = frozenset()
-    trail: tuple[str, ...] = ()
-    failure: ResourceFailure | None = None
-    again_at_us: int | None = None
-
-    def then(self, after: ChildPlan) -> ChildPlan:
-        """Both; the first trouble is the one that is reported."""
-        times = [at_us for at_us in (self.again_at_us, after.again_at_us) if at_us is not None]
-        return ChildPlan(
-            memory=after.memory,
-            effects=(*self.effects, *after.effects),
-            ask=self.ask | after.ask,
-            trail=(*self.trail, *after.trail),
-            failure=self.failure or after.failure,
-            again_at_us=min(times, default=None),
-        )
-
-
-@dataclass(frozen=True)
-class EventSubject:
-    """The subject of an event."""
-
-    key: Key
-    uid: str
+Surroundings = ResourceWorld | NamespaceWorld
+"""The known objects of a namespace."""
 
 
 def child_of(document: Document) -> ChildName:
-    """Of which child a document is."""
     return ChildName(str(document["kind"]), str(document["metadata"]["name"]))
 
 
 def decide_child(
-    around: NamespaceObjects,
+    around: Surroundings,
     document: Document,
     memory: DecisionMemory,
     now_us: int,
-    teller: EventSubject | None = None,
-) -> ChildPlan:
-    """Have the child that this document describes."""
+    teller: ResourceWorld | None = None,
+) -> PartialPlan:
+    """Have the child that this document describes; an event about it is the teller's."""
     child = child_of(document)
     wanted = stamped(document)
     digest = stamp_of(wanted)
     if child in around.foreign:
         message = f"{_format_child(child)} exists already and is {around.foreign[child]}"
         failure = ResourceFailure(Reason.NAME_TAKEN, message)
-        return ChildPlan(
-            memory, trail=(f"{message}: not changed",), failure=failure, again_at_us=now_us + FOREIGN_AGAIN_US
+        return PartialPlan(
+            memory, trail=(f"{message}: not changed",), blocked_by=failure, again_at_us=now_us + FOREIGN_AGAIN_US
         )
     answer = around.answers.get(child)
     if answer is not None and answer.applied != digest:
@@ -109,8 +73,8 @@ def decide_child(
     if answer is not None and answer.refused and now_us < answer.at_us + REFUSED_AGAIN_US:
         failure = ResourceFailure(Reason.APPLY_REFUSED, f"{_format_child(child)}: {answer.refused}", answer.at_us)
         again_us = answer.at_us + REFUSED_AGAIN_US
-        return ChildPlan(
-            memory, trail=(f"{_format_child(child)} was refused",), failure=failure, again_at_us=again_us
+        return PartialPlan(
+            memory, trail=(f"{_format_child(child)} was refused",), blocked_by=failure, again_at_us=again_us
         )
     live = around.live.get(child)
     if live is None:
@@ -118,19 +82,17 @@ def decide_child(
     return _change_child(child, live, wanted, answer, _Revision(memory, now_us, teller))
 
 
-def remove(around: NamespaceObjects, child: ChildName, memory: DecisionMemory, why: str) -> ChildPlan:
-    """Do without a child of ours."""
+def remove(around: Surroundings, child: ChildName, memory: DecisionMemory, why: str) -> PartialPlan:
     live = around.live[child]
     metadata = live["metadata"]
     memory = forget(memory, child)
     if metadata.get("deletionTimestamp"):
-        return ChildPlan(memory)
+        return PartialPlan(memory)
     effect = DeleteObject(child.kind, metadata["namespace"], child.name, metadata["uid"])
-    return ChildPlan(memory, effects=(effect,), trail=(f"delete {_format_child(child)}: {why}",))
+    return PartialPlan(memory, effects=(effect,), trail=(f"delete {_format_child(child)}: {why}",))
 
 
 def forget(memory: DecisionMemory, child: ChildName) -> DecisionMemory:
-    """Without what was remembered of a child."""
     if child not in memory.accepted and not any(one.child == child for one in memory.reverts):
         return memory
     accepted = {known: digest for known, digest in memory.accepted.items() if known != child}
@@ -146,44 +108,44 @@ def with_uid(document: Document, live: Document) -> dict[str, Any]:
 class _Revision:
     memory: DecisionMemory
     now_us: int
-    teller: EventSubject | None
+    teller: ResourceWorld | None
 
 
-def _create_child(around: NamespaceObjects, child: ChildName, wanted: Document, memory: DecisionMemory) -> ChildPlan:
+def _create_child(around: Surroundings, child: ChildName, wanted: Document, memory: DecisionMemory) -> PartialPlan:
     memory = forget(memory, child)
     if child not in around.checked:
-        return ChildPlan(
+        return PartialPlan(
             memory,
             ask=frozenset((child,)),
             trail=(f"{_format_child(child)} does not exist: check whether its name is free",),
         )
-    return ChildPlan(memory, effects=(ApplyObject(wanted, force=False),), trail=(f"make {_format_child(child)}",))
+    return PartialPlan(memory, effects=(ApplyObject(wanted, force=False),), trail=(f"make {_format_child(child)}",))
 
 
 def _change_child(
     child: ChildName, live: Document, wanted: Document, answer: LastApply | None, how: _Revision
-) -> ChildPlan:
+) -> PartialPlan:
     memory = how.memory
     if live["metadata"].get("deletionTimestamp"):
-        return ChildPlan(memory, trail=(f"{_format_child(child)} is being deleted: waiting for that",))
+        return PartialPlan(memory, trail=(f"{_format_child(child)} is being deleted: waiting for that",))
     differing = differences(wanted, live)
     if not differing:
-        return ChildPlan(memory)
+        return PartialPlan(memory)
     shown = differences(wanted, answer.shows) if answer is not None and answer.shows is not None else {}
     if shown:
         memory = replace(memory, accepted={**memory.accepted, child: _accepted(wanted, shown)})
     drifted = {path: value for path, value in differing.items() if path not in shown or shown[path] != value}
     if not drifted or memory.accepted.get(child) == _accepted(wanted, differing):
-        return ChildPlan(memory)
+        return PartialPlan(memory)
     apply = ApplyObject(with_uid(wanted, live))
     if STAMP_PATH in drifted:
-        return ChildPlan(memory, effects=(apply,), trail=(f"change {_format_child(child)}: {_few(drifted)}",))
+        return PartialPlan(memory, effects=(apply,), trail=(f"change {_format_child(child)}: {_few(drifted)}",))
     return _set_back(child, live, apply, drifted, replace(how, memory=memory))
 
 
 def _set_back(
     child: ChildName, live: Document, apply: ApplyObject, drifted: Mapping[str, Any], how: _Revision
-) -> ChildPlan:
+) -> PartialPlan:
     """Drift of a document that was applied before: at once, but for what is fought over."""
     known = {one.field: one for one in how.memory.reverts if one.child == child}
     histories = {path: _recent(known.get(path), how.now_us) for path in drifted}
@@ -191,7 +153,7 @@ def _set_back(
     again_us = max(history[-1] for history in histories.values() if history) + FOUGHT_AGAIN_US if not calm else 0
     if again_us > how.now_us:
         reason = f"{_format_child(child)}: {_few(drifted)} has a conflict: not changed for now"
-        return ChildPlan(how.memory, trail=(reason,), again_at_us=again_us)
+        return PartialPlan(how.memory, trail=(reason,), again_at_us=again_us)
     version = str(live["metadata"].get("resourceVersion", ""))
     reverts = {
         path: FieldRevert(child, path, history, version)
@@ -206,7 +168,7 @@ def _set_back(
     if begun and how.teller is not None:
         note = f"{_format_child(child)}: another client changes {_few(begun)} each time; now reverted every 5 minutes"
         events = (Emit(how.teller.key, how.teller.uid, DRIFT_FOUGHT, note, "Warning"),)
-    return ChildPlan(memory, effects=(apply, *events), trail=(f"revert {_format_child(child)}: {_few(drifted)}",))
+    return PartialPlan(memory, effects=(apply, *events), trail=(f"revert {_format_child(child)}: {_few(drifted)}",))
 
 
 def _recent(one: FieldRevert | None, now_us: int) -> tuple[int, ...]:

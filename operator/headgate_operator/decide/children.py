@@ -17,21 +17,20 @@ are reconciled all the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headgate.api.resources.consumer import Consumer
 from headgate.api.resources.queues import QueueResource
 from headgate.api.resources.reasons import Reason
-from headgate_operator.decide.child import ChildPlan, EventSubject, decide_child, remove, with_uid
-from headgate_operator.manifests.deployment import build_deployment
-from headgate_operator.manifests.disruption_budget import build_disruption_budget
+from headgate_operator.decide.child import decide_child, remove, with_uid
+from headgate_operator.manifests.deployment import build_deployment, build_disruption_budget
 from headgate_operator.manifests.document_diff import stamped
 from headgate_operator.manifests.pod import ChildOwner
 from headgate_operator.manifests.strategic_merge import PatchInvalid
-from headgate_operator.model.effects import ApplyObject, Effect
 from headgate_operator.model.kinds import Document, is_at_rest
 from headgate_operator.model.names import MANAGER, REPLICAS_MANAGER, consumer_name
+from headgate_operator.model.plan import ApplyObject, PartialPlan
 from headgate_operator.model.world import ChildName, DecisionMemory, ResourceFailure, ResourceWorld, StoreConnection
 
 KINDS: Final = ("Deployment", "PodDisruptionBudget")
@@ -60,17 +59,10 @@ class ConsumerState:
 
 
 @dataclass(frozen=True)
-class ChildrenPlan:
-    """The decision about the children of one resource."""
+class ChildrenPlan(PartialPlan):
+    """The decision about the children of one resource; `blocked_by` is the first failure of its consumers."""
 
-    memory: DecisionMemory
-    effects: tuple[Effect, ...] = ()
-    ask: frozenset[ChildName] = frozenset()
-    trail: tuple[str, ...] = ()
     consumers: tuple[ConsumerState, ...] = ()
-    again_at_us: int | None = None
-    failure: ResourceFailure | None = field(default=None)
-    """The first of its consumers'."""
 
 
 def decide_children(
@@ -79,9 +71,8 @@ def decide_children(
     """Reconcile the children. `wanted`: replicas by consumer; the number of an absent one stays."""
     if world.resource is None or isinstance(world.resource.parsed, tuple):
         return ChildrenPlan(memory)
-    resource = world.resource.parsed
-    consumers = (resource.spec.consumers or ()) if isinstance(resource, QueueResource) else ()
-    tended, stands, expected = ChildPlan(memory), [], set[ChildName]()
+    consumers = (world.queue.spec.consumers or ()) if world.queue else ()
+    tended, stands, expected = PartialPlan(memory), [], set[ChildName]()
     for consumer in consumers:
         step, stand = _consumer(world, connection, consumer, wanted.get(consumer.name), now_us, tended.memory)
         tended = tended.then(step)
@@ -97,17 +88,17 @@ def decide_children(
         trail=tended.trail,
         consumers=tuple(stands),
         again_at_us=tended.again_at_us,
-        failure=next((stand.failure for stand in stands if stand.failure), None),
+        blocked_by=next((stand.failure for stand in stands if stand.failure), None),
     )
 
 
-def all_removed(world: ResourceWorld, memory: DecisionMemory, why: str) -> ChildrenPlan:
+def all_removed(world: ResourceWorld, memory: DecisionMemory, why: str) -> PartialPlan:
     """Do without any of them: the resource is being deleted."""
-    tended = ChildPlan(memory)
+    tended = PartialPlan(memory)
     for child in sorted(world.live):
         if child.kind in KINDS:
             tended = tended.then(remove(world, child, tended.memory, why))
-    return ChildrenPlan(tended.memory, effects=tended.effects, trail=tended.trail)
+    return tended
 
 
 def _consumer(
@@ -117,7 +108,7 @@ def _consumer(
     wanted: int | None,
     now_us: int,
     memory: DecisionMemory,
-) -> tuple[ChildPlan, ConsumerState]:
+) -> tuple[PartialPlan, ConsumerState]:
     name = consumer_name(world.key.name, consumer.name)
     live = world.live.get(ChildName("Deployment", name))
     replicas = _replicas(world, consumer, live, wanted)
@@ -127,15 +118,15 @@ def _consumer(
         document = build_deployment(owner, world.settings, connection, consumer, replicas_set)
     except PatchInvalid as error:
         message = f"consumer {consumer.name}: template: {error}"
-        tended = ChildPlan(memory, trail=(message,), failure=ResourceFailure(Reason.APPLY_REFUSED, message))
+        tended = PartialPlan(memory, trail=(message,), blocked_by=ResourceFailure(Reason.APPLY_REFUSED, message))
         return tended, _stand(name, consumer, live, replicas, tended, now_us)
-    tended = decide_child(world, document, memory, now_us, EventSubject(world.key, world.uid))
-    if live is not None and tended.failure is None:
+    tended = decide_child(world, document, memory, now_us, world)
+    if live is not None and tended.blocked_by is None:
         tended = _handed_over(tended, document, live, is_external=_is_external(consumer))
     stand = _stand(name, consumer, live, replicas, tended, now_us)
     is_known = wanted is not None or _is_external(consumer)
     tended = tended.then(_budget(world, consumer, replicas if is_known else None, tended.memory, now_us))
-    return tended, replace(stand, failure=tended.failure)
+    return tended, replace(stand, failure=tended.blocked_by)
 
 
 def _is_external(consumer: Consumer) -> bool:
@@ -161,7 +152,7 @@ def _reported_shards(world: ResourceWorld) -> int:
     return int(shards) if shards is not None else present.parsed.spec.shards
 
 
-def _handed_over(tended: ChildPlan, document: Document, live: Document, *, is_external: bool) -> ChildPlan:
+def _handed_over(tended: PartialPlan, document: Document, live: Document, *, is_external: bool) -> PartialPlan:
     """With the changes that make the right manager the only owner of the number of replicas."""
     owners = _owners_of_replicas(live)
     name = document["metadata"]["name"]
@@ -205,7 +196,7 @@ def _owners_of_replicas(live: Document) -> frozenset[str] | None:
 
 def _budget(
     world: ResourceWorld, consumer: Consumer, replicas: int | None, memory: DecisionMemory, now_us: int
-) -> ChildPlan:
+) -> PartialPlan:
     """From two workers on there is something to protect; it stays while there may be two again, and while nobody
     knows how many there should be (`replicas` None)."""
     child = ChildName("PodDisruptionBudget", consumer_name(world.key.name, consumer.name))
@@ -219,11 +210,11 @@ def _budget(
         )
     if child in world.live:
         return remove(world, child, memory, "a single worker needs none")
-    return ChildPlan(memory)
+    return PartialPlan(memory)
 
 
 def _stand(
-    name: str, consumer: Consumer, live: Document | None, replicas: int, tended: ChildPlan, now_us: int
+    name: str, consumer: Consumer, live: Document | None, replicas: int, tended: PartialPlan, now_us: int
 ) -> ConsumerState:
     required = min(consumer.scaling.min, replicas) if consumer.scaling is not None else replicas
     status = {} if live is None else live.get("status") or {}
@@ -240,7 +231,7 @@ def _stand(
         rolled_out=rolled_out,
         short_since_us=(now_us if before is None else before) if is_short else None,
         message=_deployment_message(status),
-        failure=tended.failure,
+        failure=tended.blocked_by,
     )
 
 

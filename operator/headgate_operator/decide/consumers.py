@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from headgate.api.resources.queues import QueueResource
 from headgate.api.resources.reasons import Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.children import ConsumerState
 from headgate_operator.model.kinds import Document, is_at_rest
 from headgate_operator.model.names import consumer_name
-from headgate_operator.model.partial_plan import ConditionUpdate, Status
+from headgate_operator.model.plan import ConditionUpdate, Status
 from headgate_operator.model.world import ChildName, PodStatus, ResourceWorld
 
 TYPE: Final = "ConsumersReady"
@@ -39,12 +38,10 @@ def former_places(world: ResourceWorld) -> frozenset[ChildName]:
     """Names of Deployments of consumers that are in the status and no longer in the spec, as far as the watch has
     none of that name: one that lost our label is ours all the same, and is deleted.
     """
-    queue = world.resource.parsed if world.resource else ()
-    if world.resource is None or not isinstance(queue, QueueResource):
+    if world.queue is None:
         return frozenset()
-    named = {consumer.name for consumer in queue.spec.consumers or ()}
-    reported = (world.resource.document.get("status") or {}).get("consumers") or ()
-    former = {str(each.get("name")) for each in reported} - named
+    named = {consumer.name for consumer in world.queue.spec.consumers or ()}
+    former = {str(each.get("name")) for each in world.status.get("consumers") or ()} - named
     places = {ChildName("Deployment", consumer_name(world.key.name, each)) for each in former}
     return frozenset(places - world.live.keys() - world.foreign.keys() - world.checked)
 
@@ -109,15 +106,7 @@ def _is_observed(live: Document) -> bool:
 
 def _ran(world: ResourceWorld) -> bool:
     """Whether the same generation of the spec was found running: then it is the number alone that was changed."""
-    if world.resource is None:
-        return False
-    conditions = (world.resource.document.get("status") or {}).get("conditions") or ()
-    return any(
-        one.get("type") == TYPE
-        and one.get("status") == "True"
-        and one.get("observedGeneration") == world.resource.meta.generation
-        for one in conditions
-    )
+    return world.resource is not None and world.reports(TYPE, "True", world.resource.meta.generation)
 
 
 def _last_words(pod: PodStatus | None) -> str:

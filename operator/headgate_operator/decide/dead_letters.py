@@ -5,12 +5,13 @@ Pure. While its siblings are unknown, the previous condition stays.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
 from headgate.api.resources.queues import QueueResource
 from headgate.api.resources.reasons import Reason
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, format_names
+from headgate_operator.model.plan import ConditionUpdate, PartialPlan, format_names
 from headgate_operator.model.world import DecisionMemory, Nothing, ResourceWorld, Sibling
 
 TYPE: Final = "DeadLetterResolved"
@@ -24,16 +25,14 @@ def named_by(queue: QueueResource) -> tuple[str, ...]:
 
 
 def decide_dead_letters(world: ResourceWorld, memory: DecisionMemory) -> PartialPlan:
-    """The condition of its dead-letter queues."""
-    queue = world.resource.parsed if world.resource else ()
-    if not isinstance(queue, QueueResource):
+    if world.queue is None:
         return PartialPlan(memory)
-    named = named_by(queue)
+    named = named_by(world.queue)
     if not named:
         return PartialPlan(memory, findings=(ConditionUpdate(TYPE, "True", Reason.NO_DEAD_LETTER),))
     if isinstance(world.siblings, Nothing):
         return PartialPlan(memory)
-    return PartialPlan(memory, findings=(_finding(queue.metadata.name, named, world.siblings),))
+    return PartialPlan(memory, findings=(_finding(world.queue.metadata.name, named, world.siblings),))
 
 
 def _finding(name: str, named: tuple[str, ...], siblings: Mapping[str, Sibling]) -> ConditionUpdate:
@@ -51,19 +50,14 @@ def _finding(name: str, named: tuple[str, ...], siblings: Mapping[str, Sibling])
 
 def _way_back(name: str, start: str, siblings: Mapping[str, Sibling]) -> tuple[str, ...]:
     """The queues from one to the one that began, if there is a way; each is visited once."""
-    before: dict[str, str | None] = {start: None}
-    waiting = [start]
-    while waiting:
-        each = waiting.pop(0)
-        if each == name:
-            way: list[str] = []
-            step: str | None = each
-            while step is not None:
-                way.append(step)
-                step = before[step]
-            return tuple(reversed(way))
-        for following in siblings[each].dead_letters if each in siblings else ():
-            if following not in before:
-                before[following] = each
-                waiting.append(following)
+    visited = {start}
+    ways: deque[tuple[str, ...]] = deque([(start,)])
+    while ways:
+        way = ways.popleft()
+        if way[-1] == name:
+            return way
+        for following in siblings[way[-1]].dead_letters if way[-1] in siblings else ():
+            if following not in visited:
+                visited.add(following)
+                ways.append((*way, following))
     return ()

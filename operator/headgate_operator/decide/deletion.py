@@ -24,9 +24,18 @@ from headgate_operator.decide.maintenance import format_time
 from headgate_operator.decide.ownership import is_ours
 from headgate_operator.decide.store import TYPE as TABLES
 from headgate_operator.decide.store import build_store_facts, decide_connection, decide_store_view, format_step
-from headgate_operator.model.effects import ApplyObject, DeleteObject, Effect, ReconcilePlan, StoreStep
 from headgate_operator.model.names import FINALIZER, owner_parts
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, blocked, earliest
+from headgate_operator.model.plan import (
+    ApplyObject,
+    ConditionUpdate,
+    DeleteObject,
+    Effect,
+    PartialPlan,
+    ReconcilePlan,
+    StoreStep,
+    blocked,
+    earliest,
+)
 from headgate_operator.model.world import (
     DecisionMemory,
     Nothing,
@@ -39,7 +48,6 @@ from headgate_operator.model.world import (
 LET_GO_AFTER_US: Final = 10 * SECOND_US
 PODS_END_US: Final = 90 * SECOND_US
 WAITED_FOR: Final = ("Deployment", "SparkApplication")
-LEFT_BEHIND: Final = "left_behind"
 
 
 def decide_absent(world: ResourceWorld) -> ReconcilePlan:
@@ -52,7 +60,7 @@ def decide_absent(world: ResourceWorld) -> ReconcilePlan:
     ours = parts is not None and parts[0] == world.settings.cluster
     if not ours or entry.state in (EntryState.RETAINED, EntryState.GONE):
         return ReconcilePlan(memory=DecisionMemory(), trail=(f"{world.key} is not there",))
-    step = StoreStep(Retain(entry), entry.owner, connection)
+    step = StoreStep(Retain(entry), connection)
     return ReconcilePlan(
         (step,), DecisionMemory(), trail=(f"{world.key} is not there: {entry.id} is kept as retained",)
     )
@@ -82,7 +90,6 @@ def policy_of(present: PresentResource) -> str:
 
 
 def decide_finalizer(present: PresentResource, memory: DecisionMemory) -> PartialPlan:
-    """The finalizer, as the policy asks for it."""
     wanted, there = policy_of(present) == "Delete", FINALIZER in present.meta.finalizers
     if wanted == there:
         return PartialPlan(memory)
@@ -111,7 +118,7 @@ def decide_deletion(
     if world.namespace.terminating and unreachable:
         if tried:
             what = f"{world.key} is deleted with its namespace, and its data stay in Cassandra"
-            return replace(_let_go(present, verdict.memory, what), figures={LEFT_BEHIND: 1})
+            return replace(_let_go(present, verdict.memory, what), left_behind=True)
         waiting = replace(verdict, blocked_by=None, missing_input="")
         return _waits(waiting, "its namespace terminates; one attempt to reach Cassandra", since_us + LET_GO_AFTER_US)
     if connection is None or store is None:
@@ -131,7 +138,7 @@ def _removed(
 ) -> PartialPlan:
     """Marked, then without workers, then without tables, then without a name."""
     decided = decide_removal(entry, build_store_facts(store), now_us=now_us)
-    steps = tuple(StoreStep(step, entry.owner, connection) for step in decided.steps)
+    steps = tuple(StoreStep(step, connection) for step in decided.steps)
     trail = tuple(format_step(step) for step in decided.steps)
     if world.step_failure is not None and steps:
         refused = PartialPlan(memory, effects=steps, trail=trail, is_refused=True)

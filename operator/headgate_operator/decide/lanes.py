@@ -12,13 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from headgate.api.resources.queues import QueueResource
 from headgate.api.resources.reasons import Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.bulk import jobs_of
 from headgate_operator.decide.scaling import known_figures
-from headgate_operator.model.effects import Emit, StopLane
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, format_names
+from headgate_operator.model.plan import ConditionUpdate, Emit, PartialPlan, StopLane, format_names
 from headgate_operator.model.world import DecisionMemory, LaneHealth, LaneProblem, ResourceWorld, StoreConnection
 
 TYPE: Final = "LanesHealthy"
@@ -66,8 +64,7 @@ def _finding(world: ResourceWorld, lanes: LaneHealth) -> ConditionUpdate:
 
 def waits_as_declared(world: ResourceWorld) -> bool:
     """Whether what is due is to wait: in a queue without consumers that bulk jobs empty, or of dead letters."""
-    queue = world.resource.parsed if world.resource else None
-    if not isinstance(queue, QueueResource) or queue.spec.consumers:
+    if world.queue is None or world.queue.spec.consumers:
         return False
     return any(job.mode in TAKING for job in jobs_of(world)) or _has_dead_letters(world)
 
@@ -79,7 +76,8 @@ def _has_dead_letters(world: ResourceWorld) -> bool:
 
 
 def _unseen(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> PartialPlan:
-    """Without a check: only queues that may need one get one. Figures show lanes that are held."""
+    """Without a check: only queues that may need one get one. Figures show lanes that are held; a failing condition
+    stays until a check finds the lanes healthy."""
     figures = known_figures(world, now_us)
     if figures is None:
         return PartialPlan(memory)
@@ -87,15 +85,9 @@ def _unseen(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> Partia
         message = f"nothing new is delivered, since too many messages are settled out of order: {figures.held} lanes"
         return PartialPlan(memory, findings=(ConditionUpdate(TYPE, "False", Reason.LANE_HELD, message),))
     return PartialPlan(
-        memory, findings=(ConditionUpdate(TYPE, "True", Reason.LANES_SERVED),) if not _was_bad(world) else ()
+        memory,
+        findings=(ConditionUpdate(TYPE, "True", Reason.LANES_SERVED),) if not world.reports(TYPE, "False") else (),
     )
-
-
-def _was_bad(world: ResourceWorld) -> bool:
-    """A failing condition stays until a check finds the lanes healthy."""
-    status = world.resource.document.get("status") if world.resource else None
-    conditions = (status or {}).get("conditions") or ()
-    return any(one.get("type") == TYPE and one.get("status") == "False" for one in conditions)
 
 
 def _fresh(world: ResourceWorld, now_us: int) -> LaneHealth | None:

@@ -19,7 +19,7 @@ from headgate.api.values.cron import due_after
 from headgate.api.values.units import format_duration_ms
 from headgate.expiry import SECOND_US
 from headgate.store.model.table import Table
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan
+from headgate_operator.model.plan import ConditionUpdate, PartialPlan
 from headgate_operator.model.world import DecisionMemory, Nothing, Passes, PresentResource, ResourceWorld
 
 REPAIR: Final = "RepairHealthy"
@@ -34,7 +34,6 @@ PERIODS: Final = 2
 
 
 def decide_maintenance(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> PartialPlan:
-    """The progress of repair, or of the collector."""
     present = world.resource
     passes = world.passes
     if not isinstance(present, PresentResource) or isinstance(present.parsed, tuple) or isinstance(passes, Nothing):

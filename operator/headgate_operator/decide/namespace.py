@@ -4,7 +4,7 @@ These belong to no resource and to all: they are found by their labels, and go w
 Unread state changes nothing: while the groups of resources are not known no CronJob goes, and while the chart's
 Secret is not there its copies stay.
 
-Pure. `notes["stand"]` of the plan is what resources of the namespace wait for.
+Pure.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headgate.api.resources.reasons import Reason
-from headgate_operator.decide.child import ChildPlan, child_of, decide_child, remove
-from headgate_operator.manifests.cronjob import build_cronjob
-from headgate_operator.manifests.pod import Part
-from headgate_operator.manifests.secret import build_connection_copy
-from headgate_operator.manifests.service_accounts import (
+from headgate_operator.decide.child import child_of, decide_child, remove
+from headgate_operator.manifests.namespace_objects import (
+    build_connection_copy,
+    build_cronjob,
     build_spark_account,
     build_spark_binding,
     build_worker_account,
 )
-from headgate_operator.model.effects import ReconcilePlan
+from headgate_operator.manifests.pod import Part
 from headgate_operator.model.names import CONNECTION_COPY, SPARK_ACCOUNT, WORKER_ACCOUNT
+from headgate_operator.model.plan import PartialPlan, ReconcilePlan
 from headgate_operator.model.world import (
     UNKNOWN,
     ChildName,
@@ -39,10 +39,8 @@ def decide_namespace(world: NamespaceWorld, now_us: int, memory: DecisionMemory 
     memory = memory or DecisionMemory()
     if not world.present or world.terminating:
         reason = "the namespace is being deleted" if world.present else "the namespace does not exist"
-        return ReconcilePlan(
-            memory=memory, trail=(reason,), notes={"stand": NamespaceState(terminating=world.terminating)}
-        )
-    tended = ChildPlan(memory)
+        return ReconcilePlan(memory=memory, trail=(reason,), namespace=NamespaceState(terminating=world.terminating))
+    tended = PartialPlan(memory)
     for document in _needed(world):
         tended = tended.then(decide_child(world, document, tended.memory, now_us))
     stand = _stand(world, tended)
@@ -56,7 +54,7 @@ def decide_namespace(world: NamespaceWorld, now_us: int, memory: DecisionMemory 
         again_at_us=tended.again_at_us,
         ask=tended.ask,
         trail=tended.trail,
-        notes={"stand": stand},
+        namespace=stand,
     )
 
 
@@ -111,10 +109,10 @@ def _surplus(world: NamespaceWorld) -> Iterator[ChildName]:
             yield child
 
 
-def _stand(world: NamespaceWorld, tended: ChildPlan) -> NamespaceState:
+def _stand(world: NamespaceWorld, tended: PartialPlan) -> NamespaceState:
     """Whether pods can start: all that they need exists, even if it has to be fixed."""
-    if tended.failure is not None:
-        return NamespaceState(failure=tended.failure)
+    if tended.blocked_by is not None:
+        return NamespaceState(failure=tended.blocked_by)
     copy = ChildName("Secret", CONNECTION_COPY)
     if world.wants_copy and not _is_at_home(world) and copy not in world.live:
         if world.source is None:

@@ -14,16 +14,14 @@ from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import Adopt, Retain, Step
 from headgate.applying.wanted import Wanted, allowed_change
 from headgate.store.catalogue.entry import Entry, EntryState
-from headgate_operator.model.effects import StoreStep
 from headgate_operator.model.names import ADOPT, owner_of, owner_parts
-from headgate_operator.model.partial_plan import PartialPlan, blocked, missing_input
+from headgate_operator.model.plan import PartialPlan, StoreStep, blocked, missing_input
 from headgate_operator.model.world import DecisionMemory, Nothing, ResourceWorld, StoreConnection, StoreView
 
 BY_NAME = "by-name"
 
 
 def our_owner(world: ResourceWorld) -> str:
-    """The owner in the entries of this resource."""
     return owner_of(world.settings.cluster, world.uid)
 
 
@@ -69,7 +67,6 @@ def decide_ownership(
 
 
 def format_owner(owner: str) -> str:
-    """An owner, for a person."""
     parts = owner_parts(owner)
     if parts is None:
         return owner
@@ -95,7 +92,7 @@ def _left_half_deleted(
         return blocked(
             memory, Reason.PROGRESSING, f"the previous resource of this name ({entry.id}) is being deleted"
         )
-    step = StoreStep(Retain(entry), entry.owner, connection)
+    step = StoreStep(Retain(entry), connection)
     return PartialPlan(
         memory, effects=(step,), trail=(f"{entry.id} was left during its deletion: the remaining data stay",)
     )
@@ -104,22 +101,18 @@ def _left_half_deleted(
 def _adopt(
     world: ResourceWorld, entry: Entry, wanted: Wanted, connection: StoreConnection, memory: DecisionMemory
 ) -> PartialPlan:
-    allowed = _allowed(entry, wanted, memory)
-    if allowed.is_stopped:
-        return allowed
+    try:  # what enters a partition key is fixed
+        allowed_change(entry.document, wanted.document)
+    except ResourceInvalid as invalid:
+        return tables_forbid(invalid, memory)
     step: Step = Adopt(entry, our_owner(world), wanted.document)
     return PartialPlan(
         memory,
-        effects=(StoreStep(step, our_owner(world), connection),),
+        effects=(StoreStep(step, connection),),
         trail=(f"adopt {entry.id}, which belonged to {format_owner(entry.owner)}",),
     )
 
 
-def _allowed(entry: Entry, wanted: Wanted, memory: DecisionMemory) -> PartialPlan:
-    """Whether the document may be written over the one that stands: what enters a partition key is fixed."""
-    try:
-        allowed_change(entry.document, wanted.document)
-    except ResourceInvalid as invalid:
-        faults = "; ".join(str(fault) for fault in invalid.faults)
-        return blocked(memory, Reason.SPEC_INVALID, f"the existing tables do not allow it: {faults}")
-    return PartialPlan(memory)
+def tables_forbid(invalid: ResourceInvalid, memory: DecisionMemory) -> PartialPlan:
+    faults = "; ".join(str(fault) for fault in invalid.faults)
+    return blocked(memory, Reason.SPEC_INVALID, f"the existing tables do not allow it: {faults}")

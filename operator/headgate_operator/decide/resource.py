@@ -24,7 +24,7 @@ from headgate_operator.decide.children import decide_children
 from headgate_operator.decide.consumers import TYPE as CONSUMERS
 from headgate_operator.decide.consumers import decide_consumers, fails_at_us, former_places
 from headgate_operator.decide.dead_letters import decide_dead_letters
-from headgate_operator.decide.deletion import LEFT_BEHIND, decide_absent, decide_deletion, decide_finalizer
+from headgate_operator.decide.deletion import decide_absent, decide_deletion, decide_finalizer
 from headgate_operator.decide.lanes import decide_lane_health
 from headgate_operator.decide.maintenance import decide_maintenance
 from headgate_operator.decide.ownership import is_ours
@@ -32,8 +32,7 @@ from headgate_operator.decide.scaling import decide_scaling
 from headgate_operator.decide.stats import decide_stats, lanes_of
 from headgate_operator.decide.status import decide_status
 from headgate_operator.decide.store import decide_connection, decide_store, decide_store_view
-from headgate_operator.model.effects import ReconcilePlan
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, blocked, earliest
+from headgate_operator.model.plan import ConditionUpdate, PartialPlan, ReconcilePlan, blocked, earliest
 from headgate_operator.model.world import (
     DecisionMemory,
     PresentResource,
@@ -76,12 +75,7 @@ def _deleted(world: ResourceWorld, present: PresentResource, memory: DecisionMem
     verdict = decide_deletion(world, present, memory, now_us)
     if verdict.is_stopped:
         return decide_status(world, present, verdict, now_us)
-    return ReconcilePlan(
-        verdict.effects,
-        verdict.memory,
-        trail=verdict.trail,
-        notes={name: value for name, value in verdict.figures.items() if name == LEFT_BEHIND},
-    )
+    return ReconcilePlan(verdict.effects, verdict.memory, trail=verdict.trail, left_behind=verdict.left_behind)
 
 
 def _without_changes(verdict: PartialPlan, memory: DecisionMemory) -> PartialPlan:
@@ -106,35 +100,34 @@ def _would(verdict: PartialPlan) -> str:
 
 
 def _walked(world: ResourceWorld, present: PresentResource, memory: DecisionMemory, now_us: int) -> PartialPlan:
-    if isinstance(present.parsed, tuple):
-        return blocked(memory, Reason.SPEC_INVALID, "; ".join(str(fault) for fault in present.parsed))
-    engine = engine_of(present.parsed)
-    if engine not in world.settings.supported:
-        message = (
-            f"headgate {world.settings.version} does not support {engine} (it supports {_format_supported(world)})"
-        )
+    resource = present.parsed
+    if isinstance(resource, tuple):
+        return blocked(memory, Reason.SPEC_INVALID, "; ".join(str(fault) for fault in resource))
+    if not world.settings.supports(resource):
+        supported = ", ".join(sorted(world.settings.supported)) or "none"
+        version, engine = world.settings.version, engine_of(resource)
+        message = f"headgate {version} does not support {engine} (it supports {supported})"
         return blocked(memory, Reason.ENGINE_UNAVAILABLE, message)
     connection, verdict = decide_connection(world, memory, now_us)
-    if connection is None:
-        return _observed(world, None, verdict, now_us)
     verdict = _observed(world, connection, verdict, now_us)
+    if connection is None:
+        return verdict
     store, part = decide_store_view(world, verdict.memory, now_us)
     verdict = verdict.then(part)
-    if store is None:
-        return _without_store(world, present, present.parsed, connection, verdict, now_us)
-    verdict = _with_store(world, present, present.parsed, store, connection, verdict, now_us)
+    if store is None:  # existing children stay as they are; later changes wait for the store
+        generation, shards = verdict.memory.stored or (0, 0)
+        if generation != present.meta.generation:
+            return verdict
+        return _served(world, resource, connection, verdict, now_us, shards=shards, lanes=None)
+    part = decide_store(world, resource, store, connection, verdict.memory, now_us)
     entry = store.entry
+    if is_ours(world, entry) or part.effects:  # before the first table
+        verdict = verdict.then(decide_finalizer(present, verdict.memory))
+    verdict = verdict.then(replace(part, memory=_stored(part, present, store)))
     if verdict.is_stopped or entry is None:
         return verdict
-    return _served(
-        world,
-        present.parsed,
-        connection,
-        verdict,
-        now_us,
-        shards=shards_in_force(entry.generations),
-        lanes=lanes_of(entry),
-    )
+    shards = shards_in_force(entry.generations)
+    return _served(world, resource, connection, verdict, now_us, shards=shards, lanes=lanes_of(entry))
 
 
 def _observed(
@@ -143,25 +136,9 @@ def _observed(
     """Findings that no effect changes: dead letters, passes, lanes, bulk jobs, figures."""
     verdict = verdict.then(decide_dead_letters(world, verdict.memory))
     verdict = verdict.then(decide_maintenance(world, verdict.memory, now_us))
-    if isinstance(world.resource.parsed if world.resource else (), QueueResource):
+    if world.queue is not None:
         verdict = verdict.then(decide_lane_health(world, connection, verdict.memory, now_us))
     return verdict.then(decide_stats(world, None, verdict.memory, now_us))
-
-
-def _with_store(
-    world: ResourceWorld,
-    present: PresentResource,
-    resource: Resource,
-    store: StoreView,
-    connection: StoreConnection,
-    verdict: PartialPlan,
-    now_us: int,
-) -> PartialPlan:
-    """The finalizer before the first table, then the store's steps."""
-    part = decide_store(world, resource, store, connection, verdict.memory, now_us)
-    if is_ours(world, store.entry) or part.effects:
-        verdict = verdict.then(decide_finalizer(present, verdict.memory))
-    return verdict.then(replace(part, memory=_stored(part, present, store)))
 
 
 def _stored(part: PartialPlan, present: PresentResource, store: StoreView) -> DecisionMemory:
@@ -171,21 +148,6 @@ def _stored(part: PartialPlan, present: PresentResource, store: StoreView) -> De
     if part.is_stopped or part.effects:
         return part.memory
     return replace(part.memory, stored=(present.meta.generation, shards_in_force(store.entry.generations)))
-
-
-def _without_store(
-    world: ResourceWorld,
-    present: PresentResource,
-    resource: Resource,
-    connection: StoreConnection,
-    verdict: PartialPlan,
-    now_us: int,
-) -> PartialPlan:
-    """Cassandra is unavailable: existing children stay as they are; later changes wait for the store."""
-    generation, shards = verdict.memory.stored or (0, 0)
-    if generation != present.meta.generation:
-        return verdict
-    return _served(world, resource, connection, verdict, now_us, shards=shards, lanes=None)
 
 
 def _served(
@@ -203,26 +165,20 @@ def _served(
         return verdict.then(blocked(verdict.memory, Reason.PROGRESSING, "its namespace is being deleted"))
     waiting = _namespace(world, resource, verdict.memory)
     if waiting.is_stopped:
-        return (
-            add_bulk_status(world, verdict.then(waiting))
-            if isinstance(resource, QueueResource)
-            else verdict.then(waiting)
-        )
+        verdict = verdict.then(waiting)
+        return add_bulk_status(world, verdict) if isinstance(resource, QueueResource) else verdict
     if not isinstance(resource, QueueResource):
         return verdict
     numbers = decide_scaling(world, shards, lanes, verdict.memory, now_us)
-    verdict = verdict.then(
-        PartialPlan(numbers.memory, trail=numbers.trail, again_at_us=numbers.again_at_us),
-    )
+    verdict = verdict.then(numbers)
     made = decide_children(world, connection, numbers.wanted, verdict.memory, now_us)
     verdict = verdict.then(
-        PartialPlan(
-            made.memory,
-            effects=made.effects,
+        replace(
+            made,
             ask=made.ask | former_places(world),
             findings=(decide_consumers(world, made.consumers, now_us),),
-            trail=made.trail,
             again_at_us=earliest(made.again_at_us, fails_at_us(made.consumers, now_us)),
+            blocked_by=None,
         )
     )
     verdict = verdict.then(decide_bulk(world, connection, verdict.memory, now_us))
@@ -235,15 +191,9 @@ def _namespace(world: ResourceWorld, resource: Resource, memory: DecisionMemory)
     has_pods = isinstance(resource, QueueResource) and bool(resource.spec.consumers or resource.spec.bulk)
     if failure is not None:
         verdict = blocked(memory, failure.reason, failure.message)
-        return (
-            verdict.with_condition(ConditionUpdate(CONSUMERS, "False", failure.reason, failure.message))
-            if has_pods
-            else verdict
-        )
+        if not has_pods:
+            return verdict
+        return verdict.with_condition(ConditionUpdate(CONSUMERS, "False", failure.reason, failure.message))
     if has_pods and not world.namespace.ready:
         return blocked(memory, Reason.PROGRESSING, "waiting for the namespace's account and Secret")
     return PartialPlan(memory)
-
-
-def _format_supported(world: ResourceWorld) -> str:
-    return ", ".join(sorted(world.settings.supported)) or "none"

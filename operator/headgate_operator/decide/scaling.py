@@ -10,14 +10,13 @@ Pure. It does not know how a number is applied, nor when a queue is read to be a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headgate.api.resources.consumer import Consumer, Scaling
-from headgate.api.resources.queues import QueueResource
 from headgate.expiry import SECOND_US
 from headgate_operator.model.names import consumer_name
-from headgate_operator.model.partial_plan import earliest
+from headgate_operator.model.plan import PartialPlan, earliest
 from headgate_operator.model.world import ChildName, DecisionMemory, LaneHealth, QueueLoad, ResourceWorld
 
 FIGURES_HOLD_US: Final = 15 * SECOND_US
@@ -30,19 +29,14 @@ MS_US: Final = 1000
 
 
 @dataclass(frozen=True)
-class ScalingDecision:
+class ScalingDecision(PartialPlan):
     """The wanted number of workers by consumer; the number of an absent consumer stays."""
 
-    wanted: Mapping[str, int]
-    memory: DecisionMemory
-    again_at_us: int | None = None
-    trail: tuple[str, ...] = ()
+    wanted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Now:
-    """The shared values of all consumers of a queue."""
-
     figures: QueueLoad | None
     """None: not known, or too old."""
     shards: int | None
@@ -58,8 +52,6 @@ class _Now:
 
 @dataclass(frozen=True)
 class _Crew:
-    """The workers of one consumer, as they are."""
-
     replicas: int | None
     ready: int
 
@@ -74,15 +66,14 @@ def decide_scaling(
     world: ResourceWorld, shards: int | None, lanes: int | None, memory: DecisionMemory, now_us: int
 ) -> ScalingDecision:
     """The replicas of all consumers. `shards` are in force, `lanes` are those of all generations that have some."""
-    resource = world.resource.parsed if world.resource else ()
-    consumers = (resource.spec.consumers or ()) if isinstance(resource, QueueResource) else ()
+    consumers = (world.queue.spec.consumers or ()) if world.queue else ()
     figures = known_figures(world, now_us)
     memory, is_falling = _watched(figures, memory, now_us)
     busy = figures is not None and is_busy(figures)
     idle = not busy and not (isinstance(world.lanes, LaneHealth) and world.lanes.unprocessed)
     now = _Now(figures, shards, lanes, int(now_us < memory.unwell_until_us), idle, now_us, is_falling)
     again_us = earliest(now_us + DECIDE_EVERY_US if busy else None, memory.unwell_until_us if now.extra else None)
-    decided = ScalingDecision({}, _without_others(memory, consumers), again_us if consumers else None)
+    decided = ScalingDecision(_without_others(memory, consumers), again_at_us=again_us if consumers else None)
     for consumer in consumers:
         decided = _with(decided, consumer, _crew(world, consumer), now)
     if figures is not None and not busy:
@@ -100,11 +91,12 @@ def _with(decided: ScalingDecision, consumer: Consumer, crew: _Crew, now: _Now) 
     if scaling.mode == "external":
         return decided
     part = _auto(consumer.name, scaling, crew, now, decided.memory)
+    both = decided.then(part)
     return ScalingDecision(
-        {**decided.wanted, **part.wanted},
-        part.memory,
-        earliest(decided.again_at_us, part.again_at_us),
-        (*decided.trail, *part.trail),
+        both.memory,
+        trail=both.trail,
+        again_at_us=both.again_at_us,
+        wanted={**decided.wanted, **part.wanted},
     )
 
 
@@ -114,7 +106,9 @@ def _auto(name: str, scaling: Scaling, crew: _Crew, now: _Now, memory: DecisionM
         kept = crew.replicas if crew.replicas is not None else max((each for _, each in window), default=scaling.min)
         target = _bounded(kept, scaling, now.lanes)
         memory = _remember(memory, name, now.time_us, target, window)
-        return ScalingDecision({name: target}, memory, trail=(f"{name}: {target}, since the backlog is unknown",))
+        return ScalingDecision(
+            memory, trail=(f"{name}: {target}, since the backlog is unknown",), wanted={name: target}
+        )
     if not window and crew.replicas is not None:
         window = ((now.time_us, crew.replicas),)  # nothing is remembered: what runs was wanted until now
     needed, memory, why = _needed(name, scaling, crew, now, now.figures, memory)
@@ -122,10 +116,10 @@ def _auto(name: str, scaling: Scaling, crew: _Crew, now: _Now, memory: DecisionM
     target = _bounded(max([needed, *(each for _, each in window)]), scaling, now.lanes)
     memory = _remember(memory, name, now.time_us, needed, window)
     if target == needed:
-        return ScalingDecision({name: target}, memory, trail=(f"{name}: {target}, {why}",))
+        return ScalingDecision(memory, trail=(f"{name}: {target}, {why}",), wanted={name: target})
     again_us = max(at_us for at_us, each in window if each >= target) + WINDOW_US
     trail = (f"{name}: {target}, wanted within the last 30 s; now {needed}, {why}",)
-    return ScalingDecision({name: target}, memory, again_us, trail)
+    return ScalingDecision(memory, trail=trail, again_at_us=again_us, wanted={name: target})
 
 
 def _needed(
@@ -138,7 +132,7 @@ def _needed(
         if running and is_soon(figures, now_us):
             return max(1, scaling.min), memory, "a message is due within 30 s"
         return scaling.min, memory, "no backlog"
-    behind = figures.backlog if figures.backlog is not None else figures.counted
+    behind = figures.behind
     needed = max(scaling.min, -(-(behind or 0) // scaling.backlog_per_worker))
     if figures.owners == 0 or figures.in_flight or figures.held:
         needed = max(1, needed)

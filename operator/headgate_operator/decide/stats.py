@@ -19,7 +19,7 @@ from headgate_operator.decide.maintenance import format_time
 from headgate_operator.decide.ownership import is_ours
 from headgate_operator.decide.scaling import known_figures
 from headgate_operator.model.names import GROUP
-from headgate_operator.model.partial_plan import PartialPlan
+from headgate_operator.model.plan import PartialPlan
 from headgate_operator.model.world import DecisionMemory, LaneHealth, Passes, ResourceWorld, StoreView
 
 DIGITS: Final = 3
@@ -30,7 +30,6 @@ MINUTE_S: Final = 60
 def decide_stats(
     world: ResourceWorld, stands: Sequence[ConsumerState] | None, memory: DecisionMemory, now_us: int
 ) -> PartialPlan:
-    """Whatever is known now."""
     resource = world.resource.parsed if world.resource else ()
     if isinstance(resource, tuple):
         return PartialPlan(memory)
@@ -53,7 +52,6 @@ def lanes_of(entry: Entry) -> int:
 
 
 def rounded(number: float) -> int:
-    """Three digits above 1,000."""
     whole = round(number)
     unit = 10 ** max(0, len(str(abs(whole))) - DIGITS)
     return round(whole / unit) * unit if abs(whole) >= 10**DIGITS else whole
@@ -72,7 +70,7 @@ def _load(world: ResourceWorld, now_us: int) -> dict[str, Any]:
     if known is None:
         return {}
     fields: dict[str, Any] = {"inFlight": rounded(known.in_flight), "rate": rounded(known.rate)}
-    behind = known.counted if known.backlog is None else known.backlog
+    behind = known.behind
     if behind is None and not known.awake:
         behind = 0
     if behind is not None:
@@ -85,8 +83,7 @@ def _load(world: ResourceWorld, now_us: int) -> dict[str, Any]:
 
 def _lanes(world: ResourceWorld, entry: Entry, now_us: int) -> dict[str, int]:
     known = known_figures(world, now_us)
-    before = (world.resource.document.get("status") if world.resource else None) or {}
-    kept = before.get("lanes") or {}
+    kept = world.status.get("lanes") or {}
     fields = {
         "total": lanes_of(entry),
         "leased": int(kept.get("leased") or 0),

@@ -19,8 +19,16 @@ from typing import Any, Final
 from headgate.api.resources.reasons import AWAITED, COUNTER_CONDITIONS, IN_READY, QUEUE_CONDITIONS, STALLING, Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.maintenance import format_time
-from headgate_operator.model.effects import Effect, Emit, PatchStatus, ReconcilePlan, StopLane
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, earliest
+from headgate_operator.model.plan import (
+    ConditionUpdate,
+    Effect,
+    Emit,
+    PartialPlan,
+    PatchStatus,
+    ReconcilePlan,
+    StopLane,
+    earliest,
+)
 from headgate_operator.model.world import DecisionMemory, PresentResource, ResourceWorld
 
 WRITE_EVERY_US: Final = 5 * SECOND_US
@@ -71,13 +79,11 @@ def _busy(verdict: PartialPlan, now_us: int) -> DecisionMemory:
 
 
 def status_of(present: PresentResource) -> dict[str, Any]:
-    """The present status of the resource."""
     status = present.document.get("status")
     return dict(status) if isinstance(status, Mapping) else {}
 
 
 def condition_of(status: Status, type_: str) -> Mapping[str, Any] | None:
-    """One condition of a status."""
     return next((one for one in status.get("conditions") or () if one.get("type") == type_), None)
 
 
@@ -98,9 +104,8 @@ def _status(
     for finding in (ready, *_around(ready)):
         conditions[finding.type] = _condition(present, finding)
         _date(conditions[finding.type], before, now_us)
-    figures = {
-        name: value for name, value in {**_kept_figures(before), **verdict.figures}.items() if value is not None
-    }
+    kept = {name: value for name, value in before.items() if name not in ("observedGeneration", "conditions")}
+    figures = {name: value for name, value in {**kept, **verdict.figures}.items() if value is not None}
     ordered = [conditions[type_] for type_ in parts if type_ in conditions]
     return {"observedGeneration": present.meta.generation, "conditions": ordered, **figures}, again_us
 
@@ -161,16 +166,10 @@ def _around(ready: ConditionUpdate) -> tuple[ConditionUpdate, ...]:
 
 
 def _is_under_way(present: PresentResource, before: Status, verdict: PartialPlan) -> bool:
-    """Whether this generation is being applied for the first time, and not yet to its end."""
-    return _has_more(verdict) and not _has_reported_ready(present, before)
-
-
-def _has_reported_ready(present: PresentResource, before: Status) -> bool:
-    """Whether this generation was reported as Ready."""
-    ready = condition_of(before, "Ready")
-    return (
-        ready is not None and ready["status"] == "True" and ready.get("observedGeneration") == present.meta.generation
-    )
+    """Whether this generation is being applied for the first time: there is more to do, and it was never Ready."""
+    ready = condition_of(before, "Ready") or {}
+    was_ready = ready.get("status") == "True" and ready.get("observedGeneration") == present.meta.generation
+    return _has_more(verdict) and not was_ready
 
 
 def _has_more(verdict: PartialPlan) -> bool:
@@ -228,10 +227,6 @@ def _reason(text: str) -> Reason:
 _REASONS: Final = {reason.value: reason for reason in Reason}
 
 
-def _kept_figures(before: Status) -> dict[str, Any]:
-    return {name: value for name, value in before.items() if name not in ("observedGeneration", "conditions")}
-
-
 # ---- when it is written
 
 
@@ -255,7 +250,7 @@ def _is_birth(present: PresentResource, before: Status, status: Status, verdict:
     ready = condition_of(status, "Ready")
     if ready is None:
         return False
-    settled = ready["status"] == "True" or ready["reason"] not in AWAITED or ready["reason"] == Reason.DELETING.value
+    settled = ready["status"] == "True" or ready["reason"] not in AWAITED or ready["reason"] == Reason.DELETING
     return before.get("observedGeneration") != present.meta.generation and (
         not settled or bool(verdict.missing_input)
     )
@@ -309,14 +304,11 @@ def _events(
         kept = condition_of(before, condition["type"])
         if condition["type"] in TRANSIENT or kept is None or kept["status"] == condition["status"]:
             continue
-        is_birth = kept["reason"] in _NOT_YET_WORDS and condition["status"] == "True"
-        if not is_birth and condition["reason"] not in _NOT_YET_WORDS:
+        is_birth = kept["reason"] in NOT_YET and condition["status"] == "True"
+        if not is_birth and condition["reason"] not in NOT_YET:
             note = f"{condition['type']} is {condition['status']}: {condition['message']}"
             emit(condition["reason"], note, warning=condition["status"] != "True")
     shards = before.get("replicas"), status.get("replicas")
     if None not in shards and shards[0] != shards[1]:
         emit("ShardsChanged", f"from {shards[0]} to {shards[1]} shards", warning=False)
     return tuple(events)
-
-
-_NOT_YET_WORDS: Final = frozenset(reason.value for reason in NOT_YET)

@@ -21,20 +21,17 @@ from headgate.applying.decide_steps import (
     CurrentState,
     Decided,
     Step,
-    StorageElsewhere,
-    TooManyTables,
     decide_steps,
 )
-from headgate.applying.wanted import PlacementDefaults, Wanted, catalogue_keyspace, wanted_of
+from headgate.applying.wanted import Wanted, catalogue_keyspace, wanted_of
 from headgate.errors import HeadgateError
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.decide_generation import ChangeUnderWay, shards_in_force
-from headgate.store.catalogue.entry import BeingDeleted, EntryState, OwnedByAnother, WrongDataCenter
+from headgate.store.catalogue.entry import EntryState
 from headgate.store.catalogue.tables import CATALOGUE_TABLES
 from headgate.store.model.drift import Drift
-from headgate_operator.decide.ownership import decide_ownership, our_owner
-from headgate_operator.model.effects import StoreStep
-from headgate_operator.model.partial_plan import ConditionUpdate, PartialPlan, blocked, missing_input
+from headgate_operator.decide.ownership import decide_ownership, our_owner, tables_forbid
+from headgate_operator.model.plan import ConditionUpdate, PartialPlan, StoreStep, blocked, failure_of, missing_input
 from headgate_operator.model.world import (
     DecisionMemory,
     Nothing,
@@ -46,16 +43,9 @@ from headgate_operator.model.world import (
 
 TYPE: Final = "TablesReady"
 SILENT_US: Final = 15 * SECOND_US
-LEFT_ALONE_AGAIN_US: Final = 5 * 60 * SECOND_US
-
-
-def surroundings_of(connection: StoreConnection) -> PlacementDefaults:
-    """The connection's defaults for a resource that does not choose for itself."""
-    return PlacementDefaults(connection.keyspace, connection.data_center, connection.nodes)
 
 
 def build_store_facts(store: StoreView) -> CurrentState:
-    """The state that was read, as the steps take it."""
     return CurrentState(
         store.entry,
         store.keyspace_there,
@@ -69,7 +59,6 @@ def build_store_facts(store: StoreView) -> CurrentState:
 def decide_connection(
     world: ResourceWorld, memory: DecisionMemory, now_us: int
 ) -> tuple[StoreConnection | None, PartialPlan]:
-    """The way to Cassandra, or why there is none."""
     if isinstance(world.connection, Nothing):
         return None, missing_input(memory, "the connection")
     if isinstance(world.connection, ResourceFailure):
@@ -80,7 +69,6 @@ def decide_connection(
 def decide_store_view(
     world: ResourceWorld, memory: DecisionMemory, now_us: int
 ) -> tuple[StoreView | None, PartialPlan]:
-    """The state in Cassandra, or why it is unknown."""
     if isinstance(world.store, Nothing):
         return None, missing_input(memory, "the state in Cassandra")
     if isinstance(world.store, ResourceFailure):
@@ -98,7 +86,7 @@ def decide_store(
     now_us: int,
 ) -> PartialPlan:
     """The steps that are missing. It stops where one has to be answered first, or where a person is needed."""
-    wanted = wanted_of(resource, surroundings_of(connection))
+    wanted = wanted_of(resource, connection.placement)
     if not store.catalogue_there:
         return _catalogue(world, connection, memory, now_us)
     owned = decide_ownership(world, store, wanted, connection, memory)
@@ -120,15 +108,13 @@ def decide_store(
 
 @dataclass(frozen=True)
 class _At:
-    """By which way, with what in mind, and when."""
-
     connection: StoreConnection
     memory: DecisionMemory
     now_us: int
 
 
 def _followed(world: ResourceWorld, store: StoreView, wanted: Wanted, decided: Decided, at: _At) -> PartialPlan:
-    steps = tuple(StoreStep(step, our_owner(world), at.connection) for step in decided.steps)
+    steps = tuple(StoreStep(step, at.connection) for step in decided.steps)
     trail = tuple(format_step(step) for step in decided.steps)
     verdict = PartialPlan(at.memory, effects=steps, trail=trail, again_at_us=decided.again_at_us)
     if isinstance(decided.stopped, ChangeUnderWay):
@@ -154,10 +140,10 @@ def _followed(world: ResourceWorld, store: StoreView, wanted: Wanted, decided: D
 
 
 def _catalogue(world: ResourceWorld, connection: StoreConnection, memory: DecisionMemory, now_us: int) -> PartialPlan:
-    keyspace = catalogue_keyspace(surroundings_of(connection))
+    keyspace = catalogue_keyspace(connection.placement)
     steps: list[Step] = [CreateKeyspace(keyspace)]
     steps += [CreateTable(keyspace.name, table) for table in CATALOGUE_TABLES]
-    effects = tuple(StoreStep(step, our_owner(world), connection) for step in steps)
+    effects = tuple(StoreStep(step, connection) for step in steps)
     verdict = PartialPlan(memory, effects=effects, trail=(f"create the catalogue in {keyspace.name}",))
     message = "the catalogue is being created"
     made = verdict.with_condition(ConditionUpdate(TYPE, "False", Reason.TABLES_MISSING, message))
@@ -211,19 +197,9 @@ def _decide_failure(failure: ResourceFailure, memory: DecisionMemory, now_us: in
 
 def _refused(error: HeadgateError, memory: DecisionMemory) -> PartialPlan:
     if isinstance(error, ResourceInvalid):
-        faults = "; ".join(str(fault) for fault in error.faults)
-        return blocked(memory, Reason.SPEC_INVALID, f"the existing tables do not allow it: {faults}")
-    reason = next((reason for kind, reason in _REASONS if isinstance(error, kind)), Reason.PROGRESSING)
-    return blocked(memory, reason, " ".join(str(error).split()))
-
-
-_REASONS: Final = (
-    (StorageElsewhere, Reason.WRONG_DATA_CENTER),
-    (WrongDataCenter, Reason.WRONG_DATA_CENTER),
-    (TooManyTables, Reason.TOO_MANY_TABLES),
-    (OwnedByAnother, Reason.NAME_TAKEN),
-    (BeingDeleted, Reason.PROGRESSING),
-)
+        return tables_forbid(error, memory)
+    failure = failure_of(error)
+    return blocked(memory, failure.reason, failure.message)
 
 
 def _by_hand(verdict: PartialPlan, drifts: tuple[Drift, ...]) -> PartialPlan:
@@ -241,7 +217,6 @@ def _by_hand(verdict: PartialPlan, drifts: tuple[Drift, ...]) -> PartialPlan:
 
 
 def format_step(step: Step) -> str:
-    """A step in a few words."""
     words = "".join(
         f" {character.lower()}" if character.isupper() else character for character in type(step).__name__
     ).strip()

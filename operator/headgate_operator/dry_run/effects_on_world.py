@@ -15,9 +15,9 @@ from headgate.applying import decide_steps as steps
 from headgate.store.catalogue.decide_generation import decide_next, decide_sure, first, turned
 from headgate.store.catalogue.entry import Entry, EntryState
 from headgate.store.catalogue.tables import CATALOGUE_TABLES
-from headgate_operator.model.effects import ApplyObject, DeleteObject, Effect, PatchStatus, StoreStep
 from headgate_operator.model.kinds import Document
 from headgate_operator.model.names import GROUP, MANAGER
+from headgate_operator.model.plan import ApplyObject, DeleteObject, Effect, PatchStatus, StoreStep
 from headgate_operator.model.world import (
     BulkRun,
     ChildName,
@@ -74,37 +74,32 @@ class Schema:
         )
 
 
-def after(world: ResourceWorld, effect: Effect, now_us: int, *, new_id: UUID) -> ResourceWorld:
-    """The world of a resource after an effect of its own; the shared part of the store is in `Schema`."""
+World = ResourceWorld | NamespaceWorld
+
+
+def after(world: World, effect: Effect, now_us: int, *, new_id: UUID) -> World:
+    """The world of a key after an effect of its own; the shared part of the store is in `Schema`."""
     match effect:
-        case StoreStep(step=step):
+        case StoreStep(step=step) if isinstance(world, ResourceWorld):
             return _after_step(world, step, now_us, new_id)
-        case ApplyObject(document={"kind": "Queue" | "Counter"} as document):
-            return _with_finalizers(world, tuple(document["metadata"].get("finalizers") or ()))
+        case ApplyObject() if effect.document["kind"] in ("Queue", "Counter") and isinstance(world, ResourceWorld):
+            return _with_finalizers(world, tuple(effect.document["metadata"].get("finalizers") or ()))
         case ApplyObject(document=document):
             child = _child(document)
             live = {**world.live, child: applied(world.live.get(child), effect)}
+            if isinstance(world, NamespaceWorld):
+                return replace(world, live=live)
             return replace(world, live=live, runs=(*world.runs, *_run(world, document)))
         case DeleteObject(kind=kind, name=name):
             gone = ChildName(kind, name)
+            live = {each: it for each, it in world.live.items() if each != gone}
+            if isinstance(world, NamespaceWorld):
+                return replace(world, live=live)
             runs = tuple(run for run in world.runs if kind != "SparkApplication" or run.name != name)
-            return replace(world, live={each: it for each, it in world.live.items() if each != gone}, runs=runs)
-        case PatchStatus(status=status):
+            return replace(world, live=live, runs=runs)
+        case PatchStatus(status=status) if isinstance(world, ResourceWorld) and world.resource is not None:
             present = world.resource
-            if present is None:
-                return world
             return replace(world, resource=replace(present, document={**present.document, "status": status}))
-    return world
-
-
-def after_in_namespace(world: NamespaceWorld, effect: Effect) -> NamespaceWorld:
-    """The same, of what a namespace needs."""
-    if isinstance(effect, ApplyObject):
-        child = _child(effect.document)
-        return replace(world, live={**world.live, child: applied(world.live.get(child), effect)})
-    if isinstance(effect, DeleteObject):
-        gone = ChildName(effect.kind, effect.name)
-        return replace(world, live={each: it for each, it in world.live.items() if each != gone})
     return world
 
 

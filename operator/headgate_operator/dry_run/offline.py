@@ -17,7 +17,6 @@ from headgate.api.resources.queues import QueueResource
 from headgate.engines.registry import ENGINE_MODULES
 from headgate_operator.decide.dead_letters import named_by
 from headgate_operator.dry_run.projection import PlanProjection
-from headgate_operator.model.job_groups import is_supported
 from headgate_operator.model.names import CONNECTION_COPY, Key
 from headgate_operator.model.world import (
     Meta,
@@ -58,8 +57,7 @@ def empty_ahead(resources: Sequence[Resource], settings: OperatorSettings, now_u
 
 
 def unknown(resources: Sequence[Resource], settings: OperatorSettings) -> Iterator[str]:
-    """Inputs of this plan that only a cluster knows, one sentence each."""
-    supported = [resource for resource in resources if is_supported(resource, settings)]
+    supported = [resource for resource in resources if settings.supports(resource)]
     if any(resource.spec.storage.connection_secret is None for resource in supported):
         yield (
             f"whether Secret {settings.connection_secret} of the operator's namespace exists, and "

@@ -25,13 +25,13 @@ from headgate.expiry import SECOND_US
 from headgate.store.catalogue.entry import EntryState
 from headgate_operator.decide.namespace import decide_namespace
 from headgate_operator.decide.resource import decide
-from headgate_operator.dry_run.effects_on_world import Schema, after, after_in_namespace
-from headgate_operator.model.effects import Effect, PatchStatus, ReconcilePlan, StoreStep
-from headgate_operator.model.job_groups import group_of, is_supported
+from headgate_operator.dry_run.effects_on_world import Schema, after
 from headgate_operator.model.names import Key, namespace_key
+from headgate_operator.model.plan import Effect, PatchStatus, ReconcilePlan, StoreStep
 from headgate_operator.model.world import (
     ChildName,
     DecisionMemory,
+    JobGroup,
     NamespaceState,
     NamespaceWorld,
     Nothing,
@@ -48,16 +48,12 @@ _IDS: Final = UUID("8a9c1a3c-3f62-5a55-9a55-3d5f0b6d1c52")
 
 @dataclass(frozen=True)
 class PlannedEffect:
-    """One effect, and for which key."""
-
     key: Key
     effect: Effect
 
 
 @dataclass
 class PlanProjection:
-    """How far the thought has come."""
-
     worlds: dict[Key, ResourceWorld]
     namespaces: dict[str, NamespaceWorld]
     now_us: int
@@ -78,7 +74,6 @@ class PlanProjection:
             self.add(key, world)
 
     def add(self, key: Key, world: ResourceWorld) -> None:
-        """One resource more, as it is found."""
         self.worlds[key] = world
         connection, store = world.connection, world.store
         if isinstance(connection, StoreConnection) and isinstance(store, StoreView):
@@ -87,13 +82,8 @@ class PlanProjection:
 
     def answer(self, key: Key, taken: Mapping[ChildName, str]) -> None:
         """The owners of the objects that have these names; the other names are free."""
-        around = self.namespaces[key.namespace] if key.kind == "Namespace" else self.worlds[key]
-        checked = around.checked - {*taken}
-        known = {**around.foreign, **taken}
-        if isinstance(around, NamespaceWorld):
-            self.namespaces[key.namespace] = replace(around, checked=checked, foreign=known)
-        else:
-            self.worlds[key] = replace(around, checked=checked, foreign=known)
+        around = self._around(key)
+        self._set(key, replace(around, checked=around.checked - {*taken}, foreign={**around.foreign, **taken}))
 
     def turn(self) -> bool:
         """The next decision that has anything to it; whether there was one."""
@@ -131,31 +121,32 @@ class PlanProjection:
         return world if stand is None else replace(world, namespace=stand)
 
     def _stand(self, namespace: str) -> NamespaceState | None:
-        plan = self.plans.get(namespace_key(namespace))
         if namespace not in self.namespaces:
             return None
-        stand = None if plan is None else plan.notes.get("stand")
-        return stand if isinstance(stand, NamespaceState) else NamespaceState()
+        plan = self.plans.get(namespace_key(namespace))
+        return (plan.namespace if plan else None) or NamespaceState()
 
     def _namespace(self, key: Key) -> ReconcilePlan:
         world = self.namespaces[key.namespace]
         fresh = [fresh_world for each, fresh_world in self.worlds.items() if each.namespace == key.namespace]
         return decide_namespace(_wanting(world, fresh), self.now_us, self.memories.get(key, DecisionMemory()))
 
-    def _perform(self, key: Key, plan: ReconcilePlan) -> None:
-        if key.kind == "Namespace":
-            around = self.namespaces[key.namespace]
-            around = replace(around, checked=around.checked | plan.ask)
-            for effect in plan.effects:
-                around = after_in_namespace(around, effect)
+    def _around(self, key: Key) -> ResourceWorld | NamespaceWorld:
+        return self.namespaces[key.namespace] if key.kind == "Namespace" else self.worlds[key]
+
+    def _set(self, key: Key, around: ResourceWorld | NamespaceWorld) -> None:
+        if isinstance(around, NamespaceWorld):
             self.namespaces[key.namespace] = around
         else:
-            world = self.worlds[key]
-            world = replace(world, checked=world.checked | plan.ask)
-            for effect in plan.effects:
-                world = after(world, effect, self.now_us, new_id=self._new_id(key, effect))
-                self._share(effect)
-            self.worlds[key] = world
+            self.worlds[key] = around
+
+    def _perform(self, key: Key, plan: ReconcilePlan) -> None:
+        around = self._around(key)
+        around = replace(around, checked=around.checked | plan.ask)
+        for effect in plan.effects:
+            around = after(around, effect, self.now_us, new_id=self._new_id(key, effect))
+            self._share(effect)
+        self._set(key, around)
         self.done += [PlannedEffect(key, effect) for effect in plan.effects]
 
     def _new_id(self, key: Key, effect: Effect) -> UUID:
@@ -179,7 +170,6 @@ class PlanProjection:
         return True
 
     def _is_reported(self, key: Key) -> bool:
-        """Whether the status is of this generation."""
         present = self.worlds[key].resource
         if present is None:
             return True
@@ -190,7 +180,6 @@ class PlanProjection:
 
 
 def _keyspace(world: ResourceWorld) -> str:
-    """Of its tables."""
     store, connection, present = world.store, world.connection, world.resource
     if isinstance(store, StoreView) and store.entry is not None:
         return store.entry.place.keyspace
@@ -207,11 +196,11 @@ def _wanting(world: NamespaceWorld, resources: Iterable[ResourceWorld]) -> Names
         present = each.resource
         if present is None or isinstance(present.parsed, tuple):
             continue
-        if not is_supported(present.parsed, each.settings):
+        if not each.settings.supports(present.parsed):
             continue
         is_active = _is_active(each)
         if is_active and not isinstance(groups, Nothing):
-            groups = groups | {group_of(present.parsed, each.settings)}
+            groups = groups | {JobGroup.of(present.parsed, each.settings)}
         spec = present.parsed.spec
         world = replace(
             world,

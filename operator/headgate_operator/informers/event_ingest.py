@@ -63,12 +63,10 @@ class EventIngest:
             self._add(self._cache.forget(uid), Class.CHANGED)
 
     def changed(self, document: Document, *, listed: bool = False) -> None:
-        """One object as it is now."""
         with _by_itself(document):
             self._take(document, listed=listed)
 
     def deleted(self, document: Document) -> None:
-        """One object is gone."""
         with _by_itself(document):
             class_ = Class.CHILD if is_child(document) else Class.CHANGED
             self._add(self._cache.update(document, deleted=True), class_)
@@ -139,7 +137,6 @@ def _by_itself(document: Document) -> Iterator[None]:
 
 
 def is_child(document: Document) -> bool:
-    """Whether it is something that we make."""
     return str(document["kind"]) not in (*RESOURCES, NAMESPACE.kind, CRD.kind)
 
 

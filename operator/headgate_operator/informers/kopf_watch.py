@@ -15,7 +15,7 @@ from typing import Any
 import kopf
 
 from headgate.errors import Unavailable
-from headgate_operator.cluster.credentials import Access
+from headgate_operator.cluster.port import Access
 from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.model.kinds import ResourceKind
 
@@ -26,8 +26,6 @@ IDENTITY: Any = "headgate-operator"
 
 
 class KopfWatch:
-    """kopf's part of one process."""
-
     def __init__(self, intake: EventIngest, access: Callable[[], Awaitable[Access]]) -> None:
         self._intake = intake
         self._access = access
@@ -50,7 +48,6 @@ class KopfWatch:
             raise Unavailable("The kopf framework has ended by itself")
 
     def stop(self) -> None:
-        """End it."""
         self._stop.set()
 
     def _registry(self, kinds: tuple[ResourceKind, ...]) -> kopf.OperatorRegistry:

@@ -51,8 +51,6 @@ class ObjectPlace:
 
 @dataclass
 class _Object:
-    """The last known version of one object."""
-
     place: ObjectPlace
     version: str
     generation: int
@@ -62,7 +60,6 @@ class _Object:
     """A digest without the version, to recognize changes of the version alone."""
 
     def read(self) -> dict[str, Any]:
-        """The document."""
         document: dict[str, Any] = json.loads(self.body)
         document["metadata"]["resourceVersion"] = self.version
         return document
@@ -81,8 +78,6 @@ class CacheChange:
 
 
 class ObjectCache:
-    """The known state of the cluster."""
-
     def __init__(self) -> None:
         self._objects: dict[str, _Object] = {}
         self._by_place: dict[ObjectPlace, str] = {}
@@ -136,17 +131,14 @@ class ObjectCache:
     # ---- being asked
 
     def get(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
-        """The object at a place."""
         uid = self._by_place.get(ObjectPlace(kind, namespace, name))
         return None if uid is None else self.of_uid(uid)
 
     def of_uid(self, uid: str) -> dict[str, Any] | None:
-        """The object of that uid."""
         known = self._objects.get(uid)
         return None if known is None else known.read()
 
     def is_there(self, uid: str) -> bool:
-        """Whether that very object is there."""
         return uid in self._objects
 
     def which(self, kind: str, namespace: str, name: str) -> tuple[str, str]:
@@ -156,12 +148,10 @@ class ObjectCache:
         return (uid, f"{known.generation}{' ends' * known.deleting}") if known is not None else ("", "")
 
     def version_of(self, uid: str) -> str | None:
-        """Its last known resourceVersion."""
         known = self._objects.get(uid)
         return None if known is None else known.version
 
     def place_of(self, uid: str) -> ObjectPlace | None:
-        """Where it is."""
         known = self._objects.get(uid)
         return None if known is None else known.place
 
@@ -171,13 +161,16 @@ class ObjectCache:
         return [self._objects[each].read() for each in uids]
 
     def in_namespace(self, kind: str, namespace: str) -> list[dict[str, Any]]:
-        """Objects of a kind there, by name."""
         uids = sorted(self._by_namespace.get((kind, namespace), ()), key=lambda each: _order(self._objects[each]))
         return [self._objects[each].read() for each in uids]
 
     def names_in(self, kind: str, namespace: str) -> list[str]:
-        """Names of objects of a kind there."""
         return sorted(self._objects[uid].place.name for uid in self._by_namespace.get((kind, namespace), ()))
+
+    def keys_in(self, namespace: str) -> list[Key]:
+        return [
+            Key(kind, namespace, name) for word, kind in RESOURCES.items() for name in self.names_in(word, namespace)
+        ]
 
     def keys(self) -> Iterator[Key]:
         """Of all resources, and of all namespaces that have one."""
@@ -196,7 +189,6 @@ class ObjectCache:
         return self._leads_to.get((namespace, queue), frozenset())
 
     def named_by(self, namespace: str, queue: str) -> frozenset[str]:
-        """The queues that name this one."""
         return frozenset(self._led_from.get((namespace, queue), ()))
 
     def uids_of(self, kind: str) -> dict[str, str]:
@@ -291,8 +283,7 @@ class ObjectCache:
                 yield namespace_key(name)
             return
         yield namespace_key(name)
-        for word, kind in RESOURCES.items():
-            yield from (Key(kind, name, each) for each in self.names_in(word, name))
+        yield from self.keys_in(name)
 
     def _related_keys(self, document: Document, known: _Object | None) -> Iterator[Key]:
         """The other keys that a new or changed spec of a resource concerns."""
@@ -314,13 +305,11 @@ class ObjectCache:
 
 
 def place_of(document: Document) -> ObjectPlace:
-    """Where an object is."""
     metadata = document["metadata"]
     return ObjectPlace(str(document["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"]))
 
 
 def terminates(namespace: Document) -> bool:
-    """Whether a namespace is being deleted."""
     return bool(
         namespace["metadata"].get("deletionTimestamp") or namespace.get("status", {}).get("phase") == "Terminating"
     )
@@ -361,7 +350,6 @@ def _lean(document: Document) -> dict[str, Any]:
 
 
 def _fails(deployment: Document) -> bool:
-    """Whether its controller reports a lack of progress."""
     conditions = (deployment.get("status") or {}).get("conditions") or ()
     return any((one["type"], one["status"]) in FAILING for one in conditions)
 

@@ -16,7 +16,8 @@ from collections.abc import AsyncIterator, Collection
 from random import Random
 from typing import Final, Protocol
 
-from headgate_operator.cluster.port import ClusterPort, Denial, Denied, ListPage, WatchEvent
+from headgate_operator.cluster.port import Denial, Denied, ListPage, WatchEvent
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.model.kinds import Document, ResourceKind
 
 log = logging.getLogger("headgate.operator")
@@ -45,8 +46,6 @@ class Listener(Protocol):
 
 
 class ObjectWatch:
-    """One kind."""
-
     def __init__(
         self, port: ClusterPort, kind: ResourceKind, listener: Listener, *, rng: Random, labels: str = ""
     ) -> None:

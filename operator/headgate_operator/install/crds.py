@@ -14,7 +14,8 @@ import click
 
 from headgate.errors import OperationRefused, Unavailable
 from headgate.process.version import read_version
-from headgate_operator.cluster.port import ApiObject, ClusterPort, Denied
+from headgate_operator.cluster.port import ApiObject, Denied
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.install.decide_crds import CrdStep, decide_crd, definitions
 from headgate_operator.install.hook import cluster_options, request_until_answered, run_to_its_end
 from headgate_operator.model.kinds import CRD, Document, ObjectAddress
@@ -46,7 +47,6 @@ async def bring_crds(port: ClusterPort, version: str) -> None:
 
 
 async def _bring(port: ClusterPort, wanted: Document) -> CrdStep:
-    """One of them; after a conflicting write it is read again."""
     at = ObjectAddress(CRD, None, str(wanted["metadata"]["name"]))
     denied: Denied | None = None
     for _ in range(TRIES):

@@ -28,8 +28,6 @@ Do = Literal["make", "replace", "leave", "refuse"]
 
 @dataclass(frozen=True)
 class CrdStep:
-    """The change of one definition, and its report."""
-
     do: Do
     message: str
     document: Document | None = None
@@ -37,7 +35,6 @@ class CrdStep:
 
 
 def definitions(version: str) -> tuple[Document, ...]:
-    """All definitions of this release."""
     return tuple(_marked(build_crd(model), version) for model in KINDS)
 
 

@@ -22,8 +22,6 @@ NAMED_MAX: Final = 5
 
 @dataclass(frozen=True)
 class UninstallPlan:
-    """The necessary changes, and the obstacles."""
-
     refused: tuple[str, ...] = ()
     """Resources whose data are to go with them: nothing is done while there is one."""
     ending: tuple[str, ...] = ()
@@ -57,7 +55,6 @@ def decide_leaving(resources: Iterable[Document], *, remove: bool) -> UninstallP
 
 
 def address_of_resource(document: Document) -> ObjectAddress:
-    """Where it is."""
     kind = QUEUE if document["kind"] == QUEUE.kind else COUNTER
     return ObjectAddress(kind, str(document["metadata"]["namespace"]), str(document["metadata"]["name"]))
 

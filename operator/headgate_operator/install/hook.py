@@ -16,7 +16,8 @@ import click
 from headgate.command_line.exit_codes import ExitCode
 from headgate.errors import EnvironmentProblem, HeadgateError
 from headgate_operator.cluster.api_server import HttpApiClient
-from headgate_operator.cluster.port import ClusterPort, Denial, Denied
+from headgate_operator.cluster.port import Denial, Denied
+from headgate_operator.cluster.requests import ClusterPort
 
 REACH_WITHIN_S: Final = 30.0
 RIGHTS_WITHIN_S: Final = 15.0
@@ -31,7 +32,6 @@ class ApiServerUnavailable(EnvironmentProblem):
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """By which cluster; in a pod by its own account."""
     command = click.option("--context", help="Context of the kubeconfig.")(command)
     return click.option("--kubeconfig", help="Kubeconfig. Default: the pod's account, or yours.")(command)
 

@@ -8,7 +8,7 @@ operator can write no other Secret and no other account. Server-side apply that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,8 +45,6 @@ _MAKE: Final = ("create", "patch", "delete")
 
 @dataclass(frozen=True)
 class Right:
-    """Verbs on objects of a kind."""
-
     kind: ResourceKind
     verbs: tuple[str, ...]
     subresource: str = ""
@@ -55,7 +53,6 @@ class Right:
 
     @property
     def resource(self) -> str:
-        """As a rule calls it."""
         return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
 
 
@@ -120,46 +117,6 @@ DRIVING: Final = (
 )
 """Of a Spark driver in its namespace, as Spark's own documentation asks for: it makes its executors and what those
 need."""
-
-
-def cluster_role(name: str = OPERATOR) -> dict[str, Any]:
-    """Its rights in every namespace."""
-    return {
-        "apiVersion": CLUSTER_ROLE.api_version,
-        "kind": CLUSTER_ROLE.kind,
-        "metadata": {"name": name},
-        "rules": rules(EVERYWHERE),
-    }
-
-
-def role(namespace: str, name: str = OPERATOR) -> dict[str, Any]:
-    """Its rights in its own namespace."""
-    return {
-        "apiVersion": ROLE.api_version,
-        "kind": ROLE.kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "rules": rules(AT_HOME),
-    }
-
-
-def bindings(namespace: str, name: str = OPERATOR) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Both roles for its account in its own namespace."""
-    subject = {"kind": SERVICE_ACCOUNT.kind, "name": OPERATOR, "namespace": namespace}
-
-    def bound(kind: str, to: ResourceKind, metadata: Mapping[str, str]) -> dict[str, Any]:
-        reference = {"apiGroup": to.group, "kind": to.kind, "name": name}
-        return {
-            "apiVersion": to.api_version,
-            "kind": kind,
-            "metadata": dict(metadata),
-            "roleRef": reference,
-            "subjects": [subject],
-        }
-
-    return (
-        bound("ClusterRoleBinding", CLUSTER_ROLE, {"name": name}),
-        bound("RoleBinding", ROLE, {"name": name, "namespace": namespace}),
-    )
 
 
 def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:

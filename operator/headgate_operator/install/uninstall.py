@@ -18,7 +18,8 @@ from typing import Final
 import click
 
 from headgate.errors import OperationRefused, Unavailable
-from headgate_operator.cluster.port import ClusterPort, Denial, Denied
+from headgate_operator.cluster.port import Denial, Denied
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.install.decide_crds import NAMES
 from headgate_operator.install.decide_uninstall import (
     OF_A_TEST,
@@ -65,8 +66,6 @@ class DataWouldBeOrphaned(OperationRefused):
 
 @dataclass(frozen=True)
 class OperatorInstallation:
-    """The installation that ends."""
-
     namespace: str
     deployment: str
     selector: str
@@ -213,7 +212,6 @@ async def _end_operator(port: ClusterPort, installation: OperatorInstallation) -
 async def _all(
     port: ClusterPort, kind: ResourceKind, labels: str = "", *, namespace: str | None = None
 ) -> list[Document]:
-    """All objects of a kind; none if the kind is not known."""
     documents: list[Document] = []
     more: str | None = None
     while True:

@@ -1,4 +1,4 @@
-"""The Deployment of one consumer, as a plain document.
+"""The Deployment of one consumer, and its PodDisruptionBudget, as plain documents.
 
 A Python handler runs in the container `worker`, whose image is the consumer's (with headgate in it) or ours. An http
 handler is the consumer's image, unchanged, as the sidecar `handler` (an init container that keeps running): it is up
@@ -20,6 +20,7 @@ from headgate_operator.manifests.pod import (
     REQUESTS,
     ChildOwner,
     Part,
+    build_head,
     connection_env,
     connection_mount,
     connection_volume,
@@ -29,7 +30,7 @@ from headgate_operator.manifests.pod import (
     temporary_volume,
 )
 from headgate_operator.manifests.strategic_merge import PatchInvalid, merge
-from headgate_operator.model.kinds import DEPLOYMENT
+from headgate_operator.model.kinds import DEPLOYMENT, POD_DISRUPTION_BUDGET
 from headgate_operator.model.names import CONNECTION_DIGEST, GROUP, WORKER_ACCOUNT, consumer_name, labels_of
 from headgate_operator.model.world import OperatorSettings, StoreConnection
 
@@ -52,14 +53,7 @@ def build_deployment(
     labels = labels_of(owner.key, consumer=consumer.name)
     replicas_field = {} if replicas is None else {"replicas": replicas}
     return {
-        "apiVersion": DEPLOYMENT.api_version,
-        "kind": DEPLOYMENT.kind,
-        "metadata": {
-            "name": consumer_name(owner.key.name, consumer.name),
-            "namespace": owner.key.namespace,
-            "labels": labels,
-            "ownerReferences": [owner.reference],
-        },
+        **build_head(DEPLOYMENT, consumer_name(owner.key.name, consumer.name), owner.key.namespace, labels, owner),
         "spec": {
             **replicas_field,
             "paused": False,
@@ -74,7 +68,6 @@ def build_deployment(
 
 
 def selector_of(owner: ChildOwner, consumer: str) -> dict[str, str]:
-    """The labels by which the pods of a consumer are found."""
     return {f"{GROUP}/queue": owner.key.name, f"{GROUP}/consumer": consumer}
 
 
@@ -210,3 +203,16 @@ def _keep(pod: dict[str, Any], labels: dict[str, str]) -> None:
     spec["serviceAccountName"] = WORKER_ACCOUNT
     spec["automountServiceAccountToken"] = False
     spec.pop("serviceAccount", None)
+
+
+def build_disruption_budget(owner: ChildOwner, consumer: Consumer) -> Part:
+    """A drain of nodes takes one worker at a time. A pod that is not ready protects nothing: it may be evicted."""
+    name, labels = consumer_name(owner.key.name, consumer.name), labels_of(owner.key, consumer=consumer.name)
+    return {
+        **build_head(POD_DISRUPTION_BUDGET, name, owner.key.namespace, labels, owner),
+        "spec": {
+            "maxUnavailable": 1,
+            "selector": {"matchLabels": selector_of(owner, consumer.name)},
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }

@@ -55,21 +55,18 @@ def differences(applied: Document, live: Document) -> dict[str, Any]:
 
 
 def stamped(document: Document) -> dict[str, Any]:
-    """The document with its digest as an annotation."""
     metadata = dict(document["metadata"])
     metadata["annotations"] = {**metadata.get("annotations", {}), APPLIED: digest_of(document)}
     return {**document, "metadata": metadata}
 
 
 def stamp_of(document: Document) -> str | None:
-    """The digest that a document carries."""
     annotations = document.get("metadata", {}).get("annotations") or {}
     digest = annotations.get(APPLIED)
     return None if digest is None else str(digest)
 
 
 def digest_of(document: object) -> str:
-    """A digest of plain JSON."""
     return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
@@ -146,7 +143,6 @@ def _compare_lists(applied: Sequence[Any], live: Sequence[Any], where: _Where, d
 
 
 def _keys(name: str, items: Sequence[Any]) -> list[tuple[Any, ...]] | None:
-    """The key of each item, if all items have one."""
     if not is_keyed(name, items):
         return None
     keys = [key for item in items if (key := _key(name, item)) is not None]

@@ -9,11 +9,13 @@ Everything fits the restricted Pod Security Standard.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from headgate.api.resources.model import API_VERSION
-from headgate_operator.model.names import Key
+from headgate_operator.model.kinds import ResourceKind
+from headgate_operator.model.names import WORKER_ACCOUNT, Key
 
 CONNECTION_KEYS: Final = (
     "CONTACT_POINTS",
@@ -57,8 +59,17 @@ class ChildOwner:
         }
 
 
+def build_head(
+    kind: ResourceKind, name: str, namespace: str, labels: Mapping[str, str], owner: ChildOwner | None = None
+) -> Part:
+    """What each document begins with."""
+    metadata: Part = {"name": name, "namespace": namespace, "labels": labels}
+    if owner is not None:
+        metadata["ownerReferences"] = [owner.reference]
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+
+
 def connection_env(secret: str) -> list[Part]:
-    """The environment variables of a process's connection."""
     variables = [
         {
             "name": name,
@@ -79,7 +90,6 @@ def connection_volume(secret: str) -> Part:
 
 
 def connection_mount() -> Part:
-    """Where a container finds them."""
     return {"name": "connection", "mountPath": FILES_AT, "readOnly": True}
 
 
@@ -89,16 +99,36 @@ def temporary_volume() -> Part:
 
 
 def temporary_mount() -> Part:
-    """Where that is."""
     return {"name": "tmp", "mountPath": TEMPORARY_AT}
 
 
 def pod_security() -> Part:
-    """Of the whole pod."""
     return {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def container_security(*, read_only: bool = True) -> Part:
-    """Of each container."""
     root = {"readOnlyRootFilesystem": True} if read_only else {}
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, **root}
+
+
+def build_run_pod(name: str, image: str, command: Sequence[str], secret: str, env: Sequence[Part] = ()) -> Part:
+    """The spec of a pod that runs one command once, with a connection and no rights."""
+    container = {
+        "name": name,
+        "image": image,
+        "command": list(command),
+        "env": [*env, *connection_env(secret)],
+        "resources": {"requests": dict(REQUESTS)},
+        "securityContext": container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [connection_mount(), temporary_mount()],
+    }
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": WORKER_ACCOUNT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": pod_security(),
+        "containers": [container],
+        "volumes": [connection_volume(secret), temporary_volume()],
+    }

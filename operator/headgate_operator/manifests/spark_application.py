@@ -18,6 +18,7 @@ from headgate.api.resources.bulk import Bulk
 from headgate_operator.manifests.pod import (
     ChildOwner,
     Part,
+    build_head,
     connection_env,
     connection_mount,
     connection_volume,
@@ -54,14 +55,7 @@ def build_application(
     driver = _role(connection, labels, "driver", SPARK_ACCOUNT)
     executor = {"instances": 2, **_role(connection, labels, "executor", WORKER_ACCOUNT)}
     return {
-        "apiVersion": SPARK_APPLICATION.api_version,
-        "kind": SPARK_APPLICATION.kind,
-        "metadata": {
-            "name": name,
-            "namespace": owner.key.namespace,
-            "labels": labels,
-            "ownerReferences": [owner.reference],
-        },
+        **build_head(SPARK_APPLICATION, name, owner.key.namespace, labels, owner),
         "spec": {
             "type": "Python",
             "pythonVersion": "3",
@@ -79,7 +73,6 @@ def build_application(
 
 
 def arguments(owner: ChildOwner, bulk: Bulk, run: str) -> list[str]:
-    """The arguments of the program."""
     return ["run", f"{owner.key.namespace}/{owner.key.name}", bulk.name, "--run-name", run]
 
 

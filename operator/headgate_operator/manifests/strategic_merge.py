@@ -111,7 +111,6 @@ class _Items:
             self._items[place] = _GONE
 
     def left(self) -> list[Any]:
-        """The result."""
         return [item for item in self._items if item is not _GONE]
 
 
@@ -187,7 +186,6 @@ def _drop_other_sources(base: dict[str, Any], patch: Document) -> None:
 
 
 def _keep(base: dict[str, Any], names: Set[str]) -> None:
-    """These fields alone."""
     for name in [name for name in base if name not in names]:
         del base[name]
 
@@ -216,7 +214,6 @@ def _copied(value: Any) -> Any:
 
 
 def _finished(value: Any) -> Any:
-    """The same with plain lists."""
     if isinstance(value, dict):
         return {name: _finished(inner) for name, inner in value.items()}
     if isinstance(value, _Items):

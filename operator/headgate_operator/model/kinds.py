@@ -28,7 +28,6 @@ class ResourceKind:
 
     @property
     def api_version(self) -> str:
-        """As in a document."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -81,7 +80,6 @@ class ObjectAddress:
 
 
 def kind_of(document: Mapping[str, Any]) -> ResourceKind:
-    """The kind of a document."""
     kind = KINDS.get(str(document.get("kind")))
     if kind is None or kind.api_version != document.get("apiVersion"):
         raise Bug("The operator does not know the kind of this document", kind=document.get("kind"))

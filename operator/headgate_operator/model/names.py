@@ -50,7 +50,6 @@ class Key:
 
     @property
     def path(self) -> str:
-        """As people write it."""
         return f"{self.kind.lower()}/{self.namespace}/{self.name}"
 
     def __str__(self) -> str:
@@ -58,7 +57,6 @@ class Key:
 
 
 def namespace_key(namespace: str) -> Key:
-    """The key of what a namespace needs."""
     return Key("Namespace", namespace, namespace)
 
 

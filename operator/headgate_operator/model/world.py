@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from headgate.api.read.parse import Resource
 from headgate.api.resources.reasons import Reason
 from headgate.api.rules.rules import Fault
+from headgate.applying.wanted import PlacementDefaults
+from headgate.engines.registry import engine_of
+from headgate.engines.summary.reading import LaterMark
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.drift import Drift
 from headgate_operator.model.kinds import Document
-from headgate_operator.model.names import Key
+from headgate_operator.model.names import CONNECTION_COPY, Key
 
 
 class Nothing(Enum):
@@ -40,8 +43,6 @@ class ChildName:
 
 @dataclass(frozen=True)
 class Meta:
-    """The metadata of a resource."""
-
     uid: str
     generation: int
     created_us: int
@@ -57,6 +58,11 @@ class PresentResource:
     document: Document
     meta: Meta
     parsed: Resource | tuple[Fault, ...]
+
+    @property
+    def valid(self) -> Resource | None:
+        """Its content, if it has no faults."""
+        return None if isinstance(self.parsed, tuple) else self.parsed
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,10 @@ class OperatorSettings:
     tables_max: int = 300
     drain_grace_s: int = 50
 
+    def supports(self, resource: Resource) -> bool:
+        """Whether this version makes anything for it."""
+        return engine_of(resource) in self.supported
+
 
 @dataclass(frozen=True)
 class StoreConnection:
@@ -90,6 +100,11 @@ class StoreConnection:
     nodes: int
     is_copy: bool
     """Whether we keep the Secret, as a copy of the chart's."""
+
+    @property
+    def placement(self) -> PlacementDefaults:
+        """For a resource that does not choose for itself."""
+        return PlacementDefaults(self.keyspace, self.data_center, self.nodes)
 
 
 @dataclass(frozen=True)
@@ -119,16 +134,6 @@ class StoreView:
     """Whether the keyspace and the tables of the catalogue are there."""
     keyspace_there: bool = True
     """Whether the keyspace of its tables is there."""
-    rows_left: bool = False
-    """Of a resource being deleted: rows in shared tables that have to be forgotten."""
-
-
-@dataclass(frozen=True)
-class DueMark:
-    """Something is due at this time, and perhaps more until the other."""
-
-    due_us: int
-    until_us: int
 
 
 @dataclass(frozen=True)
@@ -149,13 +154,16 @@ class QueueLoad:
     held: int = 0
     awake: bool = False
     """An owner's row is recent, or a mark shows work that was not read yet."""
-    later: tuple[DueMark, ...] = ()
+    later: tuple[LaterMark, ...] = ()
+
+    @property
+    def behind(self) -> int | None:
+        """The backlog by the owners, or else by the count; None where it is not known."""
+        return self.counted if self.backlog is None else self.backlog
 
 
 @dataclass(frozen=True)
 class LaneProblem:
-    """One lane that is not well."""
-
     lane: str
     epoch: int
     message: str
@@ -196,8 +204,6 @@ class Passes:
 
 @dataclass(frozen=True)
 class BulkRun:
-    """One SparkApplication of ours."""
-
     bulk: str
     name: str
     uid: str
@@ -234,8 +240,6 @@ class Sibling:
 
 @dataclass(frozen=True)
 class NamespaceState:
-    """The namespace of a resource."""
-
     terminating: bool = False
     ready: bool = False
     """Its account and Secret are applied, so that pods can start."""
@@ -257,8 +261,6 @@ class LastApply:
 
 @dataclass(frozen=True)
 class ResourceWorld:
-    """All that one decision about one resource rests on."""
-
     key: Key
     settings: OperatorSettings
     resource: PresentResource | None
@@ -289,6 +291,22 @@ class ResourceWorld:
         """Of the resource; empty if there is none."""
         return self.resource.meta.uid if self.resource else ""
 
+    @property
+    def queue(self) -> QueueResource | None:
+        parsed = self.resource.parsed if self.resource else None
+        return parsed if isinstance(parsed, QueueResource) else None
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        status = self.resource.document.get("status") if self.resource else None
+        return status if isinstance(status, Mapping) else {}
+
+    def reports(self, condition: str, status: str, generation: int | None = None) -> bool:
+        """Whether a condition is reported with this status, of this generation if one is passed."""
+        conditions = self.status.get("conditions") or ()
+        one: Mapping[str, Any] = next((each for each in conditions if each.get("type") == condition), {})
+        return one.get("status") == status and generation in (None, one.get("observedGeneration"))
+
 
 @dataclass(frozen=True)
 class JobGroup:
@@ -299,11 +317,17 @@ class JobGroup:
     connection: str
     image: str
 
+    @classmethod
+    def of(cls, resource: Resource, settings: OperatorSettings) -> JobGroup:
+        spec = resource.spec
+        secret = spec.storage.connection_secret or CONNECTION_COPY
+        if isinstance(resource, QueueResource):
+            return cls("repair", resource.spec.repair.schedule, secret, settings.image)
+        return cls("gc", resource.spec.gc.schedule, secret, resource.spec.gc.image or settings.image)
+
 
 @dataclass(frozen=True)
 class NamespaceWorld:
-    """All that a decision about what a namespace needs rests on."""
-
     namespace: str
     settings: OperatorSettings
     present: bool

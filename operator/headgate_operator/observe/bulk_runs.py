@@ -1,17 +1,29 @@
-"""SparkApplications of a queue as values: which run, of which minute, and how it stands. Pure."""
+"""SparkApplications of a queue as values: which run, of which minute, and how it stands; with the last reports of
+bulk jobs. docs/internals/protocols/operator.md, "SparkApplication".
+
+The reports are rows of `standing`, read whenever a queue with runs is reconciled, so that the end of a run and its
+result are reported together. A row that cannot be read keeps its last value; another condition reports that Cassandra
+is unavailable.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 from uuid import UUID, uuid5
 
-from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS
+from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS, read_pass_status
+from headgate.errors import HeadgateError
 from headgate_operator.cluster.requests import read_time_us
 from headgate_operator.model.kinds import SPARK_APPLICATION, Document
-from headgate_operator.model.names import GROUP
-from headgate_operator.model.world import BulkRun
+from headgate_operator.model.names import GROUP, Key
+from headgate_operator.model.world import BulkRun, StoreConnection
+from headgate_operator.store.catalogue import StoreSide
+
+log = logging.getLogger("headgate.operator")
 
 RunState = Literal["Pending", "Running", "Succeeded", "Failed"]
 
@@ -29,6 +41,8 @@ _STATES: Final[Mapping[str, RunState]] = {
 
 CLOCK_SKEW_MAX_US: Final = 5_000_000
 """By so much the clock of a driver may be behind that of the API server."""
+READ_WITHIN_S: Final = 2.0
+"""A Cassandra that does not answer holds a queue up for no longer."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,6 @@ def job_id(queue_uid: str, bulk: str) -> UUID:
 
 
 def job_ids_of(children: Iterable[Document]) -> frozenset[UUID]:
-    """The jobs whose runs are among a queue's children."""
     ids = (_job_of(each) for each in children if _is_run(each))
     return frozenset(id_ for id_ in ids if id_ is not None)
 
@@ -105,3 +118,36 @@ def _run(document: Document, report: JobReport | None) -> BulkRun:
         failed=None if report is None else report.left,
         message=why or application.get("errorMessage") or "",
     )
+
+
+class BulkRows:
+    def __init__(self, store: StoreSide) -> None:
+        self._store = store
+        self._known: dict[Key, dict[UUID, JobReport]] = {}
+        self._keys_by_job: dict[UUID, Key] = {}
+
+    async def of(self, key: Key, connection: StoreConnection, jobs: Collection[UUID]) -> Mapping[UUID, JobReport]:
+        reached = self._store.reached(connection)
+        if not jobs:
+            self.forget(key)
+            return {}
+        known = self._known.setdefault(key, {})
+        self._keys_by_job |= dict.fromkeys(jobs, key)
+        if reached is None:
+            return known
+        try:
+            for id_ in jobs:
+                async with asyncio.timeout(READ_WITHIN_S):
+                    row = await read_pass_status(reached.store, id_)
+                if row is not None:
+                    known[id_] = JobReport(row.ended_us, row.keys, row.problems, row.message)
+        except (HeadgateError, TimeoutError) as error:
+            log.info("reading the reports of bulk jobs failed", extra={"key": key.path, "error": str(error)})
+        return known
+
+    def keys_of(self, id_: UUID) -> list[Key]:
+        return [self._keys_by_job[id_]] if id_ in self._keys_by_job else []
+
+    def forget(self, key: Key) -> None:
+        if self._known.pop(key, None) is not None:
+            self._keys_by_job = {id_: owner for id_, owner in self._keys_by_job.items() if owner != key}

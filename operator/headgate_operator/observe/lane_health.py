@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,8 +37,6 @@ class _Known:
 
 
 class Health:
-    """The results of checks of lanes."""
-
     def __init__(self, board: FigureBoard, notify: Notify) -> None:
         self._board = board
         self._notify = notify
@@ -45,20 +44,17 @@ class Health:
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     def of(self, key: Key, now_us: int) -> LaneHealth | Unread:
-        """The last check, if it is recent."""
         known = self._known.get(key)
         if known is None or known.lanes is None or now_us - known.lanes.at_us > FRESH_US:
             return UNKNOWN
         return known.lanes
 
     async def run(self) -> None:
-        """Check, for ever."""
         while True:
             await self.turn()
             await asyncio.sleep(POLL_EVERY_S)
 
     async def turn(self) -> None:
-        """One check of each candidate."""
         followed = [each for each in self._board.all() if not each.has_nothing or self._was_bad(each.key)]
         self._known = {each.key: self._known.get(each.key, _Known()) for each in followed}
         wanted = [each for each in followed if self._is_candidate(each)]
@@ -73,7 +69,7 @@ class Health:
         known, figures = self._known[followed.key], followed.figures
         if figures is None:
             return False
-        if figures.awake and figures.rate == 0 and _behind(figures):
+        if figures.awake and figures.rate == 0 and figures.behind:
             known.idle_since_us = known.idle_since_us or figures.at_us
         else:
             known.idle_since_us = None
@@ -101,34 +97,22 @@ class Health:
 
 
 def _build_lane_health(lanes: list[LaneReport], figures: QueueLoad) -> LaneHealth:
-    held: tuple[LaneProblem, ...] = ()
-    if figures.held:
-        held = (LaneProblem("", 0, f"{figures.held} of its lanes deliver nothing new"),)
+    def problems(which: Callable[[LaneReport], bool], why: str) -> tuple[LaneProblem, ...]:
+        return tuple(_problem(lane, figures.at_us, why) for lane in lanes if which(lane))
+
     return LaneHealth(
         at_us=figures.at_us,
         total=len(lanes),
         leased=sum(lane.leased for lane in lanes),
-        unprocessed=tuple(
-            LaneProblem(lane.lane, lane.epoch, _waits(lane, figures.at_us, "it has no owner"))
-            for lane in lanes
-            if lane.unprocessed
-        ),
-        suspicious=tuple(
-            LaneProblem(lane.lane, lane.epoch, _waits(lane, figures.at_us, "its owner makes no progress"))
-            for lane in lanes
-            if lane.suspicious
-        ),
-        held=held,
+        unprocessed=problems(lambda lane: lane.unprocessed, "it has no owner"),
+        suspicious=problems(lambda lane: lane.suspicious, "its owner makes no progress"),
+        held=(LaneProblem("", 0, f"{figures.held} of its lanes deliver nothing new"),) if figures.held else (),
     )
 
 
-def _waits(lane: LaneReport, now_us: int, message: str) -> str:
+def _problem(lane: LaneReport, now_us: int, why: str) -> LaneProblem:
     waits_s = 0 if lane.due_us is None else max(0, now_us - lane.due_us) // SECOND_US
-    return f"lane {lane.lane}: {message}, messages are due for {waits_s} s"
-
-
-def _behind(figures: QueueLoad) -> int:
-    return (figures.backlog if figures.backlog is not None else figures.counted) or 0
+    return LaneProblem(lane.lane, lane.epoch, f"lane {lane.lane}: {why}, messages are due for {waits_s} s")
 
 
 def _is_bad(lanes: LaneHealth) -> bool:

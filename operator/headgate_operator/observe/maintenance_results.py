@@ -31,8 +31,6 @@ AGAIN_S: Final = 5.0
 
 
 class PassBoard:
-    """The last results."""
-
     def __init__(self, store: StoreSide, cache: ObjectCache, notify: Callable[[UUID], None]) -> None:
         self._store = store
         self._cache = cache
@@ -42,7 +40,6 @@ class PassBoard:
         self._first = SharedWork[str, bool]("first read of results")
 
     def of(self, id_: UUID, failed_runs: int) -> Passes | Unread:
-        """Of one resource."""
         if not self._has_read:
             return UNKNOWN
         return replace(self._known.get(id_, Passes()), failed_runs=failed_runs)
@@ -63,7 +60,6 @@ class PassBoard:
             await self._first.run("", self.turn)
 
     async def run(self) -> None:
-        """Read, for ever."""
         while True:
             if not self._has_read or not await self.turn(READ_EVERY_S / SLICES):
                 await asyncio.sleep(AGAIN_S)
@@ -75,8 +71,7 @@ class PassBoard:
         for slice_ in range(SLICES):
             for reached in sessions:
                 try:
-                    store = reached.process_context.store_in(reached.process_context.keyspace)
-                    read = await read_result(store, slice_)
+                    read = await read_result(reached.store, slice_)
                 except HeadgateError as error:
                     log.info("reading the results of passes failed", extra={"error": str(error)})
                     return False

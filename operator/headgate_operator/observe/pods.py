@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from headgate_operator.cluster.port import ClusterPort, Denied
+from headgate_operator.cluster.port import Denied
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.manifests.deployment import HANDLER, WORKER
 from headgate_operator.model.kinds import POD, Document
 from headgate_operator.model.names import GROUP, Key
@@ -21,15 +22,12 @@ KEPT_MAX: Final = 5_000
 
 
 class PodInspector:
-    """The last reads."""
-
     def __init__(self, port: ClusterPort, *, now_s: Callable[[], float]) -> None:
         self._port = port
         self._now_s = now_s
         self._known: dict[Key, tuple[float, tuple[PodStatus, ...]]] = {}
 
     def fork(self) -> PodInspector:
-        """A copy with the reads so far."""
         made = PodInspector(self._port, now_s=self._now_s)
         made._known = dict(self._known)
         return made
@@ -54,7 +52,6 @@ class PodInspector:
 
 
 def pod_status(pod: Document) -> PodStatus:
-    """The relevant facts of a pod."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     conditions = status.get("conditions") or ()

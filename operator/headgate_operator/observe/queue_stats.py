@@ -32,7 +32,7 @@ from headgate.store.catalogue.tables import SUMMARY
 from headgate.store.model.statements import Select
 from headgate_operator.informers.work_queue import Class
 from headgate_operator.model.names import Key
-from headgate_operator.model.world import UNKNOWN, DueMark, QueueLoad, Unread
+from headgate_operator.model.world import UNKNOWN, QueueLoad, Unread
 from headgate_operator.store.sessions import OpenSession, Sessions
 
 log = logging.getLogger("headgate.operator")
@@ -62,8 +62,6 @@ Notify = Callable[[Key, Class], None]
 
 @dataclass
 class FollowedQueue:
-    """One queue."""
-
     key: Key
     digest: str
     entry: Entry
@@ -89,8 +87,6 @@ class FollowedQueue:
 
 
 class FigureBoard:
-    """The figures of all queues."""
-
     def __init__(self, sessions: Sessions, notify: Notify) -> None:
         self._sessions = sessions
         self._notify = notify
@@ -121,15 +117,13 @@ class FigureBoard:
         self._slices.setdefault((reached.digest, slice_of(entry.id)), {})[entry.id] = followed
         self._read_from(reached)
         with suppress(HeadgateError):
-            store = reached.process_context.store_in(reached.process_context.keyspace)
-            rows = await store.read(
+            rows = await reached.store.read(
                 Select(SUMMARY, {"slice": slice_of(entry.id), "queue": entry.id}, COLUMNS), within_s=WITHIN_S
             )
             now_us = reached.process_context.clock.now_us()
             self._judge(followed, combined(rows, now_us=now_us), now_us, notify=False)
 
     def forget(self, key: Key) -> None:
-        """It is not there any more, or not ours."""
         known = self._followed.pop(key, None)
         if known is None:
             return
@@ -149,7 +143,6 @@ class FigureBoard:
         return replace(known.figures, at_us=known.read_us)
 
     def all(self) -> Iterable[FollowedQueue]:
-        """Every queue that is followed."""
         return list(self._followed.values())
 
     # ---- reading
@@ -177,14 +170,12 @@ class FigureBoard:
             await asyncio.sleep(next_s - loop.time())
 
     async def _read_slices(self, digest: str, numbers: Sequence[int]) -> bool:
-        """Whether they could be read."""
         reached = self._sessions.of(digest)
         if reached is None:
             return False
         selects = [Select(SUMMARY, {"slice": number}, COLUMNS) for number in numbers]
         try:
-            store = reached.process_context.store_in(reached.process_context.keyspace)
-            rows = await store.read_together(selects, within_s=WITHIN_S)
+            rows = await reached.store.read_together(selects, within_s=WITHIN_S)
             now_us = reached.process_context.clock.now_us()
         except HeadgateError as error:
             if digest not in self._reported and len(numbers) == 1:
@@ -230,7 +221,7 @@ class FigureBoard:
             leased=stats.lanes,
             held=stats.held,
             awake=awake,
-            later=tuple(DueMark(mark.due_us, mark.until_us) for mark in stats.later),
+            later=stats.later,
         )
         followed.figures, followed.read_us = figures, now_us
         if figures.awake and figures.owners == 0 and _count_is_due(followed, stats):
@@ -313,7 +304,6 @@ class FigureBoard:
         self._notify(followed.key, Class.CHANGED)
 
     async def stop(self) -> None:
-        """Read no more."""
         tasks = [*self._readers.values(), *(each.background for each in self._followed.values() if each.background)]
         self._readers.clear()
         await end_task(*tasks)
@@ -340,8 +330,7 @@ def _is_nothing(figures: QueueLoad | None) -> bool:
 
 def _turned(figures: QueueLoad) -> tuple[bool, ...]:
     """Changes that queue the key at once."""
-    behind = figures.backlog if figures.backlog is not None else figures.counted
-    return (figures.awake, bool(behind), figures.in_flight > 0, figures.held > 0, figures.owners > 0)
+    return (figures.awake, bool(figures.behind), figures.in_flight > 0, figures.held > 0, figures.owners > 0)
 
 
 def _plain(figures: QueueLoad) -> tuple[Any, ...]:

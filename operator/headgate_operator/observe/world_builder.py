@@ -4,7 +4,7 @@ State that could not be read is UNKNOWN or a Trouble, never empty. It asks the A
 pods of consumers that are short of workers, and places that a plan wants to know free.
 
 Reading changes nothing but the caches. Consequences for others are recorded by the reconcile
-(recording.py). A plan reads by a `fork`, whose memory is its own, and by sessions that are open already.
+(reconcile/reconciler.py). A plan reads by a `fork`, whose memory is its own, and by sessions that are open already.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from headgate.api.resources.queues import QueueResource
 from headgate.api.rules.rules import Fault
 from headgate.engines.registry import EngineRecord, engine_of_entry, stored_record
 from headgate.store.catalogue.entry import Entry
-from headgate_operator.cluster.port import ClusterPort, Denial, Denied
-from headgate_operator.cluster.requests import read_time_us
+from headgate_operator.cluster.port import Denial, Denied
+from headgate_operator.cluster.requests import ClusterPort, read_time_us
 from headgate_operator.informers.object_cache import SPARK_CRD, ObjectCache, terminates
-from headgate_operator.model import job_groups
 from headgate_operator.model.kinds import (
     CRD,
     CRON_JOB,
@@ -56,8 +55,7 @@ from headgate_operator.model.world import (
     StoreView,
     Unread,
 )
-from headgate_operator.observe.bulk_runs import JobReport, job_ids_of, runs_of
-from headgate_operator.observe.bulk_status import BulkRows
+from headgate_operator.observe.bulk_runs import BulkRows, JobReport, job_ids_of, runs_of
 from headgate_operator.observe.lane_health import Health
 from headgate_operator.observe.maintenance_results import PassBoard
 from headgate_operator.observe.pods import PodInspector
@@ -65,7 +63,7 @@ from headgate_operator.observe.queue_stats import FigureBoard
 from headgate_operator.store.catalogue import StoreSide
 from headgate_operator.store.connections import Connections
 from headgate_operator.store.secret_cache import Secrets
-from headgate_operator.store.sessions import SessionReader, Sessions
+from headgate_operator.store.sessions import Sessions
 
 PARSED_MAX: Final = 20_000
 SIBLINGS_MAX: Final = 100
@@ -85,9 +83,7 @@ class ReconcileScratch:
 
 @dataclass(frozen=True)
 class _Needs:
-    """The needs of one resource in its namespace."""
-
-    group: JobGroup | None
+    group: JobGroup
     copy: bool
     """Of the chart's Secret."""
     spark: bool
@@ -98,8 +94,6 @@ class _Needs:
 
 @dataclass(frozen=True)
 class Sources:
-    """All that a world is made from."""
-
     port: ClusterPort
     cache: ObjectCache
     sessions: Sessions
@@ -114,7 +108,7 @@ class Sources:
 
     def fork(self) -> Sources:
         """The same, where nothing that is read by it is remembered."""
-        sessions, secrets = SessionReader(self.sessions), self.secrets.fork()
+        sessions, secrets = self.sessions.reader(), self.secrets.fork()
         store = self.store.fork(sessions)
         return replace(
             self,
@@ -127,8 +121,6 @@ class Sources:
 
 
 class Observer:
-    """Observes the world, key by key."""
-
     def __init__(self, sources: Sources, settings: OperatorSettings, *, now_us: Callable[[], int]) -> None:
         self.settings = settings
         self.stands: dict[str, NamespaceState] = {}
@@ -155,8 +147,11 @@ class Observer:
     ) -> ResourceWorld:
         """Everything about a Queue or a Counter; with another document of it, if one is passed."""
         present = self.present(key) if instead is None else self._imagined(key, instead)
-        connection = await self._from.connections.of(key, None if present is None else _valid(present))
-        store = await self._store(key, present, connection)
+        resource, uid = (present.valid, present.meta.uid) if present is not None else (None, None)
+        connection = await self._from.connections.of(key, resource)
+        store: StoreView | ResourceFailure | Unread = UNKNOWN
+        if isinstance(connection, StoreConnection):
+            store = await self._from.store.view(key, connection, uid=uid, resource=resource)
         children = [] if present is None else self._from.cache.children_of(present.meta.uid)
         entry = store.entry if isinstance(store, StoreView) else None
         if entry is not None:
@@ -186,7 +181,6 @@ class Observer:
         )
 
     def present(self, key: Key) -> PresentResource | None:
-        """The resource as the cluster has it."""
         document = self._from.cache.get(key.kind, key.namespace, key.name)
         if document is None:
             return None
@@ -203,9 +197,7 @@ class Observer:
 
     def _imagined(self, key: Key, document: Document) -> PresentResource:
         """As it would be, if this document were applied."""
-        parsed_document = check_resource({name: part for name, part in document.items() if name != "status"})
-        parsed = tuple(parsed_document) if isinstance(parsed_document, list) else parsed_document
-        known = self.present(key)
+        parsed, known = _parse(document), self.present(key)
         if known is None:
             meta = Meta(uid=NOT_MADE_YET, generation=1, created_us=self._now_us())
             return PresentResource({**document, "metadata": {**document["metadata"], "uid": meta.uid}}, meta, parsed)
@@ -216,21 +208,10 @@ class Observer:
         """Once for each generation: it takes a millisecond."""
         known = self._parsed.get((meta.uid, meta.generation))
         if known is None:
-            parsed_document = check_resource({name: part for name, part in document.items() if name != "status"})
-            known = tuple(parsed_document) if isinstance(parsed_document, list) else parsed_document
-            self._parsed[(meta.uid, meta.generation)] = known
+            known = self._parsed[(meta.uid, meta.generation)] = _parse(document)
             while len(self._parsed) > PARSED_MAX:
                 self._parsed.popitem(last=False)
         return known
-
-    async def _store(
-        self, key: Key, present: PresentResource | None, connection: object
-    ) -> StoreView | ResourceFailure | Unread:
-        if not isinstance(connection, StoreConnection):
-            return UNKNOWN
-        uid = None if present is None else present.meta.uid
-        resource = None if present is None else _valid(present)
-        return await self._from.store.view(key, connection, uid=uid, resource=resource)
 
     def _figures(
         self, key: Key, present: PresentResource | None, connection: object, store: object, now_us: int
@@ -316,10 +297,9 @@ class Observer:
     async def namespace(
         self, key: Key, scratch: ReconcileScratch, answers: Mapping[ChildName, LastApply]
     ) -> NamespaceWorld:
-        """The needs of all its resources."""
         name = key.namespace
         needs = [each async for each in self._needs_in(name)]
-        groups = frozenset(each.group for each in needs if each.is_active and each.group is not None)
+        groups = frozenset(each.group for each in needs if each.is_active)
         source = await self._from.connections.source()
         document = self._from.cache.get(NAMESPACE.kind, "", name)
         return NamespaceWorld(
@@ -339,31 +319,20 @@ class Observer:
         )
 
     def group_of(self, present: PresentResource) -> JobGroup | None:
-        """The CronJob that serves a resource."""
-        resource = _valid(present)
-        return None if resource is None else job_groups.group_of(resource, self.settings)
+        return None if present.valid is None else JobGroup.of(present.valid, self.settings)
 
     def groups_of_others(self, key: Key) -> frozenset[JobGroup]:
-        """The CronJobs that serve the other resources of its namespace."""
-        others = (self.present(each) for each in self._keys_in(key.namespace) if each != key)
+        others = (self.present(each) for each in self.keys_in(key.namespace) if each != key)
         return frozenset(group for other in others if other is not None and (group := self.group_of(other)))
 
-    def _keys_in(self, namespace: str) -> list[Key]:
-        cache = self._from.cache
-        return [
-            *(Key("Queue", namespace, name) for name in cache.names_in("Queue", namespace)),
-            *(Key("Counter", namespace, name) for name in cache.names_in("Counter", namespace)),
-        ]
-
-    def _is_supported(self, present: PresentResource) -> bool:
-        resource = _valid(present)
-        return resource is not None and job_groups.is_supported(resource, self.settings)
+    def keys_in(self, namespace: str) -> list[Key]:
+        return self._from.cache.keys_in(namespace)
 
     async def _needs_in(self, namespace: str) -> AsyncIterator[_Needs]:
         """Of all supported resources. Each is parsed once per generation: with a thousand queues applied at once each
         of them needs this, and other tasks of the event loop have a turn after each parsed one.
         """
-        for key in self._keys_in(namespace):
+        for key in self.keys_in(namespace):
             uid, generation = self._from.cache.which(key.kind, namespace, key.name)
             known = self._needs.get(uid)
             if known is None or known[0] != generation:
@@ -380,15 +349,16 @@ class Observer:
     def _needs_of(self, key: Key) -> _Needs | None:
         """None: nothing is made for it. Whether it is active: by what was written of it before we started."""
         present = self.present(key)
-        if present is None or not self._is_supported(present):
+        resource = None if present is None else present.valid
+        if present is None or resource is None or not self.settings.supports(resource):
             return None
         deleting = present.meta.deleting_since_us is not None
         conditions = (present.document.get("status") or {}).get("conditions") or ()
         had_tables = any(each["type"] == "TablesReady" and each["status"] == "True" for each in conditions)
         return _Needs(
-            group=self.group_of(present),
-            copy=_secret_of(present) is None,
-            spark=isinstance(present.parsed, QueueResource) and bool(present.parsed.spec.bulk),
+            group=JobGroup.of(resource, self.settings),
+            copy=resource.spec.storage.connection_secret is None,
+            spark=isinstance(resource, QueueResource) and bool(resource.spec.bulk),
             deleting=deleting,
             is_active=had_tables and not deleting,
         )
@@ -417,22 +387,17 @@ def followed_entry(present: PresentResource | None, view: StoreView, store: Stor
     entry = view.entry
     if present is None or entry is None or entry.owner != store.owner(present.meta.uid):
         return None
-    record = stored_record(engine_of_entry(entry)) if _valid(present) is not None else None
+    record = stored_record(engine_of_entry(entry)) if present.valid is not None else None
     return entry if isinstance(record, EngineRecord) and record.inspect is not None else None
 
 
 def child_name(document: Document) -> ChildName:
-    """The name of a child."""
     return ChildName(str(document["kind"]), str(document["metadata"]["name"]))
 
 
-def _valid(present: PresentResource) -> Resource | None:
-    return None if isinstance(present.parsed, tuple) else present.parsed
-
-
-def _secret_of(present: PresentResource) -> str | None:
-    resource = _valid(present)
-    return None if resource is None else resource.spec.storage.connection_secret
+def _parse(document: Document) -> Resource | tuple[Fault, ...]:
+    parsed = check_resource({name: part for name, part in document.items() if name != "status"})
+    return tuple(parsed) if isinstance(parsed, list) else parsed
 
 
 def _format_owners(owners: Iterable[Mapping[str, Any]]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from aiohttp import web
@@ -24,57 +23,51 @@ from headgate_operator.model.names import Key, KeyKind
 KINDS: Final[Mapping[str, KeyKind]] = {"queue": "Queue", "counter": "Counter", "namespace": "Namespace"}
 BODY_MAX: Final = SPEC_BYTES_MAX + 16 * 1024
 """The largest resource, with its metadata and every default written out."""
+Handler = Callable[[web.Request], Awaitable[web.Response]]
 _NAME: Final[TypeAdapter[str]] = TypeAdapter(QueueName)
 _NAMESPACE: Final[TypeAdapter[str]] = TypeAdapter(NamespaceName)
 
 
-@dataclass(frozen=True)
-class Explanations:
-    """Where the answers come from."""
-
-    why: Callable[[Key], list[dict[str, Any]]]
-    plan: Callable[[Key, Mapping[str, Any] | None], Awaitable[Mapping[str, Any]]]
-    leader: Callable[[], str]
-
-
-def inspection_server(explanations: Explanations) -> HttpServer:
-    """The HTTP port for people."""
-
+def inspection_server(
+    why_of: Callable[[Key], list[dict[str, Any]]],
+    plan_of: Callable[[Key, Mapping[str, Any] | None], Awaitable[Mapping[str, Any]]],
+    leader: Callable[[], str],
+) -> HttpServer:
     async def why(request: web.Request) -> web.Response:
-        try:
-            key = key_of(request.match_info)
-        except InvalidRequest as error:
-            return _json(404, {"error": str(error)})
-        return _json(200, {"key": key.path, "leader": explanations.leader(), "decisions": explanations.why(key)})
+        key = key_of(request.match_info)
+        return _json(200, {"key": key.path, "leader": leader(), "decisions": why_of(key)})
 
     async def plan(request: web.Request) -> web.Response:
-        try:
-            return _json(200, await explanations.plan(key_of(request.match_info), None))
-        except InvalidRequest as error:
-            return _json(404, {"error": str(error)})
-        except HeadgateError as error:
-            return _json(503, {"error": str(error)})
+        return _json(200, await plan_of(key_of(request.match_info), None))
 
     async def plan_of_document(request: web.Request) -> web.Response:
         """Of a resource as it would be, if this document were applied."""
         try:
             document = json.loads(await request.text())
-            key = key_of_document(document)
-            return _json(200, await explanations.plan(key, document))
-        except web.HTTPRequestEntityTooLarge:
-            message = f"the document is larger than {BODY_MAX // 1024} KiB, and so than any valid resource"
-            return _json(413, {"error": message})
-        except RecursionError:
-            return _json(400, {"error": "the document is nested too deep for a resource"})
-        except (ValueError, InvalidRequest) as error:
-            return _json(400, {"error": str(error)})
-        except HeadgateError as error:
-            return _json(503, {"error": str(error)})
+        except ValueError as error:
+            raise InvalidRequest(str(error)) from None
+        return _json(200, await plan_of(key_of_document(document), document))
+
+    def answering(handler: Handler, *, invalid: int) -> Handler:
+        async def answer(request: web.Request) -> web.Response:
+            try:
+                return await handler(request)
+            except web.HTTPRequestEntityTooLarge:
+                message = f"the document is larger than {BODY_MAX // 1024} KiB, and so than any valid resource"
+                return _json(413, {"error": message})
+            except RecursionError:
+                return _json(400, {"error": "the document is nested too deep for a resource"})
+            except InvalidRequest as error:
+                return _json(invalid, {"error": str(error)})
+            except HeadgateError as error:
+                return _json(503, {"error": str(error)})
+
+        return answer
 
     routes = [
-        web.get("/why/{kind}/{namespace}/{name}", why),
-        web.get("/plan/{kind}/{namespace}/{name}", plan),
-        web.post("/plan", plan_of_document),
+        web.get("/why/{kind}/{namespace}/{name}", answering(why, invalid=404)),
+        web.get("/plan/{kind}/{namespace}/{name}", answering(plan, invalid=404)),
+        web.post("/plan", answering(plan_of_document, invalid=400)),
     ]
     return HttpServer(routes, purpose="/why and /plan", option="--inspection", body_max=BODY_MAX)
 
@@ -89,7 +82,6 @@ def key_of(steps: Mapping[str, str]) -> Key:
 
 
 def key_of_document(document: Any) -> Key:
-    """Of a resource that somebody wrote."""
     metadata = document.get("metadata") if isinstance(document, Mapping) else None
     if (
         not isinstance(metadata, Mapping)

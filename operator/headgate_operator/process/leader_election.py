@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from headgate_operator.cluster.port import ClusterPort, Denial, Denied, LeaderLease
+from headgate_operator.cluster.port import Denial, Denied, LeaderLease
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.model.names import LEASE_NAME
 
 log = logging.getLogger("headgate.operator")
@@ -43,8 +44,6 @@ class _Observed:
 
 
 class LeaderElection:
-    """This process and the Lease."""
-
     def __init__(
         self,
         port: ClusterPort,
@@ -74,11 +73,9 @@ class LeaderElection:
         """Set once the Lease was read."""
 
     def may_act(self) -> bool:
-        """Whether an effect may begin now."""
         return self._held is not None and not self.lost.is_set() and self._boot_s() < self._trusted_until_s
 
     def holder(self) -> str:
-        """The leader, as far as is known."""
         if self._held is not None:
             return self.identity
         return self._observed.lease.holder if self._observed else ""
@@ -92,7 +89,6 @@ class LeaderElection:
             await asyncio.sleep(pause_s * self._rng.uniform(0.9, 1.0))
 
     async def turn(self) -> bool:
-        """One read or renewal; whether it succeeded."""
         return await (self._renew() if self._held is not None else self._try_to_take())
 
     async def give_up(self) -> None:

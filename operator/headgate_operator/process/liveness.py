@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headgate_operator.cluster.port import ApiObject, ClusterPort, Denial, Denied
+from headgate_operator.cluster.port import ApiObject, Denial, Denied
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.object_cache import ObjectCache, is_newer
 from headgate_operator.informers.work_queue import Class, WorkQueue
@@ -32,8 +33,6 @@ GONE: Final = ""
 
 @dataclass(frozen=True)
 class WatchedKind:
-    """A kind, and of which label."""
-
     kind: ResourceKind
     labels: str = ""
 
@@ -49,8 +48,6 @@ class _Behind:
 
 
 class LivenessCheck:
-    """The answers of the probes."""
-
     def __init__(
         self,
         port: ClusterPort,
@@ -72,7 +69,6 @@ class LivenessCheck:
         self.audits = 0
 
     def why_not_alive(self) -> str | None:
-        """A sentence, or None."""
         for what, reason in self._dead.items():
             return f"the watch of {what} is dead: {reason}"
         worked = list(self._queue.work_s())
@@ -94,7 +90,6 @@ class LivenessCheck:
             await self.audit()
 
     async def audit(self) -> None:
-        """Compare once."""
         behind: dict[str, _Behind] = {}
         for watched in self._watched:
             differing = await self._compare(watched)

@@ -35,12 +35,13 @@ from headgate.store.cassandra.settings import ConnectionSettings
 from headgate.telemetry.logs import FORMATS, LEVELS, log_to
 from headgate.telemetry.metrics import Registry
 from headgate_operator.cluster.api_server import HttpApiClient
-from headgate_operator.cluster.port import ApiObject, ClusterPort, Denial
+from headgate_operator.cluster.port import ApiObject, Denial
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.informers.kopf_watch import KopfWatch
 from headgate_operator.model.kinds import CRD, NAMESPACE, QUEUE, ObjectAddress
 from headgate_operator.model.names import INSPECTION_PORT
 from headgate_operator.model.world import OperatorSettings
-from headgate_operator.process.inspection import Explanations, inspection_server
+from headgate_operator.process.inspection import inspection_server
 from headgate_operator.process.leader_election import LeaderElection
 from headgate_operator.process.liveness import LivenessCheck, WatchedKind
 from headgate_operator.process.metrics import measure
@@ -66,8 +67,6 @@ class ClusterUnreachable(EnvironmentProblem):
 
 @dataclass(frozen=True)
 class OperatorOptions:
-    """The arguments and the environment."""
-
     kubeconfig: str | None
     context: str | None
     namespace: str
@@ -165,8 +164,6 @@ async def run(given: OperatorOptions) -> None:
 
 
 class _Process:
-    """Everything that runs."""
-
     def __init__(
         self, given: OperatorOptions, cluster: HttpApiClient, settings: OperatorSettings, folder: Path
     ) -> None:
@@ -209,7 +206,6 @@ class _Process:
         measure(self._registry, self._operator, is_leading=self._leading.may_act)
 
     async def run(self) -> None:
-        """The whole life."""
         http_server = await self._open_http_server()
         inspection = await self._open_inspection()
         call_on_sigterm(self._stopping.set)
@@ -261,7 +257,7 @@ class _Process:
         if self._given.inspection is None:
             return None
         operator = self._operator
-        server = inspection_server(Explanations(operator.ring.of, operator.plan, self._leading.holder))
+        server = inspection_server(operator.ring.of, operator.plan, self._leading.holder)
         await server.open(*self._given.inspection)
         log.info("serving inspection", extra={"inspection_port": server.port})
         return server
@@ -279,7 +275,6 @@ class _Wall:
         self._given_us = 0
 
     def now_us(self) -> int:
-        """Microseconds since 1970."""
         self._given_us = max(self._given_us, time.time_ns() // 1000)
         return self._given_us
 

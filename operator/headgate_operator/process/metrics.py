@@ -13,15 +13,13 @@ from headgate_operator.decide.scaling import is_busy, is_soon
 from headgate_operator.model.world import QueueLoad
 from headgate_operator.observe.queue_stats import FollowedQueue
 from headgate_operator.process.wiring import Operator
-from headgate_operator.reconcile.condition_metrics import BAD_WHEN_TRUE
+from headgate_operator.reconcile.decision_log import BAD_WHEN_TRUE
 
 Read = Callable[[QueueLoad], float | None]
 LABELS = ("namespace", "queue")
 
 
 def measure(registry: Registry, operator: Operator, *, is_leading: Callable[[], bool]) -> None:
-    """Register all of it; values are read at a scrape."""
-
     def of_queues(name: str, help_text: str, read: Read) -> None:
         def values() -> Iterator[tuple[tuple[str, ...], float]]:
             for followed in operator.board.all() if is_leading() else ():
@@ -100,7 +98,6 @@ def _oldest_s(figures: QueueLoad) -> float | None:
 
 
 def _behind(figures: QueueLoad) -> float | None:
-    behind = figures.backlog if figures.backlog is not None else figures.counted
-    if behind is None:
+    if figures.behind is None:
         return None if figures.awake else 0.0
-    return float(behind)
+    return float(figures.behind)

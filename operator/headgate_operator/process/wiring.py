@@ -21,15 +21,12 @@ from headgate.errors import Unavailable
 from headgate.process.background_tasks import SupervisedLoop, run_together
 from headgate.store.catalogue.catalogue import RECEIPT_KEY_BYTES
 from headgate.telemetry.metrics import Registry
-from headgate_operator.cluster.port import ClusterPort
-from headgate_operator.decide.namespace import decide_namespace
-from headgate_operator.decide.resource import decide
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.dry_run.live import plan_live
 from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.object_cache import ObjectCache
 from headgate_operator.informers.object_watch import ObjectWatch
 from headgate_operator.informers.work_queue import Class, WorkQueue
-from headgate_operator.model.effects import ReconcilePlan
 from headgate_operator.model.kinds import (
     COUNTER,
     CRD,
@@ -45,8 +42,8 @@ from headgate_operator.model.kinds import (
     ResourceKind,
 )
 from headgate_operator.model.names import CONNECTION_COPY, Key, namespace_key
-from headgate_operator.model.world import DecisionMemory, NamespaceWorld, OperatorSettings, ResourceWorld
-from headgate_operator.observe.bulk_status import BulkRows
+from headgate_operator.model.world import OperatorSettings
+from headgate_operator.observe.bulk_runs import BulkRows
 from headgate_operator.observe.lane_health import Health
 from headgate_operator.observe.maintenance_results import PassBoard
 from headgate_operator.observe.pods import PodInspector
@@ -54,8 +51,7 @@ from headgate_operator.observe.queue_stats import FigureBoard
 from headgate_operator.observe.world_builder import Observer, Sources
 from headgate_operator.reconcile.apply_plan import EffectTargets, PlanApplier
 from headgate_operator.reconcile.decision_log import DecisionLog
-from headgate_operator.reconcile.reconciler import Deciders, ReconcileInputs, Reconciler
-from headgate_operator.reconcile.recording import ObservationRecorder
+from headgate_operator.reconcile.reconciler import ObservationRecorder, Reconciler
 from headgate_operator.store.catalogue import StoreSide
 from headgate_operator.store.connections import Connections
 from headgate_operator.store.orphans import OrphanSweep
@@ -87,8 +83,6 @@ CHILDREN: Final = (DEPLOYMENT, POD_DISRUPTION_BUDGET, CRON_JOB, JOB, SERVICE_ACC
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports of the operator."""
-
     port: ClusterPort
     open_session: Open
     now_us: Callable[[], int]
@@ -102,8 +96,6 @@ class Ports:
 
 
 class Operator:
-    """One process's operator."""
-
     def __init__(self, settings: OperatorSettings, ports: Ports) -> None:
         def now_s() -> float:
             return asyncio.get_running_loop().time()
@@ -144,13 +136,12 @@ class Operator:
         recorder = ObservationRecorder(self.connections, self.store, self.board, self.intake, now_us=ports.now_us)
         self.reconciler = Reconciler(
             self.queue,
-            ReconcileInputs(self.observer, recorder),
+            self.observer,
+            recorder,
             self.performer,
             self.ring,
-            Deciders(_resource, _namespace),
             now_us=ports.now_us,
             forget=self._forget,
-            keys_in=self._keys_in,
         )
         self._planning = asyncio.Lock()
         self.watches: list[ObjectWatch] = []
@@ -206,7 +197,6 @@ class Operator:
             await asyncio.wait_for(self.queue.until_none_is_worked(), within_s)
 
     async def close(self) -> None:
-        """End sessions."""
         await self.sessions.close()
 
     # ---- background tasks
@@ -269,7 +259,9 @@ class Operator:
         namespaces = self.cache.namespaces() if is_source else {place[0]} if place[1] == CONNECTION_COPY else set()
         for namespace in sorted(namespaces):
             self.queue.add(namespace_key(namespace), Class.CHANGED)
-            for key in [] if is_source else self._keys_in(namespace):  # a Secret of its own may have come, or gone
+            for key in (
+                [] if is_source else self.cache.keys_in(namespace)
+            ):  # a Secret of its own may have come, or gone
                 self.queue.add(key, Class.CHANGED)
 
     # ---- small services
@@ -284,21 +276,7 @@ class Operator:
         self.bulk_rows.forget(key)
         self.connections.forget(key)
 
-    def _keys_in(self, namespace: str) -> list[Key]:
-        return [
-            *(Key("Queue", namespace, name) for name in self.cache.names_in("Queue", namespace)),
-            *(Key("Counter", namespace, name) for name in self.cache.names_in("Counter", namespace)),
-        ]
-
 
 def supervised(works: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]) -> dict[str, Coroutine[Any, Any, None]]:
     """Each continues for ever, whatever error it meets."""
     return {what: SupervisedLoop(what, work, log=log, pause_s_max=PAUSE_S_MAX).run() for what, work in works.items()}
-
-
-def _resource(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> ReconcilePlan:
-    return decide(world, memory, now_us)
-
-
-def _namespace(world: NamespaceWorld, memory: DecisionMemory, now_us: int) -> ReconcilePlan:
-    return decide_namespace(world, now_us, memory)

@@ -14,11 +14,14 @@ from typing import Any, Final
 
 from headgate.process.background_tasks import BackgroundTasks
 from headgate.process.pacing import RateLimit
-from headgate_operator.cluster.port import ApiObject, ClusterPort, Denial, Denied, Note
+from headgate_operator.cluster.port import ApiObject, Denial, Denied, Note
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.object_cache import ObjectCache, place_of
 from headgate_operator.manifests.document_diff import stamp_of
-from headgate_operator.model.effects import (
+from headgate_operator.model.kinds import KINDS, SECRET, ObjectAddress, address_of
+from headgate_operator.model.names import MANAGER, Key
+from headgate_operator.model.plan import (
     ApplyObject,
     DeleteObject,
     Effect,
@@ -27,8 +30,6 @@ from headgate_operator.model.effects import (
     StopLane,
     StoreStep,
 )
-from headgate_operator.model.kinds import KINDS, SECRET, ObjectAddress, address_of
-from headgate_operator.model.names import MANAGER, Key
 from headgate_operator.model.world import ChildName, LastApply, ResourceFailure
 from headgate_operator.observe.queue_stats import FigureBoard
 from headgate_operator.store.catalogue import StoreSide
@@ -56,8 +57,6 @@ class ReconcileState:
 
 @dataclass(frozen=True)
 class EffectFailure:
-    """The effect at which it ended, and why."""
-
     effect: Effect
     message: str
     retry_after_s: float | None = None
@@ -67,8 +66,6 @@ class EffectFailure:
 
 @dataclass(frozen=True)
 class EffectTargets:
-    """The tools of effects."""
-
     port: ClusterPort
     intake: EventIngest
     cache: ObjectCache
@@ -81,8 +78,6 @@ class EffectTargets:
 
 
 class PlanApplier:
-    """Does what was decided."""
-
     def __init__(self, targets: EffectTargets) -> None:
         self._targets = targets
         self._statuses = RateLimit(STATUSES_A_SECOND, STATUSES_AT_ONCE)
@@ -90,7 +85,6 @@ class PlanApplier:
         self.writes = 0
 
     async def perform(self, key: Key, effects: Sequence[Effect], kept: ReconcileState) -> EffectFailure | None:
-        """All of them, or up to the first that fails."""
         for effect in effects:
             if not self._targets.may_act():
                 raise NotLeading

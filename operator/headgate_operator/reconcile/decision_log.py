@@ -1,20 +1,23 @@
-"""The last decisions of each key with their inputs, for `/why` and `kubectl headgate why`.
+"""The results of decisions, for people: the last decisions of each key with their inputs, for `/why` and
+`kubectl headgate why`, and the failing conditions of all resources, for metrics.
 
-It keeps plain JSON and no values of ours, so that an old decision holds nothing else in memory.
+Decisions are kept as plain JSON and no values of ours, so that an old one holds nothing else in memory. Conditions
+are noted at each decision, so that a scrape reads known values and parses nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, Final
 
-from headgate_operator.model.effects import ReconcilePlan, StoreStep
 from headgate_operator.model.names import Key
+from headgate_operator.model.plan import PatchStatus, ReconcilePlan, StoreStep
 from headgate_operator.model.world import NamespaceWorld, ResourceWorld
 
 KEPT: Final = 20
@@ -25,8 +28,6 @@ SECRET_KEYS: Final = frozenset({"receipt_key", "data", "stringData", "password"}
 
 
 class DecisionLog:
-    """Decisions by key, the latest last."""
-
     def __init__(self, *, kept: int = KEPT, keys_max: int = KEYS_MAX) -> None:
         self._kept = kept
         self._keys_max = keys_max
@@ -57,16 +58,13 @@ class DecisionLog:
             self._of.popitem(last=False)
 
     def of(self, key: Key) -> list[dict[str, Any]]:
-        """The decisions about a key, the oldest first."""
         return [json.loads(line) for line in self._of.get(key, ())]
 
     def forget(self, key: Key) -> None:
-        """It is gone."""
         self._of.pop(key, None)
 
 
 def effect_words(effect: object) -> str:
-    """An effect in a line."""
     if isinstance(effect, StoreStep):
         return f"{type(effect.step).__name__} {_about(effect.step)}".strip()
     return f"{type(effect).__name__} {_about(effect)}".strip()
@@ -92,7 +90,6 @@ def plain(value: object) -> Any:
 
 @cache
 def _fields(type_: Any) -> tuple[str, ...] | None:
-    """Of a dataclass."""
     return tuple(field.name for field in dataclasses.fields(type_)) if dataclasses.is_dataclass(type_) else None
 
 
@@ -156,3 +153,53 @@ def _cut(value: Any) -> Any:
 def _is_same(line: bytes, decision: Mapping[str, Any]) -> bool:
     known = json.loads(line)
     return all(known[name] == value for name, value in decision.items())
+
+
+BAD_WHEN_TRUE: Final = frozenset(("Reconciling", "Stalled"))
+READY: Final = "Ready"
+
+
+@dataclass(frozen=True)
+class ResourceConditions:
+    ready: str
+    """True, False or Unknown."""
+    problems: tuple[tuple[str, str], ...]
+    """(condition, reason) of each failing condition."""
+
+
+class ConditionMetrics:
+    def __init__(self) -> None:
+        self._conditions: dict[Key, ResourceConditions] = {}
+
+    def note(self, key: Key, world: ResourceWorld, plan: ReconcilePlan) -> None:
+        """Note the status of this decision, or else the present one."""
+        if world.resource is None:
+            self._conditions.pop(key, None)
+            return
+        status: Mapping[str, Any] = world.resource.document.get("status") or {}
+        for effect in plan.effects:
+            if isinstance(effect, PatchStatus):
+                status = effect.status
+        self._conditions[key] = conditions_in(status)
+
+    def forget(self, key: Key) -> None:
+        self._conditions.pop(key, None)
+
+    def problems(self) -> Iterator[tuple[Key, str, str]]:
+        for key, conditions in self._conditions.items():
+            for condition, reason in conditions.problems:
+                yield key, condition, reason
+
+    def counted(self) -> Mapping[tuple[str, str], int]:
+        return Counter((key.kind, conditions.ready) for key, conditions in self._conditions.items())
+
+
+def conditions_in(status: Mapping[str, Any]) -> ResourceConditions:
+    ready, problems = "Unknown", []
+    for each in status.get("conditions") or ():
+        condition, holds = str(each["type"]), str(each["status"])
+        if condition == READY:
+            ready = holds
+        if holds == ("True" if condition in BAD_WHEN_TRUE else "False"):
+            problems.append((condition, str(each.get("reason", ""))))
+    return ResourceConditions(ready, tuple(problems))

@@ -10,32 +10,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headgate.errors import HeadgateError
 from headgate.process.background_tasks import is_being_cancelled, run_together
 from headgate.store.catalogue.entry import EntryState
-from headgate_operator.decide.deletion import LEFT_BEHIND
+from headgate_operator.decide.namespace import decide_namespace
+from headgate_operator.decide.resource import decide
+from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.work_queue import Class, WorkQueue
-from headgate_operator.model.effects import Emit, PatchStatus, ReconcilePlan
+from headgate_operator.model.kinds import Document
 from headgate_operator.model.names import Key, namespace_key
+from headgate_operator.model.plan import Emit, PatchStatus, ReconcilePlan
 from headgate_operator.model.world import (
+    UNKNOWN,
     ChildName,
     DecisionMemory,
-    NamespaceState,
     NamespaceWorld,
     ResourceFailure,
     ResourceWorld,
     StoreConnection,
     StoreView,
 )
-from headgate_operator.observe.world_builder import Observer, ReconcileScratch
+from headgate_operator.observe.queue_stats import FigureBoard
+from headgate_operator.observe.world_builder import Observer, ReconcileScratch, followed_entry
 from headgate_operator.reconcile.apply_plan import EffectFailure, NotLeading, PlanApplier, ReconcileState
-from headgate_operator.reconcile.condition_metrics import ConditionMetrics
-from headgate_operator.reconcile.decision_log import DecisionLog
-from headgate_operator.reconcile.recording import ObservationRecorder
+from headgate_operator.reconcile.decision_log import ConditionMetrics, DecisionLog
+from headgate_operator.store.catalogue import StoreSide
+from headgate_operator.store.connections import Connections
 
 log = logging.getLogger("headgate.operator")
 
@@ -54,30 +58,61 @@ PROBED_AT_ONCE: Final = 4
 BUG_PAUSE_S: Final = 5.0
 """How long a reconciler holds a key whose retry could not even be noted."""
 
-Decide = Callable[[ResourceWorld, DecisionMemory, int], ReconcilePlan]
-DecideNamespace = Callable[[NamespaceWorld, DecisionMemory, int], ReconcilePlan]
+World = ResourceWorld | NamespaceWorld
+Decide = Callable[[World, DecisionMemory, int], ReconcilePlan]
 
 
-@dataclass(frozen=True)
-class Deciders:
-    """The decision."""
-
-    resource: Decide
-    namespace: DecideNamespace
+def decide_key(world: World, memory: DecisionMemory, now_us: int) -> ReconcilePlan:
+    if isinstance(world, NamespaceWorld):
+        return decide_namespace(world, now_us, memory)
+    return decide(world, memory, now_us)
 
 
-@dataclass(frozen=True)
-class ReconcileInputs:
-    """How the world of a key is read, and how what follows from it is recorded."""
+class ObservationRecorder:
+    """Passes the reads of a reconcile on to the rest of the operator: the connection that a resource uses, the queue
+    whose figures are read from now on, an object that was found in the place of a child.
 
-    observer: Observer
-    recorder: ObservationRecorder
+    Reading has no side effects (observe/world_builder.py), so a plan of a document that nobody has applied leaves no
+    trace. All that follows from reading is here, and only the reconcile calls it."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        store: StoreSide,
+        board: FigureBoard,
+        intake: EventIngest,
+        *,
+        now_us: Callable[[], int],
+    ) -> None:
+        self._connections = connections
+        self._store = store
+        self._board = board
+        self._intake = intake
+        self._now_us = now_us
+
+    async def record(self, key: Key, world: ResourceWorld) -> ResourceWorld:
+        """The world of a living resource, with the figures that are known once it is followed."""
+        if not isinstance(world.connection, StoreConnection):
+            self._board.forget(key)
+            return world
+        self._connections.note(key, world.connection)
+        if not isinstance(world.store, StoreView):
+            return world
+        entry = followed_entry(world.resource, world.store, self._store)
+        reached = self._store.reached(world.connection)
+        if entry is None or reached is None:
+            self._board.forget(key)
+            return replace(world, figures=UNKNOWN)
+        await self._board.follow(key, reached, entry)
+        return replace(world, figures=self._board.of(key, self._now_us()))
+
+    def record_children(self, documents: Iterable[Document]) -> None:
+        for document in documents:
+            self._intake.wrote(document)
 
 
 @dataclass
 class _Round:
-    """How far one reconcile has come."""
-
     scratch: ReconcileScratch
     plan: ReconcilePlan = field(default_factory=ReconcilePlan)
     failed: EffectFailure | None = None
@@ -87,29 +122,26 @@ class _Round:
 
 
 class Reconciler:
-    """Works keys of the queue."""
-
     def __init__(
         self,
         queue: WorkQueue,
-        reading: ReconcileInputs,
+        observer: Observer,
+        recorder: ObservationRecorder,
         performer: PlanApplier,
         ring: DecisionLog,
-        deciders: Deciders,
         *,
         now_us: Callable[[], int],
         forget: Callable[[Key], None],
-        keys_in: Callable[[str], list[Key]],
+        decide: Decide = decide_key,
     ) -> None:
         self._queue = queue
-        self._observer = reading.observer
-        self._recorder = reading.recorder
+        self._observer = observer
+        self._recorder = recorder
         self._performer = performer
         self._ring = ring
-        self._deciders = deciders
         self._now_us = now_us
         self._forget_elsewhere = forget
-        self._keys_in = keys_in
+        self._decider = decide
         self._memories: dict[Key, DecisionMemory] = {}
         self._kept: dict[Key, ReconcileState] = {}
         self._active: dict[Key, bool] = {}
@@ -120,7 +152,6 @@ class Reconciler:
         self.left_behind = 0
 
     async def run(self, *, reconcilers: int = RECONCILERS, reserved: int = RESERVED) -> None:
-        """All reconcilers, for ever."""
         numbers = range(reconcilers)
         await run_together({f"reconciler {each}": self._work(reserved=each < reserved) for each in numbers})
 
@@ -137,7 +168,6 @@ class Reconciler:
                 self._queue.done(key)
 
     async def _one(self, key: Key) -> None:
-        """One key, whatever happens to it."""
         try:
             async with asyncio.timeout(WITHIN_S):
                 await self.reconcile(key)
@@ -160,7 +190,6 @@ class Reconciler:
             log.exception("bug in a reconcile, please report it", extra={"key": key.path})
 
     async def reconcile(self, key: Key) -> ReconcilePlan:
-        """Rounds, until nothing is left to be done now."""
         kept = self._kept.setdefault(key, ReconcileState())
         at = _Round(ReconcileScratch())
         conflicts = 0
@@ -178,7 +207,7 @@ class Reconciler:
 
     async def plan(
         self, key: Key, document: Mapping[str, Any] | None = None, observer: Observer | None = None
-    ) -> tuple[ResourceWorld | NamespaceWorld, ReconcilePlan]:
+    ) -> tuple[World, ReconcilePlan]:
         """The plan of now, or for this document. Nothing is changed, and nothing is remembered except by
         the observer that is given, which is a fork of the reconcile's."""
         observer = observer or self._observer.fork()
@@ -192,7 +221,6 @@ class Reconciler:
         return world, plan
 
     def memory_of(self, key: Key) -> DecisionMemory:
-        """The memory of the next decision about a key."""
         return self._memories.get(key, DecisionMemory())
 
     # ---- rounds
@@ -216,19 +244,15 @@ class Reconciler:
             self._recorder.record_children(at.scratch.children)
             at.scratch.children.clear()
 
-    async def _read(
-        self, key: Key, scratch: ReconcileScratch, kept: ReconcileState
-    ) -> ResourceWorld | NamespaceWorld:
+    async def _read(self, key: Key, scratch: ReconcileScratch, kept: ReconcileState) -> World:
         """The world of a key, and what follows from it for others."""
         world = await _read_world(self._observer, key, scratch, kept)
         return await self._recorder.record(key, world) if isinstance(world, ResourceWorld) else world
 
-    async def _decide(self, key: Key, world: ResourceWorld | NamespaceWorld) -> ReconcilePlan:
+    async def _decide(self, key: Key, world: World) -> ReconcilePlan:
         memory = self._memories.get(key, DecisionMemory())
         await self._give_way(key)
-        if isinstance(world, NamespaceWorld):
-            return self._deciders.namespace(world, memory, self._now_us())
-        return self._deciders.resource(world, memory, self._now_us())
+        return self._decider(world, memory, self._now_us())
 
     async def _give_way(self, key: Key) -> None:
         """Of what nobody waits for, one thing is decided in a turn of the loop: a fresh change passes in between."""
@@ -248,14 +272,13 @@ class Reconciler:
 
     # ---- what follows
 
-    def _take_notes(self, key: Key, world: ResourceWorld | NamespaceWorld, plan: ReconcilePlan) -> None:
+    def _take_notes(self, key: Key, world: World, plan: ReconcilePlan) -> None:
         """Resources of a namespace wait until its own key has found it ready."""
-        stand = plan.notes.get("stand")
-        if isinstance(stand, NamespaceState):
+        if plan.namespace is not None:
             before = self._observer.stands.get(key.namespace)
-            self._observer.stands[key.namespace] = stand
-            if before != stand:
-                for each in self._keys_in(key.namespace):
+            self._observer.stands[key.namespace] = plan.namespace
+            if before != plan.namespace:
+                for each in self._observer.keys_in(key.namespace):
                     self._queue.add(each, Class.NEW)
         elif isinstance(world, ResourceWorld):
             is_active = isinstance(world.store, StoreView) and _is_active(world.store)
@@ -269,7 +292,7 @@ class Reconciler:
 
     def _note_left_behind(self, key: Key, plan: ReconcilePlan) -> None:
         """Resources that went with their namespace before their data could be dropped, logged for people."""
-        if plan.notes.get(LEFT_BEHIND):
+        if plan.left_behind:
             self.left_behind += 1
             log.warning("resource released with its namespace, its data stay in Cassandra", extra={"key": key.path})
 
@@ -312,7 +335,7 @@ class Reconciler:
 
     def _is_gone(self, key: Key) -> bool:
         if key.kind == "Namespace":
-            return not self._keys_in(key.namespace)
+            return not self._observer.keys_in(key.namespace)
         return self._observer.present(key) is None
 
 
@@ -322,7 +345,7 @@ async def _read_world(
     scratch: ReconcileScratch,
     kept: ReconcileState,
     document: Mapping[str, Any] | None = None,
-) -> ResourceWorld | NamespaceWorld:
+) -> World:
     if key.kind == "Namespace":
         return await observer.namespace(key, scratch, kept.answers)
     world = await observer.resource(key, scratch, kept.answers, document)

@@ -14,6 +14,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 from uuid import UUID
@@ -28,7 +29,7 @@ from headgate.applying.decide_steps import (
     Step,
 )
 from headgate.applying.perform_steps import StepPerformer
-from headgate.applying.wanted import PlacementDefaults, wanted_of
+from headgate.applying.wanted import wanted_of
 from headgate.engines.registry import tables_of, tables_of_entry
 from headgate.errors import HeadgateError, Unavailable
 from headgate.store.catalogue.catalogue import RECEIPT_KEY_BYTES, Catalogue
@@ -38,10 +39,10 @@ from headgate.store.clock.clock import ClockNotTrusted
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.drift import ActualTable, Drift, compare
 from headgate_operator.model.names import Key, owner_of, owner_parts
+from headgate_operator.model.plan import failure_of
 from headgate_operator.model.world import UNKNOWN, ResourceFailure, StoreConnection, StoreView, Unread
-from headgate_operator.store.failure_reasons import failure_of
 from headgate_operator.store.schema_cache import SchemaViews
-from headgate_operator.store.sessions import OpenSession, SessionPool
+from headgate_operator.store.sessions import OpenSession, Sessions
 
 log = logging.getLogger("headgate.operator")
 
@@ -63,8 +64,6 @@ Lives = Callable[[str], bool]
 
 @dataclass
 class _Silent:
-    """A Cassandra that does not answer."""
-
     failure: ResourceFailure
     until_s: float
 
@@ -83,11 +82,9 @@ class _Read:
 
 
 class StoreSide:
-    """All stores."""
-
     def __init__(
         self,
-        sessions: SessionPool,
+        sessions: Sessions,
         *,
         cluster: str,
         lives: Lives,
@@ -107,16 +104,10 @@ class StoreSide:
         self._by_id: dict[UUID, Key] = {}
         self._catalogued: set[str] = set()
 
-    def fork(self, sessions: SessionPool) -> StoreSide:
+    def fork(self, sessions: Sessions) -> StoreSide:
         """A copy with the entries that are known so far; schemas are read again."""
-        made = StoreSide(
-            sessions,
-            cluster=self._cluster,
-            lives=self._lives,
-            now_us=self._now_us,
-            now_s=self._now_s,
-            new_key=self._new_key,
-        )
+        made = copy(self)
+        made._sessions, made._views, made._catalogued = sessions, {}, set()
         made._silent = {digest: replace(silent) for digest, silent in self._silent.items()}
         made._entries, made._by_id = dict(self._entries), dict(self._by_id)
         return made
@@ -124,11 +115,9 @@ class StoreSide:
     # ---- reading
 
     def owner(self, uid: str) -> str:
-        """The owner in the entry of a resource."""
         return owner_of(self._cluster, uid)
 
     def reached(self, connection: StoreConnection) -> OpenSession | None:
-        """The session of a connection."""
         return self._sessions.of(connection.digest)
 
     def is_active(self, key: Key, uid: str) -> bool | None:
@@ -143,20 +132,17 @@ class StoreSide:
         )
 
     def keys_of(self, id_: UUID) -> list[Key]:
-        """The resource whose entry has this id."""
         key = self._by_id.get(id_)
         known = None if key is None else self._entries.get(key)
         is_his = known is not None and known.entry is not None and known.entry.id == id_
         return [key] if key is not None and is_his else []
 
     def invalidate(self, key: Key) -> None:
-        """Its entry has to be read again."""
         known = self._entries.get(key)
         if known is not None:
             self._entries[key] = replace(known, at_s=float("-inf"))
 
     def forget(self, key: Key) -> None:
-        """It is gone."""
         known = self._entries.pop(key, None)
         if known is not None and known.entry is not None:
             self._by_id.pop(known.entry.id, None)
@@ -164,7 +150,6 @@ class StoreSide:
     async def view(
         self, key: Key, connection: StoreConnection, *, uid: str | None, resource: Resource | None
     ) -> StoreView | ResourceFailure | Unread:
-        """The state of a resource in Cassandra."""
         silent = self._silent.get(connection.digest)
         if silent is not None:
             if self._now_s() < silent.until_s:
@@ -191,7 +176,7 @@ class StoreSide:
         entry = await self._entry(key, uid, connection.digest, views.catalogue)
         keyspace = entry.place.keyspace if entry is not None else connection.keyspace
         if entry is None and resource is not None:
-            keyspace = wanted_of(resource, _surroundings(connection)).place.keyspace
+            keyspace = wanted_of(resource, connection.placement).place.keyspace
         existing_keyspace = await views.keyspace(keyspace)
         tables = await views.tables(keyspace)
         return StoreView(
@@ -307,7 +292,6 @@ class StoreSide:
         return entries
 
     def performer(self, reached: OpenSession) -> StepPerformer:
-        """The runner of steps in a session."""
         return self._view_of(reached)[2]
 
     # ---- within
@@ -321,16 +305,14 @@ class StoreSide:
         if held is None or held[0] is not reached:
             process_context = reached.process_context
             catalogue = Catalogue(
-                process_context.store_in(process_context.keyspace),
+                reached.store,
                 now_us=process_context.clock.require,
                 new_uuid=process_context.new_uuid,
                 new_key=self._new_key,
             )
             performer = StepPerformer(reached.schema, catalogue, process_context.store_in)
             # Reading alone needs no trusted clock.
-            reading = Catalogue(
-                process_context.store_in(process_context.keyspace), now_us=process_context.clock.now_us
-            )
+            reading = Catalogue(reached.store, now_us=process_context.clock.now_us)
             held = self._views[reached.digest] = (reached, SchemaViews(reached.schema, reading), performer)
         return held
 
@@ -354,7 +336,3 @@ class StoreSide:
             with suppress(ClockNotTrusted):
                 return await work()
         return await work()
-
-
-def _surroundings(connection: StoreConnection) -> PlacementDefaults:
-    return PlacementDefaults(connection.keyspace, connection.data_center, connection.nodes)

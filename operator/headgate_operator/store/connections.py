@@ -1,4 +1,4 @@
-"""The connection of each resource to Cassandra, by its Secret: `StoreConnection`, or a Trouble with the reason.
+"""The connection of each resource to Cassandra, by its Secret: `StoreConnection`, or a failure with the reason.
 
 A resource that names no Secret takes its namespace's own `headgate-connection`, if a person has created one there.
 Else it takes the chart's at once, even before its copy exists, so that the store need not wait for the namespace. The
@@ -16,20 +16,18 @@ from headgate.errors import HeadgateError
 from headgate_operator.cluster.port import Denied
 from headgate_operator.model.kinds import Document
 from headgate_operator.model.names import CONNECTION_COPY, MANAGED_BY, MANAGER, Key
+from headgate_operator.model.plan import failure_of
 from headgate_operator.model.world import UNKNOWN, OperatorSettings, ResourceFailure, StoreConnection, Unread
-from headgate_operator.store.failure_reasons import failure_of
 from headgate_operator.store.secret_cache import SecretRead, Secrets
-from headgate_operator.store.sessions import OpenSession, SessionPool
+from headgate_operator.store.sessions import OpenSession, Sessions
 
 SecretPlace = tuple[str, str]
 """Namespace and name of a Secret."""
 
 
 class Connections:
-    """The ways to Cassandra of all resources."""
-
     def __init__(
-        self, secrets: Secrets, sessions: SessionPool, settings: OperatorSettings, *, now_us: Callable[[], int]
+        self, secrets: Secrets, sessions: Sessions, settings: OperatorSettings, *, now_us: Callable[[], int]
     ) -> None:
         self._secrets = secrets
         self._sessions = sessions
@@ -60,7 +58,7 @@ class Connections:
         place = self._default() if connection.is_copy else (key.namespace, connection.secret)
         self._last[key] = (place, connection)
 
-    def fork(self, secrets: Secrets, sessions: SessionPool) -> Connections:
+    def fork(self, secrets: Secrets, sessions: Sessions) -> Connections:
         """With what is known so far, and from here on apart."""
         made = Connections(secrets, sessions, self._settings, now_us=self._now_us)
         made._last, made._failures = dict(self._last), dict(self._failures)
@@ -83,16 +81,13 @@ class Connections:
         await self._reach(self._default(), named=False)
 
     async def source(self) -> Document | Unread | None:
-        """The chart's Secret."""
         read = await self._secrets.read_cached(*self._default())
         return UNKNOWN if isinstance(read, Denied) else read.document
 
     def forget(self, key: Key) -> None:
-        """It is gone, and all that it had to leave is done."""
         self._last.pop(key, None)
 
     def users_of(self, place: SecretPlace) -> list[Key]:
-        """The users of a Secret."""
         return [key for key, (used, _) in self._last.items() if used == place]
 
     def _default(self) -> SecretPlace:
@@ -110,13 +105,11 @@ class Connections:
         try:
             reached = await self._sessions.reach(read.digest, read.values)
         except HeadgateError as error:
-            return self._note_failure(place, self._in_words(read, error))
+            failure = failure_of(error)
+            message = f"Secret {read.namespace}/{read.name}: {failure.message}"
+            return self._note_failure(place, replace(failure, message=message))
         self._failures.pop(place, None)
         return _connection(reached, read, named=named)
-
-    def _in_words(self, read: SecretRead, error: HeadgateError) -> ResourceFailure:
-        failure = failure_of(error)
-        return replace(failure, message=f"Secret {read.namespace}/{read.name}: {failure.message}")
 
     def _note_failure(self, place: SecretPlace, failure: ResourceFailure) -> ResourceFailure:
         """The same trouble began when it was first met."""

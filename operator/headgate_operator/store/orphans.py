@@ -15,7 +15,8 @@ from typing import Final
 from headgate.applying.decide_steps import Retain
 from headgate.errors import HeadgateError
 from headgate.store.catalogue.entry import Entry, EntryState
-from headgate_operator.cluster.port import ClusterPort, Denied
+from headgate_operator.cluster.port import Denied
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.informers.object_cache import ObjectCache
 from headgate_operator.model.kinds import COUNTER, QUEUE
 from headgate_operator.model.names import owner_parts
@@ -32,8 +33,6 @@ PAGE: Final = 500
 
 
 class OrphanSweep:
-    """The net."""
-
     def __init__(
         self,
         port: ClusterPort,

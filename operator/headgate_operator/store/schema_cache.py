@@ -37,25 +37,20 @@ class SchemaViews:
         return keyspace
 
     async def tables(self, keyspace: str) -> Mapping[str, ActualTable]:
-        """Its tables by name."""
         if await self.keyspace(keyspace) is None:
             return {}
         return await self._once(("tables", keyspace), lambda: self._schema.read_tables(keyspace))
 
     async def made(self, keyspace: str) -> frozenset[str]:
-        """The tables that were ever made in it."""
         return await self._once(("made", keyspace), lambda: self.catalogue.tables_made(keyspace))
 
     async def total(self) -> int:
-        """Of all users of the cluster."""
         return await self._once(("total", ""), self._schema.count_tables)
 
     def schema_changed(self) -> None:
-        """By a step of ours."""
         self._drop("keyspace", "tables", "total")
 
     def made_changed(self) -> None:
-        """The same of what is noted as made."""
         self._drop("made")
 
     async def check_version(self) -> frozenset[str]:

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.process.background_tasks import SharedWork
-from headgate_operator.cluster.port import ClusterPort, Denial, Denied
+from headgate_operator.cluster.port import Denial, Denied
+from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.manifests.pod import CONNECTION_FILES, CONNECTION_KEYS
 from headgate_operator.model.kinds import SECRET, Document, ObjectAddress
 
@@ -43,13 +44,10 @@ class SecretRead:
 
     @property
     def values(self) -> dict[str, str]:
-        """Its keys, decoded."""
         return {} if self.document is None else plain_values(self.document)
 
 
 class Secrets:
-    """All that were read lately."""
-
     def __init__(
         self, port: ClusterPort, *, now_s: Callable[[], float], changed: Callable[[Place], None] = lambda _: None
     ) -> None:
@@ -83,17 +81,14 @@ class Secrets:
         return await self._shared(place)
 
     def known(self, namespace: str, name: str) -> SecretRead | None:
-        """As it was read last, however old that is."""
         entry = self._read.get((namespace, name))
         return None if entry is None else entry[1]
 
     def note(self, document: Document) -> None:
-        """The answer to a write of our own."""
         metadata = document["metadata"]
         self._wrote(secret_read(str(metadata["namespace"]), str(metadata["name"]), document))
 
     def note_gone(self, namespace: str, name: str) -> None:
-        """It was deleted by us."""
         self._wrote(secret_read(namespace, name, None))
 
     def oldest(self, count: int) -> list[Place]:
@@ -137,7 +132,6 @@ class Secrets:
 
 
 def secret_read(namespace: str, name: str, document: Document | None) -> SecretRead:
-    """With the digest of what it holds."""
     return SecretRead(namespace, name, document, "" if document is None else digest_of(plain_values(document)))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -22,6 +23,7 @@ from headgate.errors import HeadgateError, OperationRefused, Unavailable
 from headgate.process.background_tasks import SharedWork
 from headgate.store.cassandra.settings import ConnectionSettings, read_secret_settings
 from headgate.store.schema import SchemaPort
+from headgate.store.store import Store
 from headgate_operator.manifests.pod import CONNECTION_KEYS
 
 SESSIONS_MAX: Final = 8
@@ -42,20 +44,21 @@ class ConnectionNotOpen(Unavailable):
 class SchemaOfCluster(SchemaPort, Protocol):
     """Reads and changes the schema, and detects foreign changes cheaply."""
 
-    async def version(self) -> str:
-        """The version of the schema, by one node."""
-        ...
+    async def version(self) -> str: ...
 
 
 @dataclass(frozen=True)
 class OpenSession:
-    """A Cassandra, connected."""
-
     digest: str
     process_context: ProcessContext
     schema: SchemaOfCluster
     nodes: int
     """Of the home data centre."""
+
+    @property
+    def store(self) -> Store:
+        """Of the catalogue's keyspace."""
+        return self.process_context.store_in(self.process_context.keyspace)
 
 
 Open = Callable[[ConnectionSettings], Awaitable[tuple[ProcessContext, SchemaOfCluster]]]
@@ -72,8 +75,6 @@ class _Held:
 
 
 class Sessions:
-    """All sessions of this process."""
-
     def __init__(
         self, open_: Open, *, now_s: Callable[[], float], folder: Path | None = None, most: int = SESSIONS_MAX
     ) -> None:
@@ -83,14 +84,24 @@ class Sessions:
         self._most = most
         self._held: dict[str, _Held] = {}
         self._opening = SharedWork[str, _Held]("opening of a session")
+        self._may_open = True
+
+    def reader(self) -> Sessions:
+        """The same sessions, where none is opened and none counts as used."""
+        made = copy(self)
+        made._may_open = False
+        return made
 
     async def reach(self, digest: str, values: Mapping[str, str]) -> OpenSession:
         """The session that these contents of a Secret lead to. Raises why there is none."""
-        now_s = self._now_s()
         held = self._held.get(digest)
-        if held is None or (held.error is not None and now_s - held.at_s >= AGAIN_S):
-            held = await self._opening.run(digest, lambda: self._begin(digest, dict(values)))
-        held.used_s = self._now_s()
+        if not self._may_open:
+            if held is None:
+                raise ConnectionNotOpen(remedy="apply a resource that uses it, and retry")
+        else:
+            if held is None or (held.error is not None and self._now_s() - held.at_s >= AGAIN_S):
+                held = await self._opening.run(digest, lambda: self._begin(digest, dict(values)))
+            held.used_s = self._now_s()
         if held.reached is None:
             assert held.error is not None  # noqa: S101 - one of the two is there
             raise held.error
@@ -101,20 +112,15 @@ class Sessions:
         held = self._held.get(digest)
         if held is None or held.reached is None:
             return None
-        held.used_s = self._now_s()
+        if self._may_open:
+            held.used_s = self._now_s()
         return held.reached
 
     def all(self) -> list[OpenSession]:
         """Every session that is open, without using it."""
         return [held.reached for held in self._held.values() if held.reached is not None]
 
-    def held(self, digest: str) -> OpenSession | HeadgateError | None:
-        """The session of a connection, or why there is none, without using it; None: it was never opened."""
-        held = self._held.get(digest)
-        return None if held is None else held.reached or held.error
-
     async def close(self) -> None:
-        """End them all."""
         held, self._held = list(self._held.values()), {}
         await self._opening.stop()
         await asyncio.gather(
@@ -166,47 +172,6 @@ class Sessions:
             if values.get(key) and self._folder is not None:
                 environment[name] = str(_written(self._folder / digest, key, values[key]))
         return environment
-
-
-class SessionReader:
-    """Those sessions of a process that are open: it opens none, and none counts as used."""
-
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
-
-    async def reach(self, digest: str, values: Mapping[str, str]) -> OpenSession:
-        """As `Sessions.reach`, where that would open nothing."""
-        held = self._sessions.held(digest)
-        if held is None:
-            raise ConnectionNotOpen(remedy="apply a resource that uses it, and retry")
-        if isinstance(held, HeadgateError):
-            raise held
-        return held
-
-    def of(self, digest: str) -> OpenSession | None:
-        """The session of a connection that is open."""
-        held = self._sessions.held(digest)
-        return held if isinstance(held, OpenSession) else None
-
-    def all(self) -> list[OpenSession]:
-        """Every session that is open."""
-        return self._sessions.all()
-
-
-class SessionPool(Protocol):
-    """Where sessions come from: `Sessions`, or a reader of them."""
-
-    async def reach(self, digest: str, values: Mapping[str, str]) -> OpenSession:
-        """The session that these contents of a Secret lead to. Raises why there is none."""
-        ...
-
-    def of(self, digest: str) -> OpenSession | None:
-        """The session of a connection that was reached before."""
-        ...
-
-    def all(self) -> list[OpenSession]:
-        """Every session that is open."""
-        ...
 
 
 def _written(folder: Path, name: str, text: str) -> Path:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headgate_operator.manifests.document_diff import differences, stamped
-from headgate_operator.manifests.pod import ChildOwner
-from headgate_operator.manifests.secret import build_connection_copy
-from headgate_operator.manifests.service_accounts import (
+from headgate_operator.manifests.namespace_objects import (
+    build_connection_copy,
     build_spark_account,
     build_spark_binding,
     build_worker_account,
 )
+from headgate_operator.manifests.pod import ChildOwner
 from headgate_operator.model.kinds import SECRET, SERVICE_ACCOUNT, kind_of
 from headgate_operator.model.names import MANAGER, Key
 from tests.contract.cluster.documents import queue

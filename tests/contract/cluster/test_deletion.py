@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-from headgate_operator.cluster.port import ApiObject, Denial, address_of
-from headgate_operator.model.kinds import CONFIG_MAP, NAMESPACE, ObjectAddress
+from headgate_operator.cluster.port import ApiObject, Denial
+from headgate_operator.model.kinds import CONFIG_MAP, NAMESPACE, ObjectAddress, address_of
 from tests.contract.cluster.documents import config, owned_by, queue, queue_at
 from tests.contract.cluster.worlds import CaseWorld, applied, deleted, denied
 
@@ -164,7 +164,7 @@ async def test_35_a_namespace_that_terminates_takes_nothing_new(world: CaseWorld
     late = config(world)
     late["metadata"]["namespace"] = other
     refused = denied(await world.port.apply(late, manager="one"))
-    assert (refused.denial, refused.namespace_terminates) == (Denial.FORBIDDEN, True)
+    assert (refused.denial, [each.reason for each in refused.causes]) == (Denial.FORBIDDEN, ["NamespaceTerminating"])
     change = {"metadata": {"finalizers": None, "uid": made.uid}}
     await world.port.patch(address_of(made.document), change, manager="one")
     assert await world.gone(ObjectAddress(NAMESPACE, None, other))

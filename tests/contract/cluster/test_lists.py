@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate_operator.cluster.port import Denial, address_of
+from headgate_operator.cluster.port import Denial
+from headgate_operator.model.kinds import address_of
 from tests.contract.cluster.documents import config, deployment, queue
 from tests.contract.cluster.worlds import CaseWorld, applied, denied
 

@@ -14,8 +14,9 @@ import yaml
 
 from dev.cluster.kubectl import Kubectl
 from headgate_operator.cluster.api_server import HttpApiClient
-from headgate_operator.cluster.port import ApiObject, ClusterPort, Deleted, Denied, ListPage, address_of
-from headgate_operator.model.kinds import CONFIG_MAP, NAMESPACE, QUEUE, Document, ObjectAddress
+from headgate_operator.cluster.port import ApiObject, Deleted, Denied, ListPage
+from headgate_operator.cluster.requests import ClusterPort
+from headgate_operator.model.kinds import CONFIG_MAP, NAMESPACE, QUEUE, Document, ObjectAddress, address_of
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.client import SimulatedCluster
 from tests.kit.simulated_cluster.faults import ApiFault, Wrong

@@ -20,11 +20,13 @@ import yaml
 
 from headgate.api.resources.reasons import Reason
 from headgate.api.values.units import Duration
+from headgate.engines.summary.reading import LaterMark
 from headgate.store.catalogue.decide_generation import Generation, Generations
 from headgate.store.catalogue.entry import EntryState
 from headgate.store.model.drift import Drift, DriftStatus
 from headgate_operator.manifests.document_diff import stamp_of
-from headgate_operator.model.effects import (
+from headgate_operator.model.names import Key
+from headgate_operator.model.plan import (
     ApplyObject,
     DeleteObject,
     Effect,
@@ -34,13 +36,11 @@ from headgate_operator.model.effects import (
     StopLane,
     StoreStep,
 )
-from headgate_operator.model.names import Key
 from headgate_operator.model.world import (
     UNKNOWN,
     BulkRun,
     ChildName,
     DecisionMemory,
-    DueMark,
     LaneHealth,
     LaneProblem,
     LastApply,
@@ -271,7 +271,7 @@ def _figures(world: TinyWorld, message: Any) -> None:
     if message == "unknown":
         world.figures = UNKNOWN
         return
-    later = tuple(DueMark(_time_us(world, due), _time_us(world, until)) for due, until in message.get("later", ()))
+    later = tuple(LaterMark(_time_us(world, due), _time_us(world, until)) for due, until in message.get("later", ()))
     read = _time_us(world, message.get("read", "0s"))
     world.reads_on = bool(message.get("reads_on"))
     world.figures = _made(world, QueueLoad, {**message, "at_us": read, "later": later}, skip=("read", "reads_on"))
@@ -396,8 +396,8 @@ def _decisions(plans: list[ReconcilePlan], *, whole: bool) -> Iterator[dict[str,
             document["asks"] = [f"{child.kind}/{child.name}" for child in sorted(plan.ask)]
         if plan.effects:
             document["effects"] = [effect_of(effect, whole=whole) for effect in plan.effects]
-        if plan.notes:
-            document["notes"] = dict(plan.notes)
+        if plan.left_behind:
+            document["notes"] = {"left_behind": 1}
         yield document
 
 

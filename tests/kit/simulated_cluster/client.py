@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from headgate_operator.cluster.port import Denied
-from headgate_operator.cluster.requests import ApiClient, ApiRequest, ApiResponse, no_answer
+from headgate_operator.cluster.requests import ApiRequest, ApiResponse, ClusterPort, no_answer
 from headgate_operator.model.kinds import Document
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.watching import Event
@@ -22,7 +22,7 @@ GAP_MAX_S: Final = 20.0
 """How long a connection tries to carry what was lost on the way, before it breaks."""
 
 
-class SimulatedCluster(ApiClient):
+class SimulatedCluster(ClusterPort):
     """The way of one process to the simulated API server."""
 
     def __init__(self, api: SimulatedApi, process: Process) -> None:

@@ -20,17 +20,17 @@ from dev.cluster.programs import SPARK_OPERATOR
 from headgate.api.resources.queues import QueueResource
 from headgate_operator.decide.children import KINDS, decide_children
 from headgate_operator.manifests.document_diff import STAMP_PATH, differences, stamped
-from headgate_operator.manifests.pod import ChildOwner
-from headgate_operator.manifests.secret import build_connection_copy
-from headgate_operator.manifests.service_accounts import (
+from headgate_operator.manifests.namespace_objects import (
+    build_connection_copy,
     build_spark_account,
     build_spark_binding,
     build_worker_account,
 )
+from headgate_operator.manifests.pod import ChildOwner
 from headgate_operator.manifests.spark_application import build_application
-from headgate_operator.model.effects import ApplyObject
 from headgate_operator.model.kinds import SPARK_APPLICATION
 from headgate_operator.model.names import MANAGER, Key, consumer_name
+from headgate_operator.model.plan import ApplyObject
 from headgate_operator.model.world import ChildName, DecisionMemory
 from tests.unit.api.api_cases import ROOT
 from tests.unit.operator.operator_children_cases import (

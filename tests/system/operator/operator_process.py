@@ -23,8 +23,9 @@ from typing import Any
 from dev.cluster.fixtures import KubernetesUnderTest
 from dev.cluster.kubectl import Kubectl
 from headgate.local.processes import wait_until
-from headgate_operator.install.rbac import OPERATOR, bindings, cluster_role, role
+from headgate_operator.install.rbac import OPERATOR
 from headgate_operator.manifests.pod import CONNECTION_FILES
+from tests.kit.operator_rights import bindings, cluster_role, role
 
 ROOT = Path(__file__).resolve().parents[3]
 WITHIN_S = 60.0

@@ -24,11 +24,14 @@ import headgate
 from dev.cluster.kubectl import Kubectl
 from dev.servers.cassandra import Cassandra
 from headgate.local.processes import wait_until
-from headgate_operator.manifests.cronjob import build_cronjob, name_of
 from headgate_operator.manifests.deployment import build_deployment
+from headgate_operator.manifests.namespace_objects import (
+    build_connection_copy,
+    build_cronjob,
+    build_worker_account,
+    name_of,
+)
 from headgate_operator.manifests.pod import CONNECTION_FILES, ChildOwner
-from headgate_operator.manifests.secret import build_connection_copy
-from headgate_operator.manifests.service_accounts import build_worker_account
 from headgate_operator.model.names import Key
 from headgate_operator.model.world import JobGroup
 from tests.unit.operator.operator_children_cases import CONNECTION, SETTINGS, UID, consumer

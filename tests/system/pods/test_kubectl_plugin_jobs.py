@@ -18,7 +18,7 @@ import headgate
 from dev.cluster.kubectl import Kubectl
 from headgate.command_line.exit_codes import ExitCode
 from headgate.local.processes import wait_until
-from headgate_operator.manifests.cronjob import build_cronjob
+from headgate_operator.manifests.namespace_objects import build_cronjob
 from headgate_operator.model.world import JobGroup
 from tests.system.operator.people import Calling, person
 from tests.system.pods.test_children_run import connection_variables, namespaced

@@ -7,9 +7,8 @@ from typing import Any
 from headgate.api.read.parse import parse_resource
 from headgate.api.resources.consumer import Consumer
 from headgate.api.resources.queues import QueueResource
-from headgate_operator.manifests.cronjob import build_cronjob
-from headgate_operator.manifests.deployment import build_deployment
-from headgate_operator.manifests.disruption_budget import build_disruption_budget
+from headgate_operator.manifests.deployment import build_deployment, build_disruption_budget
+from headgate_operator.manifests.namespace_objects import build_cronjob
 from headgate_operator.manifests.pod import ChildOwner
 from headgate_operator.model.names import Key
 from headgate_operator.model.world import (

@@ -20,8 +20,8 @@ from headgate.cli.main import main as headgate
 from headgate_operator.cli.kubectl_plugin import main
 from headgate_operator.cli.run_in_cluster import job_pod_state
 from headgate_operator.dry_run.offline import settings_of
-from headgate_operator.manifests.cronjob import build_cronjob
 from headgate_operator.manifests.job import Errand, build_errand_job
+from headgate_operator.manifests.namespace_objects import build_cronjob
 from headgate_operator.model.world import JobGroup
 from tests.kit.fake_kubectl import FakeKubectl, kubectl
 from tests.unit.api.api_cases import ROOT

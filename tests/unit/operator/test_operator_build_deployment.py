@@ -9,8 +9,7 @@ from click.testing import CliRunner
 
 from headgate.cli.worker import worker as worker_command
 from headgate.store.connection_variables import VARIABLES
-from headgate_operator.manifests.deployment import HANDLER, REST_S, WORKER, minor_of
-from headgate_operator.manifests.disruption_budget import build_disruption_budget
+from headgate_operator.manifests.deployment import HANDLER, REST_S, WORKER, build_disruption_budget, minor_of
 from headgate_operator.manifests.pod import CONNECTION_KEYS
 from headgate_operator.model.names import consumer_name
 from tests.unit.operator.operator_children_cases import CONSUMERS, KEY, OWNER, PYTHON, SETTINGS, UID, consumer, made

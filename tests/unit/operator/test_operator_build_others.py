@@ -11,12 +11,13 @@ from headgate.api.resources.bulk import Bulk
 from headgate.cli.maintenance import collect as gc_command
 from headgate.cli.maintenance import repair as repair_command
 from headgate.maintenance.pass_groups import PassGroup
-from headgate_operator.manifests.cronjob import build_cronjob, name_of
-from headgate_operator.manifests.secret import build_connection_copy
-from headgate_operator.manifests.service_accounts import (
+from headgate_operator.manifests.namespace_objects import (
+    build_connection_copy,
+    build_cronjob,
     build_spark_account,
     build_spark_binding,
     build_worker_account,
+    name_of,
 )
 from headgate_operator.manifests.spark_application import build_application, image_of
 from headgate_operator.manifests.strategic_merge import PatchInvalid

@@ -9,8 +9,8 @@ import pytest
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.dead_letters import decide_dead_letters
 from headgate_operator.decide.maintenance import decide_maintenance
-from headgate_operator.model.effects import ApplyObject, DeleteObject
 from headgate_operator.model.names import application_name
+from headgate_operator.model.plan import ApplyObject, DeleteObject
 from headgate_operator.model.world import UNKNOWN, BulkRun, ChildName, DecisionMemory, Passes, QueueLoad, Sibling
 from tests.kit.operator_world import NOW_US, SETTINGS, TinyWorld, resource_document
 

@@ -9,11 +9,11 @@ from typing import Any
 from headgate.api.resources.reasons import Reason
 from headgate_operator.decide.child import DRIFT_FOUGHT, FOUGHT_AGAIN_US, MINUTE_US, REFUSED_AGAIN_US
 from headgate_operator.decide.children import ChildrenPlan, ConsumerState, all_removed, decide_children
-from headgate_operator.manifests.disruption_budget import build_disruption_budget
+from headgate_operator.manifests.deployment import build_disruption_budget
 from headgate_operator.manifests.document_diff import stamp_of, stamped
-from headgate_operator.model.effects import ApplyObject, DeleteObject, Emit
 from headgate_operator.model.kinds import Document
 from headgate_operator.model.names import MANAGER, REPLICAS_MANAGER, consumer_name
+from headgate_operator.model.plan import ApplyObject, DeleteObject, Emit, PartialPlan
 from headgate_operator.model.world import ChildName, DecisionMemory, LastApply
 from tests.unit.operator.operator_children_cases import (
     CONNECTION,
@@ -65,7 +65,7 @@ def changed(result: dict[ChildName, Any], **spec: Any) -> dict[ChildName, Any]:
     return edited
 
 
-def kinds_of(decided: ChildrenPlan) -> list[str]:
+def kinds_of(decided: PartialPlan) -> list[str]:
     return [
         f"{type(effect).__name__} {getattr(effect, 'kind', None) or effect.document['kind']}"  # type: ignore[union-attr]
         for effect in decided.effects
@@ -110,7 +110,7 @@ def test_a_stranger_in_its_place_is_left_alone_reported_and_checked_again() -> N
     failure = stand(decided).failure
     assert failure is not None
     assert (Reason.NAME_TAKEN, f"Deployment {NAME} exists already and is helm's") == (failure.reason, failure.message)
-    assert (NOW_US + MINUTE_US // 2, failure) == (decided.again_at_us, decided.failure)
+    assert (NOW_US + MINUTE_US // 2, failure) == (decided.again_at_us, decided.blocked_by)
     assert ((), frozenset()) == (decided.effects, decided.ask)
 
 

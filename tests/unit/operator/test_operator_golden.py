@@ -10,7 +10,7 @@ import pytest
 
 from headgate.api.resources.reasons import COUNTER_CONDITIONS, QUEUE_CONDITIONS, REASONS_OF, Reason
 from headgate.api.resources.status import CounterStatus, QueueStatus
-from headgate_operator.model.effects import PatchStatus, ReconcilePlan
+from headgate_operator.model.plan import PatchStatus, ReconcilePlan
 from tests.golden.operator.running import CASES, described_by, read_case, run
 from tests.kit.operator_world import TinyWorld
 

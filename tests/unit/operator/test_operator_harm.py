@@ -27,7 +27,7 @@ from headgate_operator.observe.lane_health import Health
 from headgate_operator.observe.world_builder import Observer, Sources
 from headgate_operator.process import main as process
 from headgate_operator.process.wiring import supervised
-from headgate_operator.reconcile.reconciler import BUG_PAUSE_S, Deciders, ReconcileInputs, Reconciler
+from headgate_operator.reconcile.reconciler import BUG_PAUSE_S, Reconciler
 from tests.kit.loop_turns import turns_meanwhile
 from tests.kit.operator_world import NOW_US, SETTINGS, resource_document
 from tests.kit.simulated_world import World
@@ -58,13 +58,12 @@ class Observing:
     async def play(self, scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
         reconciler = Reconciler(
             self.queue,
-            ReconcileInputs(cast(Any, self), cast(Any, None)),
+            cast(Any, self),
             cast(Any, None),
             cast(Any, None),
-            Deciders(cast(Any, None), cast(Any, None)),
+            cast(Any, None),
             now_us=lambda: NOW_US,
             forget=lambda _: None,
-            keys_in=lambda _: [],
         )
         working = asyncio.get_running_loop().create_task(reconciler.run(reconcilers=1, reserved=0))
         try:

@@ -16,11 +16,11 @@ from headgate.api.rules.bounds import SPEC_BYTES_MAX
 from headgate.errors import InvalidRequest, Unavailable
 from headgate.process.http_server import HttpServer, probe_routes
 from headgate.telemetry.metrics import Registry
-from headgate_operator.cluster.requests import ApiClient, ApiRequest, ApiResponse, escape_step
+from headgate_operator.cluster.requests import ApiRequest, ApiResponse, ClusterPort, escape_step
 from headgate_operator.model.kinds import QUEUE, SECRET, ObjectAddress
 from headgate_operator.model.names import Key
 from headgate_operator.process import main as process
-from headgate_operator.process.inspection import BODY_MAX, Explanations, inspection_server, key_of, key_of_document
+from headgate_operator.process.inspection import BODY_MAX, inspection_server, key_of, key_of_document
 
 ELSEWHERE = (
     "../../../apis/apps/v1/deployments?limit=500&x=", "a/../../b?x=", "..", ".", "shop%2F..", "Shop", "shop mail",
@@ -53,7 +53,7 @@ def served(work: Callable[[str, Asked], Coroutine[Any, Any, Any]]) -> Any:
 
     async def run() -> Any:
         asked = Asked()
-        server = inspection_server(Explanations(asked.why, asked.plan, lambda: "me"))
+        server = inspection_server(asked.why, asked.plan, lambda: "me")
         await server.open("127.0.0.1", 0)
         try:
             return await work(f"http://127.0.0.1:{server.port}", asked)
@@ -166,7 +166,7 @@ def test_the_largest_resource_can_be_planned() -> None:
 # ---- what is asked of the API server
 
 
-class Recording(ApiClient):
+class Recording(ClusterPort):
     """An API server that notes the paths that are asked for."""
 
     def __init__(self) -> None:

@@ -10,15 +10,16 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from headgate.engines.summary.reading import LaterMark
 from headgate.expiry import SECOND_US
 from headgate.store.clock.clock import ClockFigures
 from headgate.telemetry.metrics import Registry, Sample
-from headgate_operator.model.effects import PatchStatus, ReconcilePlan
 from headgate_operator.model.names import Key, consumer_name
-from headgate_operator.model.world import DueMark, QueueLoad, ResourceWorld
+from headgate_operator.model.plan import PatchStatus, ReconcilePlan
+from headgate_operator.model.world import QueueLoad, ResourceWorld
 from headgate_operator.process.metrics import measure
 from headgate_operator.process.wiring import Operator
-from headgate_operator.reconcile.condition_metrics import ConditionMetrics, conditions_in
+from headgate_operator.reconcile.decision_log import ConditionMetrics, conditions_in
 
 NOW_US = 1_700_000_000 * SECOND_US
 PAGE = (Path(__file__).parents[3] / "docs" / "scaling.md").read_text(encoding="utf-8")
@@ -70,8 +71,8 @@ def test_workers_that_own_lanes_and_have_nothing_to_do_are_not_kept() -> None:
 
 
 def test_what_falls_due_within_thirty_seconds_keeps_a_worker_and_starts_none() -> None:
-    soon = (DueMark(NOW_US + 20 * SECOND_US, NOW_US + 60 * SECOND_US),)
-    later = (DueMark(NOW_US + 40 * SECOND_US, NOW_US + 60 * SECOND_US),)
+    soon = (LaterMark(NOW_US + 20 * SECOND_US, NOW_US + 60 * SECOND_US),)
+    later = (LaterMark(NOW_US + 40 * SECOND_US, NOW_US + 60 * SECOND_US),)
     assert (1.0, 0.0) == (
         is_needed(awake=True, owners=1, backlog=0, later=soon),
         is_needed(awake=True, owners=1, backlog=0, later=later),

@@ -6,9 +6,9 @@ from typing import Any
 
 from headgate.api.resources.reasons import Reason
 from headgate_operator.decide.namespace import decide_namespace
-from headgate_operator.manifests.cronjob import name_of
-from headgate_operator.model.effects import ApplyObject, DeleteObject, ReconcilePlan
+from headgate_operator.manifests.namespace_objects import name_of
 from headgate_operator.model.names import CONNECTION_COPY
+from headgate_operator.model.plan import ApplyObject, DeleteObject, ReconcilePlan
 from headgate_operator.model.world import (
     UNKNOWN,
     ChildName,
@@ -72,7 +72,7 @@ def touched(plan: ReconcilePlan) -> list[ChildName]:
 
 
 def stand(plan: ReconcilePlan) -> NamespaceState:
-    result = plan.notes["stand"]
+    result = plan.namespace
     assert isinstance(result, NamespaceState)
     return result
 

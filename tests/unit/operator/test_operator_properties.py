@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import DropTable, Forget, ForgetRows, MarkDeleting
+from headgate.engines.summary.reading import LaterMark
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.entry import EntryState
-from headgate_operator.model.effects import (
+from headgate_operator.model.names import ADOPT, FINALIZER
+from headgate_operator.model.plan import (
     ApplyObject,
     DeleteObject,
     Emit,
@@ -25,13 +27,11 @@ from headgate_operator.model.effects import (
     StopLane,
     StoreStep,
 )
-from headgate_operator.model.names import ADOPT, FINALIZER
 from headgate_operator.model.world import (
     UNKNOWN,
     BulkRun,
     ChildName,
     DecisionMemory,
-    DueMark,
     LaneHealth,
     LaneProblem,
     Passes,
@@ -74,7 +74,7 @@ def figures_at(now_us: int) -> st.SearchStrategy[QueueLoad]:
     """Figures that were read just now, or too long ago."""
     number = st.one_of(st.none(), st.integers(0, 2000))
     marks = st.builds(
-        lambda due_s: DueMark(now_us + due_s * SECOND_US, now_us + (due_s + 60) * SECOND_US), st.integers(-90, 90)
+        lambda due_s: LaterMark(now_us + due_s * SECOND_US, now_us + (due_s + 60) * SECOND_US), st.integers(-90, 90)
     )
     return st.builds(
         QueueLoad,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from headgate_operator.install.rbac import AT_HOME, CLUSTER_ROLE, EVERYWHERE, bindings, cluster_role, role, rules
+from headgate_operator.install.rbac import AT_HOME, CLUSTER_ROLE, EVERYWHERE, rules
 from headgate_operator.model.kinds import CONFIG_MAP, KINDS, LEASE, POD, REPLICA_SET, SECRET
 from headgate_operator.process.wiring import CHILDREN, RESOURCES
+from tests.kit.operator_rights import bindings, cluster_role, role
 
 ONLY_SIMULATED = {CONFIG_MAP, REPLICA_SET}
 """Kinds that the API server in memory knows, and the operator does not speak of."""

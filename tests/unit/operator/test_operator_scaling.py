@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headgate.engines.summary.reading import LaterMark
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.scaling import ScalingDecision, decide_scaling
 from headgate_operator.model.names import consumer_name
@@ -14,7 +15,6 @@ from headgate_operator.model.world import (
     UNKNOWN,
     ChildName,
     DecisionMemory,
-    DueMark,
     LaneHealth,
     LaneProblem,
     QueueLoad,
@@ -93,7 +93,7 @@ def test_whatever_is_in_flight_held_or_behind_keeps_one(held: dict[str, int]) ->
 
 
 def test_what_is_due_within_thirty_seconds_keeps_one_and_wakes_none() -> None:
-    soon = DueMark(NOW_US + 100 * SECOND_US, NOW_US + 160 * SECOND_US)
+    soon = LaterMark(NOW_US + 100 * SECOND_US, NOW_US + 160 * SECOND_US)
     awake, asleep = Load(1), Load(0)
     assert [awake.after(0, later=(soon,)), awake.after(40, later=(soon,)), awake.after(35, later=(soon,))] == [
         1,

@@ -9,7 +9,7 @@ import pytest
 from headgate.api.resources.reasons import STALLING, Reason
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.stats import rounded, rounded_age_s
-from headgate_operator.model.effects import ApplyObject, Emit, PatchStatus, ReconcilePlan, StoreStep
+from headgate_operator.model.plan import ApplyObject, Emit, PatchStatus, ReconcilePlan, StoreStep
 from headgate_operator.model.world import (
     UNKNOWN,
     ChildName,

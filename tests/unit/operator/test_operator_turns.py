@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from headgate_operator.informers.work_queue import Class, WorkQueue
-from headgate_operator.model.effects import ReconcilePlan
 from headgate_operator.model.names import Key
+from headgate_operator.model.plan import ReconcilePlan
 from headgate_operator.model.world import DecisionMemory, NamespaceState
-from headgate_operator.reconcile.reconciler import Deciders, ReconcileInputs, Reconciler
+from headgate_operator.reconcile.reconciler import Reconciler
 from tests.kit.operator_world import NOW_US, TinyWorld, resource_document
 
 NEW = [Key("Queue", "shop", f"new-{number}") for number in range(100)]
@@ -59,13 +59,13 @@ class Deciding:
 
         reconciler = Reconciler(
             self.queue,
-            ReconcileInputs(cast(Any, observer), cast(Any, SimpleNamespace(record=recorded))),
+            cast(Any, observer),
+            cast(Any, SimpleNamespace(record=recorded)),
             cast(Any, SimpleNamespace(perform=performed)),
             cast(Any, SimpleNamespace(add=lambda *_, **__: None)),
-            Deciders(self.decide, cast(Any, None)),
             now_us=lambda: NOW_US,
             forget=lambda _: None,
-            keys_in=lambda _: [],
+            decide=self.decide,
         )
         for key in NEW:
             self.queue.add(key, Class.NEW)
