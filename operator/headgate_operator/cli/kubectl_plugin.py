@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 import yaml
-from headgate.api.reasons import REMEDIES
+from headgate.api.resources.reasons import Reason
 
 from headgate.client.model.times import format_time
 from headgate.command_line.arguments import DURATION, limit_option, yes_option
@@ -28,6 +28,7 @@ START_WITHIN: Final = "60s"
 KUBECTL: Final = "kubectl"
 SHOWN: Final = 5
 TRANSIENT: Final = ("Reconciling", "Stalled")
+REMEDIES: Final = {reason.value: reason.remedy for reason in Reason}
 QUIET: Final = "no change needed"
 WIDTH: Final = 118
 

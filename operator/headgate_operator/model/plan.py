@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from headgate.api.read.parse import ResourceInvalid
 from headgate.api.resources.reasons import Reason
-from headgate.api.resources.status import REASON_MEANINGS
 from headgate.applying.decide_steps import Step, StorageElsewhere, TooManyTables
 from headgate.errors import Conflict, EnvironmentProblem, HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.store.catalogue.entry import OwnedByAnother, WrongDataCenter
@@ -129,7 +128,7 @@ class ConditionUpdate:
 
     @property
     def text(self) -> str:
-        return self.message or REASON_MEANINGS[self.reason]
+        return self.message or self.reason.meaning
 
 
 @dataclass(frozen=True)

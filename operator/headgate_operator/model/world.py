@@ -12,11 +12,12 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from headgate.api.read.parse import Resource
+from headgate.api.resources.queues import QueueResource
 from headgate.api.resources.reasons import Reason
 from headgate.api.rules.rules import Fault
 from headgate.applying.wanted import PlacementDefaults
 from headgate.engines.registry import engine_of
-from headgate.engines.summary.reading import LaterMark
+from headgate.engines.summary.decide_marks import LaterMark
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.drift import Drift
 from headgate_operator.model.kinds import Document
