@@ -31,7 +31,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 @dataclass(frozen=True)
 class Predicate:
-    """One condition of a rule. `holds` takes the object, and for a rule on change the object as it was (`oldSelf` in CEL)."""
+    """A condition. `holds` takes the object, and for a rule on change the object as it was (`oldSelf` in CEL)."""
 
     cel: str
     holds: Callable[[Json, Json], bool]
